@@ -1,0 +1,163 @@
+//! What went wrong at the door: the operation, the path, and the kernel's errno.
+
+use std::fmt;
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Reading a file.
+    Read,
+    /// Writing a file.
+    Write,
+    /// Listing a directory.
+    List,
+    /// Reading a symbolic link.
+    Link,
+    /// Reading a model-specific register.
+    ReadMsr,
+    /// Writing a model-specific register.
+    WriteMsr,
+    /// A Speed Select call.
+    Isst,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::List => "list",
+            Op::Link => "read link",
+            Op::ReadMsr => "read MSR",
+            Op::WriteMsr => "write MSR",
+            Op::Isst => "Speed Select call",
+        })
+    }
+}
+
+/// A Linux error number, kept as the kernel gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident),* $(,)?) => {
+        impl Errno {
+            $(#[doc = concat!("`E", stringify!($name), "`.")] pub const $name: Errno = Errno(errnos!(@ $name));)*
+
+            /// The symbolic name (`EBUSY`), or `None` for a number that attribute files do not answer.
+            pub fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Errno::$name => Some(concat!("E", stringify!($name))),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+    (@ PERM) => { libc::EPERM }; (@ NOENT) => { libc::ENOENT }; (@ INTR) => { libc::EINTR };
+    (@ IO) => { libc::EIO }; (@ NXIO) => { libc::ENXIO }; (@ BADF) => { libc::EBADF };
+    (@ AGAIN) => { libc::EAGAIN }; (@ NOMEM) => { libc::ENOMEM }; (@ ACCES) => { libc::EACCES };
+    (@ FAULT) => { libc::EFAULT }; (@ BUSY) => { libc::EBUSY }; (@ EXIST) => { libc::EEXIST };
+    (@ NODEV) => { libc::ENODEV }; (@ NOTDIR) => { libc::ENOTDIR }; (@ ISDIR) => { libc::EISDIR };
+    (@ INVAL) => { libc::EINVAL }; (@ MFILE) => { libc::EMFILE }; (@ NOTTY) => { libc::ENOTTY };
+    (@ NOSPC) => { libc::ENOSPC }; (@ ROFS) => { libc::EROFS }; (@ RANGE) => { libc::ERANGE };
+    (@ NOSYS) => { libc::ENOSYS }; (@ LOOP) => { libc::ELOOP }; (@ NODATA) => { libc::ENODATA };
+    (@ ILSEQ) => { libc::EILSEQ }; (@ OPNOTSUPP) => { libc::EOPNOTSUPP }; (@ TIMEDOUT) => { libc::ETIMEDOUT };
+    (@ NAMETOOLONG) => { libc::ENAMETOOLONG };
+}
+
+errnos!(
+    PERM,
+    NOENT,
+    INTR,
+    IO,
+    NXIO,
+    BADF,
+    AGAIN,
+    NOMEM,
+    ACCES,
+    FAULT,
+    BUSY,
+    EXIST,
+    NODEV,
+    NOTDIR,
+    ISDIR,
+    INVAL,
+    MFILE,
+    NOTTY,
+    NOSPC,
+    ROFS,
+    RANGE,
+    NOSYS,
+    LOOP,
+    NODATA,
+    ILSEQ,
+    OPNOTSUPP,
+    TIMEDOUT,
+    NAMETOOLONG,
+);
+
+impl Errno {
+    /// The system's one-line description, without a number.
+    pub fn describe(self) -> String {
+        let text = std::io::Error::from_raw_os_error(self.0).to_string();
+        text.split(" (os error").next().unwrap_or_default().to_owned()
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl From<&std::io::Error> for Errno {
+    fn from(error: &std::io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Errno {
+        Errno(error.raw_os_error())
+    }
+}
+
+/// An operation on a machine that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostError {
+    /// What was tried.
+    pub op: Op,
+    /// On what: a path as the machine's kernel spells it, or `MSR 0x774 of CPU 3`.
+    pub path: String,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+impl HostError {
+    /// An error of `op` on `path`.
+    pub fn new(op: Op, path: impl Into<String>, errno: impl Into<Errno>) -> HostError {
+        HostError { op, path: path.into(), errno: errno.into() }
+    }
+
+    /// Whether the kernel said that there is no such thing, as opposed to one that cannot be read.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.errno, Errno::NOENT | Errno::NODEV | Errno::NOTDIR | Errno::NXIO)
+    }
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {} {}: {} ({})", self.op, self.path, self.errno.describe(), self.errno)
+    }
+}
+
+impl std::error::Error for HostError {}

@@ -1,0 +1,137 @@
+//! The only door to a machine.
+//!
+//! Everything that flyball knows about a computer, and everything that it does to one, passes through the
+//! [`Host`] trait: attribute files by the path that the kernel gives them, model-specific registers by number,
+//! Speed Select calls by ioctl number. What stands behind the door may be the running kernel ([`Live`]), a
+//! directory that holds a recorded machine ([`Recorded`]), or (adapted in the `flyball` binary) a simulated one.
+//! The crates above cannot tell the difference, and no path under `/sys`, `/proc` or `/dev` is opened anywhere else.
+//!
+//! A host is a value: two of them, with different roots, live side by side in one process.
+
+mod cpuset;
+mod error;
+mod live;
+mod msrfile;
+mod recorded;
+mod units;
+
+pub use cpuset::{CpuList, CpuListError};
+pub use error::{Errno, HostError, Op};
+pub use live::Live;
+pub use recorded::Recorded;
+pub use units::{
+    Celsius, Epb, Epp, Joules, KiloHertz, MicroJoules, MicroWatts, Micros, ParseUnitError, Percent, Perf,
+    Watts,
+};
+
+use std::time::Duration;
+
+/// What stands behind a [`Host`], for messages and reports.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The kernel that this process runs on.
+    Live,
+    /// Files that were copied from a machine earlier; cannot be written.
+    Recorded,
+    /// A machine in software; every report of it says so.
+    Simulated,
+}
+
+/// One machine, as seen through its kernel's interfaces.
+///
+/// Paths are absolute and as the machine's own kernel spells them (`/sys/devices/system/cpu/online`), whatever
+/// root the implementation keeps them under. All calls are synchronous and may be made from several threads.
+pub trait Host: Send + Sync {
+    /// What stands behind this host.
+    fn kind(&self) -> Kind;
+
+    /// How to name the machine in a message: `live`, a directory, `sim:NAME`.
+    fn name(&self) -> String;
+
+    /// Reads a whole attribute into `buffer`, which is cleared first.
+    ///
+    /// # Errors
+    /// The errno that the kernel answered to open(2) or read(2), with the path.
+    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError>;
+
+    /// Writes `bytes` to an attribute in one write(2), as sysfs requires.
+    ///
+    /// # Errors
+    /// The errno that the kernel answered; [`Errno::ROFS`] from a recorded machine.
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError>;
+
+    /// The names in a directory, sorted so that `cpu2` comes before `cpu10`.
+    ///
+    /// # Errors
+    /// The errno of open(2) or getdents(2).
+    fn list(&self, path: &str) -> Result<Vec<String>, HostError>;
+
+    /// Whether something is at `path` (following links).
+    fn exists(&self, path: &str) -> bool;
+
+    /// Whether the attribute at `path` has a write permission bit. `false` where there is nothing.
+    fn writable(&self, path: &str) -> bool;
+
+    /// The target text of a symbolic link.
+    ///
+    /// # Errors
+    /// The errno of readlink(2).
+    fn link(&self, path: &str) -> Result<String, HostError>;
+
+    /// Reads model-specific register `register` of CPU `cpu`.
+    ///
+    /// # Errors
+    /// `ENOENT`/`ENODEV` without the msr driver or CPU, `EIO` for a register that the CPU does not have.
+    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError>;
+
+    /// Writes model-specific register `register` of CPU `cpu`.
+    ///
+    /// # Errors
+    /// As [`Host::msr`]; `EPERM` under lockdown.
+    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError>;
+
+    /// One ioctl on `/dev/isst_interface`; `argument` is the call's structure, changed in place.
+    ///
+    /// # Errors
+    /// The errno of open(2) or ioctl(2).
+    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
+
+    /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.
+    fn now(&self) -> Duration;
+
+    /// Lets the machine's time pass.
+    fn sleep(&self, time: Duration);
+
+    /// Reads an attribute as text without its trailing white space.
+    ///
+    /// # Errors
+    /// As [`Host::read_into`]; [`Errno::ILSEQ`] where the content is not UTF-8.
+    fn read(&self, path: &str) -> Result<String, HostError> {
+        let mut buffer = Vec::with_capacity(128);
+        self.read_into(path, &mut buffer)?;
+        let mut text = String::from_utf8(buffer).map_err(|_| HostError::new(Op::Read, path, Errno::ILSEQ))?;
+        text.truncate(text.trim_end().len());
+        Ok(text)
+    }
+
+    /// Reads an attribute; `None` where there is none (`ENOENT`, `ENODEV`, `ENOTDIR`).
+    ///
+    /// # Errors
+    /// Any other failure: the attribute should be there and cannot be read.
+    fn read_optional(&self, path: &str) -> Result<Option<String>, HostError> {
+        match self.read(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore.
+pub fn default_sigpipe() {
+    // SAFETY: signal(2) with SIG_DFL installs no handler and touches no memory of ours.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}

@@ -1,0 +1,237 @@
+//! Quantities with their units in the type. Kernel files carry them as bare integers; nothing above this crate does.
+
+use std::{fmt, str::FromStr};
+
+/// Why a text is no quantity of the wanted unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseUnitError {
+    /// The text as given.
+    pub text: String,
+    /// What would have been accepted.
+    pub accepted: &'static str,
+}
+
+impl fmt::Display for ParseUnitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read '{}': {}", self.text, self.accepted)
+    }
+}
+
+impl std::error::Error for ParseUnitError {}
+
+macro_rules! integer_units {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
+                 serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+    )*};
+}
+
+integer_units! {
+    /// Frequency in kHz, as cpufreq files have it.
+    KiloHertz(u64);
+    /// Energy in microjoules, as powercap files have it.
+    MicroJoules(u64);
+    /// Power in microwatts, as powercap files have it.
+    MicroWatts(u64);
+    /// Time in microseconds, as QoS files have it.
+    Micros(u64);
+    /// Energy performance bias, 0 (performance) to 15 (power).
+    Epb(u8);
+    /// Energy performance preference as the register has it, 0 (performance) to 255 (power).
+    Epp(u8);
+    /// An abstract performance level of CPPC or HWP, 0 to 255.
+    Perf(u8);
+    /// A whole percentage.
+    Percent(u32);
+}
+
+macro_rules! float_units {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
+    )*};
+}
+
+float_units! {
+    /// Temperature in degrees Celsius.
+    Celsius;
+    /// Energy in joules.
+    Joules;
+    /// Power in watts.
+    Watts;
+}
+
+/// Splits `2.6GHz` into the exact decimal number and the unit in lower case.
+fn split_unit(text: &str) -> Option<(&str, String)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    if digits.is_empty() || digits.matches('.').count() > 1 || digits == "." {
+        return None;
+    }
+    Some((digits, unit.trim().to_ascii_lowercase()))
+}
+
+/// `digits` times `scale`, exactly; `None` where a fraction is left over or the value does not fit.
+fn scaled(digits: &str, scale: u64) -> Option<u64> {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let mut value = whole.checked_mul(scale)?;
+    let mut place = scale;
+    for digit in fraction.bytes() {
+        let digit = u64::from(digit - b'0');
+        if digit != 0 && place % 10 != 0 {
+            return None;
+        }
+        place /= 10;
+        value = value.checked_add(digit.checked_mul(place)?)?;
+    }
+    Some(value)
+}
+
+impl FromStr for KiloHertz {
+    type Err = ParseUnitError;
+
+    /// Reads a frequency with its unit. A bare number is refused: cpupower takes it for kHz, pepc for Hz and
+    /// PerfSpect for GHz.
+    fn from_str(text: &str) -> Result<KiloHertz, ParseUnitError> {
+        const ACCEPTED: &str = "give the frequency with its unit: 2.6GHz, 2600MHz or 2600000kHz";
+        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
+        let (digits, unit) = split_unit(text).ok_or_else(error)?;
+        let scale = match unit.as_str() {
+            "khz" => 1,
+            "mhz" => 1_000,
+            "ghz" => 1_000_000,
+            _ => return Err(error()),
+        };
+        scaled(digits, scale).map(KiloHertz).ok_or_else(error)
+    }
+}
+
+impl FromStr for MicroWatts {
+    type Err = ParseUnitError;
+
+    /// Reads a power with its unit: `65W`, `1500mW`.
+    fn from_str(text: &str) -> Result<MicroWatts, ParseUnitError> {
+        const ACCEPTED: &str = "give the power with its unit: 65W, 12.5W or 500mW";
+        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
+        let (digits, unit) = split_unit(text).ok_or_else(error)?;
+        let scale = match unit.as_str() {
+            "uw" => 1,
+            "mw" => 1_000,
+            "w" => 1_000_000,
+            _ => return Err(error()),
+        };
+        scaled(digits, scale).map(MicroWatts).ok_or_else(error)
+    }
+}
+
+impl FromStr for Micros {
+    type Err = ParseUnitError;
+
+    /// Reads a time with its unit: `20us`, `1ms`, `0.5s`.
+    fn from_str(text: &str) -> Result<Micros, ParseUnitError> {
+        const ACCEPTED: &str = "give the time with its unit: 20us, 1ms or 0.5s";
+        let error = || ParseUnitError { text: text.to_owned(), accepted: ACCEPTED };
+        let (digits, unit) = split_unit(text).ok_or_else(error)?;
+        let scale = match unit.as_str() {
+            "us" => 1,
+            "ms" => 1_000,
+            "s" => 1_000_000,
+            _ => return Err(error()),
+        };
+        scaled(digits, scale).map(Micros).ok_or_else(error)
+    }
+}
+
+impl fmt::Display for KiloHertz {
+    /// GHz with as many digits as the value has, at least one: `2.6 GHz`, `4.679 GHz`; below 1 GHz in MHz.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit) = if self.0 >= 1_000_000 { (1_000_000, "GHz") } else { (1_000, "MHz") };
+        f.pad(&format!("{} {unit}", decimal(self.0, value)))
+    }
+}
+
+/// `value / scale` exactly, without trailing zeros.
+fn decimal(value: u64, scale: u64) -> String {
+    let width = scale.ilog10() as usize;
+    let fraction = format!("{:0width$}", value % scale);
+    match fraction.trim_end_matches('0') {
+        "" => (value / scale).to_string(),
+        digits => format!("{}.{digits}", value / scale),
+    }
+}
+
+impl fmt::Display for MicroWatts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} W", decimal(self.0, 1_000_000)))
+    }
+}
+
+impl fmt::Display for MicroJoules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} J", decimal(self.0, 1_000_000)))
+    }
+}
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} us", self.0))
+    }
+}
+
+impl fmt::Display for Celsius {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.1} C", self.0))
+    }
+}
+
+impl fmt::Display for Joules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.3} J", self.0))
+    }
+}
+
+impl fmt::Display for Watts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.2} W", self.0))
+    }
+}
+
+impl From<MicroJoules> for Joules {
+    fn from(energy: MicroJoules) -> Joules {
+        Joules(energy.0 as f64 / 1e6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_need_a_unit() {
+        assert_eq!("2.6GHz".parse(), Ok(KiloHertz(2_600_000)));
+        assert_eq!("2600 MHz".parse(), Ok(KiloHertz(2_600_000)));
+        assert_eq!("423077khz".parse(), Ok(KiloHertz(423_077)));
+        for bad in
+            ["2600000", "2.6", "GHz", "", "-1GHz", "2.6.1GHz", "1.5kHz", "99999999999999999GHz", "2,6GHz"]
+        {
+            assert!(bad.parse::<KiloHertz>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn quantities_print_exactly() {
+        assert_eq!(KiloHertz(2_600_000).to_string(), "2.6 GHz");
+        assert_eq!(KiloHertz(4_679_000).to_string(), "4.679 GHz");
+        assert_eq!(KiloHertz(800_000).to_string(), "800 MHz");
+        assert_eq!(MicroWatts(12_500_000).to_string(), "12.5 W");
+        assert_eq!("12.5W".parse(), Ok(MicroWatts(12_500_000)));
+        assert_eq!("0.5s".parse(), Ok(Micros(500_000)));
+    }
+}

@@ -1,0 +1,15 @@
+//! One module a command: its arguments, and `run`.
+
+pub mod show;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::{Exit, Failure},
+};
+
+/// Runs the command that was typed.
+pub fn run(cli: &Cli) -> Result<Exit, Failure> {
+    match &cli.command {
+        Command::Show(args) => show::run(cli, args),
+    }
+}

@@ -1,0 +1,19 @@
+//! From the text after `-M` to the machine that it names.
+
+use flyball_host::{Host, Live, Recorded};
+
+use crate::exit::{Exit, Failure};
+
+/// Opens the machine that `name` names: `live`, or a directory that holds `sys/`.
+pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
+    if name == "live" {
+        return Ok(Box::new(Live::new()));
+    }
+    match Recorded::open(name) {
+        Ok(host) => Ok(Box::new(host)),
+        Err(error) => Err(Failure::new(
+            Exit::Usage,
+            format!("no machine at '{name}': {error}; give 'live' or a directory that holds sys/ and proc/"),
+        )),
+    }
+}
