@@ -10,6 +10,7 @@
 
 mod cpuset;
 mod error;
+pub mod isst;
 mod live;
 mod msrfile;
 mod recorded;

@@ -1,0 +1,176 @@
+//! Speed Select: the calls of `/dev/isst_interface`, and the register block behind the newer of them.
+//!
+//! Two families of calls share the node. Up to Emerald Rapids ([`legacy`]) a request is a mailbox command, an MMIO
+//! register or an MSR of a CPU; from Granite Rapids on ([`tpmi`]) it names a package and a power domain. Which one
+//! a machine speaks is in [`Platform::api_version`]. [`registers`] reads and writes the TPMI block itself, as
+//! debugfs shows it ([`memdump`]), for machines whose node is missing.
+//!
+//! Structures, sizes and numbers: include/uapi/linux/isst_if.h. Every argument is checked here before a driver
+//! sees it, because drivers differ in what they check and two of them fault on what they do not (see [`tpmi`]).
+
+pub mod legacy;
+pub mod memdump;
+pub mod registers;
+pub mod tpmi;
+mod wire;
+
+use crate::{Errno, Host, HostError, Op};
+
+/// The node of the common driver (isst_if_common.c).
+pub const NODE: &str = "/dev/isst_interface";
+
+/// The numbers of the calls, as ioctl(2) gets them on 64-bit machines (magic 0xFE, size of a pointer).
+pub mod number {
+    /// What the drivers are.
+    pub const GET_PLATFORM_INFO: u32 = 0x8008_fe00;
+    /// The power unit's number of a CPU.
+    pub const GET_PHY_ID: u32 = 0xc008_fe01;
+    /// A 32-bit MMIO register.
+    pub const IO_CMD: u32 = 0x4008_fe02;
+    /// A mailbox command.
+    pub const MBOX_COMMAND: u32 = 0xc008_fe03;
+    /// One of the few MSRs that the driver allows.
+    pub const MSR_COMMAND: u32 = 0xc008_fe04;
+    /// Which power domains of a package have registers.
+    pub const COUNT_TPMI_INSTANCES: u32 = 0x8008_fe05;
+    /// SST-CP on or off.
+    pub const CORE_POWER_STATE: u32 = 0xc008_fe06;
+    /// One class of service.
+    pub const CLOS_PARAM: u32 = 0xc008_fe07;
+    /// The class of a core.
+    pub const CLOS_ASSOC: u32 = 0xc008_fe08;
+    /// The performance levels of a domain.
+    pub const PERF_LEVELS: u32 = 0xc008_fe09;
+    /// Changes the performance level.
+    pub const PERF_SET_LEVEL: u32 = 0x4008_fe0a;
+    /// SST-BF and SST-TF on or off.
+    pub const PERF_SET_FEATURE: u32 = 0x4008_fe0b;
+    /// The numbers of a level.
+    pub const GET_PERF_LEVEL_INFO: u32 = 0x8008_fe0c;
+    /// The cores of a level.
+    pub const GET_PERF_LEVEL_CPU_MASK: u32 = 0x8008_fe0d;
+    /// SST-BF of a level.
+    pub const GET_BASE_FREQ_INFO: u32 = 0x8008_fe0e;
+    /// The high-priority cores of SST-BF.
+    pub const GET_BASE_FREQ_CPU_MASK: u32 = 0x8008_fe0f;
+    /// SST-TF of a level.
+    pub const GET_TURBO_FREQ_INFO: u32 = 0x8008_fe10;
+    /// The mesh frequencies of a level.
+    pub const GET_PERF_LEVEL_FABRIC_INFO: u32 = 0x8008_fe11;
+}
+
+/// The highest interface version that is understood: 1 is mailbox and MMIO, 2 and 3 are TPMI.
+pub const HIGHEST_API: u16 = 3;
+
+/// What the drivers of a machine are (isst_if_platform_info).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Platform {
+    /// 1: mailbox and MMIO; 2 and 3: TPMI.
+    pub api_version: u16,
+    /// The common driver's own version.
+    pub driver_version: u16,
+    /// How many commands one legacy call may carry.
+    pub max_commands: u16,
+    /// Whether a mailbox driver is there.
+    pub mailbox: bool,
+    /// Whether the MMIO driver is there.
+    pub mmio: bool,
+}
+
+impl Platform {
+    /// Bytes of isst_if_platform_info.
+    pub const SIZE: usize = 8;
+
+    /// Asks the common driver.
+    ///
+    /// # Errors
+    /// `ENOENT` without the node; the errno of open(2) or ioctl(2).
+    pub fn read(host: &dyn Host) -> Result<Platform, HostError> {
+        let mut argument = [0; Platform::SIZE];
+        host.isst(number::GET_PLATFORM_INFO, &mut argument)?;
+        Ok(Platform::decode(&argument))
+    }
+
+    /// Reads the structure.
+    pub fn decode(bytes: &[u8; Platform::SIZE]) -> Platform {
+        Platform {
+            api_version: wire::u16_at(bytes, 0),
+            driver_version: wire::u16_at(bytes, 2),
+            max_commands: wire::u16_at(bytes, 4),
+            mailbox: bytes[6] != 0,
+            mmio: bytes[7] != 0,
+        }
+    }
+
+    /// Whether requests go to power domains' registers instead of mailboxes.
+    pub fn is_tpmi(&self) -> bool {
+        self.api_version > 1
+    }
+}
+
+/// An argument that no driver must see.
+pub(crate) fn bad_argument(what: impl std::fmt::Display) -> HostError {
+    HostError::new(Op::Isst, format!("{NODE} ({what})"), Errno::INVAL)
+}
+
+/// The module that drives Speed Select on a CPU model of family 6, or `None` for a CPU that has none
+/// (the tables of CPU ids in drivers/platform/x86/intel/speed_select_if).
+pub fn module_for(model: u32) -> Option<&'static str> {
+    match model {
+        0x55 => Some("isst_if_mbox_msr"),
+        0x6a | 0x6c | 0x8f | 0xcf => Some("isst_if_mbox_pci and isst_if_mmio"),
+        // Granite Rapids X and D, Sierra Forest, Grand Ridge, Clearwater Forest.
+        0xad | 0xae | 0xaf | 0xb6 | 0xdd => Some("intel_vsec, intel_vsec_tpmi and isst_tpmi"),
+        _ => None,
+    }
+}
+
+/// Why Speed Select does not answer, and what to do about it, for a person.
+pub fn explain(host: &dyn Host, error: &HostError) -> String {
+    let node_missing = error.path == NODE && error.is_absent();
+    match error.errno {
+        _ if node_missing => explain_absence(host),
+        Errno::ACCES | Errno::PERM => {
+            format!("{error}; Speed Select needs root (the node {NODE} is root's alone)")
+        }
+        Errno::NOTTY => format!(
+            "{error}; the driver gives this one answer for every refusal: a setting locked or write-protected by \
+             firmware, a value it does not take, or a call that this kernel does not have"
+        ),
+        Errno::BUSY => format!("{error}; the firmware's mailbox did not answer in time: try again"),
+        Errno::NXIO => format!("{error}; the firmware refused the command: this CPU may not have the feature"),
+        Errno::AGAIN => format!("{error}; a Speed Select driver is being loaded or removed: try again"),
+        _ => error.to_string(),
+    }
+}
+
+fn explain_absence(host: &dyn Host) -> String {
+    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    let family = field("cpu family").and_then(|text| text.parse::<u32>().ok());
+    let model = field("model").and_then(|text| text.parse::<u32>().ok());
+    let vendor = field("vendor_id").unwrap_or_default();
+    if vendor == "GenuineIntel" && family == Some(6) {
+        if let Some(modules) = model.and_then(module_for) {
+            return format!(
+                "no Speed Select driver: {NODE} is missing. Load it with modprobe ({modules}); a kernel without \
+                 these modules needs CONFIG_INTEL_SPEED_SELECT_INTERFACE, and TPMI parts CONFIG_INTEL_TPMI"
+            );
+        }
+    }
+    if family == Some(19) && vendor == "GenuineIntel" {
+        return format!(
+            "no Speed Select driver: {NODE} is missing. Load intel_vsec, intel_vsec_tpmi and isst_tpmi with modprobe"
+        );
+    }
+    let name = field("model name").unwrap_or_else(|| "this CPU".to_owned());
+    format!("no Speed Select here: {name} has no such feature (Intel Xeon from Cascade Lake on has)")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! The calls of API 1: CPU numbers of the power unit, mailbox commands, MMIO registers, MSRs.
+//!
+//! These calls carry up to 64 commands. The driver runs them in order, stops at the first that fails and answers
+//! how many it did; the error itself is lost unless it was the first command's. One command a call is therefore
+//! sent here, so that every failure keeps its errno; only the CPU numbers, which are many and harmless, go in rows.
+
+use super::{bad_argument, number, wire};
+use crate::{Errno, Host, HostError, Op};
+
+/// How many commands fit in one call (isst_if_common.c).
+pub const MAX_COMMANDS: usize = 64;
+
+/// Bytes of isst_if_cpu_maps with `count` elements.
+pub const fn cpu_maps_size(count: usize) -> usize {
+    4 + 8 * count
+}
+
+/// Bytes of isst_if_io_regs with `count` elements.
+pub const fn io_regs_size(count: usize) -> usize {
+    4 + 16 * count
+}
+
+/// Bytes of isst_if_mbox_cmds with `count` elements.
+pub const fn mbox_cmds_size(count: usize) -> usize {
+    4 + 24 * count
+}
+
+/// Bytes of isst_if_msr_cmds with `count` elements.
+pub const fn msr_cmds_size(count: usize) -> usize {
+    8 + 24 * count
+}
+
+/// A CPU's number as the power unit knows it: the raw content of MSR 0x53 (API 1) or 0x54 (TPMI).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PunitCpu(pub u32);
+
+impl PunitCpu {
+    /// What the driver keeps for a CPU whose MSR could not be read.
+    pub const UNKNOWN: PunitCpu = PunitCpu(u32::MAX);
+
+    /// Power domain and core within it. On TPMI parts bits 15:11 and 10:3 (MSR 0x54: module); before, MSR 0x53's
+    /// bits 13:9 and 8:1.
+    pub fn split(self, tpmi: bool) -> (u8, u16) {
+        if tpmi {
+            ((self.0 >> 11 & 0x1f) as u8, (self.0 >> 3 & 0xff) as u16)
+        } else {
+            ((self.0 >> 9 & 0x1f) as u8, (self.0 >> 1 & 0xff) as u16)
+        }
+    }
+}
+
+/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not know.
+///
+/// # Errors
+/// The errno of the call where the driver answers none at all.
+pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>, HostError> {
+    let mut answers = Vec::with_capacity(cpus.len());
+    let mut rest = cpus;
+    while !rest.is_empty() {
+        let count = rest.len().min(MAX_COMMANDS);
+        let mut argument = vec![0; cpu_maps_size(count)];
+        wire::put(&mut argument, 0, &(count as u32).to_le_bytes());
+        for (index, cpu) in rest[..count].iter().enumerate() {
+            wire::put(&mut argument, 4 + 8 * index, &cpu.to_le_bytes());
+        }
+        let done = match host.isst(number::GET_PHY_ID, &mut argument) {
+            // The number of CPUs answered; the one after them is the one that the driver refused.
+            Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
+            Err(error) if error.errno == Errno::INVAL => 0,
+            Err(error) => return Err(error),
+        };
+        for index in 0..done {
+            let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
+            answers.push((raw != PunitCpu::UNKNOWN).then_some(raw));
+        }
+        if done == count {
+            rest = &rest[count..];
+        } else {
+            answers.push(None);
+            rest = &rest[done + 1..];
+        }
+    }
+    Ok(answers)
+}
+
+/// A mailbox command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mailbox {
+    /// The CPU whose package is asked.
+    pub cpu: u32,
+    /// Command, e.g. 0x7F for CONFIG_TDP.
+    pub command: u16,
+    /// Its part.
+    pub sub_command: u16,
+    /// Goes into the interface register beside the command.
+    pub parameter: u32,
+    /// The data word.
+    pub data: u32,
+}
+
+/// Commands and parts that the driver lets through; anything else is answered with `EINVAL`.
+fn mailbox_allows(command: u16, sub_command: u16) -> bool {
+    match command {
+        0xd0 => sub_command <= 0x03,
+        0x7f => matches!(sub_command, 0x00..=0x0c | 0x10..=0x12 | 0x20..=0x23),
+        0x94 | 0x95 => sub_command == 0x03,
+        _ => false,
+    }
+}
+
+impl Mailbox {
+    /// Sends the command; the answer is the response's data word.
+    ///
+    /// # Errors
+    /// `ENOTTY` without a mailbox driver, `ENXIO` where the firmware refuses, `EBUSY` where it does not answer,
+    /// `EINVAL` for a CPU without a mailbox or a command outside the driver's list (which is not sent).
+    pub fn send(&self, host: &dyn Host) -> Result<u32, HostError> {
+        if !mailbox_allows(self.command, self.sub_command) || self.parameter > 0x3fff {
+            return Err(bad_argument(format_args!(
+                "mailbox command {:02x}/{:02x} with parameter {:#x}",
+                self.command, self.sub_command, self.parameter
+            )));
+        }
+        let mut argument = [0; mbox_cmds_size(1)];
+        wire::put(&mut argument, 0, &1u32.to_le_bytes());
+        wire::put(&mut argument, 4, &self.cpu.to_le_bytes());
+        wire::put(&mut argument, 8, &self.parameter.to_le_bytes());
+        wire::put(&mut argument, 12, &self.data.to_le_bytes());
+        wire::put(&mut argument, 20, &self.command.to_le_bytes());
+        wire::put(&mut argument, 22, &self.sub_command.to_le_bytes());
+        host.isst(number::MBOX_COMMAND, &mut argument).map_err(|error| self.name(error))?;
+        Ok(wire::u32_at(&argument, 16))
+    }
+
+    fn name(&self, error: HostError) -> HostError {
+        if error.path == super::NODE {
+            return error;
+        }
+        let what = format!(
+            "mailbox command {:02x}/{:02x} (parameter {:#x}, data {:#x}) on CPU {}",
+            self.command, self.sub_command, self.parameter, self.data, self.cpu
+        );
+        HostError::new(Op::Isst, what, error.errno)
+    }
+}
+
+/// The last byte that the driver maps, for the larger of the two kinds of part (isst_if_mmio.c).
+const MMIO_END: u32 = 0x11c;
+
+fn mmio(host: &dyn Host, cpu: u32, register: u32, write: Option<u32>) -> Result<u32, HostError> {
+    if !register.is_multiple_of(4) || !(0x04..=MMIO_END).contains(&register) {
+        return Err(bad_argument(format_args!("MMIO register {register:#x}")));
+    }
+    let mut argument = [0; io_regs_size(1)];
+    wire::put(&mut argument, 0, &1u32.to_le_bytes());
+    wire::put(&mut argument, 4, &u32::from(write.is_some()).to_le_bytes());
+    wire::put(&mut argument, 8, &cpu.to_le_bytes());
+    wire::put(&mut argument, 12, &register.to_le_bytes());
+    wire::put(&mut argument, 16, &write.unwrap_or(0).to_le_bytes());
+    host.isst(number::IO_CMD, &mut argument).map_err(|error| {
+        if error.path == super::NODE {
+            return error;
+        }
+        HostError::new(Op::Isst, format!("MMIO register {register:#x} on CPU {cpu}"), error.errno)
+    })?;
+    Ok(wire::u32_at(&argument, 16))
+}
+
+/// Reads a 32-bit MMIO register of the CPU's package.
+///
+/// # Errors
+/// `ENOTTY` without the driver isst_if_mmio; `EINVAL` for a register outside of its range.
+pub fn read_mmio(host: &dyn Host, cpu: u32, register: u32) -> Result<u32, HostError> {
+    mmio(host, cpu, register, None)
+}
+
+/// Writes a 32-bit MMIO register of the CPU's package.
+///
+/// # Errors
+/// As [`read_mmio`], and `EPERM` without CAP_SYS_ADMIN.
+pub fn write_mmio(host: &dyn Host, cpu: u32, register: u32, value: u32) -> Result<(), HostError> {
+    mmio(host, cpu, register, Some(value)).map(|_| ())
+}
+
+/// Turbo ratio limits: eight ratios of 100 MHz, bucket 0 in the low byte.
+pub const MSR_TURBO_RATIO_LIMIT: u32 = 0x1ad;
+/// Core counts of the eight buckets.
+pub const MSR_TURBO_RATIO_LIMIT_CORES: u32 = 0x1ae;
+/// Bit 31: the level is locked (mailbox parts).
+pub const MSR_CONFIG_TDP_CONTROL: u32 = 0x64b;
+
+fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u64, HostError> {
+    if !matches!(register, 0x1ad..=0x1af | 0x64b | 0x54) {
+        return Err(bad_argument(format_args!("MSR {register:#x}")));
+    }
+    let mut argument = [0; msr_cmds_size(1)];
+    wire::put(&mut argument, 0, &1u32.to_le_bytes());
+    wire::put(&mut argument, 8, &u32::from(write.is_some()).to_le_bytes());
+    wire::put(&mut argument, 12, &cpu.to_le_bytes());
+    wire::put(&mut argument, 16, &u64::from(register).to_le_bytes());
+    wire::put(&mut argument, 24, &write.unwrap_or(0).to_le_bytes());
+    host.isst(number::MSR_COMMAND, &mut argument).map_err(|error| {
+        if error.path == super::NODE {
+            return error;
+        }
+        HostError::new(Op::Isst, format!("MSR {register:#x} of CPU {cpu} through {}", super::NODE), error.errno)
+    })?;
+    Ok(wire::u64_at(&argument, 24))
+}
+
+/// Reads one of the MSRs that the driver allows (0x1AD, 0x1AE, 0x1AF, 0x64B, 0x54).
+///
+/// # Errors
+/// `EINVAL` for any other register; the errno of the call.
+pub fn read_msr(host: &dyn Host, cpu: u32, register: u32) -> Result<u64, HostError> {
+    msr(host, cpu, register, None)
+}
+
+/// Writes one of the MSRs that the driver allows; the driver writes it again after a resume.
+///
+/// # Errors
+/// As [`read_msr`], and `EPERM` without CAP_SYS_ADMIN.
+pub fn write_msr(host: &dyn Host, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
+    msr(host, cpu, register, Some(value)).map(|_| ())
+}

@@ -1,0 +1,105 @@
+//! The text of debugfs' `tpmi-BDF/tpmi-id-NN/mem_dump`: registers of a TPMI feature, instance by instance.
+//!
+//! An instance is a power domain. Each begins with `TPMI Instance:0 offset:0x90007000`; then come lines of up to
+//! eight 32-bit words in hexadecimal after their byte offset (drivers/platform/x86/intel/vsec_tpmi.c).
+
+use std::fmt::Write as _;
+
+/// The registers of one power domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its number in the dump.
+    pub index: u32,
+    /// Where the registers are in the device's memory.
+    pub offset: u64,
+    /// The 32-bit words, in order.
+    pub words: Vec<u32>,
+}
+
+/// A line that is none of a dump: its number, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadLine(pub usize);
+
+impl std::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {} is none of a register dump", self.0)
+    }
+}
+
+impl std::error::Error for BadLine {}
+
+/// The longest dump of one instance that is taken for one: a TPMI feature has 64 KiB at most (16-bit size in
+/// words of its directory entry).
+const MAX_WORDS: usize = 1 << 16;
+
+/// Reads a dump. What follows a line that was cut off in the middle of a word is lost without an error; a line
+/// that cannot be a dump's is one.
+///
+/// # Errors
+/// The first line that is none of a dump.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
+    let mut instances: Vec<Instance> = Vec::new();
+    let lines = bytes.split(|&byte| byte == b'\n').count();
+    for (number, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let bad = || BadLine(number + 1);
+        let text = std::str::from_utf8(line).map_err(|_| bad())?.trim();
+        if text.is_empty() {
+            continue;
+        }
+        if let Some(rest) = text.strip_prefix("TPMI Instance:") {
+            let (index, offset) = rest.split_once(" offset:0x").ok_or_else(bad)?;
+            instances.push(Instance {
+                index: index.parse().map_err(|_| bad())?,
+                offset: u64::from_str_radix(offset, 16).map_err(|_| bad())?,
+                words: Vec::new(),
+            });
+            continue;
+        }
+        let words = &mut instances.last_mut().ok_or_else(bad)?.words;
+        let (offset, values) = text.split_once(':').ok_or_else(bad)?;
+        let offset = usize::from_str_radix(offset, 16).map_err(|_| bad())?;
+        if offset != words.len() * 4 || offset / 4 > MAX_WORDS {
+            return Err(bad());
+        }
+        for value in values.split_whitespace() {
+            match u32::from_str_radix(value, 16) {
+                Ok(word) if value.len() == 8 => words.push(word),
+                // The last line of a truncated file may end within a word.
+                _ if number + 1 == lines && value.len() < 8 => {}
+                _ => return Err(bad()),
+            }
+        }
+    }
+    Ok(instances)
+}
+
+/// Writes a dump as debugfs does.
+pub fn print(instances: &[Instance]) -> String {
+    let mut text = String::new();
+    for instance in instances {
+        let _ = write!(text, "TPMI Instance:{} offset:{:#x}", instance.index, instance.offset);
+        for (index, word) in instance.words.iter().enumerate() {
+            if index.is_multiple_of(8) {
+                let _ = write!(text, "\n {:08x}:", index * 4);
+            }
+            let _ = write!(text, " {word:08x}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+impl Instance {
+    /// The registers as 64-bit words; an odd one at the end is dropped.
+    pub fn registers(&self) -> Vec<u64> {
+        self.words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
+    }
+
+    /// Puts 64-bit registers back into the 32-bit words.
+    pub fn set_registers(&mut self, registers: &[u64]) {
+        for (pair, register) in self.words.chunks_exact_mut(2).zip(registers) {
+            pair[0] = *register as u32;
+            pair[1] = (*register >> 32) as u32;
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The TPMI register block of Speed Select: one power domain's, as isst_tpmi_core.c lays it out.
+//!
+//! [`Block::decode`] moves every field that is understood into a value of its own and keeps the rest aside, so
+//! that [`Block::encode`] gives the same registers back, reserved bits included. Both walk the same description
+//! ([`Block::walk`]), so that they cannot disagree.
+//!
+//! Frequencies are ratios of 100 MHz, powers eighths of a watt, as the registers have them.
+
+/// Levels that the block has room for.
+pub const LEVELS: usize = 5;
+
+/// Takes fields out of registers, or puts them in.
+trait Walk {
+    /// Field of `width` bits from bit `shift` of register `index`.
+    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64);
+}
+
+fn mask(width: u32) -> u64 {
+    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
+}
+
+/// Moves fields out: what is left in the registers is what was not understood.
+struct Take<'a>(&'a mut [u64]);
+
+impl Walk for Take<'_> {
+    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
+        *value = 0;
+        if let Some(register) = self.0.get_mut(index) {
+            *value = *register >> shift & mask(width);
+            *register &= !(mask(width) << shift);
+        }
+    }
+}
+
+/// Puts fields in.
+struct Give<'a>(&'a mut [u64]);
+
+impl Walk for Give<'_> {
+    fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
+        if let Some(register) = self.0.get_mut(index) {
+            *register |= (*value & mask(width)) << shift;
+        }
+    }
+}
+
+/// One class of service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Clos {
+    /// 0 (most) to 15.
+    pub priority: u64,
+    /// Lowest ratio.
+    pub min: u64,
+    /// Highest ratio; 255 is no limit.
+    pub max: u64,
+}
+
+/// SST-CP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CorePower {
+    /// Revision of this part.
+    pub revision: u64,
+    /// What was asked for: bit 0 on, bit 1 ordered priority.
+    pub control: u64,
+    /// What is in force.
+    pub status: u64,
+    /// The four classes.
+    pub clos: [Clos; 4],
+    /// The class of each core, by the power unit's numbers.
+    pub assoc: Vec<u64>,
+}
+
+/// SST-BF of a level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BaseFreq {
+    /// Whether the level has it.
+    pub supported: u64,
+    /// High-priority cores' base ratio.
+    pub high: u64,
+    /// The others'.
+    pub low: u64,
+    /// Highest temperature in degrees Celsius.
+    pub tjunction: u64,
+    /// Package power in 1/8 W.
+    pub tdp: u64,
+    /// High-priority cores.
+    pub cores: u64,
+}
+
+/// SST-TF of a level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct TurboFreq {
+    /// Revision of this part.
+    pub revision: u64,
+    /// Whether the level has it.
+    pub supported: u64,
+    /// Low-priority cores' highest ratio, by instruction class.
+    pub clip: [u64; 6],
+    /// High-priority cores of each bucket.
+    pub bucket_cores: [u64; 8],
+    /// High-priority cores' turbo ratio, by instruction class and bucket.
+    pub trl: [[u64; 8]; 6],
+    /// Revision 2: high-priority modules of buckets 0 to 2, used where one is not 0.
+    pub modules: [u64; 3],
+}
+
+/// One performance level.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Level {
+    /// Base ratio for SSE, AVX2, AVX-512, AMX.
+    pub base: [u64; 4],
+    /// Package power in 1/8 W.
+    pub tdp: u64,
+    /// Highest temperature in degrees Celsius.
+    pub tjunction: u64,
+    /// Memory speed in units of 100 MHz.
+    pub memory: u64,
+    /// The firmware's code for the cooling needed.
+    pub cooling: u64,
+    /// Cores that may run.
+    pub cores: u64,
+    /// Cores fused in, and cores that this level resolves to.
+    pub core_counts: [u64; 2],
+    /// Turbo ratio by instruction class and bucket.
+    pub trl: [[u64; 8]; 6],
+    /// Active cores of each bucket.
+    pub bucket_cores: [u64; 8],
+    /// P0, P1, Pn, Pm of cores.
+    pub core: [u64; 4],
+    /// P0, P1, Pm of the mesh.
+    pub fabric: [u64; 3],
+    /// P0, P1, Pm of the second mesh (revision 2).
+    pub second_fabric: Option<[u64; 3]>,
+    /// SST-BF.
+    pub base_freq: BaseFreq,
+    /// SST-TF.
+    pub turbo_freq: TurboFreq,
+}
+
+/// SST-PP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PerfProfile {
+    /// Revision of this part.
+    pub revision: u64,
+    /// Bit i: level i exists.
+    pub enabled: u64,
+    /// Bit i: software may change to level i.
+    pub allowed: u64,
+    /// Whether the level can be changed while running.
+    pub dynamic: u64,
+    /// Offsets in a level's block of its own registers, SST-BF's and SST-TF's, in registers.
+    pub feature_offsets: [u64; 3],
+    /// Offsets of the levels' blocks from this part, in registers.
+    pub level_offsets: [u64; LEVELS],
+    /// Asked for: level, lock, features (bit 0 SST-BF, bit 1 SST-TF).
+    pub control: [u64; 3],
+    /// In force: level, lock, features.
+    pub status: [u64; 3],
+    /// Why the last change was refused; 0 for none.
+    pub error: u64,
+    /// The levels, for every bit of `enabled` up to the fifth.
+    pub levels: Vec<Option<Level>>,
+}
+
+/// The whole block of a power domain.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Block {
+    /// Interface version: major and minor.
+    pub version: [u64; 2],
+    /// Bit 0: SST-CP; bit 1: SST-PP.
+    pub capability: u64,
+    /// Where SST-CP's registers are, and SST-PP's.
+    pub offsets: [u64; 2],
+    /// SST-CP, where the capability says so.
+    pub core_power: Option<CorePower>,
+    /// SST-PP, where the capability says so.
+    pub perf_profile: Option<PerfProfile>,
+    /// Bits that no field above covers.
+    #[serde(skip)]
+    rest: Vec<u64>,
+}
+
+/// The header of a domain that has no registers reads as all ones.
+const INVALID: u64 = 0xff;
+
+fn ratios(walk: &mut dyn Walk, index: usize, values: &mut [u64; 8]) {
+    for (place, value) in values.iter_mut().enumerate() {
+        walk.field(index, 8 * place as u32, 8, value);
+    }
+}
+
+impl CorePower {
+    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
+        walk.field(at, 4, 8, &mut self.revision);
+        walk.field(at + 1, 0, 2, &mut self.control);
+        walk.field(at + 2, 0, 2, &mut self.status);
+        for (index, clos) in self.clos.iter_mut().enumerate() {
+            walk.field(at + 3 + index, 4, 4, &mut clos.priority);
+            walk.field(at + 3 + index, 8, 8, &mut clos.min);
+            walk.field(at + 3 + index, 16, 8, &mut clos.max);
+        }
+        self.assoc.resize(64, 0);
+        for (core, class) in self.assoc.iter_mut().enumerate() {
+            walk.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
+        }
+    }
+}
+
+impl BaseFreq {
+    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
+        walk.field(at, 12, 1, &mut self.supported);
+        walk.field(at, 13, 8, &mut self.high);
+        walk.field(at, 21, 8, &mut self.low);
+        walk.field(at, 38, 8, &mut self.tjunction);
+        walk.field(at, 46, 15, &mut self.tdp);
+        walk.field(at + 1, 0, 64, &mut self.cores);
+    }
+}
+
+impl TurboFreq {
+    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
+        walk.field(at, 4, 8, &mut self.revision);
+        walk.field(at, 12, 1, &mut self.supported);
+        for (index, clip) in self.clip.iter_mut().enumerate() {
+            walk.field(at, 16 + 8 * index as u32, 8, clip);
+        }
+        ratios(walk, at + 1, &mut self.bucket_cores);
+        for (index, row) in self.trl.iter_mut().enumerate() {
+            ratios(walk, at + 2 + index, row);
+        }
+        if self.revision >= 2 {
+            for (index, modules) in self.modules.iter_mut().enumerate() {
+                walk.field(at + 8, 16 * index as u32, 16, modules);
+            }
+        }
+    }
+
+    /// High-priority cores of each bucket, as the kernel counts them: modules where the revision has them.
+    pub fn high_priority_cores(&self) -> [u64; 8] {
+        let mut counts = self.bucket_cores;
+        if self.revision >= 2 && self.modules.iter().any(|&count| count != 0) {
+            counts[..3].copy_from_slice(&self.modules);
+        }
+        counts
+    }
+}
+
+impl Level {
+    fn walk(&mut self, walk: &mut dyn Walk, at: usize, features: [u64; 3], revision: u64) {
+        let own = at + features[0] as usize;
+        for (index, base) in self.base.iter_mut().enumerate() {
+            walk.field(own, 8 * index as u32, 8, base);
+        }
+        walk.field(own + 1, 32, 15, &mut self.tdp);
+        walk.field(own + 1, 47, 8, &mut self.tjunction);
+        walk.field(own + 1, 55, 7, &mut self.memory);
+        walk.field(own + 1, 62, 2, &mut self.cooling);
+        walk.field(own + 2, 0, 64, &mut self.cores);
+        for (index, count) in self.core_counts.iter_mut().enumerate() {
+            walk.field(own + 3, 8 * index as u32, 8, count);
+        }
+        for (index, row) in self.trl.iter_mut().enumerate() {
+            ratios(walk, own + 4 + index, row);
+        }
+        ratios(walk, own + 10, &mut self.bucket_cores);
+        for (index, ratio) in self.core.iter_mut().enumerate() {
+            walk.field(own + 11, 8 * index as u32, 8, ratio);
+        }
+        for (index, ratio) in self.fabric.iter_mut().enumerate() {
+            walk.field(own + 11, 32 + 8 * index as u32, 8, ratio);
+        }
+        if revision >= 2 {
+            let second = self.second_fabric.get_or_insert_default();
+            for (index, ratio) in second.iter_mut().enumerate() {
+                walk.field(own + 12, 8 * index as u32, 8, ratio);
+            }
+        }
+        self.base_freq.walk(walk, at + features[1] as usize);
+        self.turbo_freq.walk(walk, at + features[2] as usize);
+    }
+}
+
+impl PerfProfile {
+    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
+        walk.field(at, 4, 8, &mut self.revision);
+        walk.field(at, 12, 8, &mut self.enabled);
+        walk.field(at, 20, 8, &mut self.allowed);
+        walk.field(at, 42, 1, &mut self.dynamic);
+        for (index, offset) in self.feature_offsets.iter_mut().enumerate() {
+            walk.field(at + 1, 8 * index as u32, 8, offset);
+        }
+        for (index, offset) in self.level_offsets.iter_mut().enumerate() {
+            walk.field(at + 2, 8 * index as u32, 8, offset);
+        }
+        let [level, lock, features] = &mut self.control;
+        walk.field(at + 3, 0, 3, level);
+        walk.field(at + 3, 3, 1, lock);
+        walk.field(at + 3, 8, 8, features);
+        let [level, lock, features] = &mut self.status;
+        walk.field(at + 4, 0, 3, level);
+        walk.field(at + 4, 3, 1, lock);
+        walk.field(at + 4, 4, 4, &mut self.error);
+        walk.field(at + 4, 8, 8, features);
+        self.levels.resize(LEVELS, None);
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            if self.enabled >> index & 1 != 0 {
+                let start = at + self.level_offsets[index] as usize;
+                level.get_or_insert_default().walk(walk, start, self.feature_offsets, self.revision);
+            }
+        }
+    }
+}
+
+impl Block {
+    fn empty() -> Block {
+        Block {
+            version: [0; 2],
+            capability: 0,
+            offsets: [0; 2],
+            core_power: None,
+            perf_profile: None,
+            rest: Vec::new(),
+        }
+    }
+
+    fn walk(&mut self, walk: &mut dyn Walk) {
+        let [major, minor] = &mut self.version;
+        walk.field(0, 5, 3, major);
+        walk.field(0, 0, 5, minor);
+        walk.field(0, 8, 8, &mut self.capability);
+        let [core_power, perf_profile] = &mut self.offsets;
+        walk.field(0, 16, 8, core_power);
+        walk.field(0, 24, 8, perf_profile);
+        if self.capability & 1 != 0 {
+            self.core_power.get_or_insert_default().walk(walk, self.offsets[0] as usize);
+        }
+        if self.capability & 2 != 0 {
+            self.perf_profile.get_or_insert_default().walk(walk, self.offsets[1] as usize);
+        }
+    }
+
+    /// Reads a domain's registers; `None` for a domain that has none, or whose interface is of a major version
+    /// that is not known.
+    pub fn decode(registers: &[u64]) -> Option<Block> {
+        let header = *registers.first()?;
+        if header & 0xff == INVALID || header >> 5 & 7 != 0 {
+            return None;
+        }
+        let mut block = Block::empty();
+        let mut rest = registers.to_vec();
+        block.walk(&mut Take(&mut rest));
+        block.rest = rest;
+        Some(block)
+    }
+
+    /// The registers again.
+    pub fn encode(&self) -> Vec<u64> {
+        let mut registers = self.rest.clone();
+        self.clone().walk(&mut Give(&mut registers));
+        registers
+    }
+}
