@@ -138,7 +138,9 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
              firmware, a value it does not take, or a call that this kernel does not have"
         ),
         Errno::BUSY => format!("{error}; the firmware's mailbox did not answer in time: try again"),
-        Errno::NXIO => format!("{error}; the firmware refused the command: this CPU may not have the feature"),
+        Errno::NXIO => {
+            format!("{error}; the firmware refused the command: this CPU may not have the feature")
+        }
         Errno::AGAIN => format!("{error}; a Speed Select driver is being loaded or removed: try again"),
         _ => error.to_string(),
     }

@@ -98,6 +98,14 @@ pub trait Host: Send + Sync {
     /// The errno of open(2) or ioctl(2).
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
+    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` beside `sys/`.
+    ///
+    /// # Errors
+    /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where none was recorded.
+    fn kernel_log(&self) -> Result<String, HostError> {
+        Err(HostError::new(Op::Read, "the kernel log", Errno::NOENT))
+    }
+
     /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.
     fn now(&self) -> Duration;
 

@@ -105,6 +105,29 @@ impl Host for Live {
         Ok(answer)
     }
 
+    fn kernel_log(&self) -> Result<String, HostError> {
+        // SYSLOG_ACTION_READ_ALL and SYSLOG_ACTION_SIZE_BUFFER of kernel/printk/printk.c.
+        const READ_ALL: libc::c_int = 3;
+        const SIZE_BUFFER: libc::c_int = 10;
+        let fail = || {
+            let error = std::io::Error::last_os_error();
+            HostError::new(Op::Read, "the kernel log", Errno::from(&error))
+        };
+        // SAFETY: SIZE_BUFFER takes no buffer; a null pointer of length 0 is what the manual asks for.
+        let size = unsafe { libc::klogctl(SIZE_BUFFER, std::ptr::null_mut(), 0) };
+        if size < 0 {
+            return Err(fail());
+        }
+        let mut buffer = vec![0u8; size as usize];
+        // SAFETY: the buffer is ours and `size` bytes long; the kernel writes at most that many.
+        let count = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), size) };
+        if count < 0 {
+            return Err(fail());
+        }
+        buffer.truncate(count as usize);
+        Ok(String::from_utf8_lossy(&buffer).into_owned())
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }

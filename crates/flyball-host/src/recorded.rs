@@ -210,6 +210,13 @@ impl Host for Recorded {
         Err(HostError::new(Op::Isst, format!("ioctl {number:#x}"), Errno::NODEV))
     }
 
+    fn kernel_log(&self) -> Result<String, HostError> {
+        let path = self.tree.root().join("kernel.log");
+        let bytes = std::fs::read(&path)
+            .map_err(|error| HostError::new(Op::Read, path.display().to_string(), Errno::from(&error)))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }

@@ -203,7 +203,11 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
         if error.path == super::NODE {
             return error;
         }
-        HostError::new(Op::Isst, format!("MSR {register:#x} of CPU {cpu} through {}", super::NODE), error.errno)
+        HostError::new(
+            Op::Isst,
+            format!("MSR {register:#x} of CPU {cpu} through {}", super::NODE),
+            error.errno,
+        )
     })?;
     Ok(wire::u64_at(&argument, 24))
 }

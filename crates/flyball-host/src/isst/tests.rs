@@ -75,7 +75,9 @@ impl Host for Calls {
 fn tpmi_host() -> Calls {
     Calls::new(|number, argument| {
         match number {
-            number::COUNT_TPMI_INSTANCES if argument[0] == 0 => argument[1..4].copy_from_slice(&[4, 0b1001, 0]),
+            number::COUNT_TPMI_INSTANCES if argument[0] == 0 => {
+                argument[1..4].copy_from_slice(&[4, 0b1001, 0])
+            }
             number::COUNT_TPMI_INSTANCES => return Err(Errno::NOTTY),
             number::PERF_LEVELS => {
                 argument.copy_from_slice(&[0, argument[1], 2, 1, 0b101, 2, 3, 1, 1, 0b100, 0b001]);
@@ -153,8 +155,7 @@ fn mailbox_commands_are_laid_out_and_checked() {
     assert_eq!(levels.send(&host).unwrap(), 0x8100_0400);
     let (number, bytes) = only_call(&host);
     assert_eq!(number, 0xc008_fe03);
-    let words: Vec<u32> =
-        bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+    let words: Vec<u32> = bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
     assert_eq!(words, [1, 14, 5, 0x1_0002, 0, 0x000c_007f, 0]);
 
     for (command, sub_command) in [(0x7f, 0x0d), (0x7f, 0x24), (0xd0, 4), (0x94, 2), (0x95, 4), (0, 0)] {
@@ -235,13 +236,17 @@ fn level_data_is_read_from_its_offsets() {
             number::COUNT_TPMI_INSTANCES => argument[1..3].copy_from_slice(&[1, 1]),
             number::PERF_LEVELS => argument[4] = 1,
             // Each 16-bit field holds its own offset.
-            number::GET_PERF_LEVEL_INFO | number::GET_TURBO_FREQ_INFO | number::GET_BASE_FREQ_INFO
+            number::GET_PERF_LEVEL_INFO
+            | number::GET_TURBO_FREQ_INFO
+            | number::GET_BASE_FREQ_INFO
             | number::GET_PERF_LEVEL_FABRIC_INFO => {
                 for offset in (4..argument.len()).step_by(2) {
                     argument[offset..offset + 2].copy_from_slice(&(offset as u16).to_le_bytes());
                 }
             }
-            number::GET_PERF_LEVEL_CPU_MASK => argument[8..16].copy_from_slice(&0x1_0000_0003u64.to_le_bytes()),
+            number::GET_PERF_LEVEL_CPU_MASK => {
+                argument[8..16].copy_from_slice(&0x1_0000_0003u64.to_le_bytes())
+            }
             _ => return Err(Errno::NOTTY),
         }
         Ok(0)

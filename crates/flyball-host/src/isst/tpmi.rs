@@ -55,7 +55,13 @@ pub fn domains(host: &dyn Host, package: u8) -> Result<Vec<Domain>, HostError> {
     Ok((0..16).filter(|id| mask >> id & 1 != 0).map(|id| Domain { package, id }).collect())
 }
 
-fn call(host: &dyn Host, number: u32, domain: Domain, what: &str, argument: &mut [u8]) -> Result<(), HostError> {
+fn call(
+    host: &dyn Host,
+    number: u32,
+    domain: Domain,
+    what: &str,
+    argument: &mut [u8],
+) -> Result<(), HostError> {
     host.isst(number, argument).map(|_| ()).map_err(|error| {
         if error.path == super::NODE {
             return error;
@@ -84,7 +90,11 @@ impl CorePower {
     pub fn read(host: &dyn Host, domain: Domain) -> Result<CorePower, HostError> {
         let mut argument = [0, domain.package, domain.id, 0, 0, 0];
         call(host, number::CORE_POWER_STATE, domain, "core-power state", &mut argument)?;
-        Ok(CorePower { enabled: argument[3] & 1 != 0, supported: argument[4] != 0, ordered: argument[5] & 1 != 0 })
+        Ok(CorePower {
+            enabled: argument[3] & 1 != 0,
+            supported: argument[4] != 0,
+            ordered: argument[5] & 1 != 0,
+        })
     }
 
     /// Switches SST-CP and its kind of priority.
@@ -272,7 +282,12 @@ pub fn set_level(host: &dyn Host, domain: Domain, level: Level) -> Result<(), Ho
 ///
 /// # Errors
 /// `ENOTTY` where it refuses.
-pub fn set_features(host: &dyn Host, domain: Domain, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
+pub fn set_features(
+    host: &dyn Host,
+    domain: Domain,
+    base_freq: bool,
+    turbo_freq: bool,
+) -> Result<(), HostError> {
     let mut argument = [domain.package, domain.id, u8::from(base_freq) | u8::from(turbo_freq) << 1];
     call(host, number::PERF_SET_FEATURE, domain, "base-freq and turbo-freq", &mut argument)
 }
@@ -362,7 +377,13 @@ pub fn second_fabric(host: &dyn Host, domain: Domain, level: Level) -> Result<Op
 /// Bytes of isst_perf_level_cpu_mask.
 pub const CPU_MASK_SIZE: usize = 24;
 
-fn core_mask(host: &dyn Host, number: u32, what: &str, domain: Domain, level: Level) -> Result<u64, HostError> {
+fn core_mask(
+    host: &dyn Host,
+    number: u32,
+    what: &str,
+    domain: Domain,
+    level: Level,
+) -> Result<u64, HostError> {
     let mut argument = [0; CPU_MASK_SIZE];
     argument[0] = domain.package;
     argument[1] = domain.id;
