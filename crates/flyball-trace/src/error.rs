@@ -1,0 +1,73 @@
+//! What can be wrong with a trace: always with the byte at which it was noticed.
+
+use std::{fmt, io, path::PathBuf};
+
+/// Bytes that are not what the format says.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Malformed {
+    /// Offset from the start of the file (or of the slice that was parsed).
+    pub offset: u64,
+    /// What was found there.
+    pub what: String,
+}
+
+impl Malformed {
+    /// `what` at `offset`.
+    pub fn new(offset: u64, what: impl Into<String>) -> Malformed {
+        Malformed { offset, what: what.into() }
+    }
+
+    /// The same, seen from `base` bytes further out.
+    #[must_use]
+    pub fn within(mut self, base: u64) -> Malformed {
+        self.offset = self.offset.saturating_add(base);
+        self
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.offset, self.what)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Why a trace cannot be read or written at all. Damage that leaves something readable is no error, but a
+/// [`Malformed`] among the reader's problems.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The operating system refused.
+    #[error("cannot {what} {}: {error}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The bytes are damaged.
+    #[error("{what} is damaged {malformed}")]
+    Damaged {
+        /// The file, or the part of it.
+        what: String,
+        /// Where and how.
+        malformed: Malformed,
+    },
+    /// The file is well, but not for this program.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl TraceError {
+    /// A failure of the operating system on `path`.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>, error: io::Error) -> TraceError {
+        TraceError::Io { what, path: path.into(), error }
+    }
+
+    /// Damage in `what`.
+    pub fn damaged(what: impl Into<String>, malformed: Malformed) -> TraceError {
+        TraceError::Damaged { what: what.into(), malformed }
+    }
+}

@@ -1,0 +1,28 @@
+//! From ring-buffer bytes or trace text to the decisions of a P-state driver.
+//!
+//! The kernel tells of every performance request in its ring buffer (`amd_cpu:amd_pstate_perf`,
+//! `power:pstate_sample`, ...). This library reads that buffer in every form in which it leaves the kernel: pages of
+//! `trace_pipe_raw` ([`Page`]), `trace.dat` files, and the text of `trace` and `trace_pipe` ([`read_text`]). All of
+//! them become the same [`Record`]s.
+//!
+//! Layouts come from the trace's own format files ([`EventFormat`]) and from nowhere else. No bytes make this
+//! library panic; what cannot be read is counted and placed, never guessed.
+
+mod clock;
+mod decode;
+mod error;
+mod format;
+mod page;
+mod record;
+mod scan;
+mod text;
+
+pub use clock::{Clock, Stamp, microseconds};
+pub use decode::Decoder;
+pub use error::{Malformed, TraceError};
+pub use format::{EventFormat, Field, PageHeader, Shape};
+pub use page::{Entries, Entry, Missed, Page};
+pub use record::{
+    AmdEpp, AmdPerf, AmdReq2, Comm, Event, IntelSample, NameId, Names, Record, Switch, Thermal, ThermalKind,
+};
+pub use text::{LineParser, TextBatch, TextOptions, TextSummary, read_text};

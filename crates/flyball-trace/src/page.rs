@@ -1,0 +1,324 @@
+//! Ring-buffer pages: what `per_cpu/cpuN/trace_pipe_raw` gives, and what a trace.dat file is full of.
+//!
+//! A page starts with a time stamp and a commit word; records follow, each behind a 32-bit word of five bits of
+//! type and length and 27 bits of time since the record before (struct ring_buffer_event in the kernel's
+//! include/linux/ring_buffer.h). Types 29 to 31 are padding and two ways to say a time that 27 bits cannot.
+
+use crate::{error::Malformed, format::PageHeader};
+
+/// Records were lost before this page (`RB_MISSED_EVENTS`).
+const MISSED: u64 = 1 << 31;
+/// Their number stands behind the data (`RB_MISSED_STORED`).
+const MISSED_STORED: u64 = 1 << 30;
+/// The commit word's bits that count bytes.
+const SIZE: u64 = (1 << 20) - 1;
+/// The bits of a time that an absolute time stamp leaves out (`TS_MSB`).
+const TOP: u64 = 0xf8 << 56;
+
+/// Records that were overwritten before they could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    /// None.
+    None,
+    /// Some; the kernel did not say how many.
+    Some,
+    /// This many.
+    Count(u64),
+}
+
+/// One page.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    data: &'a [u8],
+    start: usize,
+    /// Time of the page's first record.
+    pub time: u64,
+    /// What was lost before it.
+    pub missed: Missed,
+}
+
+impl<'a> Page<'a> {
+    /// Looks at one page (or sub-buffer): `bytes` is the whole of it.
+    ///
+    /// # Errors
+    /// Where the page is shorter than its header, or says that it holds more than it does.
+    pub fn parse(bytes: &'a [u8], header: PageHeader) -> Result<Page<'a>, Malformed> {
+        let short = || Malformed::new(bytes.len() as u64, "the page ends inside its header");
+        let time = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(short)?);
+        let commit = match header.commit_size {
+            4 => u64::from(word(bytes, 8).ok_or_else(short)?),
+            _ => u64::from_le_bytes(*bytes.get(8..).and_then(<[u8]>::first_chunk).ok_or_else(short)?),
+        };
+        let used = (commit & SIZE) as usize;
+        let end = header.data + used;
+        let data = bytes.get(..end).filter(|data| data.len() >= header.data).ok_or_else(|| {
+            let room = bytes.len().saturating_sub(header.data);
+            Malformed::new(8, format!("the page says that it holds {used} bytes, and has room for {room}"))
+        })?;
+        let missed = if commit & MISSED == 0 {
+            Missed::None
+        } else if commit & MISSED_STORED == 0 {
+            Missed::Some
+        } else {
+            let count = match header.commit_size {
+                4 => word(bytes, end).map(u64::from),
+                _ => bytes.get(end..).and_then(<[u8]>::first_chunk).map(|count| u64::from_le_bytes(*count)),
+            };
+            count.filter(|count| *count > 0).map_or(Missed::Some, Missed::Count)
+        };
+        Ok(Page { data, start: header.data, time, missed })
+    }
+
+    /// The page's records, in order.
+    pub fn entries(&self) -> Entries<'a> {
+        Entries { data: self.data, at: self.start, time: self.time }
+    }
+
+    /// How many data records the page holds, and where it is damaged, if it is.
+    pub fn count(&self) -> (u64, Option<Malformed>) {
+        let mut count = 0;
+        for entry in self.entries() {
+            match entry {
+                Ok(_) => count += 1,
+                Err(malformed) => return (count, Some(malformed)),
+            }
+        }
+        (count, None)
+    }
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map(|word| u32::from_le_bytes(*word))
+}
+
+/// One data record of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its time.
+    pub time: u64,
+    /// Offset of its header word in the page.
+    pub offset: usize,
+    /// The record, from `common_type` on, with the up to three bytes that fill its last word.
+    pub payload: &'a [u8],
+}
+
+/// Iterator over a page's data records. Ends after the first damage.
+#[derive(Debug, Clone)]
+pub struct Entries<'a> {
+    data: &'a [u8],
+    at: usize,
+    time: u64,
+}
+
+impl Entries<'_> {
+    /// The time that was reached: that of the last record, or of a stamp behind it.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    fn fail(&mut self, what: &str) -> Malformed {
+        let offset = self.at as u64;
+        self.at = self.data.len();
+        Malformed::new(offset, what)
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.data.len() {
+            let offset = self.at;
+            let Some(head) = word(self.data, offset) else {
+                return Some(Err(self.fail("a record's header is cut off")));
+            };
+            let delta = u64::from(head >> 5);
+            let (start, end) = match head & 31 {
+                kind @ 1..=28 => {
+                    self.time = self.time.wrapping_add(delta);
+                    (offset + 4, offset + 4 + 4 * kind as usize)
+                }
+                0 => {
+                    let Some(length) = word(self.data, offset + 4).filter(|length| *length >= 4) else {
+                        return Some(Err(self.fail("a long record without a length")));
+                    };
+                    self.time = self.time.wrapping_add(delta);
+                    // The length counts its own word; the record behind starts at the next full word.
+                    (offset + 8, offset + 4 + (length as usize).next_multiple_of(4))
+                }
+                29 => {
+                    if delta == 0 {
+                        self.at = self.data.len();
+                        return None;
+                    }
+                    let Some(length) = word(self.data, offset + 4) else {
+                        return Some(Err(self.fail("a discarded record is cut off")));
+                    };
+                    self.time = self.time.wrapping_add(delta);
+                    self.at = offset + 4 + (length as usize).max(4);
+                    continue;
+                }
+                kind => {
+                    let Some(high) = word(self.data, offset + 4) else {
+                        return Some(Err(self.fail("a time stamp is cut off")));
+                    };
+                    let value = delta | (u64::from(high) << 27);
+                    self.time =
+                        if kind == 30 { self.time.wrapping_add(value) } else { absolute(value, self.time) };
+                    self.at = offset + 8;
+                    continue;
+                }
+            };
+            let Some(payload) = self.data.get(start..end) else {
+                return Some(Err(self.fail("a record reaches over the end of its page")));
+            };
+            self.at = end;
+            return Some(Ok(Entry { time: self.time, offset, payload }));
+        }
+        None
+    }
+}
+
+/// A 59-bit time stamp, with the top bits of the time that was reached (rb_fix_abs_ts() in the kernel).
+fn absolute(value: u64, reached: u64) -> u64 {
+    let time = (value & !TOP) | (reached & TOP);
+    if reached & TOP != 0 && time < reached { time.wrapping_add(1 << 59) } else { time }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Builds a page the way the kernel lays it out.
+    pub(crate) struct PageBuilder {
+        pub(crate) bytes: Vec<u8>,
+    }
+
+    impl PageBuilder {
+        pub(crate) fn new(time: u64) -> PageBuilder {
+            let mut bytes = time.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&[0; 8]);
+            PageBuilder { bytes }
+        }
+
+        pub(crate) fn word(mut self, kind: u32, delta: u32) -> PageBuilder {
+            self.bytes.extend_from_slice(&(kind | (delta << 5)).to_le_bytes());
+            self
+        }
+
+        pub(crate) fn raw(mut self, bytes: &[u8]) -> PageBuilder {
+            self.bytes.extend_from_slice(bytes);
+            self
+        }
+
+        pub(crate) fn record(self, delta: u32, payload: &[u8]) -> PageBuilder {
+            let padded = payload.len().next_multiple_of(4);
+            let mut built = if padded <= 112 && padded > 0 {
+                self.word((padded / 4) as u32, delta)
+            } else {
+                self.word(0, delta).raw(&(padded as u32 + 4).to_le_bytes())
+            };
+            built.bytes.extend_from_slice(payload);
+            built.bytes.resize(built.bytes.len() + padded - payload.len(), 0);
+            built
+        }
+
+        pub(crate) fn finish(mut self, flags: u64, behind: &[u8]) -> Vec<u8> {
+            let used = (self.bytes.len() - 16) as u64;
+            self.bytes[8..16].copy_from_slice(&(used | flags).to_le_bytes());
+            self.bytes.extend_from_slice(behind);
+            self.bytes.resize(self.bytes.len().max(4096), 0);
+            self.bytes
+        }
+    }
+
+    fn times(page: &[u8]) -> Vec<(u64, usize)> {
+        let page = Page::parse(page, PageHeader::default()).unwrap();
+        page.entries().map(|entry| entry.map(|entry| (entry.time, entry.payload.len())).unwrap()).collect()
+    }
+
+    #[test]
+    fn all_header_forms_are_read() {
+        let page = PageBuilder::new(1_000)
+            .record(0, &[1; 64])
+            .record(5, &[2; 16])
+            .word(30, 7)
+            .raw(&3u32.to_le_bytes())
+            .record(1, &[3; 113])
+            .word(29, 4)
+            .raw(&12u32.to_le_bytes())
+            .raw(&[0xee; 8])
+            .record(2, &[4; 4])
+            .word(31, 99)
+            .raw(&(1u32 << 10).to_le_bytes())
+            .record(0, &[5; 112])
+            .word(29, 0)
+            .raw(&[0xff; 40])
+            .finish(0, &[]);
+        let extended = 1_005 + 7 + (3 << 27) + 1;
+        assert_eq!(
+            times(&page),
+            [(1_000, 64), (1_005, 16), (extended, 116), (extended + 6, 4), ((1 << 37) + 99, 112)]
+        );
+    }
+
+    #[test]
+    fn absolute_stamps_keep_the_top_bits() {
+        assert_eq!(absolute(5, 0), 5);
+        assert_eq!(absolute(5, (3 << 59) | 4), (3 << 59) | 5);
+        assert_eq!(absolute(3, (3 << 59) | 4), (4 << 59) | 3);
+    }
+
+    #[test]
+    fn lost_records_are_counted_or_only_known() {
+        let missed = |flags, behind: &[u8]| {
+            let page = PageBuilder::new(0).record(0, &[0; 8]).finish(flags, behind);
+            Page::parse(&page, PageHeader::default()).unwrap().missed
+        };
+        assert_eq!(missed(0, &[]), Missed::None);
+        assert_eq!(missed(MISSED, &7u64.to_le_bytes()), Missed::Some);
+        assert_eq!(missed(MISSED | MISSED_STORED, &7u64.to_le_bytes()), Missed::Count(7));
+        assert_eq!(missed(MISSED | MISSED_STORED, &0u64.to_le_bytes()), Missed::Some);
+    }
+
+    #[test]
+    fn damage_ends_the_page_with_its_offset() {
+        let page = PageBuilder::new(0).record(0, &[0; 8]).word(28, 0).finish(0, &[]);
+        let page = Page::parse(&page, PageHeader::default()).unwrap();
+        let (count, damage) = page.count();
+        assert_eq!((count, damage.unwrap().offset), (1, 28));
+        let mut page = PageBuilder::new(0).record(0, &[0; 8]).finish(0, &[]);
+        page[8..16].copy_from_slice(&4081u64.to_le_bytes());
+        assert_eq!(Page::parse(&page, PageHeader::default()).unwrap_err().offset, 8);
+        assert!(Page::parse(&page[..12], PageHeader::default()).is_err());
+        assert!(Page::parse(&[], PageHeader { commit_size: 4, data: 12 }).is_err());
+    }
+
+    #[test]
+    fn sub_buffers_of_64_kib_are_read_whole() {
+        let mut built = PageBuilder::new(0);
+        for _ in 0..3_000 {
+            built = built.record(1, &[0; 16]);
+        }
+        let page = built.finish(0, &[]);
+        assert!(page.len() > 60_000);
+        assert_eq!(times(&page).len(), 3_000);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), small: bool) {
+            let header = if small { PageHeader { commit_size: 4, data: 12 } } else { PageHeader::default() };
+            let mut bytes = bytes;
+            if let Some(commit) = bytes.get_mut(9..16) {
+                // Most random commit words are too large to get past the first check.
+                commit.fill(0);
+            }
+            if let Ok(page) = Page::parse(&bytes, header) {
+                let _ = page.count();
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Text of any length in bounded memory, on any number of threads.
+//!
+//! Each thread takes the next chunk of whole lines from the reader, reads its records without holding any lock, and
+//! waits for its turn to hand them on, so that the receiver sees the text in order. What a thread holds is one chunk
+//! and one batch of records, both of which fit into a core's second-level cache.
+
+use std::{
+    io::Read,
+    num::NonZeroUsize,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{error::TraceError, record::Names};
+
+use super::{LineParser, TextBatch};
+
+/// How to read text.
+#[derive(Debug, Clone)]
+pub struct TextOptions {
+    /// Threads that read records; 1 needs no other thread than the caller's.
+    pub threads: NonZeroUsize,
+    /// Bytes a thread takes at a time.
+    pub chunk: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> TextOptions {
+        TextOptions { threads: NonZeroUsize::MIN, chunk: 256 * 1024 }
+    }
+}
+
+/// What a text was, on the whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct TextSummary {
+    /// Bytes read.
+    pub bytes: u64,
+    /// Lines read.
+    pub lines: u64,
+    /// Records read, lost-event lines among them.
+    pub records: u64,
+    /// Lines that are nothing of a trace.
+    pub strange: u64,
+    /// Where the first of these starts.
+    pub first_strange: Option<u64>,
+    /// `entries-in-buffer/entries-written` of the header.
+    pub entries: Option<(u64, u64)>,
+    /// The text ends inside a line.
+    pub cut_off: bool,
+}
+
+impl TextSummary {
+    fn add(&mut self, batch: &TextBatch) {
+        self.lines += batch.lines;
+        self.records += batch.records.len() as u64;
+        self.strange += batch.strange;
+        self.first_strange = self.first_strange.or(batch.first_strange);
+        self.entries = self.entries.or(batch.entries);
+    }
+}
+
+/// The longest line that is still taken for one. The kernel's are below 8 KiB.
+const LONGEST_LINE: usize = 8 << 20;
+
+/// Cuts a reader into chunks of whole lines.
+struct Chunks<R> {
+    reader: R,
+    /// The beginning of a line whose end has not been read yet.
+    rest: Vec<u8>,
+    offset: u64,
+    next: u64,
+    ended: bool,
+}
+
+impl<R: Read> Chunks<R> {
+    /// Fills `chunk` with whole lines: its number and place in the text. `None` at the end.
+    fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<(u64, u64)>> {
+        chunk.clear();
+        chunk.append(&mut self.rest);
+        let mut searched = 0;
+        while !self.ended {
+            let have = chunk.len();
+            // Zeroed once: the vector keeps its length between calls.
+            chunk.resize(have + size, 0);
+            let mut got = 0;
+            while got < size {
+                match self.reader.read(&mut chunk[have + got..]) {
+                    Ok(0) => {
+                        self.ended = true;
+                        break;
+                    }
+                    Ok(count) => got += count,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+                // Whoever watches a pipe wants its lines now.
+                if memchr::memrchr(b'\n', &chunk[have + got.saturating_sub(1)..have + got]).is_some() {
+                    break;
+                }
+            }
+            chunk.truncate(have + got);
+            if self.ended {
+                break;
+            }
+            if let Some(newline) = memchr::memrchr(b'\n', &chunk[searched..]) {
+                self.rest.extend_from_slice(&chunk[searched + newline + 1..]);
+                chunk.truncate(searched + newline + 1);
+                break;
+            }
+            searched = chunk.len();
+            if searched > LONGEST_LINE {
+                // No trace; hand it on as one strange line instead of holding all of it.
+                break;
+            }
+        }
+        if chunk.is_empty() {
+            return Ok(None);
+        }
+        let place = (self.next, self.offset);
+        self.next += 1;
+        self.offset += chunk.len() as u64;
+        Ok(Some(place))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whose turn it is, and what came of the turns so far.
+struct Turn<'a> {
+    number: u64,
+    summary: TextSummary,
+    failed: Option<TraceError>,
+    sink: &'a mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
+}
+
+/// Reads trace text from `reader` (called `path` in errors) to its end, and hands the records to `sink` in the
+/// order of the text.
+///
+/// # Errors
+/// Where reading fails, and whatever `sink` answers. Lines that cannot be read are counted, not errors.
+pub fn read_text<R: Read + Send>(
+    reader: R,
+    path: &Path,
+    names: &Arc<Names>,
+    options: &TextOptions,
+    sink: &mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
+) -> Result<TextSummary, TraceError> {
+    let chunks = Mutex::new(Chunks { reader, rest: Vec::new(), offset: 0, next: 0, ended: false });
+    let turn = Mutex::new(Turn { number: 0, summary: TextSummary::default(), failed: None, sink });
+    let moved = Condvar::new();
+    let work = || {
+        let mut parser = LineParser::new(names.clone());
+        let mut chunk = Vec::new();
+        let mut batch = TextBatch::default();
+        loop {
+            let filled = {
+                let mut chunks = lock(&chunks);
+                if lock(&turn).failed.is_some() {
+                    return;
+                }
+                match chunks.fill(&mut chunk, options.chunk.max(4096)) {
+                    Ok(place) => place,
+                    Err(error) => {
+                        chunks.ended = true;
+                        lock(&turn).failed.get_or_insert(TraceError::io("read", path, error));
+                        moved.notify_all();
+                        return;
+                    }
+                }
+            };
+            let Some((number, offset)) = filled else { return };
+            batch.clear();
+            parser.parse(&chunk, offset, &mut batch);
+            let mut turn = lock(&turn);
+            while turn.number != number && turn.failed.is_none() {
+                turn = moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            }
+            if turn.failed.is_none() {
+                turn.summary.add(&batch);
+                turn.summary.bytes += chunk.len() as u64;
+                turn.summary.cut_off = chunk.last() != Some(&b'\n');
+                if let Err(error) = (turn.sink)(&batch) {
+                    turn.failed = Some(error);
+                }
+                turn.number += 1;
+            }
+            moved.notify_all();
+        }
+    };
+    if options.threads.get() == 1 {
+        work();
+    } else {
+        std::thread::scope(|scope| {
+            for _ in 0..options.threads.get() {
+                scope.spawn(work);
+            }
+        });
+    }
+    let turn = turn.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match turn.failed {
+        Some(error) => Err(error),
+        None => Ok(turn.summary),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(lines: u32) -> String {
+        let mut text = String::from("# tracer: nop\n");
+        for number in 0..lines {
+            text.push_str(&format!(
+                "{:>16}-{:<7} [{:03}] d..1. {:5}.{:06}: amd_pstate_perf: amd_min_perf=15 amd_des_perf={} \
+                 amd_max_perf=166 freq=1100000 mperf=10 aperf=11 tsc=12 cpu_id=1 fast_switch=true\n",
+                "job[12]",
+                number,
+                number % 300,
+                number / 1000,
+                number % 1000,
+                number % 256
+            ));
+        }
+        text
+    }
+
+    /// Gives a few bytes at a time, as a pipe may.
+    struct Trickle<'a>(&'a [u8], usize);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = self.1.min(self.0.len()).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    fn read(text: &str, threads: usize, chunk: usize, step: usize) -> (Vec<i32>, TextSummary) {
+        let mut pids = Vec::new();
+        let options = TextOptions { threads: NonZeroUsize::new(threads).unwrap(), chunk };
+        let summary = read_text(
+            Trickle(text.as_bytes(), step),
+            Path::new("t"),
+            &Arc::default(),
+            &options,
+            &mut |batch| {
+                pids.extend(batch.records.iter().map(|record| record.pid));
+                Ok(())
+            },
+        )
+        .unwrap();
+        (pids, summary)
+    }
+
+    #[test]
+    fn order_and_count_do_not_depend_on_threads_and_chunks() {
+        let text = text(3_000);
+        for (threads, chunk, step) in
+            [(1, 4096, 1 << 20), (1, 4096, 777), (3, 5000, 4099), (2, 1 << 20, 1 << 20)]
+        {
+            let (pids, summary) = read(&text, threads, chunk, step);
+            assert_eq!(pids, (0..3_000).collect::<Vec<i32>>());
+            assert_eq!((summary.lines, summary.records, summary.strange), (3_001, 3_000, 0));
+            assert_eq!((summary.bytes, summary.cut_off), (text.len() as u64, false));
+        }
+    }
+
+    #[test]
+    fn a_text_cut_off_inside_a_line_says_so() {
+        let text = text(10);
+        let (pids, summary) = read(&text[..text.len() - 30], 2, 4096, 1 << 20);
+        assert_eq!((pids.len(), summary.cut_off), (10, true));
+        let (_, summary) = read("", 2, 4096, 100);
+        assert_eq!(summary, TextSummary::default());
+    }
+
+    #[test]
+    fn strange_lines_are_placed_in_the_whole_text() {
+        let mut text = text(100);
+        let at = text.len();
+        text.push_str("no trace at all\n");
+        let (_, summary) = read(&text, 2, 4096, 1 << 20);
+        assert_eq!((summary.strange, summary.first_strange), (1, Some(at as u64)));
+    }
+
+    #[test]
+    fn failures_of_reader_and_receiver_end_the_reading() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("gone"))
+            }
+        }
+        let options = TextOptions { threads: NonZeroUsize::new(2).unwrap(), chunk: 4096 };
+        let error =
+            read_text(Broken, Path::new("t"), &Arc::default(), &options, &mut |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("cannot read t: gone"), "{error}");
+        let text = text(3_000);
+        let error = read_text(text.as_bytes(), Path::new("t"), &Arc::default(), &options, &mut |_| {
+            Err(TraceError::Unsupported("full".into()))
+        });
+        assert!(error.is_err());
+    }
+}

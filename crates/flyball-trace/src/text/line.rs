@@ -1,0 +1,429 @@
+//! From a chunk of whole lines to records.
+
+use std::sync::Arc;
+
+use crate::{
+    clock::Clock,
+    record::{Comm, Event, NameId, Names, Record},
+    scan::{blanks, decimal},
+};
+
+use super::fields;
+
+/// What was read out of one chunk of text.
+#[derive(Debug, Default, Clone)]
+pub struct TextBatch {
+    /// The records, in the order of their lines.
+    pub records: Vec<Record>,
+    /// Lines that were looked at, comments and empty ones too.
+    pub lines: u64,
+    /// Lines that are no comment, not empty, and no record.
+    pub strange: u64,
+    /// Where the first of these starts, from the start of the text.
+    pub first_strange: Option<u64>,
+    /// Times are plain numbers: the trace was taken with a clock that does not count nanoseconds.
+    pub ticks: bool,
+    /// `entries-in-buffer/entries-written` of the header, if it was in this chunk.
+    pub entries: Option<(u64, u64)>,
+    /// Where the chunk started, from the start of the text.
+    pub offset: u64,
+}
+
+impl TextBatch {
+    /// Ready for the next chunk, with its memory.
+    pub fn clear(&mut self) {
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
+        *self = TextBatch { records, ..TextBatch::default() };
+    }
+
+    /// The clock that the text's times suggest.
+    pub fn clock(&self) -> Clock {
+        if self.ticks { Clock::Ticks } else { Clock::Local }
+    }
+}
+
+/// Reads lines of trace text.
+#[derive(Debug)]
+pub struct LineParser {
+    names: Arc<Names>,
+    /// Names of passed-through events seen so far, the last one first: neighbours are often alike.
+    seen: Vec<(Vec<u8>, NameId)>,
+}
+
+/// What stands before the colon behind the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Prefix {
+    comm: Comm,
+    pid: i32,
+    cpu: u32,
+    time: u64,
+    ticks: bool,
+}
+
+impl LineParser {
+    /// A parser that keeps the names of passed-through events in `names`.
+    pub fn new(names: Arc<Names>) -> LineParser {
+        LineParser { names, seen: Vec::new() }
+    }
+
+    /// Reads a chunk of whole lines (the last may lack its newline) that starts `offset` bytes into the text.
+    /// Never fails: what cannot be read is counted in the batch.
+    pub fn parse(&mut self, chunk: &[u8], offset: u64, batch: &mut TextBatch) {
+        batch.offset = offset;
+        let mut at = 0;
+        while at < chunk.len() {
+            batch.lines += 1;
+            if let Some((record, ticks, end)) = common_line(chunk, at) {
+                batch.records.push(record);
+                batch.ticks |= ticks;
+                at = end;
+                continue;
+            }
+            let length = memchr::memchr(b'\n', &chunk[at..]);
+            let end = length.map_or(chunk.len(), |length| at + length);
+            let line = &chunk[at..end];
+            if !self.line(line, batch) {
+                batch.strange += 1;
+                batch.first_strange.get_or_insert(offset + at as u64);
+            }
+            at = end + 1;
+        }
+    }
+
+    /// Any line. `false` for one that is nothing of a trace.
+    fn line(&mut self, line: &[u8], batch: &mut TextBatch) -> bool {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(first) = line.iter().position(|byte| *byte != b' ') else { return true };
+        if let Some((prefix, at)) = prefix(line) {
+            let event = self.event(&line[at..]);
+            batch.ticks |= prefix.ticks;
+            let Prefix { comm, pid, cpu, time, .. } = prefix;
+            batch.records.push(Record { time, cpu, pid, comm, flags: 0, preempt: 0, event });
+            return true;
+        }
+        if line[first] == b'#' {
+            batch.entries = batch.entries.or_else(|| entries(line));
+            return true;
+        }
+        if let Some((cpu, lost)) = lost(&line[first..]) {
+            // The line has no time: it is that of the record behind, which comes from the same CPU.
+            let time = batch.records.last().map_or(0, |record| record.time);
+            let event = Event::Lost(lost);
+            batch.records.push(Record {
+                time,
+                cpu,
+                pid: 0,
+                comm: Comm::default(),
+                flags: 0,
+                preempt: 0,
+                event,
+            });
+            return true;
+        }
+        // `trace-cmd report` and `perf script` start with such a line.
+        line.starts_with(b"cpus=") || line.starts_with(b"CPU ") || line.starts_with(b"version = ")
+    }
+
+    fn event(&mut self, text: &[u8]) -> Event {
+        let end = memchr::memchr(b' ', text).unwrap_or(text.len());
+        // Without a colon it is a function's name, or a marker in raw form.
+        let (name, rest) = match text[..end].strip_suffix(b":") {
+            Some(name) => (name, &text[blanks(text, end)..]),
+            None => (&b"(function)"[..], text),
+        };
+        let name = match memchr::memrchr(b':', name) {
+            Some(colon) => &name[colon + 1..],
+            None => name,
+        };
+        fields::known(name, rest).unwrap_or_else(|| Event::Other(self.intern(name)))
+    }
+
+    fn intern(&mut self, name: &[u8]) -> NameId {
+        if let Some(at) = self.seen.iter().position(|(known, _)| known == name) {
+            if at > 0 {
+                self.seen.swap(0, at);
+            }
+            return self.seen[0].1;
+        }
+        // A text can claim any number of names; keep what memory they take bounded.
+        let known = if self.seen.len() < 4096 { &String::from_utf8_lossy(name) } else { "(other)" };
+        let id = self.names.intern(known);
+        if self.seen.len() < 4096 {
+            self.seen.push((name.to_owned(), id));
+        }
+        id
+    }
+}
+
+/// A line as the kernel writes it, of one of the two events that come by the million; and where the next one starts.
+#[inline]
+fn common_line(chunk: &[u8], start: usize) -> Option<(Record, bool, usize)> {
+    let (prefix, at) = kernel_prefix(chunk, start)?;
+    let rest = chunk.get(at..)?;
+    let (event, end) = if rest.starts_with(b"amd_pstate_perf: ") {
+        let (event, end) = fields::amd_perf(chunk, at + 17)?;
+        (Event::AmdPerf(event), end)
+    } else if rest.starts_with(b"pstate_sample: ") {
+        let (event, end) = fields::intel_sample(chunk, at + 15)?;
+        (Event::Intel(event), end)
+    } else {
+        return None;
+    };
+    let Prefix { comm, pid, cpu, time, ticks } = prefix;
+    let record = Record { time, cpu, pid, comm, flags: 0, preempt: 0, event };
+    match chunk.get(end) {
+        None => Some((record, ticks, end)),
+        Some(b'\n') => Some((record, ticks, end + 1)),
+        Some(_) => None,
+    }
+}
+
+/// The prefix of a line whose task is printed 16 wide, and where the event's name starts.
+#[inline]
+fn kernel_prefix(chunk: &[u8], start: usize) -> Option<(Prefix, usize)> {
+    let line = chunk.get(start..)?;
+    let name: &[u8; 16] = line.first_chunk()?;
+    if line.get(16) != Some(&b'-') || memchr::memchr(b'\n', name).is_some() {
+        return None;
+    }
+    let (pid, at) = decimal(chunk, start + 17)?;
+    let (cpu, time, ticks, at) = behind_task(chunk, at)?;
+    let lead = name.iter().position(|byte| *byte != b' ').unwrap_or(16);
+    let comm = Comm::new(&name[lead..]);
+    Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks }, at))
+}
+
+/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, and place.
+#[inline]
+fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
+    let mut at = blanks(chunk, at);
+    if chunk.get(at) == Some(&b'(') {
+        // `(%7d) ` or `(-------) `; trace-cmd writes it narrower.
+        let close = memchr::memchr(b')', chunk.get(at..at + 16)?)?;
+        let inside = &chunk[at + 1..at + close];
+        if !inside.iter().all(|byte| matches!(byte, b' ' | b'-' | b'0'..=b'9')) {
+            return None;
+        }
+        at = blanks(chunk, at + close + 1);
+    }
+    if chunk.get(at) != Some(&b'[') {
+        return None;
+    }
+    let (cpu, end) = decimal(chunk, at + 1)?;
+    if chunk.get(end) != Some(&b']') || chunk.get(end + 1) != Some(&b' ') {
+        return None;
+    }
+    at = end + 2;
+    // Flags stand right here; a time without flags has at least one more blank before it, or ends in a colon.
+    if chunk.get(at) != Some(&b' ') && time_at(chunk, at).is_none() {
+        let flags = chunk.get(at..at + 12)?;
+        let length = memchr::memchr(b' ', flags)?;
+        if !flags[..length].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
+            return None;
+        }
+        at += length;
+    }
+    let (time, ticks, end) = time_at(chunk, blanks(chunk, at))?;
+    Some((u32::try_from(cpu).ok()?, time, ticks, end))
+}
+
+/// A time and the `: ` behind it.
+#[inline]
+fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
+    let (whole, end) = decimal(chunk, at)?;
+    let (time, ticks, end) = if chunk.get(end) == Some(&b'.') {
+        let (fraction, stop) = decimal(chunk, end + 1)?;
+        let nanoseconds = match stop - end - 1 {
+            6 => fraction * 1_000,
+            9 => fraction,
+            digits @ 1..=8 => fraction * 10u64.pow(9 - digits as u32),
+            _ => return None,
+        };
+        (whole.checked_mul(1_000_000_000)?.checked_add(nanoseconds)?, false, stop)
+    } else {
+        (whole, true, end)
+    };
+    let colon = chunk.get(end) == Some(&b':');
+    (colon && matches!(chunk.get(end + 1), Some(b' ' | b'\n') | None)).then_some((
+        time,
+        ticks,
+        blanks(chunk, end + 1),
+    ))
+}
+
+/// The prefix of any line: every minus sign may be the one before the number, the first that makes sense is it.
+fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
+    if let Some(found) = kernel_prefix(line, 0) {
+        return Some(found);
+    }
+    // Longer lines than this have their task and CPU in front all the same.
+    let front = &line[..line.len().min(120)];
+    for dash in memchr::memchr_iter(b'-', front) {
+        let Some((pid, at)) = decimal(line, dash + 1) else { continue };
+        let (Some((cpu, time, ticks, at)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid)) else {
+            continue;
+        };
+        let lead = line[..dash].iter().position(|byte| *byte != b' ').unwrap_or(dash);
+        return Some((Prefix { comm: Comm::new(&line[lead..dash]), pid, cpu, time, ticks }, at));
+    }
+    perf_prefix(line)
+}
+
+/// How `perf script` starts a line: `comm  pid [cpu] time: group:event: fields`, the name before runs of blanks.
+fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
+    let front = &line[..line.len().min(120)];
+    for bracket in memchr::memchr_iter(b'[', front) {
+        let Some((cpu, time, ticks, at)) = behind_task(line, bracket) else { continue };
+        let before = line[..bracket].trim_ascii_end();
+        let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let number = before.len() - digits;
+        let Some((pid, _)) = decimal(before, number) else { continue };
+        if number == 0 || before[number - 1] != b' ' {
+            continue;
+        }
+        let comm = before[..number].trim_ascii();
+        return Some((Prefix { comm: Comm::new(comm), pid: i32::try_from(pid).ok()?, cpu, time, ticks }, at));
+    }
+    None
+}
+
+/// `CPU:3 [LOST 17 EVENTS]`, `CPU:3 [LOST EVENTS]`; trace-cmd writes `CPU:3 [17 EVENTS DROPPED]`.
+fn lost(line: &[u8]) -> Option<(u32, Option<u64>)> {
+    let (cpu, at) = decimal(line, if line.starts_with(b"CPU:") { 4 } else { return None })?;
+    let cpu = u32::try_from(cpu).ok()?;
+    let rest = &line[blanks(line, at)..];
+    if let Some(rest) = rest.strip_prefix(b"[LOST ") {
+        return Some((cpu, decimal(rest, 0).map(|(count, _)| count)));
+    }
+    if rest.strip_prefix(b"[EVENTS DROPPED").is_some() {
+        return Some((cpu, None));
+    }
+    let (count, end) = decimal(rest.strip_prefix(b"[")?, 0)?;
+    rest[end + 1..].starts_with(b" EVENTS DROPPED]").then_some((cpu, Some(count)))
+}
+
+/// `# entries-in-buffer/entries-written: 207/300   #P:2`
+fn entries(line: &[u8]) -> Option<(u64, u64)> {
+    let key = b"entries-in-buffer/entries-written: ";
+    let at = memchr::memmem::find(line, key)? + key.len();
+    let (kept, at) = decimal(line, at)?;
+    let (written, _) = decimal(line, at + usize::from(line.get(at) == Some(&b'/')))?;
+    Some((kept, written))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: &str = "amd_pstate_perf: amd_min_perf=15 amd_des_perf=39 amd_max_perf=166 freq=1100000 \
+                          mperf=10 aperf=11 tsc=12 cpu_id=1 fast_switch=true";
+
+    fn parse(text: &str) -> TextBatch {
+        let mut batch = TextBatch::default();
+        LineParser::new(Arc::default()).parse(text.as_bytes(), 0, &mut batch);
+        batch
+    }
+
+    fn one(line: &str) -> Record {
+        let batch = parse(line);
+        assert_eq!((batch.records.len(), batch.strange), (1, 0), "{line}: {batch:?}");
+        batch.records[0]
+    }
+
+    #[test]
+    fn names_with_brackets_blanks_and_minus_signs() {
+        for name in ["<idle>", "job[12]", "a-b 3", "x-7 [009] d..1", "[001]", "-", "a (12) [3] ", "<...>"] {
+            let name = name.trim_end();
+            for front in ["[001] d..1. ", "(   4711) [001] d..1. ", "(-------) [001] ..... ", "[001] "] {
+                let line = format!("{name:>16}-{:<7} {front}    3.552927: {FIELDS}\n", 4711);
+                let record = one(&line);
+                assert_eq!(record.comm.to_string(), name, "{line}");
+                assert_eq!((record.pid, record.cpu, record.time), (4711, 1, 3_552_927_000), "{line}");
+                assert!(matches!(record.event, Event::AmdPerf(AmdPerf { des: 39, .. })), "{line}");
+            }
+        }
+    }
+
+    use crate::record::AmdPerf;
+
+    #[test]
+    fn the_fast_and_the_careful_path_agree() {
+        let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {FIELDS}", "job[12]", 1);
+        let fast = common_line(line.as_bytes(), 0).unwrap().0;
+        let mut batch = TextBatch::default();
+        assert!(LineParser::new(Arc::default()).line(line.as_bytes(), &mut batch));
+        assert_eq!(batch.records, [fast]);
+        assert_eq!((fast.cpu, fast.time), (1023, 12_345_678_901_000));
+    }
+
+    #[test]
+    fn lines_of_other_printers() {
+        let trimmed = one("<idle>-0     [001]  1249.871682: cpu_idle:             state=1 cpu_id=7");
+        assert_eq!((trimmed.pid, trimmed.cpu, trimmed.event), (0, 1, Event::Idle { cpu: 7, state: 1 }));
+        let perf = one("swapper 3     0 [003]   100.000000001: power:cpu_idle: state=4294967295 cpu_id=3");
+        assert_eq!((perf.comm.to_string().as_str(), perf.pid, perf.cpu), ("swapper 3", 0, 3));
+        assert_eq!((perf.time, perf.event), (100_000_000_001, Event::Idle { cpu: 3, state: u32::MAX }));
+    }
+
+    #[test]
+    fn counter_clocks_are_plain_numbers() {
+        for front in ["[001] ..... ", "[001] "] {
+            let batch = parse(&format!("{:>16}-{:<7} {front}{:>12}: {FIELDS}", "a", 1, 3_552_927));
+            assert_eq!((batch.records[0].time, batch.ticks), (3_552_927, true));
+        }
+    }
+
+    #[test]
+    fn lost_events_keep_their_place_and_number() {
+        let batch = parse("CPU:1 [LOST 17 EVENTS]\nCPU:22 [LOST EVENTS]\nCPU:3 [5 EVENTS DROPPED]\n");
+        let lost: Vec<(u32, Event)> = batch.records.iter().map(|record| (record.cpu, record.event)).collect();
+        assert_eq!(lost, [(1, Event::Lost(Some(17))), (22, Event::Lost(None)), (3, Event::Lost(Some(5)))]);
+    }
+
+    #[test]
+    fn headers_are_read_and_strange_lines_counted() {
+        let text = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 207/300   #P:2\n\n  what is this\nCPU:x\n";
+        let batch = parse(text);
+        assert_eq!(batch.entries, Some((207, 300)));
+        assert_eq!((batch.lines, batch.strange), (6, 2));
+        assert_eq!(batch.first_strange, Some(text.find("  what").unwrap() as u64));
+    }
+
+    #[test]
+    fn other_events_pass_through_by_name() {
+        let names = Arc::new(Names::default());
+        let mut batch = TextBatch::default();
+        let text = "              sh-9       [000] .....     1.000000: sched:sched_waking: comm=x\n\
+                    \x20             sh-9       [000] .....     1.000001: do_idle <-cpu_startup\n\
+                    \x20             sh-9       [000] .....     1.000002: amd_pstate_perf: amd_min_perf=1\n";
+        LineParser::new(names.clone()).parse(text.as_bytes(), 0, &mut batch);
+        let found: Vec<String> = batch
+            .records
+            .iter()
+            .map(|record| if let Event::Other(id) = record.event { names.name(id) } else { String::new() })
+            .collect();
+        assert_eq!(found, ["sched_waking", "(function)", "amd_pstate_perf"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "[ -~\n]{0,400}", junk in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+            let mut batch = TextBatch::default();
+            let mut parser = LineParser::new(Arc::default());
+            parser.parse(text.as_bytes(), 0, &mut batch);
+            parser.parse(&junk, 0, &mut batch);
+        }
+
+        #[test]
+        fn damaged_lines_do_not_panic(at in 0usize..220, byte: u8, cut in 0usize..220) {
+            let mut line = format!("{:>16}-{:<7} [001] d..1.     3.552927: {FIELDS}\n", "job[12]", 5).into_bytes();
+            let length = line.len();
+            line[at % length] = byte;
+            line.truncate(cut.max(1));
+            let mut batch = TextBatch::default();
+            LineParser::new(Arc::default()).parse(&line, 0, &mut batch);
+            proptest::prop_assert!(batch.records.len() <= 2);
+        }
+    }
+}
