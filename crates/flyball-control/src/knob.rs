@@ -1,0 +1,426 @@
+//! The row type of the knob table and its vocabulary: scopes, phases, mechanisms, forms.
+//!
+//! [`TABLE`] is the one source of `show`, `get`, `set`, profiles, `explain`, the manual page, completions and tests.
+//! A new knob is a new row in `table.rs` and a new name in [`Id`]; nothing else needs to learn of it to read it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::table::{Id, TABLE};
+use crate::topology::Vendor;
+
+/// Of what there is one instance of a knob each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// The whole machine.
+    Machine,
+    /// A package (socket).
+    Package,
+    /// A die.
+    Die,
+    /// A power domain of Speed Select.
+    PowerDomain,
+    /// A core with its threads.
+    Core,
+    /// A cpufreq policy.
+    Policy,
+    /// A logical CPU.
+    Cpu,
+    /// An idle state of a CPU.
+    IdleState,
+    /// An uncore frequency domain.
+    Uncore,
+    /// A powercap zone.
+    Zone,
+    /// A constraint of a powercap zone.
+    Constraint,
+    /// A temperature sensor.
+    Sensor,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scope::Machine => "machine",
+            Scope::Package => "package",
+            Scope::Die => "die",
+            Scope::PowerDomain => "power domain",
+            Scope::Core => "core",
+            Scope::Policy => "policy",
+            Scope::Cpu => "CPU",
+            Scope::IdleState => "idle state",
+            Scope::Uncore => "uncore domain",
+            Scope::Zone => "energy zone",
+            Scope::Constraint => "power constraint",
+            Scope::Sensor => "sensor",
+        })
+    }
+}
+
+/// The order that the kernel forces on writes. After a change in the first phase, policies have been made anew, and
+/// the rest must be planned from a fresh look at the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The driver's mode of operation.
+    DriverMode,
+    /// Which CPUs there are and how high they may go: Speed Select level, online, SMT, turbo.
+    Capacity,
+    /// The frequency governor.
+    Governor,
+    /// Hints between performance and power: EPP, EPB.
+    Preference,
+    /// Frequency limits. Raise a maximum before a minimum, lower a minimum before a maximum.
+    Limits,
+    /// Idle states and latency limits.
+    Idle,
+    /// Uncore frequency and power limits.
+    Power,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::DriverMode => "driver mode",
+            Phase::Capacity => "online, SMT, turbo",
+            Phase::Governor => "governor",
+            Phase::Preference => "preference",
+            Phase::Limits => "limits",
+            Phase::Idle => "idle states and latency",
+            Phase::Power => "uncore and power",
+        })
+    }
+}
+
+/// Whether a row can be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Access {
+    /// A fact.
+    #[serde(rename = "ro")]
+    ReadOnly,
+    /// A knob.
+    #[serde(rename = "rw")]
+    ReadWrite,
+}
+
+/// The unit that a value has in JSON and in the kernel's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Unit {
+    /// Words, switches, counts.
+    #[serde(rename = "")]
+    None,
+    /// Kilohertz.
+    #[serde(rename = "kHz")]
+    KiloHertz,
+    /// Percent.
+    #[serde(rename = "%")]
+    Percent,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Micros,
+    /// Microwatts.
+    #[serde(rename = "uW")]
+    MicroWatts,
+    /// Microjoules.
+    #[serde(rename = "uJ")]
+    MicroJoules,
+    /// Degrees Celsius.
+    #[serde(rename = "C")]
+    Celsius,
+}
+
+impl Unit {
+    /// The unit's sign, empty where there is none.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::None => "",
+            Unit::KiloHertz => "kHz",
+            Unit::Percent => "%",
+            Unit::Micros => "us",
+            Unit::MicroWatts => "uW",
+            Unit::MicroJoules => "uJ",
+            Unit::Celsius => "C",
+        }
+    }
+}
+
+/// How a file or a register field spells a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One word.
+    Word,
+    /// Words with blanks between.
+    Words,
+    /// `1` is on, `0` is off.
+    Switch,
+    /// `0` is on, any other number is off: `no_turbo`, an idle state's `disable`.
+    InvertedSwitch,
+    /// `enabled` or `disabled`.
+    Enabled,
+    /// A frequency in kHz.
+    KHz,
+    /// Frequencies in kHz with blanks between.
+    KHzList,
+    /// A frequency in MHz.
+    MHz,
+    /// A ratio to the 100 MHz bus clock of Intel processors since Sandy Bridge.
+    Ratio,
+    /// A percentage.
+    Percent,
+    /// Microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+    /// `pm_qos_resume_latency_us`: microseconds, `0` for no limit, `n/a` for no latency at all.
+    LatencyLimit,
+    /// Microwatts.
+    MicroWatts,
+    /// Microjoules.
+    MicroJoules,
+    /// Thousandths of a degree Celsius.
+    MilliCelsius,
+    /// An energy performance preference: a word or a number.
+    Epp,
+    /// An energy performance bias, 0 to 15.
+    Epb,
+    /// A performance level.
+    Perf,
+    /// A plain number.
+    Count,
+    /// Bit fields of a register: name, highest bit, lowest bit.
+    Fields(&'static [(&'static str, u8, u8)]),
+}
+
+impl Form {
+    /// The unit that values of this form have.
+    pub fn unit(self) -> Unit {
+        match self {
+            Form::KHz | Form::KHzList | Form::MHz | Form::Ratio => Unit::KiloHertz,
+            Form::Percent => Unit::Percent,
+            Form::Micros | Form::Nanos | Form::LatencyLimit => Unit::Micros,
+            Form::MicroWatts => Unit::MicroWatts,
+            Form::MicroJoules => Unit::MicroJoules,
+            Form::MilliCelsius => Unit::Celsius,
+            _ => Unit::None,
+        }
+    }
+}
+
+/// One way to read, and perhaps to write, a knob. A knob's mechanisms are tried in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// An attribute file.
+    File {
+        /// The path, with `{cpu}`, `{policy}`, `{state}`, `{zone}`, `{constraint}`, `{uncore}`, `{hwmon}`,
+        /// `{sensor}` standing for the place's numbers and `{any-policy}` for the first policy that is online.
+        path: &'static str,
+        /// How it spells the value.
+        form: Form,
+        /// Whether it may be written.
+        write: bool,
+    },
+    /// A field of a model-specific register, on the place's first online CPU.
+    Msr {
+        /// Whose processors have it.
+        vendor: Vendor,
+        /// The register's number.
+        register: u32,
+        /// Highest and lowest bit of the field.
+        bits: (u8, u8),
+        /// How the field spells the value.
+        form: Form,
+        /// Whether it may be written.
+        write: bool,
+    },
+    /// Membership of the CPU in a file that holds a CPU list.
+    Member {
+        /// The file.
+        path: &'static str,
+    },
+}
+
+impl Mechanism {
+    /// How this mechanism spells the value.
+    pub fn form(&self) -> Form {
+        match self {
+            Mechanism::File { form, .. } | Mechanism::Msr { form, .. } => *form,
+            Mechanism::Member { .. } => Form::Switch,
+        }
+    }
+
+    /// Whether it may be written.
+    pub fn writes(&self) -> bool {
+        match self {
+            Mechanism::File { write, .. } | Mechanism::Msr { write, .. } => *write,
+            Mechanism::Member { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mechanism::File { path, .. } => f.write_str(path),
+            Mechanism::Msr { register, bits: (63, 0), .. } => write!(f, "MSR {register:#x}"),
+            Mechanism::Msr { register, bits: (high, low), .. } if high == low => {
+                write!(f, "MSR {register:#x} bit {low}")
+            }
+            Mechanism::Msr { register, bits: (high, low), .. } => {
+                write!(f, "MSR {register:#x} bits {high}:{low}")
+            }
+            Mechanism::Member { path } => write!(f, "the list in {path}"),
+        }
+    }
+}
+
+/// One row of the table: a knob, or a read-only fact.
+#[derive(Debug)]
+pub struct Knob {
+    /// Its identity in code.
+    pub id: Id,
+    /// Its name on the command line and in profiles.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub title: &'static str,
+    /// Of what there is one instance each.
+    pub scope: Scope,
+    /// When a write of it has its turn; `None` for a fact.
+    pub phase: Option<Phase>,
+    /// The ways to it, best first. Never empty.
+    pub mechanisms: &'static [Mechanism],
+    /// The accepted values, in words; empty for a fact.
+    pub accepts: &'static str,
+    /// What it does, in a paragraph.
+    pub about: &'static str,
+    /// What it interacts with, and how.
+    pub interacts: &'static [(Id, &'static str)],
+    /// The knob to use for a part of the machine, where this one is machine-wide.
+    pub narrower: Option<Id>,
+}
+
+impl Knob {
+    /// Whether it can be set.
+    pub fn access(&self) -> Access {
+        if self.phase.is_some() { Access::ReadWrite } else { Access::ReadOnly }
+    }
+
+    /// The unit of its values.
+    pub fn unit(&self) -> Unit {
+        self.form().unit()
+    }
+
+    /// How its first mechanism spells the value.
+    pub fn form(&self) -> Form {
+        self.mechanisms.first().map_or(Form::Word, Mechanism::form)
+    }
+
+    /// The knob called `name`.
+    ///
+    /// # Errors
+    /// With the nearest name that exists.
+    pub fn named(name: &str) -> Result<&'static Knob, UnknownKnob> {
+        TABLE.iter().find(|knob| knob.name == name).ok_or_else(|| UnknownKnob::new(name))
+    }
+}
+
+impl PartialEq for Knob {
+    fn eq(&self, other: &Knob) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Knob {}
+
+impl Id {
+    /// The row.
+    pub fn knob(self) -> &'static Knob {
+        &TABLE[self as usize]
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.knob().name)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.knob().name)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Knob::named(&name).map(|knob| knob.id).map_err(serde::de::Error::custom)
+    }
+}
+
+/// No knob has this name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKnob {
+    /// The name as given.
+    pub name: String,
+    /// The nearest name that exists, if one is near.
+    pub nearest: Option<&'static str>,
+}
+
+/// Names that other tools and the kernel use, and what they are called here.
+const ALIASES: &[(&str, &str)] = &[
+    ("boost-enabled", "turbo"),
+    ("cpb", "boost"),
+    ("energy_perf_bias", "epb"),
+    ("energy_performance_preference", "epp"),
+    ("freq", "cur-freq"),
+    ("frequency", "cur-freq"),
+    ("max", "max-freq"),
+    ("min", "min-freq"),
+    ("no_turbo", "turbo"),
+    ("perf-bias", "epb"),
+    ("pl1", "power-limit"),
+    ("pl2", "power-limit"),
+    ("pm_qos_resume_latency_us", "latency-limit"),
+    ("scaling_governor", "governor"),
+    ("scaling_max_freq", "max-freq"),
+    ("scaling_min_freq", "min-freq"),
+    ("scaling_setspeed", "setspeed"),
+    ("status", "driver-mode"),
+    ("turbo-boost", "turbo"),
+];
+
+impl UnknownKnob {
+    fn new(name: &str) -> UnknownKnob {
+        let lower = name.to_ascii_lowercase();
+        let alias = ALIASES.iter().find(|(other, _)| *other == lower).map(|(_, ours)| *ours);
+        let nearest = alias.or_else(|| {
+            let dashed = lower.replace('_', "-");
+            TABLE
+                .iter()
+                .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
+                .min()
+                .filter(|(distance, near)| *distance <= 1 + near.len() / 4)
+                .map(|(_, near)| near)
+                .or_else(|| {
+                    TABLE
+                        .iter()
+                        .map(|knob| knob.name)
+                        .find(|near| !dashed.is_empty() && (near.contains(&dashed) || dashed.contains(near)))
+                })
+        });
+        UnknownKnob { name: name.to_owned(), nearest }
+    }
+}
+
+impl fmt::Display for UnknownKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nearest {
+            Some(near) => write!(f, "no knob '{}'; did you mean '{near}'?", self.name),
+            None => write!(f, "no knob '{}'; `flyball explain` lists them all", self.name),
+        }
+    }
+}
+
+impl std::error::Error for UnknownKnob {}

@@ -1,0 +1,29 @@
+//! What can be set on a machine's processors, what is set now, and how to set it.
+//!
+//! The heart is one table, [`knob::TABLE`]: every knob and every read-only fact has a row with its name, unit, scope,
+//! place in the order of writes, and the files and registers that hold it. [`Machine::inspect`] learns what a machine is
+//! made of ([`Topology`]); [`Machine::places`] says where on this machine a knob exists; [`Machine::read`] reads it there;
+//! [`Machine::resolve`] turns a wanted value (`min`, `2.6GHz`, `balance_power`) into what fits that place; and
+//! [`Machine::target`] gives the exact bytes or register bits that a write would have to carry. Nothing here writes.
+
+pub mod knob;
+mod machine;
+mod parse;
+mod place;
+mod select;
+mod snapshot;
+mod table;
+mod target;
+mod topology;
+mod value;
+mod wanted;
+
+pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
+pub use machine::Machine;
+pub use place::{At, Place};
+pub use select::{SelectError, select};
+pub use snapshot::{Entry, Snapshot};
+pub use target::{Target, TargetError};
+pub use topology::{CoreType, Cpu, Policy, Topology, Vendor};
+pub use value::{ReadError, Reading, Source, Value, Why};
+pub use wanted::{ResolveError, Wanted, WantedError};

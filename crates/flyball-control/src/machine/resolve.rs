@@ -1,0 +1,164 @@
+//! From a wanted value to the value that fits one place, and whether the place takes it now.
+
+use flyball_host::{KiloHertz, MicroWatts, Micros, Percent};
+
+use crate::{At, Id, Machine, Place, ResolveError, Value, Wanted, wanted::is_uncore};
+
+impl Machine<'_> {
+    /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number, idle states their
+    /// position. Does not judge whether the kernel would take it; [`Machine::check`] does.
+    ///
+    /// # Errors
+    /// Where the word has no value there, or what it stands for cannot be read.
+    pub fn resolve(&self, knob: Id, place: &Place, wanted: &Wanted) -> Result<Value, ResolveError> {
+        let refuse = |accepted: String| ResolveError::Refused {
+            knob,
+            wanted: wanted.to_string(),
+            place: place.to_string(),
+            accepted,
+        };
+        match wanted {
+            Wanted::Exactly(value) => Ok(value.clone()),
+            Wanted::UpTo(state) => self.up_to(place, state).map_err(refuse),
+            Wanted::WithinLatency(limit) => {
+                let latency = self.value(Id::IdleLatency, place)?;
+                match latency {
+                    Some(Value::Time(latency)) => Ok(Value::Switch(latency <= *limit)),
+                    _ => Err(refuse("the state's latency is not known here".to_owned())),
+                }
+            }
+            Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
+                let source = match (knob, wanted) {
+                    (Id::MinPerfPct | Id::MaxPerfPct, Wanted::Min) => return Ok(Value::Percent(Percent(0))),
+                    (Id::MinPerfPct | Id::MaxPerfPct, _) => return Ok(Value::Percent(Percent(100))),
+                    (Id::PowerLimit, Wanted::Max) => Id::PowerMax,
+                    (Id::PowerLimit, _) => return Ok(Value::Power(MicroWatts(0))),
+                    (_, Wanted::Min) if is_uncore(knob) => Id::UncoreHwMin,
+                    (_, Wanted::Max) if is_uncore(knob) => Id::UncoreHwMax,
+                    (_, Wanted::Min) => Id::HwMinFreq,
+                    (_, Wanted::Max) => Id::HwMaxFreq,
+                    (_, Wanted::Base) => Id::BaseFreq,
+                    _ => Id::NominalFreq,
+                };
+                let at = self.place_like(source, place);
+                match at.map(|at| self.read(source, &at)).transpose()? {
+                    Some(crate::Reading::Value { value, .. }) => Ok(value),
+                    Some(crate::Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
+                    None => Err(refuse(format!("{source} is absent: {}", self.why_nowhere(source)))),
+                }
+            }
+        }
+    }
+
+    /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of it.
+    fn place_like(&self, knob: Id, place: &Place) -> Option<Place> {
+        if knob.knob().scope == place.at.scope() {
+            return Some(place.clone());
+        }
+        let online = place.cpus.intersection(&self.topology().online);
+        self.places_on(knob, if online.is_empty() { &place.cpus } else { &online }).into_iter().next()
+    }
+
+    fn up_to(&self, place: &Place, state: &str) -> Result<Value, String> {
+        let names = self.idle_states();
+        let depth = names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(state))
+            .or_else(|| state.parse().ok().filter(|&depth: &usize| depth < names.len()));
+        match (depth, &place.at) {
+            (Some(depth), At::IdleState { state, .. }) => Ok(Value::Switch(*state as usize <= depth)),
+            _ if names.is_empty() => Err("there are no idle states here".to_owned()),
+            _ => Err(format!("the idle states here are {}", names.join(" "))),
+        }
+    }
+
+    /// Whether `place` takes `value` for `knob` as the machine stands now: governors and preferences that are
+    /// available, frequencies and powers inside the hardware's limits.
+    ///
+    /// # Errors
+    /// Naming what is accepted there, or what could not be read to decide.
+    pub fn check(&self, knob: Id, place: &Place, value: &Value) -> Result<(), ResolveError> {
+        let refuse = |accepted: String| {
+            Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })
+        };
+        let list = match (knob, value) {
+            (Id::Governor, Value::Word(_)) => Some(Id::AvailableGovernors),
+            (Id::IdleGovernor, Value::Word(_)) => Some(Id::AvailableIdleGovernors),
+            (Id::Epp, Value::Word(_)) => Some(Id::AvailableEpp),
+            _ => None,
+        };
+        if let (Some(list), Value::Word(word)) = (list, value) {
+            let at = self.place_like(list, place);
+            let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
+            return match words.as_ref().and_then(Value::words) {
+                Some(words) if words.iter().any(|other| other == word) => Ok(()),
+                // Where the kernel gives no list, only the write can tell.
+                Some([]) | None => Ok(()),
+                Some(words) => refuse(format!("it takes {}", words.join(", "))),
+            };
+        }
+        match (knob, value) {
+            (Id::DriverMode, Value::Word(mode)) => self.check_mode(mode).or_else(refuse),
+            (Id::MinFreq | Id::MaxFreq | Id::Setspeed, Value::Frequency(frequency)) => {
+                self.check_range(place, (Id::HwMinFreq, Id::HwMaxFreq), *frequency)?.map_or(Ok(()), refuse)
+            }
+            (Id::UncoreMinFreq | Id::UncoreMaxFreq, Value::Frequency(frequency)) => {
+                if frequency.0 % 100_000 != 0 {
+                    return refuse("uncore frequencies are multiples of 100MHz".to_owned());
+                }
+                self.check_range(place, (Id::UncoreHwMin, Id::UncoreHwMax), *frequency)?
+                    .map_or(Ok(()), refuse)
+            }
+            (Id::PowerLimit, Value::Power(power)) => {
+                match self.value(Id::PowerMax, place)? {
+                    // Many processors report 0 here: no maximum is known.
+                    Some(Value::Power(max)) if max.0 > 0 && *power > max => refuse(format!("at most {max}")),
+                    _ => Ok(()),
+                }
+            }
+            (Id::Online, Value::Switch(false)) => match &place.at {
+                At::Cpu(cpu) if !self.host().exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online")) => {
+                    refuse("the kernel keeps this CPU online".to_owned())
+                }
+                _ => Ok(()),
+            },
+            (Id::LatencyLimit, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_mode(&self, mode: &str) -> Result<(), String> {
+        let modes: &[&str] = match self.mode_driver() {
+            Some("amd_pstate") => &["active", "passive", "guided", "disable"],
+            Some(_) => &["active", "passive", "off"],
+            None => return Ok(()),
+        };
+        if modes.contains(&mode) { Ok(()) } else { Err(format!("it takes {}", modes.join(", "))) }
+    }
+
+    /// Which driver's `status` file the machine has.
+    fn mode_driver(&self) -> Option<&'static str> {
+        ["amd_pstate", "intel_pstate"]
+            .into_iter()
+            .find(|driver| self.host().exists(&format!("/sys/devices/system/cpu/{driver}/status")))
+    }
+
+    /// The accepted range, where `frequency` is outside it.
+    fn check_range(
+        &self,
+        place: &Place,
+        (low, high): (Id, Id),
+        frequency: KiloHertz,
+    ) -> Result<Option<String>, ResolveError> {
+        let limit = |knob: Id| -> Result<Option<KiloHertz>, ResolveError> {
+            Ok(self.value(knob, place)?.and_then(|value| value.frequency()))
+        };
+        let (low, high) = (limit(low)?, limit(high)?);
+        let outside = low.is_some_and(|low| frequency < low) || high.is_some_and(|high| frequency > high);
+        Ok(match (low, high) {
+            (Some(low), Some(high)) if outside => Some(format!("it takes {low} to {high}")),
+            _ if outside => Some("it is outside the hardware's limits".to_owned()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! Where on a machine a knob exists: one instance of a scope, with the CPUs that it governs.
+
+use std::fmt;
+
+use flyball_host::CpuList;
+use serde::{Deserialize, Serialize};
+
+use crate::Scope;
+
+/// The identity of a place. Orders by kind, then by number, so that a list of places reads well.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum At {
+    /// The whole machine.
+    Machine,
+    /// A package (socket), by `physical_package_id`.
+    Package(u32),
+    /// A die of a package.
+    Die {
+        /// The package.
+        package: u32,
+        /// `die_id` in the package.
+        die: u32,
+    },
+    /// A core of a die.
+    Core {
+        /// The package.
+        package: u32,
+        /// The die.
+        die: u32,
+        /// `core_id`.
+        core: u32,
+    },
+    /// A cpufreq policy, by the number in `policyN`.
+    Policy(u32),
+    /// A logical CPU.
+    Cpu(u32),
+    /// An idle state of a CPU.
+    IdleState {
+        /// The CPU.
+        cpu: u32,
+        /// The state's number in `stateN`: its depth, 0 the lightest.
+        state: u32,
+    },
+    /// An uncore frequency domain, by its directory (`package_00_die_00`, `uncore03`).
+    Uncore(String),
+    /// A powercap zone, by its directory below /sys/class/powercap (`intel-rapl:0:0`).
+    Zone(String),
+    /// A constraint of a powercap zone.
+    Constraint {
+        /// The zone's directory.
+        zone: String,
+        /// The constraint's number.
+        constraint: u32,
+    },
+    /// A temperature sensor of a hwmon device.
+    Sensor {
+        /// The device's directory (`hwmon3`).
+        hwmon: String,
+        /// The sensor's number in `tempN_input`.
+        sensor: u32,
+    },
+}
+
+impl At {
+    /// The scope that this is an instance of.
+    pub fn scope(&self) -> Scope {
+        match self {
+            At::Machine => Scope::Machine,
+            At::Package(_) => Scope::Package,
+            At::Die { .. } => Scope::Die,
+            At::Core { .. } => Scope::Core,
+            At::Policy(_) => Scope::Policy,
+            At::Cpu(_) => Scope::Cpu,
+            At::IdleState { .. } => Scope::IdleState,
+            At::Uncore(_) => Scope::Uncore,
+            At::Zone(_) => Scope::Zone,
+            At::Constraint { .. } => Scope::Constraint,
+            At::Sensor { .. } => Scope::Sensor,
+        }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Machine => f.write_str("machine"),
+            At::Package(package) => write!(f, "package {package}"),
+            At::Die { package, die } => write!(f, "die {package}:{die}"),
+            At::Core { package, die, core } => write!(f, "core {package}:{die}:{core}"),
+            At::Policy(policy) => write!(f, "policy {policy}"),
+            At::Cpu(cpu) => write!(f, "CPU {cpu}"),
+            At::IdleState { cpu, state } => write!(f, "CPU {cpu} state {state}"),
+            At::Uncore(name) => write!(f, "uncore {name}"),
+            At::Zone(zone) => write!(f, "zone {zone}"),
+            At::Constraint { zone, constraint } => write!(f, "zone {zone} constraint {constraint}"),
+            At::Sensor { hwmon, sensor } => write!(f, "{hwmon} temp{sensor}"),
+        }
+    }
+}
+
+/// One instance of a knob's scope on a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Which.
+    pub at: At,
+    /// The instance's own name where the scope has named instances (`C6`, `package-0 long_term`,
+    /// `package_00_die_00`, `Core 3`); empty for numbered scopes. What follows the colon in `idle-state:C6`.
+    pub name: String,
+    /// The CPUs that the place governs, offline ones included.
+    pub cpus: CpuList,
+}
+
+impl Place {
+    /// A place without a name of its own.
+    pub fn new(at: At, cpus: CpuList) -> Place {
+        Place { at, name: String::new(), cpus }
+    }
+
+    /// A named place.
+    pub fn named(at: At, name: impl Into<String>, cpus: CpuList) -> Place {
+        Place { at, name: name.into(), cpus }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.at {
+            At::IdleState { cpu, .. } => write!(f, "{} of CPU {cpu}", self.name),
+            At::Zone(_) | At::Constraint { .. } | At::Sensor { .. } | At::Uncore(_)
+                if !self.name.is_empty() =>
+            {
+                f.write_str(&self.name)
+            }
+            at => at.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and unions of them by comma.
+
+use std::fmt;
+
+use flyball_host::CpuList;
+
+use crate::{CoreType, Topology};
+
+/// Why a selector selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SelectError {
+    /// The part of the selector that is wrong.
+    pub part: String,
+    /// What is wrong with it, and what there is instead.
+    pub why: String,
+}
+
+impl fmt::Display for SelectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bad CPU selector '{}': {}", self.part, self.why)
+    }
+}
+
+impl std::error::Error for SelectError {}
+
+const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0, die:0 or die:PACKAGE.DIE, \
+                     core:3 or core:PACKAGE.CORE, node:0, policy:0, type:P or type:E, several with commas between";
+
+/// The CPUs of `topology` that `selector` names.
+///
+/// # Errors
+/// With the part that cannot be read or that names nothing on this machine, and what there is.
+pub fn select(selector: &str, topology: &Topology) -> Result<CpuList, SelectError> {
+    let mut cpus = CpuList::new();
+    for part in selector.split(',') {
+        cpus.extend(one(part.trim(), topology)?.iter());
+    }
+    Ok(cpus)
+}
+
+fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
+    let bad = |why: String| SelectError { part: part.to_owned(), why };
+    match part.to_ascii_lowercase().as_str() {
+        "" => return Err(bad(format!("it is empty; {FORMS}"))),
+        "all" => return Ok(topology.present.clone()),
+        "online" => return Ok(topology.online.clone()),
+        "offline" => return Ok(topology.offline.clone()),
+        _ => {}
+    }
+    if part.starts_with(|c: char| c.is_ascii_digit()) {
+        let cpus: CpuList =
+            part.parse().map_err(|error: flyball_host::CpuListError| bad(error.why.to_owned()))?;
+        let missing = cpus.difference(&topology.present);
+        if !missing.is_empty() {
+            return Err(bad(format!("no CPU {missing} here; this machine has {}", topology.present)));
+        }
+        return Ok(cpus);
+    }
+    let Some((kind, value)) = part.split_once(':') else { return Err(bad(FORMS.to_owned())) };
+    let wanted = Numbers::parse(value);
+    let numbers = || wanted.clone().ok_or_else(|| bad(format!("'{value}' is no number; {FORMS}")));
+    let (cpus, there): (CpuList, String) = match kind.to_ascii_lowercase().as_str() {
+        "package" | "socket" => {
+            let wanted = numbers()?;
+            let packages = topology.packages();
+            (collect(&packages, |package| wanted.matches(&[*package])), listed(packages.keys()))
+        }
+        "die" => {
+            let wanted = numbers()?;
+            let dies = topology.dies();
+            let there = listed(dies.keys().map(|(package, die)| format!("{package}.{die}")));
+            (collect(&dies, |(package, die)| wanted.matches(&[*package, *die])), there)
+        }
+        "core" => {
+            let wanted = numbers()?;
+            let cores = topology.cores();
+            let matches = |&(package, die, core): &(u32, u32, u32)| {
+                wanted.matches(&[package, core]) || wanted.matches(&[package, die, core])
+            };
+            (
+                collect(&cores, matches),
+                listed(cores.keys().map(|(package, _, core)| format!("{package}.{core}"))),
+            )
+        }
+        "node" => {
+            let wanted = numbers()?;
+            (collect(&topology.nodes, |node| wanted.matches(&[*node])), listed(topology.nodes.keys()))
+        }
+        "policy" => {
+            let wanted = numbers()?;
+            let policies = topology.policies.iter().filter(|policy| wanted.matches(&[policy.number]));
+            (
+                policies.flat_map(|policy| policy.cpus.iter()).collect(),
+                listed(topology.policies.iter().map(|p| p.number)),
+            )
+        }
+        "type" => {
+            let wanted = match value.to_ascii_lowercase().as_str() {
+                "p" | "core" | "performance" => CoreType::P,
+                "e" | "atom" | "efficiency" => CoreType::E,
+                "lp" | "lowpower" => CoreType::LP,
+                _ => return Err(bad("core types are P, E and LP".to_owned())),
+            };
+            let kinds = topology.core_kinds();
+            let there =
+                if kinds.is_empty() { "all cores are alike".to_owned() } else { listed(kinds.keys()) };
+            (kinds.get(&wanted).cloned().unwrap_or_default(), there)
+        }
+        _ => return Err(bad(FORMS.to_owned())),
+    };
+    if cpus.is_empty() {
+        return Err(bad(format!("it names no CPU; here: {there}")));
+    }
+    Ok(cpus)
+}
+
+/// `3`, `0-2` or `1.3`: numbers of each level, the last of which may be a range.
+#[derive(Debug, Clone)]
+struct Numbers {
+    above: Vec<u32>,
+    last: (u32, u32),
+}
+
+impl Numbers {
+    fn parse(text: &str) -> Option<Numbers> {
+        let mut parts: Vec<&str> = text.split('.').collect();
+        let last = parts.pop()?;
+        let (low, high) = last.split_once('-').unwrap_or((last, last));
+        let above = parts.into_iter().map(|part| part.parse().ok()).collect::<Option<_>>()?;
+        Some(Numbers { above, last: (low.parse().ok()?, high.parse().ok()?) })
+    }
+
+    /// Whether `ids`, outermost first, are meant. A bare number means that number in every outer level.
+    fn matches(&self, ids: &[u32]) -> bool {
+        let Some((last, above)) = ids.split_last() else { return false };
+        let in_range = (self.last.0..=self.last.1).contains(last);
+        in_range && (self.above.is_empty() || self.above == above)
+    }
+}
+
+fn collect<K>(groups: &std::collections::BTreeMap<K, CpuList>, wanted: impl Fn(&K) -> bool) -> CpuList {
+    groups.iter().filter(|(key, _)| wanted(key)).flat_map(|(_, cpus)| cpus.iter()).collect()
+}
+
+fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match all.len() {
+        0 => "none known".to_owned(),
+        count if count > 12 => format!("{} to {}, {count} in all", all[0], all[count - 1]),
+        _ => all.join(" "),
+    }
+}

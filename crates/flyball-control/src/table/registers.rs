@@ -1,0 +1,122 @@
+//! Rows that only model-specific registers hold.
+
+use super::{FACT, Id, amd, intel};
+use crate::knob::{Form, Knob, Scope};
+
+pub(super) const HWP_REQUEST: Knob = Knob {
+    id: Id::HwpRequest,
+    name: "hwp-request",
+    title: "what the kernel asks of HWP",
+    scope: Scope::Cpu,
+    mechanisms: &[intel(
+        0x774,
+        (63, 0),
+        Form::Fields(&[
+            ("min", 7, 0),
+            ("max", 15, 8),
+            ("desired", 23, 16),
+            ("epp", 31, 24),
+            ("window", 41, 32),
+            ("package-control", 42, 42),
+        ]),
+    )],
+    about: "The register in which intel_pstate tells the processor its bounds (in ratios of 100 MHz, on hybrid parts in \
+            levels), a desired level (0: choose yourself) and EPP. It shows what is really in force when a file and the \
+            processor seem to disagree.",
+    interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 7:0"), (Id::MaxFreq, "bits 15:8")],
+    ..FACT
+};
+
+pub(super) const HWP_CAPABILITIES: Knob = Knob {
+    id: Id::HwpCapabilities,
+    name: "hwp-capabilities",
+    title: "what HWP can do",
+    scope: Scope::Cpu,
+    mechanisms: &[intel(
+        0x771,
+        (63, 0),
+        Form::Fields(&[("highest", 7, 0), ("guaranteed", 15, 8), ("efficient", 23, 16), ("lowest", 31, 24)]),
+    )],
+    about: "The performance levels that the processor offers to HWP: highest turbo, guaranteed, most efficient, lowest. \
+            The guaranteed level changes with Speed Select and power limits while the machine runs.",
+    interacts: &[
+        (Id::HwpRequest, "asks within these levels"),
+        (Id::BaseFreq, "the guaranteed level as a frequency"),
+    ],
+    ..FACT
+};
+
+pub(super) const CPPC_REQUEST: Knob = Knob {
+    id: Id::CppcRequest,
+    name: "cppc-request",
+    title: "what the kernel asks of CPPC",
+    scope: Scope::Cpu,
+    mechanisms: &[amd(
+        0xc001_02b3,
+        (63, 0),
+        Form::Fields(&[("max", 7, 0), ("min", 15, 8), ("desired", 23, 16), ("epp", 31, 24)]),
+    )],
+    about: "The register in which amd-pstate tells the processor its bounds, a desired level (0: choose yourself) and EPP, \
+            in performance levels of CPPC. Processors without the register are asked through memory \
+            shared with the firmware instead.",
+    interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 15:8"), (Id::MaxFreq, "bits 7:0")],
+    ..FACT
+};
+
+/// Eight fields of eight bits, lowest first.
+const BYTES: Form = Form::Fields(&[
+    ("0", 7, 0),
+    ("1", 15, 8),
+    ("2", 23, 16),
+    ("3", 31, 24),
+    ("4", 39, 32),
+    ("5", 47, 40),
+    ("6", 55, 48),
+    ("7", 63, 56),
+]);
+
+pub(super) const TURBO_RATIOS: Knob = Knob {
+    id: Id::TurboRatios,
+    name: "turbo-ratios",
+    title: "highest turbo ratios by number of active cores",
+    scope: Scope::Package,
+    mechanisms: &[intel(0x1ad, (63, 0), BYTES)],
+    about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
+            N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
+    interacts: &[(Id::TurboRatioCores, "the numbers of cores"), (Id::Turbo, "allows them")],
+    ..FACT
+};
+
+pub(super) const TURBO_RATIO_CORES: Knob = Knob {
+    id: Id::TurboRatioCores,
+    name: "turbo-ratio-cores",
+    title: "numbers of active cores of the turbo ratios",
+    scope: Scope::Package,
+    mechanisms: &[intel(0x1ae, (63, 0), BYTES)],
+    about: "On Xeons since Skylake-SP, the largest number of active cores for which each of the eight turbo-ratios holds. \
+            On older and client processors the register means something else or is missing.",
+    interacts: &[(Id::TurboRatios, "the ratios that go with them")],
+    ..FACT
+};
+
+pub(super) const PLATFORM_INFO: Knob = Knob {
+    id: Id::PlatformInfo,
+    name: "platform-info",
+    title: "ratios that the platform was built with",
+    scope: Scope::Package,
+    mechanisms: &[intel(
+        0xce,
+        (63, 0),
+        Form::Fields(&[
+            ("max-non-turbo", 15, 8),
+            ("turbo-ratios-writable", 28, 28),
+            ("tdp-writable", 29, 29),
+            ("tdp-levels", 34, 33),
+            ("max-efficiency", 47, 40),
+        ]),
+    )],
+    about: "The highest ratio without turbo and the ratio of greatest efficiency (times 100 MHz), whether turbo ratios and \
+            power limits can be written, and how many configurable power levels there are besides the nominal one.",
+    interacts: &[(Id::BaseFreq, "comes from it where nothing else says")],
+    ..FACT
+};

@@ -1,0 +1,113 @@
+//! Rows of the machine as a whole: driver mode, CPUs online, SMT, turbo.
+
+use super::{FACT, Id, rw};
+use crate::knob::{Form, Knob, Mechanism, Phase, Scope};
+
+pub(super) const DRIVER_MODE: Knob = Knob {
+    id: Id::DriverMode,
+    name: "driver-mode",
+    title: "mode of the P-state driver",
+    phase: Some(Phase::DriverMode),
+    mechanisms: &[
+        rw("/sys/devices/system/cpu/amd_pstate/status", Form::Word),
+        rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
+    ],
+    accepts: "active, passive, or guided and disable (amd-pstate), or off (intel_pstate)",
+    about: "Who picks the frequency. In active mode the processor does, between the limits and guided by EPP, and only \
+            the governors performance and powersave exist. In passive mode a kernel governor asks for each frequency. \
+            In guided mode (amd-pstate) the governor sets the lower bound and the processor chooses above it. A \
+            change unregisters the driver: every policy is made anew, and governor, EPP and frequency limits \
+            return to defaults. intel_pstate refuses `off` (EBUSY) while HWP is on; nothing takes over from a driver \
+            that is off until the next boot.",
+    interacts: &[
+        (Id::Governor, "a change re-creates the policies: the governor returns to its default"),
+        (Id::Epp, "exists in active mode of amd-pstate, and with HWP; a mode change resets it"),
+        (Id::MinFreq, "a mode change resets the limits"),
+        (Id::MaxFreq, "a mode change resets the limits"),
+        (Id::HwpDynamicBoost, "exists in active mode only"),
+    ],
+    ..FACT
+};
+
+pub(super) const ONLINE: Knob = Knob {
+    id: Id::Online,
+    name: "online",
+    title: "whether a CPU runs",
+    scope: Scope::Cpu,
+    phase: Some(Phase::Capacity),
+    mechanisms: &[
+        rw("/sys/devices/system/cpu/cpu{cpu}/online", Form::Switch),
+        Mechanism::Member { path: "/sys/devices/system/cpu/online" },
+    ],
+    accepts: "on or off",
+    about: "Takes a CPU away from the scheduler or gives it back. An offline CPU sits in the deepest idle state that \
+            the kernel finds; its frequency policy, when no other CPU is in it, refuses every access with EBUSY. Limits \
+            and the governor return when the CPU does. CPU 0 has no switch on current x86 kernels and always runs.",
+    interacts: &[
+        (Id::Smt, "with SMT off, second threads are offline and cannot be brought online (EPERM)"),
+        (Id::Governor, "a policy whose CPUs are all offline answers EBUSY"),
+        (Id::Epb, "kept over offline and online by the kernel"),
+    ],
+    ..FACT
+};
+
+pub(super) const SMT: Knob = Knob {
+    id: Id::Smt,
+    name: "smt",
+    title: "simultaneous multi-threading",
+    phase: Some(Phase::Capacity),
+    mechanisms: &[rw("/sys/devices/system/cpu/smt/control", Form::Word)],
+    accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
+    about: "Whether the second thread of each core runs. Off gives each task a whole core, which steadies benchmarks \
+            and helps code that fills a core by itself, at the price of throughput where threads share well. `off` takes \
+            the second threads offline. `forceoff` cannot be undone before the next boot; notsupported and \
+            notimplemented are what the kernel shows where there is nothing to switch.",
+    interacts: &[(Id::Online, "on brings second threads online, also such as were taken offline one by one")],
+    ..FACT
+};
+
+pub(super) const TURBO: Knob = Knob {
+    id: Id::Turbo,
+    name: "turbo",
+    title: "turbo of the whole machine",
+    phase: Some(Phase::Capacity),
+    mechanisms: &[
+        rw("/sys/devices/system/cpu/intel_pstate/no_turbo", Form::InvertedSwitch),
+        rw("/sys/devices/system/cpu/cpufreq/boost", Form::Switch),
+    ],
+    accepts: "on or off",
+    about: "Whether cores may run above the base (Intel) or nominal (AMD) frequency while power and heat allow. Off is \
+            the first step to repeatable measurements. Intel's file is no_turbo, the other way round; flyball always \
+            says on for turbo allowed. Where the firmware has turned turbo off, turning it on is refused with EPERM.",
+    interacts: &[
+        (
+            Id::MaxFreq,
+            "with turbo off, limits above the base or nominal frequency have no effect; since kernel 6.12 \
+                       the hardware limit itself falls",
+        ),
+        (Id::MinPerfPct, "a change squeezes min-perf-pct under the new range"),
+        (Id::Boost, "off overrides every policy's boost, and on turns all of them on"),
+    ],
+    narrower: Some(Id::Boost),
+    ..FACT
+};
+
+pub(super) const BOOST: Knob = Knob {
+    id: Id::Boost,
+    name: "boost",
+    title: "turbo of one policy",
+    scope: Scope::Policy,
+    phase: Some(Phase::Capacity),
+    mechanisms: &[
+        rw("/sys/devices/system/cpu/cpufreq/policy{policy}/boost", Form::Switch),
+        rw("/sys/devices/system/cpu/cpufreq/policy{policy}/cpb", Form::Switch),
+    ],
+    accepts: "on or off",
+    about: "Turbo for the CPUs of one policy, where driver and kernel present it (amd-pstate, acpi-cpufreq). \
+            Refused with EINVAL while the machine-wide turbo is off. Older kernels have cpb on AMD with acpi-cpufreq.",
+    interacts: &[
+        (Id::Turbo, "must be on; a write of it sets all policies"),
+        (Id::MaxFreq, "with boost off the hardware limit is the nominal frequency"),
+    ],
+    ..FACT
+};

@@ -1,0 +1,313 @@
+//! What a knob holds: typed values, readings with their source, and the reasons for having none.
+
+use std::fmt;
+
+use flyball_host::{
+    Celsius, CpuList, Epb, Epp, Errno, HostError, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Perf,
+};
+use serde::{Deserialize, Serialize};
+
+/// A typed value of a knob or fact.
+///
+/// A word that the table does not know (a driver mode of a later kernel) is still a [`Value::Word`]: shown as text,
+/// never a failure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Value {
+    /// One of a set of words: a governor, a driver, a preference.
+    Word(String),
+    /// Several words: available governors.
+    Words(Vec<String>),
+    /// On or off. Inverted files (`no_turbo`, an idle state's `disable`) are already turned round: on is on.
+    Switch(bool),
+    /// A frequency in kHz.
+    Frequency(KiloHertz),
+    /// Several frequencies, as the driver orders them.
+    Frequencies(Vec<KiloHertz>),
+    /// A whole percentage.
+    Percent(Percent),
+    /// A time in microseconds.
+    Time(Micros),
+    /// A power in microwatts.
+    Power(MicroWatts),
+    /// An energy counter in microjoules.
+    Energy(MicroJoules),
+    /// A temperature in degrees Celsius.
+    Temperature(Celsius),
+    /// An energy performance bias, 0 to 15.
+    Epb(Epb),
+    /// An energy performance preference as the register has it, 0 to 255.
+    Epp(Epp),
+    /// An abstract performance level.
+    Perf(Perf),
+    /// A plain count.
+    Count(u64),
+    /// Named fields of one register, in the register's order from bit 0.
+    Fields(Vec<(String, u64)>),
+    /// A set of CPUs.
+    Cpus(CpuList),
+}
+
+impl Value {
+    /// The value as JSON users expect it: bare numbers in the knob's unit, words as strings, lists as arrays.
+    pub fn plain(&self) -> Plain<'_> {
+        Plain(self)
+    }
+
+    /// The frequency, where it is one.
+    pub fn frequency(&self) -> Option<KiloHertz> {
+        match self {
+            Value::Frequency(frequency) => Some(*frequency),
+            _ => None,
+        }
+    }
+
+    /// The word, where it is one.
+    pub fn word(&self) -> Option<&str> {
+        match self {
+            Value::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// The words, where it is a list of them.
+    pub fn words(&self) -> Option<&[String]> {
+        match self {
+            Value::Words(words) => Some(words),
+            _ => None,
+        }
+    }
+
+    /// The switch's position, where it is one.
+    pub fn switch(&self) -> Option<bool> {
+        match self {
+            Value::Switch(on) => Some(*on),
+            _ => None,
+        }
+    }
+}
+
+/// Serialises a [`Value`] without its type tag.
+#[derive(Debug)]
+pub struct Plain<'a>(&'a Value);
+
+impl Serialize for Plain<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Word(word) => word.serialize(serializer),
+            Value::Words(words) => words.serialize(serializer),
+            Value::Switch(on) => on.serialize(serializer),
+            Value::Frequency(value) => value.serialize(serializer),
+            Value::Frequencies(values) => values.serialize(serializer),
+            Value::Percent(value) => value.serialize(serializer),
+            Value::Time(value) => value.serialize(serializer),
+            Value::Power(value) => value.serialize(serializer),
+            Value::Energy(value) => value.serialize(serializer),
+            Value::Temperature(value) => value.serialize(serializer),
+            Value::Epb(value) => value.serialize(serializer),
+            Value::Epp(value) => value.serialize(serializer),
+            Value::Perf(value) => value.serialize(serializer),
+            Value::Count(value) => value.serialize(serializer),
+            Value::Fields(fields) => serializer.collect_map(fields.iter().map(|(name, value)| (name, value))),
+            Value::Cpus(cpus) => cpus.serialize(serializer),
+        }
+    }
+}
+
+/// Writes `items` with `separator` between them.
+fn joined<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    items: impl IntoIterator<Item = T>,
+    separator: &str,
+) -> fmt::Result {
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Word(word) => f.write_str(word),
+            Value::Words(words) => joined(f, words, " "),
+            Value::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Value::Frequency(value) => value.fmt(f),
+            Value::Frequencies(values) => joined(f, values, ", "),
+            Value::Percent(value) => write!(f, "{} %", value.0),
+            Value::Time(value) => value.fmt(f),
+            Value::Power(value) => value.fmt(f),
+            Value::Energy(value) => value.fmt(f),
+            Value::Temperature(value) => value.fmt(f),
+            Value::Epb(value) => value.0.fmt(f),
+            Value::Epp(value) => value.0.fmt(f),
+            Value::Perf(value) => value.0.fmt(f),
+            Value::Count(value) => value.fmt(f),
+            Value::Fields(fields) => {
+                joined(f, fields.iter().map(|(name, value)| format!("{name} {value}")), ", ")
+            }
+            Value::Cpus(cpus) => cpus.fmt(f),
+        }
+    }
+}
+
+/// Where a value was read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// An attribute file.
+    File(String),
+    /// A model-specific register of one CPU.
+    Msr {
+        /// The CPU.
+        cpu: u32,
+        /// The register's number.
+        register: u32,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path) => f.write_str(path),
+            Source::Msr { cpu, register } => write!(f, "MSR {register:#x} of CPU {cpu}"),
+        }
+    }
+}
+
+/// What reading a knob at a place gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// It has a value.
+    Value {
+        /// The value.
+        value: Value,
+        /// Where it was read.
+        source: Source,
+    },
+    /// This machine, or this place of it, does not have it.
+    Absent(Why),
+}
+
+impl Reading {
+    /// The value, where there is one.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Reading::Value { value, .. } => Some(value),
+            Reading::Absent(_) => None,
+        }
+    }
+
+    /// Where the value was read, where there is one.
+    pub fn source(&self) -> Option<&Source> {
+        match self {
+            Reading::Value { source, .. } => Some(source),
+            Reading::Absent(_) => None,
+        }
+    }
+}
+
+/// Why a knob is absent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// The kernel does not present the file: the driver or the hardware lacks the feature.
+    NoFile(String),
+    /// No cpufreq driver is loaded, as on nearly every virtual machine.
+    NoCpufreq,
+    /// The CPU, or every CPU of the policy, is offline.
+    Offline,
+    /// The driver is registered but switched off (`EAGAIN`).
+    DriverOff(String),
+    /// The register cannot be read: no msr driver, or the CPU does not have it.
+    NoRegister {
+        /// The register's number.
+        register: u32,
+        /// Whether `/dev/cpu/N/msr` is missing altogether (`modprobe msr`).
+        no_driver: bool,
+    },
+    /// It exists on the other vendor's processors only.
+    OtherVendor,
+    /// The kernel answers that it does not apply now, in these words.
+    NotNow(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoFile(path) => write!(f, "no {path}"),
+            Why::NoCpufreq => f.write_str("no cpufreq driver"),
+            Why::Offline => f.write_str("offline"),
+            Why::DriverOff(path) => write!(f, "the driver is off ({path} answers EAGAIN)"),
+            Why::NoRegister { register, no_driver: true } => {
+                write!(f, "only in MSR {register:#x}, and there is no msr driver (modprobe msr)")
+            }
+            Why::NoRegister { register, no_driver: false } => {
+                write!(f, "MSR {register:#x} is not there")
+            }
+            Why::OtherVendor => f.write_str("not on this vendor's processors"),
+            Why::NotNow(words) => f.write_str(words),
+        }
+    }
+}
+
+/// Something that should be there and cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadError {
+    /// The kernel refused the read.
+    Host(HostError),
+    /// The content cannot be what the kernel prints.
+    Content {
+        /// The file or register.
+        source: Source,
+        /// What was found, shortened.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+impl ReadError {
+    /// The errno, where the kernel gave one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            ReadError::Host(error) => Some(error.errno),
+            ReadError::Content { .. } => None,
+        }
+    }
+
+    /// Whether more rights would help.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(Errno::PERM | Errno::ACCES))
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Host(error) if error.errno == Errno::ILSEQ => {
+                write!(f, "{} is not text (no valid UTF-8)", error.path)
+            }
+            ReadError::Host(error) if self.is_permission() => write!(f, "{error}; try as root"),
+            ReadError::Host(error) => error.fmt(f),
+            ReadError::Content { source, found, expected } if found.is_empty() => {
+                write!(f, "{source} is empty; expected {expected}")
+            }
+            ReadError::Content { source, found, expected } => {
+                write!(f, "{source} holds '{found}'; expected {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<HostError> for ReadError {
+    fn from(error: HostError) -> ReadError {
+        ReadError::Host(error)
+    }
+}
