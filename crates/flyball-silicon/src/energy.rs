@@ -1,0 +1,63 @@
+//! Energy counters: joules in, the 32-bit register that wraps out.
+
+/// The unit of one count of an energy status register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnergyUnit {
+    /// 1 / 2^n J, the energy status unit (ESU) of the unit register.
+    Shift(u8),
+    /// A fixed number of nanojoules: 15,300 nJ for the DRAM domain of Haswell-X to Ice Lake-X, 1 J for the platform
+    /// domain of Sapphire and Emerald Rapids (the kernel's intel_rapl_common.c, rapl_defaults).
+    Nanojoules(u32),
+}
+
+impl EnergyUnit {
+    /// What the counter reads after this many femtojoules: counts since the start, modulo 2^32.
+    pub fn counter(self, femtojoules: u128) -> u32 {
+        match self {
+            EnergyUnit::Shift(n) => ((femtojoules << n) / 1_000_000_000_000_000) as u32,
+            EnergyUnit::Nanojoules(n) => (femtojoules / (u128::from(n.max(1)) * 1_000_000)) as u32,
+        }
+    }
+
+    /// Femtojoules of one count, rounded down.
+    pub fn femtojoules(self) -> u128 {
+        match self {
+            EnergyUnit::Shift(n) => 1_000_000_000_000_000 >> n,
+            EnergyUnit::Nanojoules(n) => u128::from(n) * 1_000_000,
+        }
+    }
+}
+
+/// The unit that the kernel derives from the ESU field: floor(10^9 / 2^n) nJ.
+pub fn energy_unit_nanojoules(esu: u8) -> u32 {
+    1_000_000_000u32 >> esu.min(31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOULE: u128 = 1_000_000_000_000_000;
+
+    #[test]
+    fn counts_in_its_unit() {
+        assert_eq!(EnergyUnit::Shift(14).counter(JOULE), 1 << 14);
+        assert_eq!(EnergyUnit::Shift(16).counter(20 * JOULE), 1_310_720);
+        assert_eq!(EnergyUnit::Nanojoules(15_300).counter(153 * JOULE), 10_000_000);
+        assert_eq!(EnergyUnit::Nanojoules(1_000_000_000).counter(7 * JOULE), 7);
+    }
+
+    #[test]
+    fn wraps_at_32_bits() {
+        // 2^32 counts of 2^-14 J are 262,144 J: after one joule more the counter reads one joule.
+        assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE), 0);
+        assert_eq!(EnergyUnit::Shift(14).counter(262_145 * JOULE), 1 << 14);
+        assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE - 1), u32::MAX);
+    }
+
+    #[test]
+    fn the_kernels_unit() {
+        assert_eq!(energy_unit_nanojoules(14), 61_035);
+        assert_eq!(energy_unit_nanojoules(16), 15_258);
+    }
+}

@@ -1,0 +1,122 @@
+//! What the firmware makes of the system's wishes: one request a CPU, decoded from whichever registers carry it, and the
+//! policy that follows load where the request leaves the choice to the processor.
+
+use crate::spec::AutonomousSpec;
+pub use crate::spec::InterfaceSpec as Interface;
+
+/// A CPU's wish, decoded, in kHz.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub min: u32,
+    pub max: u32,
+    /// 0: the firmware chooses between min and max.
+    pub desired: u32,
+    /// 0 to 255.
+    pub epp: u8,
+}
+
+/// The CPPC registers of one CPU that firmware keeps in memory, as an ACPI _CPC object names them. Values are
+/// performance levels; what they mean is the same as in the MSRs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedCppc {
+    /// Desired performance.
+    pub desired: u32,
+    /// Minimum performance.
+    pub min: u32,
+    /// Maximum performance.
+    pub max: u32,
+    /// CPPC enable.
+    pub enable: u32,
+    /// Autonomous selection enable: the processor chooses between min and max.
+    pub auto_select: u32,
+    /// Energy performance preference.
+    pub epp: u32,
+}
+
+/// The autonomous policy's constants in the form that the step loop wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Autonomous {
+    rise: f64,
+    fall: f64,
+    gain: [f64; 256],
+    ceiling: [f64; 256],
+}
+
+impl Autonomous {
+    pub fn new(a: &AutonomousSpec, period_us: u32) -> Autonomous {
+        let share = |ms: f64| {
+            let k = f64::from(period_us) / 1000.0 / ms.max(0.01);
+            if k < 1.0 { k } else { 1.0 }
+        };
+        let mut gain = [0.0; 256];
+        let mut ceiling = [1.0; 256];
+        for epp in 0..256usize {
+            let x = epp as f64 / 255.0;
+            gain[epp] = a.gain - a.gain_loss * x;
+            let from = f64::from(a.ceiling_from);
+            let over = (epp as f64 - from) / (255.0 - from).max(1.0);
+            ceiling[epp] = 1.0 - a.ceiling_loss * over.max(0.0);
+        }
+        Autonomous { rise: share(a.rise_ms), fall: share(a.fall_ms), gain, ceiling }
+    }
+
+    /// Smooth a measured utilisation into the one that decides.
+    #[inline]
+    pub fn smooth(&self, old: f64, measured: f64) -> f64 {
+        old + (measured - old) * if measured > old { self.rise } else { self.fall }
+    }
+
+    /// The frequency for a request and a smoothed utilisation. `efficient` is where the range worth using begins.
+    #[inline]
+    pub fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
+        if r.desired != 0 {
+            return r.desired.min(r.max).max(r.min);
+        }
+        if r.epp == 0 {
+            return r.max.max(r.min);
+        }
+        let low = efficient.min(r.max).max(r.min);
+        let range = f64::from(r.max.max(low) - low);
+        let share = utilisation * self.gain[r.epp as usize];
+        let top = self.ceiling[r.epp as usize];
+        low + (range * top * if share < 1.0 { share } else { 1.0 }) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(min: u32, max: u32, desired: u32, epp: u8) -> Request {
+        Request { min, max, desired, epp }
+    }
+
+    #[test]
+    fn desired_is_obeyed_within_limits() {
+        let a = Autonomous::new(&AutonomousSpec::default(), 1000);
+        assert_eq!(a.target(request(1_000, 3_000, 2_000, 255), 500, 0.0), 2_000);
+        assert_eq!(a.target(request(1_000, 3_000, 5_000, 255), 500, 0.0), 3_000);
+        assert_eq!(a.target(request(1_000, 3_000, 200, 255), 500, 0.0), 1_000);
+    }
+
+    #[test]
+    fn more_load_and_a_lower_epp_mean_more_frequency() {
+        let a = Autonomous::new(&AutonomousSpec::default(), 1000);
+        let at = |epp, u| a.target(request(800_000, 3_600_000, 0, epp), 1_000_000, u);
+        assert_eq!(at(0, 0.0), 3_600_000);
+        assert_eq!(at(128, 0.0), 1_000_000);
+        assert_eq!(at(128, 1.0), 3_600_000);
+        assert!(at(255, 1.0) < 2_500_000);
+        for u in 0..100 {
+            let u = f64::from(u) / 100.0;
+            assert!(at(64, u) >= at(128, u) && at(128, u) >= at(192, u) && at(192, u) >= at(255, u));
+            assert!(at(128, u + 0.01) >= at(128, u));
+        }
+    }
+
+    #[test]
+    fn a_minimum_above_the_maximum_wins() {
+        let a = Autonomous::new(&AutonomousSpec::default(), 1000);
+        assert_eq!(a.target(request(3_000, 1_000, 0, 128), 500, 0.3), 3_000);
+    }
+}

@@ -1,0 +1,118 @@
+//! Power limits: a running average per limit, and how much of the frequency range is left under them.
+
+/// One power limit with its time window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerLimit {
+    /// Whether it acts (bit 15 or 47 of the limit register).
+    pub enabled: bool,
+    /// Whether it may push below the guaranteed frequency (the clamp bit).
+    pub clamp: bool,
+    /// W.
+    pub watts: f64,
+    /// s.
+    pub window: f64,
+}
+
+/// A package's two power limits and the controller that keeps the package under them.
+#[derive(Clone, Debug)]
+pub struct PowerControl {
+    /// Long-term (PL1) and short-term (PL2) limit.
+    pub limits: [PowerLimit; 2],
+    /// Running averages over the two windows, W.
+    pub average: [f64; 2],
+    /// How much of its range the package may use: 1 all, 0 none.
+    pub room: f64,
+    /// Time spent limited, ns.
+    pub limited_ns: u64,
+}
+
+impl PowerControl {
+    /// With all the room there is.
+    pub fn new(limits: [PowerLimit; 2]) -> PowerControl {
+        PowerControl { limits, average: [0.0; 2], room: 1.0, limited_ns: 0 }
+    }
+
+    /// The power that the limits allow now: a limit whose average is still below it lends what is left of its window.
+    pub fn allowed(&self) -> f64 {
+        let mut allowed = f64::INFINITY;
+        for (l, a) in self.limits.iter().zip(self.average) {
+            if l.enabled && l.watts > 0.0 {
+                // What is unspent is spread over an eighth of the window, so that the average meets the limit softly.
+                let w = l.watts + (l.watts - a).max(-l.watts * 0.5) * 8.0;
+                allowed = if w < allowed { w } else { allowed };
+            }
+        }
+        if allowed < 1.0 { 1.0 } else { allowed }
+    }
+
+    /// Follow the power of a step that is over and say how much room there is in the next.
+    #[inline]
+    pub fn step(&mut self, watts: f64, seconds: f64) {
+        for (l, a) in self.limits.iter().zip(&mut self.average) {
+            let k = seconds / l.window;
+            *a += (watts - *a) * if k < 1.0 { k } else { 1.0 };
+        }
+        let allowed = self.allowed();
+        let error = allowed / watts.max(0.1) - 1.0;
+        // A fifth of the relative error each step, at most 5 % at a time upwards and 10 % downwards.
+        let change = (0.2 * error).clamp(-0.1, 0.05);
+        self.room = (self.room + change).clamp(0.0, 1.0);
+        if self.room < 1.0 {
+            self.limited_ns += (seconds * 1e9) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(w1: f64, s1: f64) -> PowerControl {
+        PowerControl::new([
+            PowerLimit { enabled: true, clamp: true, watts: w1, window: s1 },
+            PowerLimit { enabled: true, clamp: true, watts: w1 * 1.2, window: 0.002 },
+        ])
+    }
+
+    /// A package that takes 20 W and 180 W more at full room, cubed.
+    fn plant(room: f64) -> f64 {
+        20.0 + 180.0 * room * room * room
+    }
+
+    #[test]
+    fn the_average_meets_the_limit() {
+        let mut c = control(100.0, 1.0);
+        for _ in 0..20_000 {
+            let w = plant(c.room);
+            c.step(w, 0.001);
+        }
+        assert!((c.average[0] - 100.0).abs() < 1.5, "{}", c.average[0]);
+    }
+
+    #[test]
+    fn a_longer_window_lends_for_longer() {
+        let run = |window: f64| {
+            let mut c = control(100.0, window);
+            let mut above = 0;
+            for _ in 0..60_000 {
+                let w = plant(c.room);
+                above += u32::from(w > 110.0);
+                c.step(w, 0.001);
+            }
+            above
+        };
+        let (short, long) = (run(1.0), run(8.0));
+        assert!(long > 4 * short, "{short} {long}");
+    }
+
+    #[test]
+    fn without_limits_there_is_all_the_room() {
+        let mut c = control(100.0, 1.0);
+        c.limits[0].enabled = false;
+        c.limits[1].enabled = false;
+        for _ in 0..1000 {
+            c.step(500.0, 0.001);
+        }
+        assert!((c.room - 1.0).abs() < 1e-12);
+    }
+}

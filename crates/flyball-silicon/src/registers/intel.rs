@@ -1,0 +1,356 @@
+//! Intel's registers: HWP, P-states, RAPL, thermal, turbo, idle residency, uncore. Fields as in the kernel's
+//! asm/msr-index.h, intel_pstate.c, intel_rapl_common.c, therm_throt.c and turbostat.
+
+use crate::energy::EnergyUnit;
+use crate::fault::Fault;
+use crate::firmware::Interface;
+use crate::limits::PowerLimit;
+use crate::msr;
+use crate::silicon::Silicon;
+use crate::spec::{EnergyDomain, MachineSpec};
+
+/// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in seconds.
+fn encode_window(seconds: f64, unit: u8) -> u64 {
+    let mut best = 0;
+    for y in 0..32u64 {
+        for f in 0..4u64 {
+            let w = (1u64 << y) as f64 * (1.0 + f as f64 / 4.0) / f64::from(1u32 << unit);
+            if w <= seconds * 1.001 {
+                best = y | f << 5;
+            }
+        }
+    }
+    best
+}
+
+fn decode_window(field: u64, unit: u8) -> f64 {
+    (1u64 << (field & 0x1f)) as f64 * (1.0 + (field >> 5 & 3) as f64 / 4.0) / f64::from(1u32 << unit)
+}
+
+/// The package power limit register at reset.
+pub(super) fn encode_power_limits(spec: &MachineSpec) -> u64 {
+    let p = &spec.power;
+    let half = |watts: f64, window: f64| -> u64 {
+        if watts <= 0.0 {
+            return 0;
+        }
+        let raw = (watts * f64::from(1u32 << p.power_unit)) as u64 & 0x7fff;
+        raw | 1 << 15 | 1 << 16 | encode_window(window, p.time_unit) << 17
+    };
+    half(p.pl1_w, p.pl1_s) | half(p.pl2_w, p.pl2_s) << 32 | u64::from(p.locked) << 63
+}
+
+impl Silicon {
+    pub(super) fn read_intel(&self, cpu: usize, reg: u32) -> Option<u64> {
+        let r = &self.registers.cpu[cpu];
+        let place = self.topology.core_of(cpu);
+        let core = self.topology.cpu(cpu).core;
+        let pk = &self.package[place.package];
+        let pr = &self.registers.package[place.package];
+        let spec = &*self.spec;
+        let kind = &self.kinds[place.kind];
+        let bus = spec.clock.bus_khz;
+        let ratio = |khz: u32| u64::from(khz / bus) & 0xff;
+        let hwp = spec.firmware.interface == Interface::Hwp;
+        let p = &spec.power;
+        let has = |d: EnergyDomain| p.domains.contains(&d);
+        let residency = |which: usize| {
+            (u128::from(self.residency[core][which]) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64
+        };
+        Some(match reg {
+            msr::TSC_ADJUST => r.tsc_adjust,
+            msr::SMI_COUNT => 0,
+            msr::PLATFORM_ID => 0,
+            msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode) << 32,
+            msr::THREAD_ID_INFO if spec.sst.is_some() => {
+                u64::from(self.topology.cpu(cpu).thread) | u64::from(place.in_package) << 1
+            }
+            msr::PM_LOGICAL_ID if spec.topology.dies_are_power_domains => {
+                u64::from(self.topology.cpu(cpu).thread)
+                    | u64::from(place.in_die) << 3
+                    | u64::from(place.die) << 11
+            }
+            msr::PLATFORM_INFO => {
+                let levels = spec.sst.as_ref().map_or(0, |s| (s.level.len() as u64 - 1).min(2));
+                // Bits 28 and 29: turbo ratios and power limits can be programmed.
+                ratio(kind.base) << 8 | 3 << 28 | ratio(kind.min) << 40 | levels << 33
+            }
+            msr::PERF_STATUS => {
+                let khz = self.khz[core];
+                let volts = kind.curve.volts(khz);
+                ratio(khz) << 8 | ((volts * 8192.0) as u64 & 0xffff) << 32
+            }
+            msr::PERF_CTL => r.perf_ctl,
+            msr::CLOCK_MODULATION => r.clock_modulation,
+            msr::THERM_INTERRUPT => r.therm_interrupt,
+            msr::THERM_STATUS => {
+                self.therm_status(self.core_temperature(cpu).0, self.hot_log[core], place.package)
+            }
+            msr::PACKAGE_THERM_STATUS => self.therm_status(pk.hottest, pk.hot_log, place.package),
+            msr::PACKAGE_THERM_INTERRUPT => pr.therm_interrupt,
+            msr::MISC_ENABLE => r.misc_enable,
+            msr::TEMPERATURE_TARGET => u64::from(spec.thermal.tjmax_c) << 16,
+            msr::TURBO_RATIO_LIMIT if !spec.turbo.cores.is_empty() => pr.turbo_ratios,
+            msr::TURBO_RATIO_LIMIT1 if spec.turbo.counts_register || spec.turbo.cores.len() > 8 => {
+                pr.turbo_counts
+            }
+            msr::TURBO_RATIO_LIMIT => (0..8).fold(0, |v, i| v | ratio(kind.max) << (8 * i)),
+            msr::ENERGY_PERF_BIAS => r.epb,
+            msr::PKG_C2_RESIDENCY | msr::PKG_C6_RESIDENCY => {
+                let half = if reg == msr::PKG_C2_RESIDENCY { 10 } else { 1 };
+                (u128::from(pk.sleep_ns) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64 / half
+            }
+            msr::PKG_C3_RESIDENCY
+            | msr::PKG_C7_RESIDENCY
+            | msr::PKG_C8_RESIDENCY
+            | msr::PKG_C9_RESIDENCY
+            | msr::PKG_C10_RESIDENCY => 0,
+            msr::CORE_C1_RESIDENCY => residency(0),
+            msr::CORE_C3_RESIDENCY => residency(1),
+            msr::CORE_C6_RESIDENCY => residency(2),
+            msr::CORE_C7_RESIDENCY => residency(3),
+            msr::RAPL_POWER_UNIT => {
+                u64::from(p.power_unit) | u64::from(p.energy_unit) << 8 | u64::from(p.time_unit) << 16
+            }
+            msr::PKG_POWER_LIMIT => pr.power_limit,
+            msr::PKG_ENERGY_STATUS if has(EnergyDomain::Package) => u64::from(self.esu().counter(pk.energy)),
+            msr::PKG_PERF_STATUS => pk.control.limited_ns / 976_562 & 0xffff_ffff,
+            msr::PKG_POWER_INFO => {
+                let unit = f64::from(1u32 << p.power_unit);
+                (p.tdp_w * unit) as u64 & 0x7fff | ((p.pl2_w.max(p.tdp_w) * unit) as u64 & 0x7fff) << 32
+            }
+            msr::DRAM_ENERGY_STATUS if has(EnergyDomain::Dram) => {
+                u64::from(self.dram_unit().counter(pk.dram_energy))
+            }
+            msr::DRAM_POWER_LIMIT | msr::DRAM_POWER_INFO | msr::DRAM_PERF_STATUS
+                if has(EnergyDomain::Dram) =>
+            {
+                0
+            }
+            msr::PP0_ENERGY_STATUS if has(EnergyDomain::Core) => {
+                u64::from(self.esu().counter(pk.cores_energy))
+            }
+            msr::PP0_POWER_LIMIT | msr::PP0_POLICY if has(EnergyDomain::Core) => 0,
+            msr::PP1_ENERGY_STATUS | msr::PP1_POWER_LIMIT | msr::PP1_POLICY if has(EnergyDomain::Uncore) => 0,
+            msr::PLATFORM_ENERGY_STATUS if has(EnergyDomain::Platform) => {
+                let unit = if p.platform_unit_nj > 0 {
+                    EnergyUnit::Nanojoules(p.platform_unit_nj)
+                } else {
+                    self.esu()
+                };
+                u64::from(unit.counter(self.platform_energy))
+            }
+            msr::CONFIG_TDP_NOMINAL => ratio(self.guaranteed[core]),
+            msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
+            msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
+            msr::TURBO_ACTIVATION_RATIO => ratio(self.guaranteed[core]).saturating_sub(1),
+            msr::CORE_PERF_LIMIT_REASONS => self.limit_reasons(place.package),
+            msr::UNCORE_RATIO_LIMIT if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
+                pr.uncore_limit
+            }
+            msr::UNCORE_PERF_STATUS if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
+                let u = spec.uncore.as_ref()?;
+                let top =
+                    (pr.uncore_limit & 0x7f).clamp(u64::from(u.min_mhz / 100), u64::from(u.max_mhz / 100));
+                if pk.awake < 0.5 {
+                    top.min(u64::from(u.min_mhz / 100)).max(pr.uncore_limit >> 8 & 0x7f)
+                } else {
+                    top
+                }
+            }
+            msr::OS_MAILBOX_INTERFACE if self.has_msr_mailbox() => pr.mailbox_interface,
+            msr::OS_MAILBOX_DATA if self.has_msr_mailbox() => pr.mailbox_data,
+            msr::CPU_BUS_NUMBER if spec.sst.is_some() => {
+                let bus = spec.sst.as_ref()?.pci_bus.get(place.package).copied().unwrap_or(0);
+                u64::from(bus & 0xff) | u64::from(bus & 0xff) << 8
+            }
+            msr::PM_ENABLE if hwp => pr.pm_enable,
+            msr::HWP_CAPABILITIES if hwp => self.hwp_capabilities(cpu),
+            msr::HWP_REQUEST_PKG if hwp => pr.hwp_request,
+            msr::HWP_INTERRUPT if hwp => r.hwp_interrupt,
+            msr::HWP_REQUEST if hwp => r.hwp_request,
+            msr::HWP_STATUS if hwp => r.hwp_status,
+            _ => return None,
+        })
+    }
+
+    fn dram_unit(&self) -> EnergyUnit {
+        match self.spec.power.dram_unit_nj {
+            0 => self.esu(),
+            n => EnergyUnit::Nanojoules(n),
+        }
+    }
+
+    /// The highest, guaranteed, most efficient and lowest level of a CPU now.
+    fn hwp_capabilities(&self, cpu: usize) -> u64 {
+        let place = self.topology.core_of(cpu);
+        let core = self.topology.cpu(cpu).core;
+        let s = &self.spec.core[place.kind].perf;
+        let kind = &self.kinds[place.kind];
+        let highest =
+            self.spec.core[place.kind].ranking.get(place.in_package as usize).copied().unwrap_or(s.highest);
+        let guaranteed = if self.guaranteed[core] == kind.base {
+            u32::from(s.nominal)
+        } else {
+            (u64::from(self.guaranteed[core]) * u64::from(s.highest) / u64::from(kind.max)) as u32
+        };
+        u64::from(highest)
+            | u64::from(guaranteed & 0xff) << 8
+            | u64::from(s.efficient) << 16
+            | u64::from(s.lowest) << 24
+    }
+
+    fn therm_status(&self, celsius: f64, log: bool, package: usize) -> u64 {
+        let tj = f64::from(self.spec.thermal.tjmax_c);
+        let below = (tj - celsius).clamp(0.0, 127.0) as u64;
+        let pk = &self.package[package];
+        let limited = pk.control.room < 1.0;
+        u64::from(celsius >= tj - 1.0)
+            | u64::from(log) << 1
+            | u64::from(celsius >= tj + 1.0) << 4
+            | u64::from(limited) << 10
+            | u64::from(pk.power_log) << 11
+            | below << 16
+            | 1 << 27
+            | 1 << 31
+    }
+
+    /// Bit 0 PROCHOT, 1 thermal, 10 PL1, 11 PL2, as turbostat decodes 0x64F; the log is in the upper half.
+    fn limit_reasons(&self, package: usize) -> u64 {
+        let pk = &self.package[package];
+        let hot = pk.cool < 1.0;
+        let over = |i: usize| {
+            let l = pk.control.limits[i];
+            l.enabled && pk.control.room < 1.0 && pk.control.average[i] >= l.watts * 0.97
+        };
+        let now = u64::from(hot) << 1 | u64::from(over(0)) << 10 | u64::from(over(1)) << 11;
+        now | now << 16 | u64::from(pk.hot_log) << 17
+    }
+
+    pub(super) fn write_intel(&mut self, cpu: usize, reg: u32, value: u64) -> Result<(), Fault> {
+        let package = self.topology.package_of(cpu);
+        let hwp = self.spec.firmware.interface == Interface::Hwp;
+        let mailbox = self.has_msr_mailbox();
+        let r = &mut self.registers.cpu[cpu];
+        let pr = &mut self.registers.package[package];
+        match reg {
+            msr::TSC_ADJUST => r.tsc_adjust = value,
+            msr::BIOS_SIGN_ID | msr::SMI_COUNT => {}
+            msr::PERF_CTL => {
+                r.perf_ctl = value & (0xffff | 1 << 32);
+                self.package[package].stale = true;
+            }
+            msr::CLOCK_MODULATION => r.clock_modulation = value & 0x1f,
+            msr::THERM_INTERRUPT => r.therm_interrupt = value & 0x01ff_ff17,
+            msr::THERM_STATUS => {
+                // Logs are cleared by writing 0 to them; the rest is read-only.
+                if value & 2 == 0 {
+                    let core = self.topology.cpu(cpu).core;
+                    self.hot_log[core] = false;
+                }
+            }
+            msr::PACKAGE_THERM_STATUS => {
+                let pk = &mut self.package[package];
+                pk.hot_log &= value & 2 != 0;
+                pk.power_log &= value & 1 << 11 != 0;
+            }
+            msr::PACKAGE_THERM_INTERRUPT => pr.therm_interrupt = value & 0x01ff_ff17,
+            msr::MISC_ENABLE => {
+                // Turbo is switched for the whole package whichever CPU is asked.
+                for c in self.topology.package_cores(package) {
+                    for i in self.topology.core(c).cpus {
+                        self.registers.cpu[i].misc_enable = value;
+                    }
+                }
+                self.package[package].stale = true;
+            }
+            msr::TURBO_RATIO_LIMIT => {
+                pr.turbo_ratios = value;
+                self.package[package].stale = true;
+            }
+            msr::TURBO_RATIO_LIMIT1 => {
+                pr.turbo_counts = value;
+                self.package[package].stale = true;
+            }
+            msr::ENERGY_PERF_BIAS => r.epb = value & 0xf,
+            msr::PKG_POWER_LIMIT => self.write_power_limits(package, value),
+            msr::UNCORE_RATIO_LIMIT => {
+                pr.uncore_limit = value & 0x7f7f;
+                self.package[package].stale = true;
+            }
+            msr::CONFIG_TDP_CONTROL => {
+                if pr.config_tdp_control >> 31 & 1 != 0 {
+                    return Err(Fault::BadValue(reg, value));
+                }
+                pr.config_tdp_control = value & 0x8000_0003;
+            }
+            msr::TURBO_ACTIVATION_RATIO
+            | msr::PP0_POWER_LIMIT
+            | msr::PP0_POLICY
+            | msr::PP1_POLICY
+            | msr::DRAM_POWER_LIMIT => {}
+            msr::OS_MAILBOX_DATA if mailbox => pr.mailbox_data = value & 0xffff_ffff,
+            msr::OS_MAILBOX_INTERFACE if mailbox => self.mailbox_by_msr(cpu, value),
+            // Once on, HWP stays on until reset.
+            msr::PM_ENABLE if hwp => {
+                if value > 1 {
+                    return Err(Fault::BadValue(reg, value));
+                }
+                pr.pm_enable |= value & 1;
+                self.package[package].stale = true;
+            }
+            msr::HWP_REQUEST_PKG if hwp => pr.hwp_request = value & 0xf800_03ff_ffff_ffff,
+            msr::HWP_INTERRUPT if hwp => r.hwp_interrupt = value & 7,
+            msr::HWP_REQUEST if hwp => r.hwp_request = value & 0xf800_07ff_ffff_ffff,
+            msr::HWP_STATUS if hwp => r.hwp_status &= value,
+            _ if self.write_counter(cpu, reg, value) => {}
+            _ => {
+                return Err(match self.read_msr(cpu, reg) {
+                    Ok(_) => Fault::ReadOnly(reg),
+                    Err(f) => f,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn write_power_limits(&mut self, package: usize, value: u64) {
+        let pr = &mut self.registers.package[package];
+        if pr.power_limit >> 63 != 0 {
+            return; // locked: writes are ignored
+        }
+        pr.power_limit = value;
+        let p = &self.spec.power;
+        let limit = |half: u64| PowerLimit {
+            enabled: half >> 15 & 1 != 0,
+            clamp: half >> 16 & 1 != 0,
+            watts: (half & 0x7fff) as f64 / f64::from(1u32 << p.power_unit),
+            window: decode_window(half >> 17 & 0x7f, p.time_unit).clamp(0.001, 1e6),
+        };
+        self.package[package].control.limits = [limit(value & 0xffff_ffff), limit(value >> 32 & 0x7fff_ffff)];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_as_the_kernel_codes_them() {
+        // Gold parts come with 1 s and 2.44 ms at a unit of 976 us: y = 10, f = 0 and y = 1, f = 1.
+        assert_eq!(encode_window(1.0, 10), 10);
+        assert!((decode_window(10, 10) - 1.0).abs() < 1e-12);
+        assert_eq!(encode_window(0.002_441_4, 10), 1 | 1 << 5);
+        assert!((decode_window(0x21, 10) - 0.002_441_4).abs() < 1e-6);
+        assert!((decode_window(encode_window(28.0, 10), 10) - 28.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_limit_register_of_a_real_machine() {
+        // gnr0's 0x610: 500 W over 1 s, 600 W over 2.44 ms; its unit register 0xa0e03.
+        let field = |v: u64| (v & 0x7fff) as f64 / 8.0;
+        assert!((field(0x0087_92c0_0015_8fa0) - 500.0).abs() < 1e-9);
+        assert!((field(0x0087_92c0_0015_8fa0 >> 32) - 600.0).abs() < 1e-9);
+        assert!((decode_window(0x0015_8fa0 >> 17 & 0x7f, 10) - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,160 @@
+//! From latched registers to what a CPU wishes, and to what turbo switches allow.
+
+use crate::firmware::{Interface, Request};
+use crate::silicon::Silicon;
+
+const TURBO_DISABLE: u64 = 1 << 38;
+const PERF_CTL_TURBO_DISENGAGE: u64 = 1 << 32;
+const CPB_DISABLE: u64 = 1 << 25;
+
+impl Silicon {
+    /// Whether HWP or CPPC carries this CPU's wishes now.
+    pub(crate) fn wishes_by_level(&self, cpu: usize) -> bool {
+        let r = &self.registers.cpu[cpu];
+        match self.spec.firmware.interface {
+            Interface::Hwp => self.registers.package[self.topology.package_of(cpu)].pm_enable & 1 != 0,
+            Interface::CppcMsr => r.cppc_enable & 1 != 0,
+            Interface::CppcShared => r.shared.enable != 0,
+            Interface::PerfCtl | Interface::AmdPstate => false,
+        }
+    }
+
+    /// The frequency of a performance level on a CPU's core type, kHz, within the core's range. Intel levels scale with
+    /// the highest (100 MHz each, on hybrid performance cores less), AMD levels with the nominal.
+    pub(crate) fn level_khz(&self, cpu: usize, level: u32) -> u32 {
+        let k = self.topology.core_of(cpu).kind;
+        let (kind, scale) = (&self.kinds[k], &self.spec.core[k].perf);
+        let (khz, unit) = match self.spec.firmware.interface {
+            Interface::Hwp | Interface::PerfCtl => (kind.max, scale.highest),
+            _ => (kind.base, scale.nominal),
+        };
+        let khz = u64::from(level) * u64::from(khz) / u64::from(unit.max(1));
+        (khz as u32).clamp(kind.min, kind.max)
+    }
+
+    pub(crate) fn decode_request(&self, cpu: usize) -> Request {
+        let r = &self.registers.cpu[cpu];
+        let core = self.topology.core_of(cpu);
+        let kind = &self.kinds[core.kind];
+        if !self.wishes_by_level(cpu) {
+            return self.decode_pstate(cpu);
+        }
+        let level = |x: u32| self.level_khz(cpu, x & 0xff);
+        let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
+            min: level(min),
+            max: if max & 0xff == 0 { kind.min } else { level(max) },
+            desired: if desired & 0xff == 0 { 0 } else { level(desired) },
+            epp: epp as u8,
+        };
+        match self.spec.firmware.interface {
+            Interface::Hwp => {
+                let package = self.registers.package[core.package].hwp_request;
+                let v = if r.hwp_request >> 42 & 1 != 0 { package } else { r.hwp_request };
+                let epp =
+                    if self.spec.firmware.has_epp { (v >> 24) as u32 } else { (r.epb & 0xf) as u32 * 17 };
+                request(v as u32, (v >> 8) as u32, (v >> 16) as u32, epp)
+            }
+            Interface::CppcMsr => {
+                let v = r.cppc_request as u32;
+                request(v >> 8, v, v >> 16, v >> 24)
+            }
+            _ => {
+                let s = &r.shared;
+                let desired = if s.auto_select != 0 { 0 } else { s.desired };
+                request(s.min, s.max, desired, s.epp)
+            }
+        }
+    }
+
+    /// PERF_CTL's ratio, or the AMD P-state's definition.
+    fn decode_pstate(&self, cpu: usize) -> Request {
+        let r = &self.registers.cpu[cpu];
+        let kind = &self.kinds[self.topology.core_of(cpu).kind];
+        let khz = match self.spec.firmware.interface {
+            Interface::Hwp | Interface::PerfCtl => (r.perf_ctl >> 8 & 0xff) as u32 * self.spec.clock.bus_khz,
+            _ => {
+                let i = (r.perf_ctl & 7) as usize;
+                let states = &self.spec.firmware.pstates_mhz;
+                match states.get(i).or(states.last()) {
+                    // With boost, P0 means as fast as power and heat allow.
+                    Some(_) if i == 0 => kind.max,
+                    Some(&mhz) => mhz * 1000,
+                    None => kind.max,
+                }
+            }
+        };
+        let khz = khz.clamp(kind.min, kind.max);
+        Request { min: kind.min, max: kind.max, desired: khz, epp: (r.epb & 0xf) as u8 * 17 }
+    }
+
+    /// Whether firmware and the whole package allow turbo.
+    pub(crate) fn turbo_allowed(&self, package: usize) -> bool {
+        let _ = package;
+        true
+    }
+
+    /// Whether the switches of a core's threads allow turbo.
+    pub(crate) fn core_turbo_allowed(&self, core: usize) -> bool {
+        let place = self.topology.core(core);
+        place.cpus.iter().all(|&cpu| {
+            let r = &self.registers.cpu[cpu];
+            match self.spec.firmware.interface {
+                Interface::Hwp | Interface::PerfCtl => {
+                    r.misc_enable & TURBO_DISABLE == 0
+                        && (self.wishes_by_level(cpu) || r.perf_ctl & PERF_CTL_TURBO_DISENGAGE == 0)
+                }
+                _ => r.hwcr & CPB_DISABLE == 0,
+            }
+        })
+    }
+
+    /// The turbo limits of a package for one kind of code: (active cores, kHz), from the registers for plain code and
+    /// from the machine (or its Speed Select level) for the others.
+    pub(crate) fn turbo_table(&self, package: usize, license: usize) -> Vec<(u32, u32)> {
+        let t = &self.spec.turbo;
+        let r = &self.registers.package[package];
+        let counts = |i: usize| -> u32 {
+            if t.counts_register {
+                if i < 8 { (r.turbo_counts >> (8 * i) & 0xff) as u32 } else { u32::MAX }
+            } else {
+                t.cores.get(i).copied().unwrap_or(i as u32 + 1)
+            }
+        };
+        let plain: Vec<(u32, u32)> = (0..t.cores.len())
+            .map(|i| {
+                let ratio = if i < 8 {
+                    (r.turbo_ratios >> (8 * i) & 0xff) as u32
+                } else if t.counts_register {
+                    0xff
+                } else {
+                    (r.turbo_counts >> (8 * (i - 8)) & 0xff) as u32
+                };
+                (counts(i), ratio * self.spec.clock.bus_khz)
+            })
+            .filter(|b| b.0 > 0 && b.1 > 0)
+            .collect();
+        if license == 0 {
+            return plain;
+        }
+        if let Some(s) = &self.sst
+            && let Some(own) = s.level_turbo(package, license)
+        {
+            return own;
+        }
+        let list = if license == 2 && !t.avx512_mhz.is_empty() { &t.avx512_mhz } else { &t.avx2_mhz };
+        if list.is_empty() {
+            return plain;
+        }
+        t.cores.iter().zip(list).map(|(&c, &mhz)| (c, mhz * 1000)).collect()
+    }
+
+    /// The share of the uncore's power that its frequency limits leave: frequency times voltage squared, with a voltage
+    /// that falls half as fast as the frequency. The uncore runs at its highest allowed frequency.
+    pub(crate) fn uncore_share(&self, package: usize) -> f64 {
+        let Some(u) = &self.spec.uncore else { return 1.0 };
+        let max = (self.registers.package[package].uncore_limit & 0x7f) as f64 * 100.0;
+        let f = max.clamp(f64::from(u.min_mhz), f64::from(u.max_mhz)) / f64::from(u.max_mhz.max(1));
+        let v = 0.5 + 0.5 * f;
+        0.3 + 0.7 * f * v * v
+    }
+}

@@ -1,0 +1,777 @@
+//! The machine while it runs: state in arrays by CPU, core and package, and the step that moves it.
+
+use std::sync::Arc;
+
+use crate::curve::Curve;
+use crate::energy::EnergyUnit;
+use crate::firmware::{Autonomous, Request, SharedCppc};
+use crate::limits::{PowerControl, PowerLimit};
+use crate::registers::Registers;
+use crate::spec::{ClockDomain, MachineSpec, SpecError};
+use crate::sst::SstState;
+use crate::thermal::Thermal;
+use crate::topology::Topology;
+use crate::units::{Celsius, KiloHertz, Watts};
+
+/// The kind of code, which decides the turbo limit that holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum License {
+    /// Plain code.
+    #[default]
+    Sse,
+    /// Heavy AVX2.
+    Avx2,
+    /// Heavy AVX-512.
+    Avx512,
+}
+
+/// What one CPU does in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Time in C0, executing, ns. Clipped to the step; `u32::MAX` means all of it.
+    pub busy_ns: u32,
+    /// Wake-ups out of the idle state in that time.
+    pub wakes: u16,
+    /// Switching activity while busy, in 1/256 of dense integer code. Code that waits for memory has less, vector code more.
+    pub intensity: u16,
+    /// Share of the busy time spent waiting for memory, in 1/255: what memory's power follows.
+    pub memory: u8,
+    /// The idle state for the rest of the time: index into the core type's idle states, 0 the shallowest.
+    pub idle: u8,
+    /// The kind of code.
+    pub license: License,
+}
+
+impl Activity {
+    /// Executing dense integer code all the time.
+    pub const fn busy() -> Activity {
+        Activity { busy_ns: u32::MAX, wakes: 0, intensity: 256, memory: 0, idle: 0, license: License::Sse }
+    }
+
+    /// Idle all the time in state `state`.
+    pub const fn idle(state: u8) -> Activity {
+        Activity { busy_ns: 0, wakes: 0, intensity: 256, memory: 0, idle: state, license: License::Sse }
+    }
+
+    /// Executing for `busy_ns` of the step, idle in `state` otherwise.
+    pub const fn partly(busy_ns: u32, wakes: u16, state: u8) -> Activity {
+        Activity { busy_ns, wakes, intensity: 256, memory: 0, idle: state, license: License::Sse }
+    }
+}
+
+/// A core type's constants as the step loop wants them.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub curve: Curve,
+    pub min: u32,
+    pub efficient: u32,
+    pub base: u32,
+    pub max: u32,
+    leakage: f64,
+    smt_power: f64,
+    smt_loss: f64,
+    budget: f64,
+    idle: Vec<Idle>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    leakage: f64,
+    activity: f64,
+    ramp_ns: f64,
+    ramp_khz: f64,
+    counter: u8,
+    deep: bool,
+}
+
+/// State of one package.
+#[derive(Clone, Debug)]
+pub(crate) struct Package {
+    pub thermal: Thermal,
+    pub control: PowerControl,
+    pub watts: f64,
+    pub cores_watts: f64,
+    pub dram_watts: f64,
+    pub energy: u128,
+    pub cores_energy: u128,
+    pub dram_energy: u128,
+    /// Energy and time since the firmware last looked.
+    window_joules: f64,
+    /// Sum over that time of the cores that were awake, core-seconds.
+    window_awake: f64,
+    pub awake: f64,
+    /// Share of the frequency range that heat leaves.
+    pub cool: f64,
+    pub hottest: f64,
+    pub hot: bool,
+    /// PROCHOT log and power-limit log of the package's status register.
+    pub hot_log: bool,
+    pub power_log: bool,
+    pub throttle_events: u64,
+    pub sleep_ns: u64,
+    /// Set when a register of the package changed what its cores may do.
+    pub stale: bool,
+    /// The share of the uncore's range that its limits leave.
+    pub uncore: f64,
+}
+
+/// A machine while it runs. See the crate's documentation for an example.
+#[derive(Debug)]
+pub struct Silicon {
+    pub(crate) spec: Arc<MachineSpec>,
+    pub(crate) topology: Topology,
+    pub(crate) kinds: Arc<[Kind]>,
+    pub(crate) autonomous: Autonomous,
+    pub(crate) registers: Registers,
+    pub(crate) sst: Option<SstState>,
+    pub(crate) now_ns: u64,
+    period_ns: u64,
+    phase_ns: u64,
+    /// Somebody wrote a register that changes a request.
+    pub(crate) stale: bool,
+
+    // By CPU.
+    pub(crate) request: Vec<Request>,
+    utilisation: Vec<f64>,
+    window_busy: Vec<u64>,
+    pub(crate) busy_ns: Vec<u64>,
+    pub(crate) cycles: Vec<u64>,
+    cycle_part: Vec<u64>,
+    delivered: Vec<u64>,
+    pub(crate) online: Vec<bool>,
+
+    // By core.
+    place: Vec<Place>,
+    pub(crate) khz: Vec<u32>,
+    /// What the firmware would run the core at if nothing limited it.
+    target: Vec<u32>,
+    /// Frequency guaranteed, kHz; changes with Speed Select.
+    pub(crate) guaranteed: Vec<u32>,
+    /// The most that turbo switches and classes of service allow, kHz.
+    ceiling: Vec<u32>,
+    quality: Vec<f64>,
+    license: Vec<License>,
+    intensity: Vec<f64>,
+    pub(crate) core_watts: Vec<f64>,
+    pub(crate) core_energy: Vec<u128>,
+    pub(crate) residency: Vec<[u64; 4]>,
+    pub(crate) hot_log: Vec<bool>,
+
+    pub(crate) package: Vec<Package>,
+    /// Turbo limits by package and licence: (active cores, kHz).
+    pub(crate) turbo: Vec<[Vec<(u32, u32)>; 3]>,
+    pub(crate) platform_energy: u128,
+    platform_watts: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    first: u32,
+    second: u32,
+    kind: u16,
+    package: u16,
+    smt: bool,
+}
+
+const COUNTERS: [u8; 4] = [1, 3, 6, 7];
+
+impl Silicon {
+    /// A machine at reset. The seed makes what differs between two machines of one type; the machines' files leave
+    /// nothing to it yet but the phase of its first firmware tick.
+    ///
+    /// # Errors
+    /// The specification is not that of a machine that can be.
+    pub fn new(spec: impl Into<Arc<MachineSpec>>, seed: u64) -> Result<Silicon, SpecError> {
+        let spec: Arc<MachineSpec> = spec.into();
+        spec.check()?;
+        let topology = Topology::new(&spec);
+        let kinds: Arc<[Kind]> = spec.core.iter().map(Kind::new).collect();
+        let (cpus, cores, packages) = (topology.cpus(), topology.cores(), topology.packages());
+        let p = &spec.power;
+        let limits = [
+            PowerLimit { enabled: p.pl1_w > 0.0, clamp: true, watts: p.pl1_w, window: p.pl1_s },
+            PowerLimit { enabled: p.pl2_w > 0.0, clamp: true, watts: p.pl2_w, window: p.pl2_s },
+        ];
+        let package = Package {
+            thermal: Thermal::new(&spec.thermal, p.uncore_idle_w),
+            control: PowerControl::new(limits),
+            watts: p.uncore_idle_w,
+            cores_watts: 0.0,
+            dram_watts: p.dram_idle_w,
+            energy: 0,
+            cores_energy: 0,
+            dram_energy: 0,
+            window_joules: 0.0,
+            window_awake: 0.0,
+            awake: 1.0,
+            cool: 1.0,
+            hottest: spec.thermal.ambient_c,
+            hot: false,
+            hot_log: false,
+            power_log: false,
+            throttle_events: 0,
+            sleep_ns: 0,
+            stale: true,
+            uncore: 1.0,
+        };
+        let place: Vec<Place> = (0..cores)
+            .map(|c| {
+                let p = topology.core(c);
+                Place {
+                    first: p.cpus[0] as u32,
+                    second: p.cpus[1] as u32,
+                    kind: p.kind as u16,
+                    package: p.package as u16,
+                    smt: p.threads > 1,
+                }
+            })
+            .collect();
+        let quality = (0..cores)
+            .map(|c| {
+                let p = topology.core(c);
+                let better = &spec.core[p.kind].better;
+                better.iter().find(|b| b.0 == p.in_kind).map_or(1.0, |b| b.1)
+            })
+            .collect();
+        let period_ns = u64::from(spec.firmware.period_us) * 1000;
+        let base: Vec<u32> = place.iter().map(|p| kinds[p.kind as usize].base).collect();
+        let mut s = Silicon {
+            autonomous: Autonomous::new(&spec.firmware.autonomous, spec.firmware.period_us),
+            registers: Registers::new(&spec, &topology),
+            sst: spec.sst.as_ref().map(|s| SstState::new(&spec, s, &topology)),
+            now_ns: 0,
+            period_ns,
+            phase_ns: if seed == 0 { 0 } else { mix(seed) % period_ns / 1000 * 1000 },
+            stale: true,
+            request: vec![Request { min: 0, max: 0, desired: 0, epp: 128 }; cpus],
+            utilisation: vec![0.0; cpus],
+            window_busy: vec![0; cpus],
+            busy_ns: vec![0; cpus],
+            cycles: vec![0; cpus],
+            cycle_part: vec![0; cpus],
+            delivered: vec![0; cpus],
+            online: vec![true; cpus],
+            khz: base.clone(),
+            target: base.clone(),
+            guaranteed: base.clone(),
+            ceiling: base,
+            quality,
+            license: vec![License::Sse; cores],
+            intensity: vec![1.0; cores],
+            core_watts: vec![0.0; cores],
+            core_energy: vec![0; cores],
+            residency: vec![[0; 4]; cores],
+            hot_log: vec![false; cores],
+            package: vec![package; packages],
+            turbo: vec![[Vec::new(), Vec::new(), Vec::new()]; packages],
+            platform_energy: 0,
+            platform_watts: 0.0,
+            place,
+            kinds,
+            topology,
+            spec,
+        };
+        s.settle();
+        Ok(s)
+    }
+
+    /// What the machine was made from.
+    pub fn spec(&self) -> &MachineSpec {
+        &self.spec
+    }
+
+    /// Which CPU sits where.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Number of CPUs.
+    pub fn cpus(&self) -> usize {
+        self.busy_ns.len()
+    }
+
+    /// Time since reset, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// The exit latency of an idle state as a workload sees it, ns.
+    pub fn wake_ns(&self, cpu: usize, state: u8) -> u64 {
+        let idle = &self.spec.core[self.topology.core_of(cpu).kind].idle;
+        let s = &idle[(state as usize).min(idle.len() - 1)];
+        if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
+    }
+
+    /// The frequency at which a CPU executes now, and will until the firmware next decides.
+    pub fn frequency(&self, cpu: usize) -> KiloHertz {
+        KiloHertz(self.khz[self.topology.cpu(cpu).core])
+    }
+
+    /// The guaranteed (base, nominal) frequency of a CPU now; Speed Select changes it.
+    pub fn guaranteed(&self, cpu: usize) -> KiloHertz {
+        KiloHertz(self.guaranteed[self.topology.cpu(cpu).core])
+    }
+
+    /// Cycles' worth of work that a CPU got done in the last [`advance`](Self::advance): its cycles, less what the other
+    /// thread of the core took from it.
+    pub fn delivered(&self, cpu: usize) -> u64 {
+        self.delivered.get(cpu).copied().unwrap_or(0)
+    }
+
+    /// Cycles that a CPU executed since reset (APERF before any write to it).
+    pub fn cycles(&self, cpu: usize) -> u64 {
+        self.cycles.get(cpu).copied().unwrap_or(0)
+    }
+
+    /// Power of a package in the last step.
+    pub fn power(&self, package: usize) -> Watts {
+        Watts(self.package[package].watts)
+    }
+
+    /// Power of all cores of a package in the last step.
+    pub fn cores_power(&self, package: usize) -> Watts {
+        Watts(self.package[package].cores_watts)
+    }
+
+    /// Power of a package's memory in the last step.
+    pub fn dram_power(&self, package: usize) -> Watts {
+        Watts(self.package[package].dram_watts)
+    }
+
+    /// Power of the whole machine at the wall in the last step.
+    pub fn platform_power(&self) -> Watts {
+        Watts(self.platform_watts)
+    }
+
+    /// Energy of a package since reset, in femtojoules.
+    pub fn energy_femtojoules(&self, package: usize) -> u128 {
+        self.package[package].energy
+    }
+
+    /// Energy of a package since reset, J.
+    pub fn energy_joules(&self, package: usize) -> f64 {
+        self.package[package].energy as f64 * 1e-15
+    }
+
+    /// The hottest spot of a package.
+    pub fn temperature(&self, package: usize) -> Celsius {
+        Celsius(self.package[package].hottest)
+    }
+
+    /// The hot spot of a CPU's core.
+    pub fn core_temperature(&self, cpu: usize) -> Celsius {
+        let p = self.topology.cpu(cpu);
+        let package = self.topology.core(p.core).package;
+        Celsius(self.package[package].thermal.die + self.core_watts[p.core] * self.spec.thermal.core_k_per_w)
+    }
+
+    /// Times that a package became too hot since reset: one thermal interrupt each on every CPU of it.
+    pub fn throttle_events(&self, package: usize) -> u64 {
+        self.package[package].throttle_events
+    }
+
+    /// Whether a package is being throttled by heat now.
+    pub fn throttled(&self, package: usize) -> bool {
+        self.package[package].hot
+    }
+
+    /// The share of its frequency range that the power limits leave to a package: 1 all.
+    pub fn power_room(&self, package: usize) -> f64 {
+        self.package[package].control.room
+    }
+
+    /// The temperature of the air.
+    pub fn set_ambient(&mut self, celsius: f64) {
+        for p in &mut self.package {
+            p.thermal.ambient = celsius.clamp(-40.0, 80.0);
+        }
+    }
+
+    /// What a package's thermal resistance to air is multiplied with: 1 the fan as it should be, more for one that is blocked.
+    pub fn set_obstruction(&mut self, package: usize, factor: f64) {
+        if let Some(p) = self.package.get_mut(package) {
+            p.thermal.obstruction = factor.clamp(0.01, 1000.0);
+        }
+    }
+
+    /// Start from the temperatures of a long time at this power.
+    pub fn preheat(&mut self, package: usize, watts: f64) {
+        if let Some(p) = self.package.get_mut(package) {
+            p.thermal.settle(watts.clamp(0.0, 10_000.0));
+        }
+    }
+
+    /// A CPU that the system has taken offline does nothing, wishes nothing and does not count as active.
+    pub fn set_online(&mut self, cpu: usize, online: bool) {
+        if let Some(o) = self.online.get_mut(cpu) {
+            *o = online;
+            self.stale = true;
+        }
+    }
+
+    /// Let register writes act now instead of at the start of the next step.
+    pub fn settle(&mut self) {
+        if !self.stale {
+            return;
+        }
+        self.stale = false;
+        for p in 0..self.package.len() {
+            if std::mem::take(&mut self.package[p].stale) {
+                self.refresh_package(p);
+            }
+        }
+        for cpu in 0..self.cpus() {
+            self.request[cpu] = self.decode_request(cpu);
+        }
+        self.choose_targets();
+        for p in 0..self.package.len() {
+            self.choose_frequencies(p);
+        }
+    }
+
+    /// Move the machine by `dt_ns`, with one activity a CPU; missing ones are idle in their first state.
+    pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
+        self.settle();
+        self.delivered.fill(0);
+        let mut left = dt_ns;
+        while left > 0 {
+            let part = left.min(self.period_ns - self.phase_ns);
+            self.step(part, dt_ns, activity);
+            self.now_ns += part;
+            self.phase_ns += part;
+            left -= part;
+            if self.phase_ns >= self.period_ns {
+                self.phase_ns = 0;
+                self.firmware();
+            }
+        }
+    }
+
+    /// Physics of one step of at most a firmware period, at constant frequencies: counters, power, energy, heat.
+    fn step(&mut self, dt: u64, whole: u64, activity: &[Activity]) {
+        let spec = Arc::clone(&self.spec);
+        let kinds = Arc::clone(&self.kinds);
+        let seconds = dt as f64 * 1e-9;
+        let per_dt = 1.0 / dt as f64;
+        let femto = dt as f64 * 1e6;
+        let core_r = spec.thermal.core_k_per_w;
+        let mut platform = 0.0;
+        for p in 0..self.package.len() {
+            let cores = self.topology.package_cores(p);
+            let die = self.package[p].thermal.die;
+            let (mut watts, mut awake, mut busy_sum, mut stall_sum, mut top) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
+            for c in cores.clone() {
+                let place = self.place[c];
+                let kind = &kinds[place.kind as usize];
+                let khz = self.khz[c];
+                let (i0, i1) = (place.first as usize, place.second as usize);
+                let a0 = activity.get(i0).copied().unwrap_or_default();
+                let mut b0 = part_of(a0.busy_ns, dt, whole) * u64::from(self.online[i0]);
+                let mut idle = a0.idle;
+                if !self.online[i0] {
+                    idle = u8::MAX;
+                    b0 = 0;
+                }
+                let (mut share, mut act) = (0.0, 0.0);
+                let s0 = b0 as f64 * per_dt;
+                let mut s1 = 0.0;
+                let mut license = a0.license;
+                let mut intensity = f64::from(a0.intensity) * (1.0 / 256.0);
+                if place.smt {
+                    let a1 = activity.get(i1).copied().unwrap_or_default();
+                    let b1 = part_of(a1.busy_ns, dt, whole) * u64::from(self.online[i1]);
+                    if self.online[i1] {
+                        idle = idle.min(a1.idle);
+                    }
+                    if b1 > 0 {
+                        s1 = b1 as f64 * per_dt;
+                        let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
+                        let both = s0 * s1;
+                        act += s1 * x1
+                            - both * (1.0 - kind.smt_power) * if x1 < intensity { x1 } else { intensity };
+                        share = s1 - both;
+                        stall_sum += s1 * f64::from(a1.memory) * (1.0 / 255.0);
+                        if b0 == 0 || x1 > intensity {
+                            intensity = x1;
+                        }
+                        license = if b0 == 0 { a1.license } else { license.max(a1.license) };
+                        let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
+                        count(self, i1, b1, khz, scaled(a1.wakes, dt, whole), st, 1.0 - kind.smt_loss * s0);
+                    }
+                }
+                let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
+                if b0 > 0 {
+                    act += s0 * f64::from(a0.intensity) * (1.0 / 256.0);
+                    share += s0;
+                    stall_sum += s0 * f64::from(a0.memory) * (1.0 / 255.0);
+                    count(self, i0, b0, khz, scaled(a0.wakes, dt, whole), st, 1.0 - kind.smt_loss * s1);
+                }
+                if share > 0.0 {
+                    self.license[c] = license;
+                    self.intensity[c] = intensity;
+                }
+                let rest = 1.0 - share;
+                if rest > 0.0
+                    && let Some(n) = COUNTERS.iter().position(|&x| x == st.counter)
+                {
+                    self.residency[c][n] += (rest * dt as f64) as u64;
+                }
+                let q = self.quality[c];
+                let w = kind.curve.dynamic_watts(khz) * q * q * (act + st.activity * rest)
+                    + kind.leakage * q * kind.curve.leakage_factor(khz, die) * (share + st.leakage * rest);
+                self.core_watts[c] = w;
+                self.core_energy[c] += u128::from((w * femto) as u64);
+                watts += w;
+                top = if w > top { w } else { top };
+                busy_sum += share;
+                awake += if st.deep { share } else { 1.0 };
+            }
+            let n = cores.len() as f64;
+            let pw = &spec.power;
+            let pk = &mut self.package[p];
+            let sleep = if awake < 1.0 { 1.0 - awake } else { 0.0 };
+            let uncore =
+                (pw.uncore_idle_w + (pw.uncore_busy_w - pw.uncore_idle_w) * busy_sum / n) * pk.uncore;
+            let uncore = pw.package_sleep_w * sleep + uncore * (1.0 - sleep);
+            let dram = pw.dram_idle_w + (pw.dram_busy_w - pw.dram_idle_w) * (stall_sum / n).min(1.0);
+            pk.sleep_ns += (sleep * dt as f64) as u64;
+            pk.cores_watts = watts;
+            pk.watts = watts + uncore;
+            pk.dram_watts = dram;
+            pk.energy += u128::from((pk.watts * femto) as u64);
+            pk.cores_energy += u128::from((watts * femto) as u64);
+            pk.dram_energy += u128::from((dram * femto) as u64);
+            pk.window_joules += pk.watts * seconds;
+            pk.window_awake += awake * seconds;
+            pk.thermal.step(pk.watts, seconds);
+            pk.hottest = pk.thermal.die + top * core_r;
+            platform += pk.watts + dram;
+        }
+        self.platform_watts = spec.power.platform_w + platform * (1.0 + spec.power.platform_loss);
+        self.platform_energy += u128::from((self.platform_watts * femto) as u64);
+    }
+
+    /// What the firmware does once a period: look at load, power and heat, and choose the next frequencies.
+    fn firmware(&mut self) {
+        let seconds = self.period_ns as f64 * 1e-9;
+        let tj = f64::from(self.spec.thermal.tjmax_c);
+        for cpu in 0..self.cpus() {
+            let measured = self.window_busy[cpu] as f64 / self.period_ns as f64;
+            self.window_busy[cpu] = 0;
+            self.utilisation[cpu] = self.autonomous.smooth(self.utilisation[cpu], measured);
+        }
+        for p in 0..self.package.len() {
+            let core_r = self.spec.thermal.core_k_per_w;
+            let pk = &mut self.package[p];
+            pk.control.step(pk.window_joules / seconds, seconds);
+            pk.power_log |= pk.control.room < 1.0;
+            pk.awake = pk.window_awake / seconds;
+            pk.window_joules = 0.0;
+            pk.window_awake = 0.0;
+            // Keep half a degree below the limit: an integral controller over the share of the range that is used.
+            let over = pk.hottest - (tj - 0.5);
+            pk.cool = (pk.cool - (0.002 * over).clamp(-0.01, 0.02)).clamp(0.05, 1.0);
+            let hot = pk.hottest >= tj - 1.0;
+            if hot {
+                pk.hot_log = true;
+                let die = pk.thermal.die;
+                for c in self.topology.package_cores(p) {
+                    self.hot_log[c] |= die + self.core_watts[c] * core_r >= tj - 1.0;
+                }
+                self.package[p].throttle_events += u64::from(!self.package[p].hot);
+            }
+            self.package[p].hot = hot;
+        }
+        self.choose_targets();
+        for p in 0..self.package.len() {
+            self.choose_frequencies(p);
+        }
+    }
+
+    /// What each core would run at if nothing limited it: the highest wish of its threads that have something to do.
+    fn choose_targets(&mut self) {
+        for c in 0..self.place.len() {
+            let place = self.place[c];
+            let kind = &self.kinds[place.kind as usize];
+            let (i0, i1) = (place.first as usize, place.second as usize);
+            let wish =
+                |i: usize| self.autonomous.target(self.request[i], kind.efficient, self.utilisation[i]);
+            self.target[c] = if place.smt && self.online[i1] {
+                if self.online[i0] { wish(i0).max(wish(i1)) } else { wish(i1) }
+            } else if self.online[i0] {
+                wish(i0)
+            } else {
+                kind.min
+            };
+        }
+    }
+
+    /// The frequencies of a package's cores under all limits.
+    fn choose_frequencies(&mut self, p: usize) {
+        let cores = self.topology.package_cores(p);
+        let step = self.spec.firmware.step_khz;
+        let pk = &self.package[p];
+        let active = ((pk.awake + 0.5) as u32).max(1);
+        let turbo = [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active));
+        let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
+        let mut common = 0;
+        for c in cores.clone() {
+            let place = self.place[c];
+            let kind = &self.kinds[place.kind as usize];
+            let license = self.license[c] as usize;
+            let mut khz = self.target[c].min(self.ceiling[c]).max(kind.min);
+            let turbo = match &self.sst {
+                Some(s) => s.turbo_limit(c, license, turbo[license]),
+                None => turbo[license],
+            };
+            khz = khz.min(turbo);
+            if pk.control.room < 1.0 {
+                let room = match &self.sst {
+                    Some(s) => s.room(c, pk.control.room),
+                    None => pk.control.room,
+                };
+                let top = f64::from(kind.max - kind.min) * room;
+                khz = khz.min(kind.min + top as u32);
+            }
+            if kind.budget > 0.0 {
+                let limit = kind.budget / f64::from(active);
+                let q = self.quality[c] * self.quality[c] * self.intensity[c];
+                while khz > self.guaranteed[c] && kind.curve.dynamic_watts(khz) * q > limit {
+                    khz -= step.min(khz - self.guaranteed[c]);
+                }
+            }
+            khz = khz / step * step;
+            khz = khz.max(kind.min);
+            if pk.cool < 1.0 {
+                // Below the lowest frequency the clock is modulated: what is left is the average.
+                khz = khz.min((f64::from(kind.max) * pk.cool) as u32);
+            }
+            self.khz[c] = khz.max(kind.min / 16);
+            let busy =
+                self.utilisation[place.first as usize] > 0.0 || self.utilisation[place.second as usize] > 0.0;
+            if busy {
+                common = common.max(self.khz[c]);
+            }
+        }
+        if shared && common > 0 {
+            for c in cores {
+                self.khz[c] = common.min(self.kinds[self.place[c].kind as usize].max);
+            }
+        }
+    }
+
+    /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits, uncore.
+    fn refresh_package(&mut self, p: usize) {
+        let turbo_on = self.turbo_allowed(p);
+        for c in self.topology.package_cores(p) {
+            let kind = &self.kinds[self.place[c].kind as usize];
+            let (guaranteed, class_max) = match &self.sst {
+                Some(s) => (s.guaranteed(c).unwrap_or(kind.base), s.class_max(c)),
+                None => (kind.base, u32::MAX),
+            };
+            self.guaranteed[c] = guaranteed;
+            let core_turbo = turbo_on && self.core_turbo_allowed(c);
+            self.ceiling[c] = if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
+        }
+        for l in 0..3 {
+            self.turbo[p][l] = self.turbo_table(p, l);
+        }
+        if let Some(w) = self.sst.as_ref().and_then(|s| s.package_tdp(p)) {
+            self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
+        }
+        self.package[p].uncore = self.uncore_share(p);
+    }
+
+    /// The counters of one domain in its unit.
+    pub(crate) fn core_energy_counter(&self, core: usize) -> u32 {
+        self.esu().counter(self.core_energy[core])
+    }
+
+    pub(crate) fn esu(&self) -> EnergyUnit {
+        EnergyUnit::Shift(self.spec.power.energy_unit)
+    }
+
+    /// The shared-memory CPPC block of a CPU, where the machine has one.
+    pub fn shared_cppc(&self, cpu: usize) -> Option<SharedCppc> {
+        self.registers.shared(cpu)
+    }
+
+    /// Write the shared-memory CPPC block of a CPU; acts as a register write does.
+    pub fn set_shared_cppc(&mut self, cpu: usize, value: SharedCppc) {
+        self.registers.set_shared(cpu, value);
+        self.stale = true;
+    }
+}
+
+impl Kind {
+    fn new(c: &crate::spec::CoreSpec) -> Kind {
+        let idle = c.idle.iter().map(|s| Idle {
+            leakage: s.leakage,
+            activity: c.idle_activity * s.activity,
+            ramp_ns: s.ramp_us * 1000.0,
+            ramp_khz: f64::from(s.ramp_mhz) * 1000.0,
+            counter: s.counter,
+            deep: s.deep,
+        });
+        Kind {
+            curve: Curve::new(&c.volts, c.dynamic_nf, c.base_mhz * 1000),
+            min: c.min_mhz * 1000,
+            efficient: c.efficient_mhz * 1000,
+            base: c.base_mhz * 1000,
+            max: c.max_mhz * 1000,
+            leakage: c.leakage_w,
+            smt_power: c.smt_power,
+            smt_loss: 1.0 - c.smt_share,
+            budget: c.budget_w,
+            idle: idle.collect(),
+        }
+    }
+}
+
+/// The share of a whole step's busy time that falls into a part of it.
+#[inline]
+fn part_of(busy: u32, dt: u64, whole: u64) -> u64 {
+    if dt == whole || busy == u32::MAX {
+        u64::from(busy).min(dt)
+    } else {
+        (u64::from(busy).min(whole) * dt / whole).min(dt)
+    }
+}
+
+#[inline]
+fn scaled(wakes: u16, dt: u64, whole: u64) -> f64 {
+    if dt == whole { f64::from(wakes) } else { f64::from(wakes) * (dt as f64 / whole as f64) }
+}
+
+/// Count a CPU's busy time and cycles. `yield_` is what the other thread leaves of the work.
+#[inline]
+fn count(s: &mut Silicon, cpu: usize, busy: u64, khz: u32, wakes: f64, idle: Idle, yield_: f64) {
+    s.busy_ns[cpu] += busy;
+    s.window_busy[cpu] += busy;
+    let mut milli = u64::from(khz) * busy;
+    let ramp = wakes * idle.ramp_ns;
+    if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
+        let t = if ramp < busy as f64 { ramp } else { busy as f64 };
+        milli -= (t * (f64::from(khz) - idle.ramp_khz)) as u64;
+    }
+    // kHz times ns are millionths of a cycle.
+    let sum = s.cycle_part[cpu] + milli;
+    let cycles = sum / 1_000_000;
+    s.cycle_part[cpu] = sum - cycles * 1_000_000;
+    s.cycles[cpu] += cycles;
+    s.delivered[cpu] += if yield_ < 1.0 { (cycles as f64 * yield_) as u64 } else { cycles };
+}
+
+/// The limit for this many active cores: the first bucket that holds them, or the last.
+fn turbo_limit(table: &[(u32, u32)], active: u32) -> u32 {
+    table.iter().find(|b| active <= b.0).or(table.last()).map_or(u32::MAX, |b| b.1)
+}
+
+fn mix(seed: u64) -> u64 {
+    // One round of splitmix64.
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

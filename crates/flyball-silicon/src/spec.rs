@@ -1,0 +1,874 @@
+//! What a machine is, as its TOML file says it. The files under machines/ are the examples; each number there has its
+//! source, or the word estimated, beside it.
+
+use serde::Deserialize;
+use std::fmt;
+
+/// A whole machine.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSpec {
+    /// The name after `sim:` or `guest:`.
+    pub name: String,
+    /// One line for lists.
+    pub title: String,
+    /// Where the numbers come from, in prose.
+    pub about: String,
+    /// What CPUID and /proc/cpuinfo say.
+    pub identity: IdentitySpec,
+    /// Packages, dies and how CPUs are numbered.
+    pub topology: TopologySpec,
+    /// Counters that run at a constant rate.
+    pub clock: ClockSpec,
+    /// Core types, in the order of their cores in a die.
+    pub core: Vec<CoreSpec>,
+    /// Turbo limits by active cores. Empty: none but each core's own.
+    #[serde(default)]
+    pub turbo: TurboSpec,
+    /// Power other than the cores', limits and energy counters.
+    pub power: PowerSpec,
+    /// Heat, per package.
+    pub thermal: ThermalSpec,
+    /// The uncore's (mesh's, ring's) clock, if the system can set it.
+    pub uncore: Option<UncoreSpec>,
+    /// Who decides frequencies, and how.
+    pub firmware: FirmwareSpec,
+    /// Intel Speed Select.
+    pub sst: Option<SstSpec>,
+    /// Registers that only hold a value.
+    #[serde(default)]
+    pub register: Vec<RegisterSpec>,
+    /// CPUID leaves beyond those made from the rest, or in their place.
+    #[serde(default)]
+    pub leaf: Vec<LeafSpec>,
+}
+
+/// Vendor of a processor.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Vendor {
+    /// GenuineIntel.
+    Intel,
+    /// AuthenticAMD.
+    Amd,
+}
+
+/// What CPUID and /proc/cpuinfo say.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct IdentitySpec {
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Family as the kernel prints it, extended family added.
+    pub family: u32,
+    /// Model as the kernel prints it.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+    /// Microcode revision.
+    #[serde(default)]
+    pub microcode: u32,
+    /// Brand string, at most 48 bytes.
+    pub brand: String,
+    /// Feature flags beyond those which follow from the rest, as /proc/cpuinfo spells them.
+    #[serde(default)]
+    pub flags: String,
+    /// Last-level cache in KiB.
+    pub cache_kb: u32,
+    /// An ACPI server profile (FADT preferred profile 4 or above).
+    #[serde(default)]
+    pub server: bool,
+}
+
+/// How Linux numbers the CPUs.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numbering {
+    /// First threads of all cores of all packages, then second threads.
+    SiblingsLast,
+    /// The threads of a core beside each other.
+    SiblingsAdjacent,
+}
+
+/// Packages, dies and how CPUs are numbered.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct TopologySpec {
+    /// Sockets.
+    pub packages: u32,
+    /// Dies a package, each with the cores of every `[[core]]` table.
+    #[serde(default = "one")]
+    pub dies: u32,
+    /// How Linux numbers the CPUs.
+    pub numbering: Numbering,
+    /// Cores that share the last-level cache (a core complex). 0: all of a package.
+    #[serde(default)]
+    pub cores_per_cache: u32,
+    /// The dies are power domains of their own (TPMI), which the kernel shows as dies of one.
+    #[serde(default)]
+    pub dies_are_power_domains: bool,
+    /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not 0, 1, 2...
+    #[serde(default)]
+    pub core_ids: Vec<u32>,
+}
+
+/// Counters that run at a constant rate.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ClockSpec {
+    /// Time stamp counter and MPERF, kHz.
+    pub tsc_khz: u32,
+    /// Bus clock, kHz: what ratios multiply.
+    #[serde(default = "bus_khz")]
+    pub bus_khz: u32,
+}
+
+/// What a core is for on a hybrid part.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreKind {
+    /// The big cores, or the only ones.
+    Performance,
+    /// The small ones.
+    Efficiency,
+}
+
+/// A core type.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct CoreSpec {
+    /// What it is for.
+    pub kind: CoreKind,
+    /// Cores of it in a die.
+    pub count: u32,
+    /// Threads a core: 1 or 2.
+    pub threads: u32,
+    /// Lowest frequency, MHz.
+    pub min_mhz: u32,
+    /// Most efficient (Intel) or lowest non-linear (AMD) frequency, MHz.
+    pub efficient_mhz: u32,
+    /// Guaranteed (Intel: base) or nominal (AMD) frequency, MHz.
+    pub base_mhz: u32,
+    /// Highest frequency of one core, MHz.
+    pub max_mhz: u32,
+    /// How register values of performance map onto frequency.
+    pub perf: PerfScale,
+    /// Voltage-frequency points, MHz and mV, rising.
+    pub volts: Vec<(u32, u32)>,
+    /// Switched capacitance at activity 1 (dense integer code, one thread), nF: W per V^2 GHz.
+    pub dynamic_nf: f64,
+    /// What a second busy thread adds to the activity of the core.
+    #[serde(default = "smt_power")]
+    pub smt_power: f64,
+    /// Work that each of two busy threads gets done, against one that has the core alone.
+    #[serde(default = "smt_share")]
+    pub smt_share: f64,
+    /// Leakage at the base frequency's voltage and 50 C, W.
+    pub leakage_w: f64,
+    /// Share of the dynamic power that an idle core takes in C1 (clocks gated, caches kept).
+    #[serde(default)]
+    pub idle_activity: f64,
+    /// Cores (numbers within the die's cores of this type) that need less voltage, and how much of it: (core, share).
+    #[serde(default)]
+    pub better: Vec<(u32, f64)>,
+    /// Dynamic power that the cores of a package may draw together (a current limit), W: active cores share it alike, and
+    /// one that would draw more runs a step lower, but not below its guaranteed frequency. 0: none.
+    #[serde(default)]
+    pub budget_w: f64,
+    /// CPPC highest performance (preferred-core ranking) by core number in the package. Empty: all the same.
+    #[serde(default)]
+    pub ranking: Vec<u8>,
+    /// Idle states, shallowest first. State 0 here is the shallowest real state (C1), not POLL.
+    pub idle: Vec<IdleSpec>,
+}
+
+/// How register values of performance map onto frequency: `khz = perf x khz_per_perf` for HWP ratios, or
+/// `khz = perf x nominal_khz / nominal_perf` for CPPC.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct PerfScale {
+    /// Lowest performance.
+    pub lowest: u8,
+    /// Most efficient (Intel) or lowest non-linear (AMD) performance.
+    pub efficient: u8,
+    /// Guaranteed (Intel) or nominal (AMD) performance.
+    pub nominal: u8,
+    /// Highest performance.
+    pub highest: u8,
+}
+
+/// An idle state.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct IdleSpec {
+    /// cpuidle's name.
+    pub name: String,
+    /// cpuidle's description.
+    #[serde(default)]
+    pub desc: String,
+    /// MWAIT hint, or 0 for HLT.
+    #[serde(default)]
+    pub hint: u32,
+    /// Exit latency as cpuidle publishes it, us.
+    pub latency_us: u32,
+    /// Target residency, us.
+    pub residency_us: u32,
+    /// Time from the wake-up to the first instruction as a workload sees it, us. 0: the published latency.
+    #[serde(default)]
+    pub wake_us: f64,
+    /// Share of the leakage that stays.
+    pub leakage: f64,
+    /// Share of `idle_activity` that stays.
+    #[serde(default)]
+    pub activity: f64,
+    /// Time after a wake-up during which the core still runs at `ramp_mhz`, us.
+    #[serde(default)]
+    pub ramp_us: f64,
+    /// The frequency in that time, MHz. 0: none.
+    #[serde(default)]
+    pub ramp_mhz: u32,
+    /// Which residency counter counts it: 1, 3, 6 or 7; 0 none.
+    #[serde(default)]
+    pub counter: u8,
+    /// A core in it does not count as active for the turbo limits.
+    #[serde(default)]
+    pub deep: bool,
+}
+
+/// Turbo limits by active cores.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct TurboSpec {
+    /// Bucket core counts, rising.
+    #[serde(default)]
+    pub cores: Vec<u32>,
+    /// Limits with plain code, MHz, one a bucket.
+    #[serde(default)]
+    pub sse_mhz: Vec<u32>,
+    /// With AVX2. Empty: as plain code.
+    #[serde(default)]
+    pub avx2_mhz: Vec<u32>,
+    /// With AVX-512. Empty: as AVX2.
+    #[serde(default)]
+    pub avx512_mhz: Vec<u32>,
+    /// Where 0x1AE holds core counts (servers), not ratios of more cores.
+    #[serde(default)]
+    pub counts_register: bool,
+}
+
+/// Power other than the cores', limits and energy counters. Per package where not said otherwise.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct PowerSpec {
+    /// Thermal design power, W.
+    pub tdp_w: f64,
+    /// Long-term limit, W. 0: none.
+    pub pl1_w: f64,
+    /// Its window, s.
+    pub pl1_s: f64,
+    /// Short-term limit, W. 0: none.
+    pub pl2_w: f64,
+    /// Its window, s.
+    pub pl2_s: f64,
+    /// Limits are locked until reset (bit 63).
+    #[serde(default)]
+    pub locked: bool,
+    /// Uncore with all cores busy, W.
+    pub uncore_busy_w: f64,
+    /// Uncore with some core awake but nothing going on, W.
+    pub uncore_idle_w: f64,
+    /// The package with every core in a deep state, W.
+    pub package_sleep_w: f64,
+    /// Memory with nothing going on, W.
+    #[serde(default)]
+    pub dram_idle_w: f64,
+    /// Memory with all cores waiting for it, W.
+    #[serde(default)]
+    pub dram_busy_w: f64,
+    /// The rest of the machine: drives, fans, losses, W, once per machine.
+    #[serde(default)]
+    pub platform_w: f64,
+    /// Share of each watt of the packages and memory that power supplies and regulators add.
+    #[serde(default)]
+    pub platform_loss: f64,
+    /// Energy status unit: 1 / 2^n J.
+    pub energy_unit: u8,
+    /// Power unit: 1 / 2^n W.
+    #[serde(default = "power_unit")]
+    pub power_unit: u8,
+    /// Time unit: 1 / 2^n s.
+    #[serde(default = "time_unit")]
+    pub time_unit: u8,
+    /// Which energy counters there are.
+    pub domains: Vec<EnergyDomain>,
+    /// A fixed unit of the memory's counter, nJ. 0: the energy status unit.
+    #[serde(default)]
+    pub dram_unit_nj: u32,
+    /// A fixed unit of the platform's counter, nJ. 0: the energy status unit.
+    #[serde(default)]
+    pub platform_unit_nj: u32,
+}
+
+/// An energy counter's domain.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum EnergyDomain {
+    /// The package.
+    Package,
+    /// Power plane 0 (Intel: all cores of a package), or each core's own counter (AMD).
+    Core,
+    /// Power plane 1: graphics.
+    Uncore,
+    /// Memory.
+    Dram,
+    /// The whole machine.
+    Platform,
+}
+
+/// Heat, per package.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ThermalSpec {
+    /// Air at the sink, C.
+    pub ambient_c: f64,
+    /// Sink to air, K/W.
+    pub sink_k_per_w: f64,
+    /// Sink's heat capacity, J/K.
+    pub sink_j_per_k: f64,
+    /// Die to sink, K/W.
+    pub die_k_per_w: f64,
+    /// Die's heat capacity, J/K.
+    pub die_j_per_k: f64,
+    /// A core's hot spot above the die, K per W of that core.
+    pub core_k_per_w: f64,
+    /// The temperature at which the firmware throttles, C.
+    pub tjmax_c: u32,
+}
+
+/// The uncore's clock.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct UncoreSpec {
+    /// Lowest, MHz.
+    pub min_mhz: u32,
+    /// Highest, MHz.
+    pub max_mhz: u32,
+    /// Fabric clusters a die or package with registers of their own (TPMI); 0: the MSR.
+    #[serde(default)]
+    pub clusters: u32,
+}
+
+/// Which registers carry the system's wishes.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterfaceSpec {
+    /// Intel hardware P-states, with PERF_CTL while they are off.
+    Hwp,
+    /// Intel PERF_CTL alone.
+    PerfCtl,
+    /// AMD CPPC in MSRs, with P-state registers while it is off.
+    CppcMsr,
+    /// AMD CPPC in memory, written through ACPI, with P-state registers while it is off.
+    CppcShared,
+    /// AMD P-state registers alone.
+    AmdPstate,
+}
+
+/// Cores that run at one frequency.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockDomain {
+    /// Each core its own.
+    #[default]
+    Core,
+    /// All cores of a package: the highest wish of an active core.
+    Package,
+}
+
+/// Who decides frequencies, and how.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct FirmwareSpec {
+    /// Which registers carry the system's wishes.
+    pub interface: InterfaceSpec,
+    /// How often it decides, us.
+    #[serde(default = "period_us")]
+    pub period_us: u32,
+    /// Which cores run at one frequency.
+    #[serde(default)]
+    pub clock_domain: ClockDomain,
+    /// Frequencies are multiples of this, kHz.
+    #[serde(default = "bus_khz")]
+    pub step_khz: u32,
+    /// HWP or CPPC is on before the kernel comes.
+    #[serde(default)]
+    pub on_at_boot: bool,
+    /// EPP at reset.
+    #[serde(default = "epp")]
+    pub epp: u8,
+    /// EPB at reset.
+    #[serde(default = "epb")]
+    pub epb: u8,
+    /// Minimum performance that firmware asks for at boot (AMD CPPC_REQ; 0 none).
+    #[serde(default)]
+    pub boot_min_perf: u8,
+    /// Turbo or boost is allowed by firmware settings.
+    #[serde(default = "yes")]
+    pub turbo: bool,
+    /// CPUID says that the preference is a full EPP, not only EPB.
+    #[serde(default = "yes")]
+    pub has_epp: bool,
+    /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.
+    #[serde(default)]
+    pub pstates_mhz: Vec<u32>,
+    /// Transition latency in _PSS, us.
+    #[serde(default = "transition_us")]
+    pub transition_us: u32,
+    /// ACPI CPPC objects: lowest and nominal frequency, MHz. 0: no _CPC.
+    #[serde(default)]
+    pub cpc_lowest_mhz: u32,
+    /// See `cpc_lowest_mhz`.
+    #[serde(default)]
+    pub cpc_nominal_mhz: u32,
+    /// How the autonomous policy follows load.
+    #[serde(default)]
+    pub autonomous: AutonomousSpec,
+}
+
+/// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not published: all of this
+/// is estimated, and shaped so that the published measurements come out.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AutonomousSpec {
+    /// Smoothing of the measured utilisation when it rises, ms.
+    pub rise_ms: f64,
+    /// When it falls, ms.
+    pub fall_ms: f64,
+    /// Target over utilisation at EPP 0.
+    pub gain: f64,
+    /// How much of the gain is lost at EPP 255.
+    pub gain_loss: f64,
+    /// EPP above which the top of the range is given up bit by bit.
+    pub ceiling_from: u8,
+    /// Share of the range above the efficient frequency that is given up at EPP 255.
+    pub ceiling_loss: f64,
+}
+
+impl Default for AutonomousSpec {
+    fn default() -> Self {
+        AutonomousSpec {
+            rise_ms: 2.0,
+            fall_ms: 8.0,
+            gain: 1.8,
+            gain_loss: 0.7,
+            ceiling_from: 128,
+            ceiling_loss: 0.5,
+        }
+    }
+}
+
+/// Which Speed Select registers a machine has.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SstClass {
+    /// Everything through the mailbox in MSRs 0xB0 and 0xB1 (Skylake-X family).
+    MailboxMsr,
+    /// The PCI mailbox, classes of service in memory-mapped registers (Ice Lake to Emerald Rapids).
+    MailboxPci,
+    /// Memory-mapped registers per power domain (Granite Rapids and later).
+    Tpmi,
+}
+
+/// Intel Speed Select.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstSpec {
+    /// Which registers carry it.
+    pub class: SstClass,
+    /// Version of the performance profile feature.
+    #[serde(default = "one")]
+    pub version: u32,
+    /// Levels cannot be changed.
+    #[serde(default)]
+    pub locked: bool,
+    /// Core power (classes of service) is there.
+    #[serde(default = "yes")]
+    pub core_power: bool,
+    /// Performance levels, in order.
+    pub level: Vec<SstLevelSpec>,
+    /// PCI bus number of the PUNIT's devices on each package.
+    #[serde(default)]
+    pub pci_bus: Vec<u32>,
+}
+
+/// One performance level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstLevelSpec {
+    /// Its number. Numbers may have gaps; what is in between is not enabled.
+    pub number: u32,
+    /// TDP ratio: the base frequency in units of the bus clock.
+    pub base_mhz: u32,
+    /// Base frequency with AVX2, MHz. 0: not said.
+    #[serde(default)]
+    pub base_avx2_mhz: u32,
+    /// Base frequency with AVX-512, MHz.
+    #[serde(default)]
+    pub base_avx512_mhz: u32,
+    /// Base frequency with AMX, MHz.
+    #[serde(default)]
+    pub base_amx_mhz: u32,
+    /// W.
+    pub tdp_w: u32,
+    /// C.
+    pub tjmax_c: u32,
+    /// Cores of the power domain that may be on. Empty: all.
+    #[serde(default)]
+    pub cores: Vec<u32>,
+    /// Memory frequency, MHz. 0: not said.
+    #[serde(default)]
+    pub memory_mhz: u32,
+    /// Uncore frequencies: highest, base, lowest, MHz.
+    #[serde(default)]
+    pub uncore_mhz: [u32; 3],
+    /// Second fabric's frequencies: highest, base, lowest, MHz.
+    #[serde(default)]
+    pub uncore1_mhz: [u32; 3],
+    /// Cooling type.
+    #[serde(default)]
+    pub cooling_type: u32,
+    /// Bucket core counts.
+    #[serde(default)]
+    pub bucket_cores: Vec<u32>,
+    /// Turbo limits by bucket: one list a kind of code (SSE, AVX2, AVX-512, AMX ...), MHz.
+    #[serde(default)]
+    pub trl_mhz: Vec<Vec<u32>>,
+    /// Base-freq.
+    pub bf: Option<SstBfSpec>,
+    /// Turbo-freq.
+    pub tf: Option<SstTfSpec>,
+}
+
+/// Base-freq of a level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstBfSpec {
+    /// Guaranteed frequency of the chosen cores, MHz.
+    pub high_mhz: u32,
+    /// Of the others, MHz.
+    pub low_mhz: u32,
+    /// The chosen cores of the power domain.
+    pub cores: Vec<u32>,
+    /// C.
+    pub tjmax_c: u32,
+    /// W.
+    pub tdp_w: u32,
+}
+
+/// Turbo-freq of a level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstTfSpec {
+    /// High-priority core counts of the buckets, rising.
+    pub bucket_cores: Vec<u32>,
+    /// Limits of high-priority cores by bucket: one list a kind of code, MHz.
+    pub high_mhz: Vec<Vec<u32>>,
+    /// What low-priority cores are clipped to: one a kind of code, MHz.
+    pub clip_mhz: Vec<u32>,
+}
+
+/// Which CPUs share a register.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Each CPU its own.
+    #[default]
+    Cpu,
+    /// One per core.
+    Core,
+    /// One per package.
+    Package,
+}
+
+/// A register that only holds a value.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterSpec {
+    /// Its number.
+    pub msr: u32,
+    /// Its value at reset.
+    pub value: u64,
+    /// Bits that can be written; 0 read-only.
+    #[serde(default)]
+    pub writable: u64,
+    /// Which CPUs share it.
+    #[serde(default)]
+    pub scope: Scope,
+}
+
+/// A CPUID leaf.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpec {
+    /// EAX of the question.
+    pub leaf: u32,
+    /// ECX of the question; absent: any.
+    pub subleaf: Option<u32>,
+    /// EAX, EBX, ECX, EDX of the answer.
+    pub value: [u32; 4],
+}
+
+fn one() -> u32 {
+    1
+}
+fn yes() -> bool {
+    true
+}
+fn bus_khz() -> u32 {
+    100_000
+}
+fn smt_power() -> f64 {
+    0.3
+}
+fn smt_share() -> f64 {
+    0.62
+}
+fn power_unit() -> u8 {
+    3
+}
+fn time_unit() -> u8 {
+    10
+}
+fn period_us() -> u32 {
+    1000
+}
+fn epp() -> u8 {
+    128
+}
+fn epb() -> u8 {
+    6
+}
+fn transition_us() -> u32 {
+    10
+}
+
+/// What is wrong with a machine file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// The machine, or empty where not even its name could be read.
+    pub machine: String,
+    /// What is wrong, with the key.
+    pub what: String,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.machine.is_empty() {
+            write!(f, "machine file: {}", self.what)
+        } else {
+            write!(f, "machine {}: {}", self.machine, self.what)
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl MachineSpec {
+    /// Read a machine file and check that it is a machine that can be.
+    ///
+    /// # Errors
+    /// Not TOML, unknown or missing keys, or values that no machine has; the message names the key.
+    pub fn from_toml(text: &str) -> Result<MachineSpec, SpecError> {
+        let spec: MachineSpec = toml::from_str(text)
+            .map_err(|e| SpecError { machine: String::new(), what: e.to_string().trim_end().to_string() })?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> usize {
+        let die: u64 = self.core.iter().map(|c| u64::from(c.count) * u64::from(c.threads)).sum();
+        (die * u64::from(self.topology.dies) * u64::from(self.topology.packages)).min(1 << 20) as usize
+    }
+
+    /// Check that it is a machine that can be.
+    ///
+    /// # Errors
+    /// The first thing found that is wrong.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let bad = |what: String| Err(SpecError { machine: self.name.clone(), what });
+        let t = &self.topology;
+        if t.packages == 0 || t.dies == 0 || t.packages > 64 || t.dies > 16 {
+            return bad("topology: packages must be 1 to 64, dies 1 to 16".into());
+        }
+        if self.core.is_empty() {
+            return bad("core: at least one core type is needed".into());
+        }
+        for (i, c) in self.core.iter().enumerate() {
+            let at = |key: &str, why: &str| bad(format!("core[{i}].{key}: {why}"));
+            if c.count == 0 || c.count > 1024 {
+                return at("count", "must be 1 to 1024");
+            }
+            if !(1..=2).contains(&c.threads) {
+                return at("threads", "must be 1 or 2");
+            }
+            if c.min_mhz < 100 || c.max_mhz > 10_000 {
+                return at("min_mhz", "frequencies must be 100 to 10000 MHz");
+            }
+            if !(c.min_mhz <= c.efficient_mhz && c.efficient_mhz <= c.base_mhz && c.base_mhz <= c.max_mhz) {
+                return at("min_mhz", "min, efficient, base and max must rise in this order");
+            }
+            let p = &c.perf;
+            if p.lowest == 0 || p.lowest > p.efficient || p.efficient > p.nominal || p.nominal > p.highest {
+                return at("perf", "lowest, efficient, nominal and highest must rise in this order from 1");
+            }
+            if c.volts.is_empty() || c.volts.windows(2).any(|w| w[0].0 >= w[1].0 || w[0].1 > w[1].1) {
+                return at("volts", "points must rise in frequency and not fall in voltage");
+            }
+            if c.volts.iter().any(|v| !(200..=2000).contains(&v.1)) {
+                return at("volts", "millivolts must be 200 to 2000");
+            }
+            let sane = |x: f64, to: f64| x.is_finite() && (0.0..=to).contains(&x);
+            if !sane(c.dynamic_nf, 100.0)
+                || !sane(c.leakage_w, 100.0)
+                || !sane(c.idle_activity, 1.0)
+                || !sane(c.budget_w, 10_000.0)
+            {
+                return at("dynamic_nf", "dynamic_nf, leakage_w, idle_activity or budget_w is out of range");
+            }
+            if !sane(c.smt_power, 2.0) || !sane(c.smt_share, 1.0) || c.smt_share < 0.1 {
+                return at("smt_share", "smt_power must be 0 to 2, smt_share 0.1 to 1");
+            }
+            if c.idle.is_empty() || c.idle.len() > 15 {
+                return at("idle", "1 to 15 idle states are needed");
+            }
+            for s in &c.idle {
+                if !sane(s.leakage, 1.0)
+                    || !sane(s.activity, 1.0)
+                    || !sane(s.ramp_us, 100_000.0)
+                    || !sane(s.wake_us, 100_000.0)
+                {
+                    return at("idle", "shares must be 0 to 1, times 0 to 100000 us");
+                }
+            }
+            if c.better.iter().any(|b| b.0 >= c.count || !(0.5..=1.0).contains(&b.1)) {
+                return at("better", "core numbers must be below count, shares 0.5 to 1");
+            }
+        }
+        if self.cpus() > 8192 {
+            return bad("topology: more than 8192 CPUs".into());
+        }
+        if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
+            return bad(format!(
+                "topology.core_ids: {} ids for {} cores",
+                t.core_ids.len(),
+                self.cores_per_package()
+            ));
+        }
+        if self.clock.tsc_khz < 100_000 || !(25_000..=400_000).contains(&self.clock.bus_khz) {
+            return bad("clock: tsc_khz must be 100000 or more, bus_khz 25000 to 400000".into());
+        }
+        let u = &self.turbo;
+        if u.cores.len() > 16 || u.cores.windows(2).any(|w| w[0] >= w[1]) || u.sse_mhz.len() != u.cores.len()
+        {
+            return bad("turbo: at most 16 buckets, cores rising, one sse_mhz each".into());
+        }
+        for list in [&u.avx2_mhz, &u.avx512_mhz] {
+            if !list.is_empty() && list.len() != u.cores.len() {
+                return bad("turbo: one frequency a bucket".into());
+            }
+        }
+        let p = &self.power;
+        let watts = [
+            p.tdp_w,
+            p.pl1_w,
+            p.pl2_w,
+            p.uncore_busy_w,
+            p.uncore_idle_w,
+            p.package_sleep_w,
+            p.dram_idle_w,
+            p.dram_busy_w,
+            p.platform_w,
+        ];
+        if watts.iter().any(|w| !w.is_finite() || !(0.0..=10_000.0).contains(w)) {
+            return bad("power: watts must be 0 to 10000".into());
+        }
+        if p.energy_unit > 31 || p.power_unit > 15 || p.time_unit > 15 {
+            return bad("power: units are out of range".into());
+        }
+        if !(p.pl1_s > 0.0 && p.pl1_s <= 1000.0 && p.pl2_s > 0.0 && p.pl2_s <= 1000.0) {
+            return bad("power: windows must be above 0 and at most 1000 s".into());
+        }
+        let h = &self.thermal;
+        for x in [h.sink_k_per_w, h.sink_j_per_k, h.die_k_per_w, h.die_j_per_k] {
+            if !(x.is_finite() && x > 0.0) {
+                return bad("thermal: resistances and capacities must be above 0".into());
+            }
+        }
+        if h.die_k_per_w * h.die_j_per_k < 0.002 {
+            return bad("thermal: the die's time constant is below 2 ms".into());
+        }
+        if !(50..=127).contains(&h.tjmax_c)
+            || !(-40.0..=60.0).contains(&h.ambient_c)
+            || !(0.0..=20.0).contains(&h.core_k_per_w)
+        {
+            return bad(
+                "thermal: tjmax_c must be 50 to 127, ambient_c -40 to 60, core_k_per_w 0 to 20".into()
+            );
+        }
+        let f = &self.firmware;
+        if !(100..=100_000).contains(&f.period_us) || !(1000..=400_000).contains(&f.step_khz) {
+            return bad("firmware: period_us must be 100 to 100000, step_khz 1000 to 400000".into());
+        }
+        if f.pstates_mhz.windows(2).any(|w| w[0] <= w[1]) || f.pstates_mhz.len() > 16 {
+            return bad("firmware.pstates_mhz: at most 16, falling".into());
+        }
+        if let Some(s) = &self.sst {
+            self.check_sst(s)?;
+        }
+        Ok(())
+    }
+
+    /// Cores a package.
+    pub fn cores_per_package(&self) -> u64 {
+        self.core.iter().map(|c| u64::from(c.count)).sum::<u64>() * u64::from(self.topology.dies)
+    }
+
+    fn check_sst(&self, s: &SstSpec) -> Result<(), SpecError> {
+        let bad = |what: String| Err(SpecError { machine: self.name.clone(), what });
+        if s.level.is_empty()
+            || s.level.windows(2).any(|w| w[0].number >= w[1].number)
+            || s.level.iter().any(|l| l.number > 4)
+        {
+            return bad("sst.level: numbers 0 to 4, rising".into());
+        }
+        let cores = if s.class == SstClass::Tpmi {
+            self.cores_per_package() / u64::from(self.topology.dies)
+        } else {
+            self.cores_per_package()
+        };
+        for l in &s.level {
+            let lists = [Some(&l.cores), l.bf.as_ref().map(|b| &b.cores)];
+            if lists.into_iter().flatten().flatten().any(|&c| u64::from(c) >= cores) {
+                return bad(format!("sst.level {}: a core number is not below {cores}", l.number));
+            }
+            if l.trl_mhz.len() > 6
+                || l.bucket_cores.len() > 8
+                || l.trl_mhz.iter().any(|t| t.len() != l.bucket_cores.len())
+            {
+                return bad(format!(
+                    "sst.level {}: at most 6 turbo lists of one frequency a bucket, 8 buckets",
+                    l.number
+                ));
+            }
+            if let Some(t) = &l.tf
+                && (t.bucket_cores.len() > 8
+                    || t.high_mhz.len() > 6
+                    || t.high_mhz.iter().any(|h| h.len() != t.bucket_cores.len()))
+            {
+                return bad(format!("sst.level {}: tf: one frequency a bucket", l.number));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! Intel Speed Select in the silicon: which level, base-freq, turbo-freq and classes of service are set in each power
+//! domain, and what that does to frequencies. The ways in are the mailbox (mailbox.rs), memory-mapped registers of the
+//! mailbox generation (mmio.rs) and of TPMI (tpmi.rs).
+
+mod mailbox;
+mod mmio;
+mod tpmi;
+
+pub use mailbox::MailboxError;
+
+use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
+use crate::topology::Topology;
+
+/// A class of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassOfService {
+    /// Energy preference, 0 to 15; stored, not acted on.
+    pub epp: u8,
+    /// Proportional weight, 0 most to 15 least.
+    pub weight: u8,
+    /// Lowest ratio.
+    pub min: u8,
+    /// Highest ratio; 0xff none.
+    pub max: u8,
+    /// Desired ratio; stored, not acted on.
+    pub desired: u8,
+}
+
+impl Default for ClassOfService {
+    fn default() -> Self {
+        ClassOfService { epp: 0, weight: 0, min: 0, max: 0xff, desired: 0 }
+    }
+}
+
+/// What is set in one power domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SstDomain {
+    /// Index into the levels of the machine's file.
+    pub(crate) at: usize,
+    /// Base-freq is on.
+    pub base_freq: bool,
+    /// Turbo-freq is on.
+    pub turbo_freq: bool,
+    /// Classes of service are on.
+    pub core_power: bool,
+    /// Ordered throttling; proportional otherwise.
+    pub ordered: bool,
+    /// The power-management configuration's core-power switch (mailbox 95/03).
+    pub pm_core_power: bool,
+    /// The four classes.
+    pub classes: [ClassOfService; 4],
+    /// The class of each core of the domain.
+    pub class_of: Vec<u8>,
+    /// A change was refused: the TPMI status register's error field.
+    pub(crate) error: u8,
+}
+
+/// All of a machine's power domains. Their number in a package follows the TPMI order: dies first.
+#[derive(Clone, Debug)]
+pub(crate) struct SstState {
+    pub spec: SstSpec,
+    pub domains: Vec<SstDomain>,
+    /// Domain of each core and the core's number in it.
+    pub of_core: Vec<(usize, usize)>,
+    per_package: usize,
+    bus_khz: u32,
+    max_khz: u32,
+    min_khz: u32,
+}
+
+impl SstState {
+    pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
+        let by_die = spec.class == SstClass::Tpmi;
+        let per_package = if by_die { topology.dies() as usize } else { 1 };
+        let of_core: Vec<(usize, usize)> = (0..topology.cores())
+            .map(|c| {
+                let p = topology.core(c);
+                if by_die {
+                    (p.package * per_package + p.die as usize, p.in_die as usize)
+                } else {
+                    (p.package, p.in_package as usize)
+                }
+            })
+            .collect();
+        let cores = topology.cores() / (topology.packages() * per_package);
+        let domain = SstDomain {
+            at: 0,
+            base_freq: false,
+            turbo_freq: false,
+            core_power: false,
+            ordered: false,
+            pm_core_power: false,
+            classes: [ClassOfService::default(); 4],
+            class_of: vec![0; cores],
+            error: 0,
+        };
+        SstState {
+            spec: spec.clone(),
+            domains: vec![domain; topology.packages() * per_package],
+            of_core,
+            per_package,
+            bus_khz: machine.clock.bus_khz,
+            max_khz: machine.core[0].max_mhz * 1000,
+            min_khz: machine.core[0].min_mhz * 1000,
+        }
+    }
+
+    pub fn level(&self, domain: usize) -> &SstLevelSpec {
+        &self.spec.level[self.domains[domain].at]
+    }
+
+    pub fn level_numbered(&self, number: u32) -> Option<&SstLevelSpec> {
+        self.spec.level.iter().find(|l| l.number == number)
+    }
+
+    /// The guaranteed frequency of a core in kHz.
+    pub fn guaranteed(&self, core: usize) -> Option<u32> {
+        let (d, i) = self.of_core[core];
+        let level = self.level(d);
+        let mhz = match &level.bf {
+            Some(b) if self.domains[d].base_freq => {
+                if b.cores.contains(&(i as u32)) {
+                    b.high_mhz
+                } else {
+                    b.low_mhz
+                }
+            }
+            _ => level.base_mhz,
+        };
+        Some(mhz * 1000)
+    }
+
+    /// The most that a core's class allows.
+    pub fn class_max(&self, core: usize) -> u32 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.core_power {
+            return u32::MAX;
+        }
+        match dom.classes[dom.class_of[i] as usize & 3].max {
+            0xff => u32::MAX,
+            ratio => u32::from(ratio) * self.bus_khz,
+        }
+    }
+
+    /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high priority.
+    pub fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.turbo_freq || !dom.core_power {
+            return plain;
+        }
+        let Some(tf) = &self.level(d).tf else { return plain };
+        let high = |c: u8| c & 3 <= 1;
+        if high(dom.class_of[i]) {
+            let count = dom.class_of.iter().filter(|&&c| high(c)).count() as u32;
+            let list = tf.high_mhz.get(license).or(tf.high_mhz.last());
+            let bucket =
+                tf.bucket_cores.iter().position(|&n| count <= n).and_then(|b| list.and_then(|l| l.get(b)));
+            // More cores of high priority than the buckets have room for: no more than everyone gets.
+            bucket.map_or(plain, |&mhz| mhz * 1000)
+        } else {
+            let clip = tf.clip_mhz.get(license).or(tf.clip_mhz.last());
+            clip.map_or(plain, |&mhz| plain.min(mhz * 1000))
+        }
+    }
+
+    /// What a power limit that leaves `room` of the range leaves to a core of its class. Ordered: class 3 gives first,
+    /// down to its minimum, then 2, 1 and 0. Proportional: each keeps its minimum and what is above it shrinks, faster
+    /// with a higher weight number.
+    pub fn room(&self, core: usize, room: f64) -> f64 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.core_power {
+            return room;
+        }
+        let class = dom.class_of[i] as usize & 3;
+        let range = f64::from(self.max_khz - self.min_khz).max(1.0);
+        let floor =
+            f64::from((u32::from(dom.classes[class].min) * self.bus_khz).saturating_sub(self.min_khz))
+                / range;
+        let share = if dom.ordered {
+            let depth = (1.0 - room) * 4.0;
+            1.0 - (depth - (3 - class) as f64).clamp(0.0, 1.0)
+        } else {
+            let weight = 1.0 + f64::from(dom.classes[class].weight & 15) / 5.0;
+            (1.0 - (1.0 - room) * weight).clamp(0.0, 1.0)
+        };
+        // A class's minimum gives way only when nothing else is left to give.
+        let floor = floor.min(1.0) * if room < 0.1 { room * 10.0 } else { 1.0 };
+        if share > floor { share } else { floor }
+    }
+
+    /// The package's design power at its levels, where a level has less than the machine.
+    pub fn package_tdp(&self, package: usize) -> Option<f64> {
+        let d = package * self.per_package;
+        (self.domains[d].at != 0 && self.per_package == 1).then(|| f64::from(self.level(d).tdp_w))
+    }
+
+    /// The level's turbo limits for a kind of code other than plain, (active cores, kHz).
+    pub fn level_turbo(&self, package: usize, license: usize) -> Option<Vec<(u32, u32)>> {
+        let level = self.level(package * self.per_package);
+        let list = level.trl_mhz.get(license)?;
+        Some(level.bucket_cores.iter().zip(list).map(|(&n, &mhz)| (n, mhz * 1000)).collect())
+    }
+
+    /// Domains a package.
+    pub fn per_package(&self) -> usize {
+        self.per_package
+    }
+
+    /// Change a domain's level; false if the level is not there or levels are locked.
+    pub fn set_level(&mut self, domain: usize, number: u32) -> bool {
+        let Some(at) = self.spec.level.iter().position(|l| l.number == number) else { return false };
+        if self.spec.locked {
+            return false;
+        }
+        let d = &mut self.domains[domain];
+        d.at = at;
+        // A level change takes base-freq and turbo-freq off.
+        d.base_freq = false;
+        d.turbo_freq = false;
+        true
+    }
+
+    /// Turn base-freq and turbo-freq on or off; false if the level has not what is asked for.
+    pub fn set_features(&mut self, domain: usize, base_freq: bool, turbo_freq: bool) -> bool {
+        let level = self.level(domain);
+        if (base_freq && level.bf.is_none()) || (turbo_freq && level.tf.is_none()) {
+            return false;
+        }
+        let d = &mut self.domains[domain];
+        d.base_freq = base_freq;
+        d.turbo_freq = turbo_freq;
+        true
+    }
+}
