@@ -6,6 +6,7 @@
 //! [`Machine::resolve`] turns a wanted value (`min`, `2.6GHz`, `balance_power`) into what fits that place; and
 //! [`Machine::target`] gives the exact bytes or register bits that a write would have to carry. Nothing here writes.
 
+pub mod doctor;
 pub mod knob;
 mod machine;
 mod parse;

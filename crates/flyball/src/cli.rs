@@ -24,4 +24,7 @@ pub struct Cli {
 pub enum Command {
     /// The whole machine on one screen.
     Show(crate::commands::show::Args),
+
+    /// Is this machine set up as it should be, and what should change?
+    Doctor(crate::commands::doctor::Args),
 }

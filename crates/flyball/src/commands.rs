@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and `run`.
 
+pub mod doctor;
 pub mod show;
 
 use crate::{
@@ -11,5 +12,6 @@ use crate::{
 pub fn run(cli: &Cli) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Show(args) => show::run(cli, args),
+        Command::Doctor(args) => doctor::run(cli, args),
     }
 }

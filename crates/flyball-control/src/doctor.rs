@@ -1,0 +1,304 @@
+//! Is this machine set up as it should be?
+//!
+//! A check looks at one question, from firmware to daemons, and answers with a [`Finding`]: what is the case, where
+//! that was read, why it matters, and what to do. No check says [`Verdict::Ok`] where it could not look: that is
+//! [`Verdict::Unknown`], with the reason. Checks only read, through [`flyball_host::Host`], so they work on recorded
+//! and simulated machines as on the running one.
+//!
+//! `facts` gathers what several checks need; each group of checks has a module; [`CHECKS`] is the table of all.
+
+// Checks share one signature, also those that always have an answer.
+#![allow(clippy::unnecessary_wraps)]
+
+mod amd_tests;
+mod conflicts;
+mod driver;
+mod facts;
+mod firmware;
+mod now;
+mod storpool;
+
+pub use facts::{Facts, Policy, Sampled};
+
+use crate::{ReadError, Vendor};
+
+use flyball_host::Host;
+use serde::Serialize;
+
+/// How bad it is. The order is the order of severity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Could not be looked at; `what` says why.
+    Unknown,
+    /// Worth knowing; nothing is wrong.
+    Note,
+    /// Costs performance or power, or makes measurements unsafe.
+    Warning,
+    /// Broken or contradictory.
+    Fault,
+}
+
+impl Verdict {
+    /// The word that reports print.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Unknown => "unknown",
+            Verdict::Note => "note",
+            Verdict::Warning => "warning",
+            Verdict::Fault => "fault",
+        }
+    }
+}
+
+/// Where to look in the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    /// Which driver runs, in which mode, and why not a better one.
+    Driver,
+    /// The amd-pstate unit tests, from user space.
+    AmdPstate,
+    /// Firmware settings that show from the running system.
+    Firmware,
+    /// Settings that contradict each other.
+    Conflicts,
+    /// What happens at this moment.
+    Now,
+    /// The recommendations of a published page, on request.
+    Recommended,
+}
+
+impl Group {
+    /// The heading in the report.
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Driver => "Driver",
+            Group::AmdPstate => "amd-pstate tests",
+            Group::Firmware => "Firmware",
+            Group::Conflicts => "Contradictions",
+            Group::Now => "At this moment",
+            Group::Recommended => "Recommended settings",
+        }
+    }
+}
+
+/// One thing that was read: where, and what was there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// A path, a register of a CPU, or a kernel parameter.
+    pub place: String,
+    /// What was found there.
+    pub value: String,
+}
+
+/// What to do about a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "by", content = "do")]
+pub enum Fix {
+    /// Settings that flyball can make, as `K=V` words for `flyball set`.
+    Settings(Vec<String>),
+    /// A kernel parameter to add, change or remove, with the action in words.
+    KernelParameter(String),
+    /// A firmware menu entry to look for.
+    Firmware(String),
+    /// Something that a person has to do outside flyball.
+    Person(String),
+}
+
+/// The answer of one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The check's stable name, `group.question`.
+    pub id: &'static str,
+    /// Where it belongs.
+    pub group: Group,
+    /// How bad it is.
+    pub verdict: Verdict,
+    /// What is the case, in one sentence.
+    pub what: String,
+    /// Why it matters, in a sentence or two.
+    pub why: &'static str,
+    /// What was read.
+    pub evidence: Vec<Evidence>,
+    /// What to do, where something should be done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+}
+
+/// What a check's function answers; the table adds the names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    verdict: Verdict,
+    what: String,
+    evidence: Vec<Evidence>,
+    fix: Option<Fix>,
+}
+
+impl Answer {
+    /// An answer with a verdict and a sentence.
+    pub fn new(verdict: Verdict, what: impl Into<String>) -> Answer {
+        Answer { verdict, what: what.into(), evidence: Vec::new(), fix: None }
+    }
+
+    /// Adds what was read.
+    #[must_use]
+    pub fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Answer {
+        self.evidence.push(Evidence { place: place.into(), value: value.into() });
+        self
+    }
+
+    /// Says what to do.
+    #[must_use]
+    pub fn fix(mut self, fix: Fix) -> Answer {
+        self.fix = Some(fix);
+        self
+    }
+}
+
+fn ok(what: impl Into<String>) -> Answer {
+    Answer::new(Verdict::Ok, what)
+}
+
+fn unknown(what: impl Into<String>) -> Answer {
+    Answer::new(Verdict::Unknown, what)
+}
+
+fn note(what: impl Into<String>) -> Answer {
+    Answer::new(Verdict::Note, what)
+}
+
+fn warning(what: impl Into<String>) -> Answer {
+    Answer::new(Verdict::Warning, what)
+}
+
+fn fault(what: impl Into<String>) -> Answer {
+    Answer::new(Verdict::Fault, what)
+}
+
+/// One row of the table of checks.
+pub struct Check {
+    /// Stable name, `group.question`.
+    pub id: &'static str,
+    /// Where it belongs.
+    pub group: Group,
+    /// Why the question matters.
+    pub why: &'static str,
+    /// Answers the question; `None` where the machine is of a kind for which it makes no sense.
+    run: fn(&Facts) -> Option<Answer>,
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Check").field("id", &self.id).field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+/// Every check, in the order in which they run.
+pub static CHECKS: &[&[Check]] =
+    &[driver::CHECKS, amd_tests::CHECKS, firmware::CHECKS, conflicts::CHECKS, now::CHECKS, storpool::CHECKS];
+
+/// A machine on which the processors' settings cannot be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotVisible {
+    /// What kind of machine this is.
+    pub what: String,
+    /// What cannot be seen from here, and where to look instead.
+    pub remedy: String,
+    /// How that was recognised.
+    pub evidence: Vec<Evidence>,
+}
+
+/// What the doctor says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The machine's name as given after `-M`.
+    pub machine: String,
+    /// What stands behind it.
+    pub kind: flyball_host::Kind,
+    /// The processor, from /proc/cpuinfo.
+    pub processor: String,
+    /// The kernel's release, where recorded.
+    pub kernel: Option<String>,
+    /// Set when the machine hides its processors; there are no findings then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_visible: Option<NotVisible>,
+    /// The findings, in table order.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// The worst verdict, [`Verdict::Ok`] where there is none.
+    pub fn worst(&self) -> Verdict {
+        self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+    }
+
+    /// The findings with a verdict of at least `verdict`, the worst first; the table's order within a verdict.
+    pub fn from(&self, verdict: Verdict) -> Vec<&Finding> {
+        let mut found: Vec<&Finding> = self.findings.iter().filter(|f| f.verdict >= verdict).collect();
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+        found
+    }
+
+    /// The `K=V` words of all fixes that flyball can make itself, the worst findings' first, each once.
+    pub fn settings(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        for finding in self.from(Verdict::Note) {
+            if let Some(Fix::Settings(settings)) = &finding.fix {
+                for setting in settings {
+                    let knob = setting.split('=').next().unwrap_or_default();
+                    if !words.iter().any(|word| word.split('=').next() == Some(knob)) {
+                        words.push(setting.clone());
+                    }
+                }
+            }
+        }
+        words
+    }
+}
+
+/// Which checks to run beyond the usual ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Hold the machine against the StorPool page's values for Xeon Scalable processors.
+    pub storpool: bool,
+}
+
+/// Looks at the machine. Only reads.
+///
+/// # Errors
+/// Where not even the list of processors can be read.
+pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
+    let facts = Facts::gather(host)?;
+    let not_visible = now::not_visible(&facts);
+    let mut findings = Vec::new();
+    if not_visible.is_none() {
+        for check in CHECKS.iter().copied().flatten() {
+            if check.group == Group::Recommended && !options.storpool {
+                continue;
+            }
+            if let Some(answer) = (check.run)(&facts) {
+                findings.push(Finding {
+                    id: check.id,
+                    group: check.group,
+                    verdict: answer.verdict,
+                    what: answer.what,
+                    why: check.why,
+                    evidence: answer.evidence,
+                    fix: answer.fix,
+                });
+            }
+        }
+    }
+    Ok(Report {
+        machine: host.name(),
+        kind: host.kind(),
+        processor: facts.processor.clone(),
+        kernel: facts.kernel.clone(),
+        not_visible,
+        findings,
+    })
+}

@@ -1,0 +1,366 @@
+//! Settings that contradict each other.
+
+use flyball_host::CpuList;
+
+use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "conflict.governor",
+        group: Group::Conflicts,
+        why: "Like CPUs under different governors run the same work at different speeds.",
+        run: governors,
+    },
+    Check {
+        id: "conflict.limits",
+        group: Group::Conflicts,
+        why: "Like CPUs with different limits run the same work at different speeds.",
+        run: limits,
+    },
+    Check {
+        id: "conflict.below-base",
+        group: Group::Conflicts,
+        why: "A maximum below the base frequency gives away speed that the processor guarantees.",
+        run: below_base,
+    },
+    Check {
+        id: "conflict.pinned-minimum",
+        group: Group::Conflicts,
+        why: "A minimum at the maximum takes every choice from the governor, idle or busy.",
+        run: pinned,
+    },
+    Check {
+        id: "conflict.governor-epp",
+        group: Group::Conflicts,
+        why: "Under the performance governor the driver holds the preference at performance and refuses others.",
+        run: governor_epp,
+    },
+    Check {
+        id: "conflict.epb-epp",
+        group: Group::Conflicts,
+        why: "Bias and preference pull the same firmware policies; opposite values make the outcome a guess.",
+        run: epb_epp,
+    },
+    Check {
+        id: "conflict.turbo",
+        group: Group::Conflicts,
+        why: "Two switches for turbo: the stricter one wins, whatever the other says.",
+        run: turbo,
+    },
+    Check {
+        id: "conflict.nohz-full",
+        group: Group::Conflicts,
+        why: "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
+        run: nohz_full,
+    },
+    Check {
+        id: "conflict.cpuidle",
+        group: Group::Conflicts,
+        why: "Without idle states idle CPUs burn power and take turbo headroom from busy ones.",
+        run: cpuidle,
+    },
+];
+
+/// Groups of like policies: hybrid processors have more than one kind of core.
+fn kinds<'a>(facts: &'a Facts<'_>) -> Vec<Vec<&'a super::Policy>> {
+    let mut kinds: std::collections::BTreeMap<_, Vec<&super::Policy>> = std::collections::BTreeMap::new();
+    for policy in &facts.policies {
+        kinds.entry(policy.core_type).or_default().push(policy);
+    }
+    kinds.into_values().collect()
+}
+
+fn split_by<'a>(
+    policies: &[&'a super::Policy],
+    text: impl Fn(&'a super::Policy) -> Option<String>,
+) -> Vec<(String, CpuList)> {
+    let mut groups: std::collections::BTreeMap<String, CpuList> = std::collections::BTreeMap::new();
+    for &policy in policies {
+        if let Some(text) = text(policy) {
+            groups.entry(text).or_default().extend(policy.cpus.iter());
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
+    groups
+}
+
+/// One answer for "the same on like CPUs": which values there are, and where.
+fn same_on_like(
+    facts: &Facts,
+    what: &str,
+    text: impl Fn(&super::Policy) -> Option<String>,
+) -> Option<Answer> {
+    let mut shown = None;
+    for policies in kinds(facts) {
+        let groups = split_by(&policies, &text);
+        if groups.len() > 1 {
+            let answer = warning(format!("like CPUs have different {what}"));
+            return Some(
+                groups
+                    .into_iter()
+                    .take(6)
+                    .fold(answer, |answer, (value, cpus)| answer.seen(format!("CPUs {cpus}"), value)),
+            );
+        }
+        if let Some((value, cpus)) = groups.into_iter().next() {
+            shown.get_or_insert((value, cpus));
+        }
+    }
+    let (value, cpus) = shown?;
+    Some(ok(format!("like CPUs have the same {what}")).seen(format!("CPUs {cpus}"), value))
+}
+
+fn governors(facts: &Facts) -> Option<Answer> {
+    let common = facts.by_value("scaling_governor").first().map(|(governor, _)| governor.clone());
+    let answer =
+        same_on_like(facts, "governors", |policy| policy.get("scaling_governor").map(str::to_owned))?;
+    Some(match (answer.verdict, common) {
+        (super::Verdict::Warning, Some(governor)) => {
+            answer.fix(Fix::Settings(vec![format!("governor={governor}")]))
+        }
+        _ => answer,
+    })
+}
+
+fn limits(facts: &Facts) -> Option<Answer> {
+    same_on_like(facts, "frequency limits", |policy| {
+        // Relative to each policy's own range, so that preferred cores do not count as different.
+        let place = |name: &str, ends: [(&str, &str); 2]| {
+            let value = policy.number(name)?;
+            Some(
+                ends.iter()
+                    .find(|(end, _)| policy.number(end) == Some(value))
+                    .map_or_else(|| format!("{} MHz", value / 1000), |(_, word)| (*word).to_owned()),
+            )
+        };
+        let ends = [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest")];
+        Some(format!("{} to {}", place("scaling_min_freq", ends)?, place("scaling_max_freq", ends)?))
+    })
+}
+
+fn below_base(facts: &Facts) -> Option<Answer> {
+    let mut shown = None;
+    let mut low = CpuList::new();
+    let mut evidence = None;
+    for policy in &facts.policies {
+        let base = policy.number("base_frequency").or_else(|| {
+            let cpu = policy.cpus.first()?;
+            let mhz: u64 = facts
+                .read(&format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/nominal_freq"))
+                .ok()?
+                .parse()
+                .ok()?;
+            (mhz > 0).then_some(mhz * 1000)
+        });
+        let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
+        // Firmware tables give whole MHz, and some end 1 MHz above the nominal one: a hundredth is no limit.
+        if max * 100 < base * 99 {
+            low.extend(policy.cpus.iter());
+            evidence.get_or_insert((policy.path("scaling_max_freq"), format!("{max}, base {base} kHz")));
+        }
+        shown.get_or_insert((policy.path("scaling_max_freq"), format!("{max}, base {base} kHz")));
+    }
+    if let Some((place, text)) = evidence {
+        return Some(
+            warning(format!("CPUs {low} may not reach their base frequency"))
+                .seen(place, text)
+                .fix(Fix::Settings(vec!["max-freq=max".to_owned()])),
+        );
+    }
+    let (place, text) = shown?;
+    Some(ok("no maximum is below the base frequency").seen(place, text))
+}
+
+fn pinned(facts: &Facts) -> Option<Answer> {
+    let mut cpus = CpuList::new();
+    let mut evidence = None;
+    let mut any = None;
+    for policy in &facts.policies {
+        let (Some(min), Some(max), Some(lowest)) = (
+            policy.number("scaling_min_freq"),
+            policy.number("scaling_max_freq"),
+            policy.number("cpuinfo_min_freq"),
+        ) else {
+            continue;
+        };
+        any.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
+        // `userspace` and `performance` pin on purpose, and a CPU with one speed has nothing to choose.
+        let chooses = !matches!(policy.get("scaling_governor"), Some("performance" | "userspace"));
+        if min == max && max > lowest && chooses {
+            cpus.extend(policy.cpus.iter());
+            evidence.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
+        }
+    }
+    if let Some((place, text)) = evidence {
+        return Some(
+            note(format!("CPUs {cpus}: minimum and maximum are equal, so the governor has no choice"))
+                .seen(place, text)
+                .fix(Fix::Settings(vec!["min-freq=min".to_owned()])),
+        );
+    }
+    let (place, text) = any?;
+    Some(ok("no policy's minimum equals its maximum without cause").seen(place, text))
+}
+
+fn is_performance(word: &str) -> bool {
+    matches!(word, "performance" | "0")
+}
+
+fn governor_epp(facts: &Facts) -> Option<Answer> {
+    let mut shown = None;
+    let mut lost = CpuList::new();
+    for policy in &facts.policies {
+        let Some(epp) = policy.get("energy_performance_preference") else { continue };
+        if policy.get("scaling_governor") == Some("performance") && !is_performance(epp) {
+            // On models whose performance value is not 0 the register's 0 reads as `default` (intel_pstate.c).
+            if epp != "default" {
+                lost.extend(policy.cpus.iter());
+            }
+        }
+        shown.get_or_insert((policy.path("energy_performance_preference"), epp.to_owned()));
+    }
+    let (place, text) = shown?;
+    Some(if lost.is_empty() {
+        ok("governor and preference agree").seen(place, text)
+    } else {
+        note(format!("CPUs {lost}: the preference is not what the performance governor makes of it"))
+            .seen(place, text)
+    })
+}
+
+fn epb_epp(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    let mut shown = None;
+    for policy in &facts.policies {
+        let Some(epp) = policy.get("energy_performance_preference") else { continue };
+        let Some(cpu) = policy.cpus.intersection(&facts.online).first() else { continue };
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
+        let Some(epb) = facts.read(&path).ok().and_then(|text| text.parse::<u32>().ok()) else { continue };
+        let fast = is_performance(epp);
+        let slow = matches!(epp, "power" | "255");
+        let text = format!("EPP {epp}, EPB {epb}");
+        if (fast && epb >= 8) || (slow && epb <= 4) {
+            let want = if fast { "epb=performance" } else { "epb=power" };
+            return Some(
+                warning(format!("preference and bias pull in opposite directions ({text})"))
+                    .seen(policy.path("energy_performance_preference"), epp)
+                    .seen(path, epb.to_string())
+                    .fix(Fix::Settings(vec![want.to_owned()])),
+            );
+        }
+        shown.get_or_insert((path, text));
+    }
+    let (place, text) = shown?;
+    Some(ok(format!("preference and bias do not oppose each other ({text})")).seen(place, text))
+}
+
+fn turbo(facts: &Facts) -> Option<Answer> {
+    let boost_path = "/sys/devices/system/cpu/cpufreq/boost";
+    let no_turbo_path = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+    let boost = facts.read(boost_path).ok();
+    let no_turbo = facts.read(no_turbo_path).ok();
+    let off: CpuList = facts
+        .policies
+        .iter()
+        .filter(|policy| policy.get("boost") == Some("0"))
+        .flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>())
+        .collect();
+    if let (Some(boost), Some(no_turbo)) = (&boost, &no_turbo)
+        && boost == "1"
+        && no_turbo == "1"
+    {
+        return Some(
+            warning("boost is on, but no_turbo forbids it")
+                .seen(boost_path, boost.as_str())
+                .seen(no_turbo_path, no_turbo.as_str()),
+        );
+    }
+    if boost.as_deref() == Some("1") && !off.is_empty() && off.len() < facts.online.len() {
+        return Some(
+            note(format!("boost is on for the machine but off for CPUs {off}"))
+                .seen(boost_path, "1")
+                .fix(Fix::Settings(vec!["turbo=on".to_owned()])),
+        );
+    }
+    let (place, text) = match (boost, no_turbo) {
+        (Some(boost), _) => (boost_path, boost),
+        (None, Some(no_turbo)) => (no_turbo_path, no_turbo),
+        (None, None) => return None,
+    };
+    Some(ok("the turbo switches agree").seen(place, text))
+}
+
+fn nohz_full(facts: &Facts) -> Option<Answer> {
+    let Some(cmdline) = facts.cmdline.as_deref() else { return Some(unknown("/proc/cmdline is not there")) };
+    let list = |name: &str| {
+        let text = facts.parameter(name)?;
+        // isolcpus may carry flags before the list: isolcpus=domain,managed_irq,3-5.
+        let digits: Vec<&str> =
+            text.split(',').filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).collect();
+        digits.join(",").parse::<CpuList>().ok()
+    };
+    let tickless = list("nohz_full").unwrap_or_default();
+    let isolated = list("isolcpus").unwrap_or_default();
+    let offloaded = list("rcu_nocbs").unwrap_or_default();
+    if tickless.is_empty() {
+        return Some(ok("no CPU is tickless (nohz_full)").seen("/proc/cmdline", shorten(cmdline)));
+    }
+    let risky = tickless.intersection(&isolated).difference(&offloaded);
+    let driver = facts.driver().unwrap_or("none");
+    let seen = |answer: Answer| {
+        answer
+            .seen("/proc/cmdline nohz_full", tickless.to_string())
+            .seen("/proc/cmdline rcu_nocbs", offloaded.to_string())
+    };
+    Some(if driver.starts_with("intel") && !risky.is_empty() {
+        seen(fault(format!("CPUs {risky} are isolated and tickless under {driver}, without rcu_nocbs"))).fix(
+            Fix::KernelParameter(format!("add rcu_nocbs={tickless}; or fix the frequency of these CPUs")),
+        )
+    } else if risky.is_empty() {
+        seen(ok("tickless CPUs have their RCU callbacks elsewhere"))
+    } else {
+        seen(note(format!("CPUs {risky} are isolated and tickless, without rcu_nocbs")))
+            .fix(Fix::KernelParameter(format!("add rcu_nocbs={tickless}")))
+    })
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(79).chain(['…']).collect() }
+}
+
+fn cpuidle(facts: &Facts) -> Option<Answer> {
+    let path = "/sys/devices/system/cpu/cpuidle/current_driver";
+    let driver = match facts.read(path) {
+        Ok(driver) => driver,
+        Err(why) => return Some(unknown(why)),
+    };
+    if driver == "none" {
+        let mut answer = warning("no idle driver: idle CPUs only halt").seen(path, driver);
+        for name in ["idle", "processor.max_cstate", "intel_idle.max_cstate", "cpuidle.off"] {
+            if let Some(value) = facts.parameter(name) {
+                answer = answer.seen("/proc/cmdline", format!("{name}={value}")).fix(Fix::KernelParameter(
+                    format!("remove {name}={value} unless latency is worth the power"),
+                ));
+            }
+        }
+        return Some(answer);
+    }
+    let mut disabled = 0;
+    let cpu = facts.online.first()?;
+    let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+    let states = facts.list(&root);
+    for state in &states {
+        if facts.read(&format!("{root}/{state}/disable")).is_ok_and(|text| text != "0") {
+            disabled += 1;
+        }
+    }
+    Some(if disabled > 0 {
+        note(format!("{disabled} of {} idle states of CPU {cpu} are disabled", states.len()))
+            .seen(root, format!("{disabled} disabled"))
+    } else {
+        ok(format!("idle driver {driver}, {} states", states.len())).seen(path, driver)
+    })
+}

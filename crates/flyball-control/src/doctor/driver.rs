@@ -1,0 +1,307 @@
+//! Which cpufreq driver runs, in which mode, and why not a better one.
+//!
+//! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
+
+use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "driver.present",
+        group: Group::Driver,
+        why: "Without a cpufreq driver the firmware alone decides the speed, and nothing here can change it.",
+        run: present,
+    },
+    Check {
+        id: "driver.best",
+        group: Group::Driver,
+        why: "The vendor's own driver sees more performance levels, reacts faster and passes on energy preferences.",
+        run: best,
+    },
+    Check {
+        id: "driver.mode",
+        group: Group::Driver,
+        why: "In active mode the processor chooses within limits by a preference; in passive mode a governor chooses.",
+        run: mode,
+    },
+    Check {
+        id: "driver.hwp",
+        group: Group::Driver,
+        why: "Hardware P-states (HWP) change speed within a millisecond, without waiting for the kernel.",
+        run: hwp,
+    },
+    Check {
+        id: "driver.same",
+        group: Group::Driver,
+        why: "CPUs under different drivers cannot be compared, and settings reach only some of them.",
+        run: same,
+    },
+];
+
+/// IA32_PM_ENABLE: bit 0 says that hardware P-states are on.
+const PM_ENABLE: u32 = 0x770;
+const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
+const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
+
+fn present(facts: &Facts) -> Option<Answer> {
+    if let Some(driver) = facts.driver() {
+        return Some(ok(format!("cpufreq driver {driver}")).seen(driver_path(facts), driver));
+    }
+    for (path, name) in [(STATUS_INTEL, "intel_pstate"), (STATUS_AMD, "amd_pstate")] {
+        if let Ok(status) = facts.read(path)
+            && matches!(status.as_str(), "off" | "disable")
+        {
+            return Some(
+                fault(format!("{name} is switched off, and no driver has taken its place"))
+                    .seen(path, status)
+                    .fix(Fix::Settings(vec!["driver-mode=active".to_owned()])),
+            );
+        }
+    }
+    let answer = fault("no cpufreq driver is running").seen("/sys/devices/system/cpu/cpufreq", "no policies");
+    Some(match blocked_by_parameter(facts) {
+        Some((parameter, action)) => {
+            answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
+        }
+        None => answer.fix(Fix::Firmware(
+            "look for P-states, SpeedStep, CPPC or 'OS control of power' and let the operating system have it"
+                .to_owned(),
+        )),
+    })
+}
+
+fn driver_path(facts: &Facts) -> String {
+    facts.policies.first().map(|policy| policy.path("scaling_driver")).unwrap_or_default()
+}
+
+/// A parameter that keeps the vendor's driver away, and what to do about it.
+fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
+    let name = match facts.vendor {
+        Vendor::Intel => "intel_pstate",
+        Vendor::Amd => "amd_pstate",
+        Vendor::Other => return None,
+    };
+    if facts.parameter(name) == Some("disable") {
+        return Some((
+            format!("{name}=disable"),
+            format!("remove {name}=disable from the kernel's command line"),
+        ));
+    }
+    for parameter in ["initcall_blacklist", "modprobe.blacklist", "module_blacklist"] {
+        if let Some(list) = facts.parameter(parameter)
+            && list.split(',').any(|entry| entry.starts_with(name))
+        {
+            return Some((
+                format!("{parameter}={list}"),
+                format!("remove the {name} entry from {parameter} on the kernel's command line"),
+            ));
+        }
+    }
+    None
+}
+
+fn best(facts: &Facts) -> Option<Answer> {
+    let driver = facts.driver()?;
+    match facts.vendor {
+        Vendor::Intel => Some(best_intel(facts, driver)),
+        Vendor::Amd => Some(best_amd(facts, driver)),
+        Vendor::Other => None,
+    }
+}
+
+fn best_intel(facts: &Facts, driver: &str) -> Answer {
+    let seen = |answer: Answer| answer.seen(driver_path(facts), driver);
+    if matches!(driver, "intel_pstate" | "intel_cpufreq") {
+        return seen(ok(format!("Intel's own driver, {driver}")));
+    }
+    if let Some((parameter, action)) = blocked_by_parameter(facts) {
+        return seen(warning(format!("{driver} runs because the command line keeps intel_pstate away")))
+            .seen("/proc/cmdline", parameter)
+            .fix(Fix::KernelParameter(action));
+    }
+    if facts.log.as_deref().is_some_and(|log| log.contains("P-states controlled by the platform")) {
+        return seen(warning(format!("{driver} runs because the firmware keeps P-states to itself")))
+            .seen("kernel log", "intel_pstate: P-states controlled by the platform")
+            .fix(Fix::Firmware(
+                "set P-state control to the operating system (OS DBPM, native mode)".to_owned(),
+            ));
+    }
+    if facts.flag("hwp") {
+        return seen(warning(format!("{driver} runs although the processor has hardware P-states"))).fix(
+            Fix::Person(
+                "look in the kernel log for intel_pstate's reason: dmesg | grep intel_pstate".to_owned(),
+            ),
+        );
+    }
+    // Without HWP, intel_pstate knows its processors by model (intel_pstate_cpu_ids); others get acpi-cpufreq.
+    seen(note(format!(
+        "{driver} runs; intel_pstate either does not know this model without HWP or was kept away"
+    )))
+}
+
+fn best_amd(facts: &Facts, driver: &str) -> Answer {
+    let seen = |answer: Answer| answer.seen(driver_path(facts), driver);
+    if driver.starts_with("amd-pstate") {
+        return seen(ok(format!("AMD's own driver, {driver}")));
+    }
+    if let Some((parameter, action)) = blocked_by_parameter(facts) {
+        return seen(warning(format!("{driver} runs because the command line keeps amd-pstate away")))
+            .seen("/proc/cmdline", parameter)
+            .fix(Fix::KernelParameter(action));
+    }
+    // amd-pstate needs family 17h model 30h or newer (amd_pstate_cpu_supported and cpc_supported_by_cpu).
+    if facts.family < 0x17 || (facts.family == 0x17 && facts.model < 0x30) {
+        return seen(ok(format!("{driver}; this processor is older than amd-pstate supports")));
+    }
+    let cppc = "/sys/devices/system/cpu/cpu0/acpi_cppc";
+    if !facts.exists(cppc) {
+        return seen(warning(format!(
+            "{driver} runs because the firmware offers no _CPC (collaborative control)"
+        )))
+        .seen(cppc, "not there")
+        .fix(Fix::Firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned()));
+    }
+    let seen = |answer: Answer| seen(answer).seen(cppc, "there");
+    match facts.kernel_version() {
+        Some(version) if version < (5, 17) => seen(note(format!(
+            "{driver} runs; amd-pstate came with Linux 5.17 and this is {}.{}",
+            version.0, version.1
+        )))
+        .fix(Fix::Person("use a newer kernel".to_owned())),
+        Some(version) if version < (6, 5) => seen(note(format!(
+            "{driver} runs; on Linux {}.{} amd-pstate starts only when asked for",
+            version.0, version.1
+        )))
+        .fix(Fix::KernelParameter(
+            if version < (6, 3) { "add amd_pstate=passive" } else { "add amd_pstate=active" }.to_owned(),
+        )),
+        // The server profile rule of amd_pstate_set_driver's default: families before 1Ah are left to acpi-cpufreq.
+        _ if facts.family < 0x1a => seen(note(format!(
+            "{driver} runs; without a parameter the kernel leaves server profiles before family 1Ah (this is {:X}h) to it",
+            facts.family
+        )))
+        .fix(Fix::KernelParameter("add amd_pstate=active (or passive, guided) to try the other driver".to_owned())),
+        _ => seen(warning(format!("{driver} runs although this processor would take amd-pstate"))).fix(
+            Fix::Person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned()),
+        ),
+    }
+}
+
+fn mode(facts: &Facts) -> Option<Answer> {
+    let driver = facts.driver()?;
+    let (path, parameter) = match driver {
+        "intel_pstate" | "intel_cpufreq" => (STATUS_INTEL, "intel_pstate"),
+        _ if driver.starts_with("amd-pstate") => (STATUS_AMD, "amd_pstate"),
+        _ => return None,
+    };
+    let status = match facts.read(path) {
+        Ok(status) => status,
+        // Linux 6.1 has no status file, and recordings may lack it; the driver's name tells the mode.
+        Err(_) if driver == "amd-pstate-epp" => {
+            return Some(
+                ok("the driver is in active mode, as its name says").seen(driver_path(facts), driver),
+            );
+        }
+        Err(_) if driver == "amd-pstate" => "passive".to_owned(),
+        Err(why) => return Some(unknown(why)),
+    };
+    let answer = |answer: Answer| answer.seen(path, status.as_str());
+    Some(match status.as_str() {
+        "active" => answer(ok("the driver is in active mode")),
+        "passive" | "guided" => {
+            let why = match facts.parameter(parameter) {
+                Some(value) if value == status => {
+                    format!(", as {parameter}={value} on the command line asks")
+                }
+                _ if parameter == "intel_pstate" && !facts.flag("hwp") => {
+                    ", the kernel's default without hardware P-states".to_owned()
+                }
+                _ => String::new(),
+            };
+            answer(note(format!("the driver is in {status} mode{why}: a governor chooses the speed")))
+        }
+        other => answer(note(format!("the driver is in a mode that is not known here: {other}"))),
+    })
+}
+
+fn hwp(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    let register = facts.online.first().map(|cpu| facts.msr(cpu, PM_ENABLE));
+    let says = |text: &str| facts.log.as_deref().is_some_and(|log| log.contains(text));
+    if !facts.flag("hwp") {
+        // Where firmware hides HWP, the flag is gone too: model 55h and later servers all have it.
+        let has_hwp =
+            facts.family == 6 && matches!(facts.model, 0x4e | 0x5e | 0x55 | 0x8e | 0x9e) || newer(facts);
+        return Some(if has_hwp {
+            warning("this processor model has hardware P-states, but the firmware does not show them")
+                .seen("/proc/cpuinfo flags", "no hwp")
+                .fix(Fix::Firmware(
+                    "set Hardware P-States (Hardware PM State Control) to Native Mode".to_owned(),
+                ))
+        } else {
+            ok("this processor is older than hardware P-states").seen("/proc/cpuinfo flags", "no hwp")
+        });
+    }
+    let answer = match register {
+        Some(Ok(value)) if value & 1 == 1 => {
+            ok("hardware P-states are on").seen(format!("MSR {PM_ENABLE:#x}"), format!("{value:#x}"))
+        }
+        Some(Ok(value)) => hwp_off(facts).seen(format!("MSR {PM_ENABLE:#x}"), format!("{value:#x}")),
+        _ if says("HWP enabled") => {
+            ok("hardware P-states are on").seen("kernel log", "intel_pstate: HWP enabled")
+        }
+        _ if says("HWP not enabled") => hwp_off(facts).seen("kernel log", "intel_pstate: HWP not enabled"),
+        // intel_pstate shows preferences only with HWP (intel_pstate.c, hwp_cpufreq_attrs).
+        _ if facts.policies.iter().any(|policy| policy.get("energy_performance_preference").is_some()) => {
+            ok("hardware P-states are on: the driver offers energy preferences").seen(
+                facts.policies[0].path("energy_performance_preference"),
+                facts.policies[0].get("energy_performance_preference").unwrap_or("not there"),
+            )
+        }
+        Some(Err(why)) => unknown(why),
+        None => unknown("no CPU is online according to the kernel's files"),
+    };
+    Some(answer.seen("/proc/cpuinfo flags", "hwp"))
+}
+
+/// Client and server cores since Ice Lake all have HWP; these are the models of families 6, 12h and 13h.
+fn newer(facts: &Facts) -> bool {
+    const ICE_LAKE_AND_LATER: &[u32] = &[
+        0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0x8f, 0x97, 0x9a, 0xa5, 0xa6, 0xa7, 0xaa, 0xac, 0xad, 0xae, 0xaf,
+        0xb5, 0xb6, 0xb7, 0xba, 0xbd, 0xbe, 0xbf, 0xc5, 0xc6, 0xcc, 0xcf, 0xdd,
+    ];
+    (facts.family == 6 && ICE_LAKE_AND_LATER.contains(&facts.model)) || matches!(facts.family, 18 | 19)
+}
+
+fn hwp_off(facts: &Facts) -> Answer {
+    match facts.parameter("intel_pstate") {
+        Some(value) if value.split(',').any(|word| matches!(word, "no_hwp" | "disable")) => {
+            warning("hardware P-states are off because the command line says so")
+                .seen("/proc/cmdline", format!("intel_pstate={value}"))
+                .fix(Fix::KernelParameter(format!("remove intel_pstate={value}")))
+        }
+        _ => warning("the processor has hardware P-states, but they are off").fix(Fix::Firmware(
+            "set Hardware P-States (Hardware PM State Control) to Native Mode".to_owned(),
+        )),
+    }
+}
+
+fn same(facts: &Facts) -> Option<Answer> {
+    let groups = facts.by_value("scaling_driver");
+    match groups.as_slice() {
+        [] => None,
+        [(driver, cpus)] => Some(ok(format!("all policies under {driver}")).seen("CPUs", cpus.to_string())),
+        several => {
+            let answer =
+                several.iter().fold(fault("CPUs are under different drivers"), |answer, (driver, cpus)| {
+                    answer.seen(format!("CPUs {cpus}"), driver.clone())
+                });
+            Some(
+                answer.fix(Fix::Person(
+                    "look in the kernel log for why the driver failed on some CPUs".to_owned(),
+                )),
+            )
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What several checks need to know about a machine, read once.
+
+use std::collections::BTreeMap;
+
+use flyball_host::{CpuList, Errno, Host, Kind};
+
+use crate::{CoreType, ReadError, Topology, Vendor, topology::CPUS};
+
+/// One cpufreq policy, as its files say. What a file does not have is `None`.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    /// The N of policyN.
+    pub number: u32,
+    /// Its CPUs, offline ones included.
+    pub cpus: CpuList,
+    /// The kind of its cores; `None` where all are alike.
+    pub core_type: Option<CoreType>,
+    attributes: BTreeMap<&'static str, String>,
+}
+
+impl Policy {
+    /// The path of one of its files.
+    pub fn path(&self, attribute: &str) -> String {
+        format!("{CPUS}/cpufreq/policy{}/{attribute}", self.number)
+    }
+
+    /// The text of one of the files that [`POLICY_FILES`] names.
+    pub fn get(&self, attribute: &str) -> Option<&str> {
+        self.attributes.get(attribute).map(String::as_str)
+    }
+
+    /// The same as a number; `None` where it is none.
+    pub fn number(&self, attribute: &str) -> Option<u64> {
+        self.get(attribute)?.parse().ok()
+    }
+}
+
+/// The files that checks look at.
+const POLICY_FILES: &[&str] = &[
+    "affected_cpus",
+    "amd_pstate_highest_perf",
+    "amd_pstate_lowest_nonlinear_freq",
+    "amd_pstate_max_freq",
+    "amd_pstate_prefcore_ranking",
+    "base_frequency",
+    "bios_limit",
+    "boost",
+    "cpuinfo_max_freq",
+    "cpuinfo_min_freq",
+    "energy_performance_available_preferences",
+    "energy_performance_preference",
+    "scaling_available_governors",
+    "scaling_driver",
+    "scaling_governor",
+    "scaling_max_freq",
+    "scaling_min_freq",
+];
+
+/// One register on every online CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sampled {
+    /// The values, by CPU.
+    Values(Vec<(u32, u64)>),
+    /// Why there are none.
+    Unreadable(String),
+}
+
+/// The machine, as far as the checks ask.
+pub struct Facts<'h> {
+    host: &'h dyn Host,
+    /// Who made the processors, and how they are put together.
+    pub topology: Topology,
+    /// Who made the processors.
+    pub vendor: Vendor,
+    /// CPU family; 0 where it is not known.
+    pub family: u32,
+    /// CPU model; 0 where it is not known.
+    pub model: u32,
+    /// CPU stepping; 0 where it is not known.
+    pub stepping: u32,
+    /// The model name.
+    pub processor: String,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// The kernel's command line.
+    pub cmdline: Option<String>,
+    /// CPUs that run.
+    pub online: CpuList,
+    /// CPUs that are in the machine.
+    pub present: CpuList,
+    /// The cpufreq policies.
+    pub policies: Vec<Policy>,
+    /// The kernel's log, where it can be read.
+    pub log: Option<String>,
+    /// Names of running processes, where /proc has them.
+    pub processes: Option<Vec<String>>,
+}
+
+impl std::fmt::Debug for Facts<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Facts").field("processor", &self.processor).finish_non_exhaustive()
+    }
+}
+
+impl<'h> Facts<'h> {
+    /// Reads the machine.
+    ///
+    /// # Errors
+    /// Where not even the processors' list can be read.
+    pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
+        let topology = Topology::inspect(host)?;
+        Ok(Facts {
+            host,
+            vendor: topology.vendor,
+            family: topology.family.unwrap_or(0),
+            model: topology.model.unwrap_or(0),
+            stepping: topology.stepping.unwrap_or(0),
+            processor: topology.model_name.clone().unwrap_or_else(|| "an unknown processor".to_owned()),
+            kernel: kernel_release(host),
+            cmdline: host.read("/proc/cmdline").ok(),
+            online: topology.online.clone(),
+            present: topology.present.clone(),
+            policies: policies(host, &topology),
+            log: host.kernel_log().ok(),
+            processes: processes(host),
+            topology,
+        })
+    }
+
+    /// What stands behind the machine.
+    pub fn kind(&self) -> Kind {
+        self.host.kind()
+    }
+
+    /// Whether the first processor has a CPU flag.
+    pub fn flag(&self, name: &str) -> bool {
+        self.topology.flags.contains(name)
+    }
+
+    /// The value of a kernel parameter: `Some("")` for one without a value, the last where there are several.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
+            Some((key, value)) if key == name => Some(value),
+            None if word == name => Some(""),
+            _ => None,
+        })
+    }
+
+    /// An attribute's text, or a sentence that says why there is none.
+    ///
+    /// # Errors
+    /// The sentence.
+    pub fn read(&self, path: &str) -> Result<String, String> {
+        self.host.read(path).map_err(|error| {
+            if error.is_absent() { format!("{path} is not there") } else { error.to_string() }
+        })
+    }
+
+    /// Whether something is at a path.
+    pub fn exists(&self, path: &str) -> bool {
+        self.host.exists(path)
+    }
+
+    /// The names in a directory; empty where there is none.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        self.host.list(path).unwrap_or_default()
+    }
+
+    /// A register on one CPU, or why not.
+    ///
+    /// # Errors
+    /// A sentence with the remedy.
+    pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, String> {
+        self.host.msr(cpu, register).map_err(|error| match (self.kind(), error.errno) {
+            (Kind::Recorded, _) => format!("MSR {register:#x} was not recorded"),
+            (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
+                format!("MSR {register:#x} cannot be read without the msr driver: modprobe msr")
+            }
+            (_, Errno::PERM | Errno::ACCES) => {
+                format!("MSR {register:#x} needs root, and a kernel that is not locked down")
+            }
+            (_, Errno::IO) => format!("this processor has no MSR {register:#x}"),
+            _ => error.to_string(),
+        })
+    }
+
+    /// A register on all online CPUs.
+    pub fn msr_everywhere(&self, register: u32) -> Sampled {
+        let mut values = Vec::with_capacity(self.online.len());
+        for cpu in self.online.iter() {
+            match self.msr(cpu, register) {
+                Ok(value) => values.push((cpu, value)),
+                Err(why) => return Sampled::Unreadable(why),
+            }
+        }
+        if values.is_empty() {
+            return Sampled::Unreadable("no CPU is online according to the kernel's files".to_owned());
+        }
+        Sampled::Values(values)
+    }
+
+    /// The name of the cpufreq driver, from the first policy that says it.
+    pub fn driver(&self) -> Option<&str> {
+        self.policies.iter().find_map(|policy| policy.get("scaling_driver"))
+    }
+
+    /// Policies grouped by the text of one attribute, the largest group first.
+    pub fn by_value(&self, attribute: &str) -> Vec<(String, CpuList)> {
+        let mut groups: BTreeMap<String, CpuList> = BTreeMap::new();
+        for policy in &self.policies {
+            if let Some(text) = policy.get(attribute) {
+                groups.entry(text.to_owned()).or_default().extend(policy.cpus.iter());
+            }
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, cpus)| std::cmp::Reverse(cpus.len()));
+        groups
+    }
+
+    /// The kernel's version as (major, minor).
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        let mut parts = self.kernel.as_deref()?.split(['.', '-']);
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+
+    /// Lets the machine's time pass: for counters that are read twice.
+    pub fn wait(&self, time: std::time::Duration) {
+        self.host.sleep(time);
+    }
+}
+
+fn kernel_release(host: &dyn Host) -> Option<String> {
+    if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
+        return Some(release);
+    }
+    host.read("/proc/version").ok()?.split_whitespace().nth(2).map(str::to_owned)
+}
+
+fn policies(host: &dyn Host, topology: &Topology) -> Vec<Policy> {
+    let read = |policy: &crate::Policy| {
+        let mut attributes = BTreeMap::new();
+        for attribute in POLICY_FILES {
+            if let Ok(text) = host.read(&format!("{CPUS}/cpufreq/policy{}/{attribute}", policy.number)) {
+                // One line each; recordings may hold the same line twice.
+                attributes.insert(*attribute, text.lines().next().unwrap_or_default().to_owned());
+            }
+        }
+        let core_type = policy.cpus.first().and_then(|cpu| topology.cpus.get(&cpu)?.core_type);
+        Policy { number: policy.number, cpus: policy.cpus.clone(), core_type, attributes }
+    };
+    topology.policies.iter().map(read).collect()
+}
+
+/// The names of running processes; `None` where /proc has none, as on a recorded machine.
+fn processes(host: &dyn Host) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in host.list("/proc").ok()? {
+        if entry.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(name) = host.read(&format!("/proc/{entry}/comm"))
+        {
+            names.push(name);
+        }
+    }
+    (!names.is_empty()).then_some(names)
+}

@@ -1,0 +1,435 @@
+//! Firmware settings that show from the running system.
+//!
+//! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
+//! (tools/power/x86/turbostat/turbostat.c).
+
+use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "firmware.turbo",
+        group: Group::Firmware,
+        why: "With turbo off in firmware no setting of the system can go above the base frequency.",
+        run: turbo,
+    },
+    Check {
+        id: "firmware.package-c-state",
+        group: Group::Firmware,
+        why: "A shallow limit costs idle power and turbo headroom; a deep one costs wake-up latency.",
+        run: package_c_state,
+    },
+    Check {
+        id: "firmware.autonomous-c-state",
+        group: Group::Firmware,
+        why: "Autonomous core C-states turn every halt into C6 behind the kernel's back: saves power, adds latency.",
+        run: autonomous_c_state,
+    },
+    Check {
+        id: "firmware.c1e",
+        group: Group::Firmware,
+        why: "C1E drops the frequency at every halt: less power, a few microseconds more at each wake-up.",
+        run: c1e,
+    },
+    Check {
+        id: "firmware.energy-bias",
+        group: Group::Firmware,
+        why: "The energy performance bias decides how eagerly firmware policies trade speed for power.",
+        run: energy_bias,
+    },
+    Check {
+        id: "firmware.power-limit",
+        group: Group::Firmware,
+        why: "A sustained power limit below the processor's rating slows every long load.",
+        run: power_limit,
+    },
+    Check {
+        id: "firmware.bios-limit",
+        group: Group::Firmware,
+        why: "A limit from the firmware (_PPC) caps the frequency whatever the settings say.",
+        run: bios_limit,
+    },
+    Check {
+        id: "firmware.uncore",
+        group: Group::Firmware,
+        why: "The uncore clock drives caches, mesh and memory: a fixed or lowered range changes latency and power.",
+        run: uncore,
+    },
+    Check {
+        id: "firmware.speed-select",
+        group: Group::Firmware,
+        why: "A locked performance level cannot be changed from the running system.",
+        run: speed_select,
+    },
+    Check {
+        id: "firmware.smt",
+        group: Group::Firmware,
+        why: "SMT doubles the CPUs; siblings share a core's speed and disturb each other's latency.",
+        run: smt,
+    },
+];
+
+const MISC_ENABLE: u32 = 0x1a0;
+const PKG_CST_CONFIG: u32 = 0xe2;
+const POWER_CTL: u32 = 0x1fc;
+
+fn first_cpu(facts: &Facts) -> u32 {
+    facts.online.first().unwrap_or(0)
+}
+
+fn turbo(facts: &Facts) -> Option<Answer> {
+    match facts.vendor {
+        Vendor::Intel => Some(turbo_intel(facts)),
+        Vendor::Amd => turbo_amd(facts),
+        Vendor::Other => None,
+    }
+}
+
+fn turbo_intel(facts: &Facts) -> Answer {
+    let no_turbo = facts.read("/sys/devices/system/cpu/intel_pstate/no_turbo").ok();
+    // The ida flag goes away when firmware sets bit 38 of IA32_MISC_ENABLE (arch/x86/kernel/cpu/intel.c).
+    let place = format!("MSR {MISC_ENABLE:#x} bit 38");
+    let off = match facts.msr(first_cpu(facts), MISC_ENABLE) {
+        Ok(value) => Some(value >> 38 & 1 == 1),
+        Err(_) if facts.flag("ida") => Some(false),
+        Err(_) => None,
+    };
+    let advice = Fix::Firmware("set Turbo Mode (Intel Turbo Boost Technology) to Enabled".to_owned());
+    match (off, no_turbo.as_deref()) {
+        (Some(true), _) => warning("turbo is off in firmware").seen(place, "1").fix(advice),
+        (Some(false), Some(word)) => {
+            ok("firmware allows turbo").seen("/sys/devices/system/cpu/intel_pstate/no_turbo", word)
+        }
+        (Some(false), None) => ok("firmware allows turbo")
+            .seen("/proc/cpuinfo flags", if facts.flag("ida") { "ida" } else { "no ida" }),
+        (None, _) => note("the processor shows no turbo: either it has none, or firmware switched it off")
+            .seen("/proc/cpuinfo flags", "no ida")
+            .fix(advice),
+    }
+}
+
+fn turbo_amd(facts: &Facts) -> Option<Answer> {
+    let boost = "/sys/devices/system/cpu/cpufreq/boost";
+    if facts.flag("cpb") {
+        return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
+    }
+    // The kernel clears cpb when firmware sets HWCR bit 25 (arch/x86/kernel/cpu/amd.c, on some families).
+    facts.driver()?;
+    Some(
+        warning("the processor shows no core performance boost")
+            .seen("/proc/cpuinfo flags", "no cpb")
+            .seen(boost, facts.read(boost).unwrap_or_else(|why| why))
+            .fix(Fix::Firmware("set Core Performance Boost to Auto or Enabled".to_owned())),
+    )
+}
+
+/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` where a model's table is not known.
+fn package_limit(model: u32, value: u64) -> Option<&'static str> {
+    const CLIENT: [&str; 9] = ["C0", "C2", "C3", "C6", "C7", "C7s", "C8", "C9", "unlimited"];
+    const SERVER: [&str; 8] = [
+        "C0",
+        "C2",
+        "C6 without retention",
+        "C6 with retention",
+        "reserved",
+        "reserved",
+        "reserved",
+        "unlimited",
+    ];
+    const ATOM_SERVER: [&str; 3] = ["C0", "C2", "C6"];
+    let index = value as usize;
+    let name = match model {
+        // Skylake-X, Ice Lake-X and -D, Sapphire and Emerald Rapids.
+        0x55 | 0x6a | 0x6c | 0x8f | 0xcf => SERVER.get(index & 7),
+        // Granite Rapids, Sierra Forest.
+        0xad..=0xaf => ATOM_SERVER.get(index & 7),
+        // Haswell to Raptor Lake clients, Broadwell servers.
+        0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6
+        | 0x7d | 0x7e | 0x8c | 0x8d | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf => CLIENT.get(index & 15),
+        _ => None,
+    }?;
+    Some(name)
+}
+
+fn package_c_state(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    let value = match facts.msr(first_cpu(facts), PKG_CST_CONFIG) {
+        Ok(value) => value,
+        Err(why) => return Some(unknown(why)),
+    };
+    let locked = if value >> 15 & 1 == 1 { "locked by firmware" } else { "not locked" };
+    let place = format!("MSR {PKG_CST_CONFIG:#x}");
+    let Some(name) = package_limit(facts.model, value) else {
+        return Some(
+            unknown(format!("the package C-state limit of CPU model {:#x} is not decoded here", facts.model))
+                .seen(place, format!("{value:#x}")),
+        );
+    };
+    let answer = if matches!(name, "C0") {
+        note(format!("packages never idle: the limit is {name} ({locked})")).fix(Fix::Firmware(
+            "set Package C State to Auto or C6 if idle power matters more than latency".to_owned(),
+        ))
+    } else {
+        ok(format!("package C-state limit {name} ({locked})"))
+    };
+    Some(answer.seen(place, format!("{value:#x}")))
+}
+
+fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
+    // Bit 16 is automatic C-state conversion on Broadwell-X and Skylake-X (automatic_cstate_conversion_probe).
+    if facts.vendor != Vendor::Intel || !matches!(facts.model, 0x4f | 0x55) {
+        return None;
+    }
+    let value = match facts.msr(first_cpu(facts), PKG_CST_CONFIG) {
+        Ok(value) => value,
+        Err(why) => return Some(unknown(why)),
+    };
+    let on = value >> 16 & 1 == 1;
+    Some(
+        ok(format!("autonomous core C-states are {}", if on { "on" } else { "off" }))
+            .seen(format!("MSR {PKG_CST_CONFIG:#x} bit 16"), if on { "1" } else { "0" }),
+    )
+}
+
+fn c1e(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    Some(match facts.msr_everywhere(POWER_CTL) {
+        Sampled::Unreadable(why) => unknown(why),
+        Sampled::Values(values) => {
+            let on = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
+            let place = format!("MSR {POWER_CTL:#x} bit 1");
+            if on == 0 {
+                ok("C1E is off").seen(place, "0")
+            } else if on == values.len() {
+                ok("C1E is on").seen(place, "1")
+            } else {
+                warning(format!("C1E is on for {on} of {} CPUs", values.len())).seen(place, "mixed")
+            }
+        }
+    })
+}
+
+fn energy_bias(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel || !facts.flag("epb") {
+        return None;
+    }
+    let mut values: std::collections::BTreeMap<u64, flyball_host::CpuList> =
+        std::collections::BTreeMap::new();
+    for cpu in facts.online.iter() {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
+        let value = match facts.read(&path).map(|text| text.parse::<u64>()) {
+            Ok(Ok(value)) => value,
+            Ok(Err(_)) => return Some(unknown(format!("{path} holds no number"))),
+            Err(_) => match facts.msr(cpu, 0x1b0) {
+                Ok(value) => value & 0xf,
+                Err(why) => return Some(unknown(why)),
+            },
+        };
+        values.entry(value).or_default().insert(cpu);
+    }
+    let place = "/sys/devices/system/cpu/cpuN/power/energy_perf_bias";
+    if values.len() > 1 {
+        return Some(
+            values.iter().fold(warning("CPUs have different energy biases"), |answer, (value, cpus)| {
+                answer.seen(format!("CPUs {cpus}"), value.to_string())
+            }),
+        );
+    }
+    let value = *values.keys().next()?;
+    let said = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
+    let word = match value {
+        0 => "performance",
+        4 => "balance-performance",
+        6 | 7 => "normal",
+        8 => "balance-power",
+        15 => "power",
+        _ => "between the named values",
+    };
+    let answer = if said {
+        note(format!("energy bias {value} ({word}); the firmware left it at 0 and the kernel raised it"))
+    } else {
+        ok(format!("energy bias {value} ({word}) on every online CPU"))
+    };
+    Some(answer.seen(place, value.to_string()))
+}
+
+fn power_limit(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    // PKG_POWER_LIMIT bits 14:0 and PKG_POWER_INFO's TDP are in the units of 0x606 bits 3:0.
+    let cpu = first_cpu(facts);
+    let read = |register| facts.msr(cpu, register);
+    if let (Ok(limit), Ok(info), Ok(units)) = (read(0x610), read(0x614), read(0x606)) {
+        let unit = f64::from(1u32 << (units & 0xf));
+        let (long, tdp) = ((limit & 0x7fff) as f64 / unit, (info & 0x7fff) as f64 / unit);
+        let enabled = limit >> 15 & 1 == 1;
+        let locked = limit >> 63 == 1;
+        let seen = |answer: Answer| {
+            answer.seen("MSR 0x610", format!("{limit:#x}")).seen("MSR 0x614", format!("{info:#x}"))
+        };
+        return Some(if !enabled {
+            seen(note("the long-term power limit is not enabled"))
+        } else if tdp > 0.0 && long < tdp {
+            seen(warning(format!("the long-term power limit is {long:.0} W, below the rating of {tdp:.0} W")))
+                .fix(if locked {
+                    Fix::Firmware(
+                        "the limit is locked: raise PL1 (package power limit 1) in firmware".to_owned(),
+                    )
+                } else {
+                    Fix::Person(format!(
+                        "raise the limit: flyball explain power-limit; the rating is {tdp:.0} W"
+                    ))
+                })
+        } else {
+            seen(ok(format!("long-term power limit {long:.0} W, rating {tdp:.0} W")))
+        });
+    }
+    power_limit_of_powercap(facts)
+}
+
+fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
+    let root = "/sys/class/powercap";
+    let mut shown = None;
+    for zone in facts.list(root) {
+        let folder = format!("{root}/{zone}");
+        if !facts.read(&format!("{folder}/name")).is_ok_and(|name| name.starts_with("package-")) {
+            continue;
+        }
+        let number =
+            |name: &str| facts.read(&format!("{folder}/{name}")).ok().and_then(|t| t.parse::<u64>().ok());
+        let path = format!("{folder}/constraint_0_power_limit_uw");
+        let (Some(limit), Some(rating)) =
+            (number("constraint_0_power_limit_uw"), number("constraint_0_max_power_uw").filter(|&uw| uw > 0))
+        else {
+            continue;
+        };
+        if limit < rating {
+            return Some(
+                warning(format!(
+                    "{zone}: the long-term power limit is {} W, below the rating of {} W",
+                    limit / 1_000_000,
+                    rating / 1_000_000
+                ))
+                .seen(path, limit.to_string())
+                .seen(format!("{folder}/constraint_0_max_power_uw"), rating.to_string())
+                .fix(Fix::Person("raise the limit: flyball explain power-limit".to_owned())),
+            );
+        }
+        shown.get_or_insert((path, limit));
+    }
+    Some(match shown {
+        Some((path, limit)) => ok("no long-term power limit below the rating").seen(path, limit.to_string()),
+        None => unknown("neither powercap zones nor the power limit registers can be read"),
+    })
+}
+
+fn bios_limit(facts: &Facts) -> Option<Answer> {
+    let mut shown = None;
+    for policy in &facts.policies {
+        let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("cpuinfo_max_freq"))
+        else {
+            continue;
+        };
+        // The limit is a table entry; boost above the table is not limited by it.
+        let top = facts
+            .read(&policy.path("scaling_available_frequencies"))
+            .ok()
+            .and_then(|text| text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).max())
+            .unwrap_or(max);
+        if limit > 0 && limit < top {
+            return Some(
+                warning(format!(
+                    "the firmware limits policy {} to {} MHz of {}",
+                    policy.number,
+                    limit / 1000,
+                    top / 1000
+                ))
+                .seen(policy.path("bios_limit"), limit.to_string())
+                .fix(Fix::Firmware(
+                    "look for a power or thermal cap, or a management controller's limit".to_owned(),
+                )),
+            );
+        }
+        shown.get_or_insert((policy.path("bios_limit"), limit));
+    }
+    let (path, limit) = shown?;
+    Some(ok("the firmware sets no frequency limit").seen(path, limit.to_string()))
+}
+
+fn uncore(facts: &Facts) -> Option<Answer> {
+    let root = "/sys/devices/system/cpu/intel_uncore_frequency";
+    let domains = facts.list(root);
+    if domains.is_empty() {
+        return (facts.vendor == Vendor::Intel)
+            .then(|| unknown(format!("{root} is not there: modprobe intel_uncore_frequency")));
+    }
+    let mut shown = None;
+    for domain in &domains {
+        let path = |name: &str| format!("{root}/{domain}/{name}");
+        let number = |name: &str| facts.read(&path(name)).ok().and_then(|text| text.parse::<u64>().ok());
+        let (Some(min), Some(max)) = (number("min_freq_khz"), number("max_freq_khz")) else { continue };
+        let text = format!("{} to {} MHz", min / 1000, max / 1000);
+        if min > max {
+            return Some(
+                super::fault(format!("{domain}: the uncore's minimum is above its maximum ({text})"))
+                    .seen(path("min_freq_khz"), min.to_string())
+                    .seen(path("max_freq_khz"), max.to_string())
+                    .fix(Fix::Settings(vec!["uncore-min-freq=min".to_owned()])),
+            );
+        }
+        if number("initial_max_freq_khz").is_some_and(|initial| max < initial) {
+            return Some(
+                note(format!("{domain}: the uncore's maximum was lowered ({text})"))
+                    .seen(path("max_freq_khz"), max.to_string())
+                    .seen(
+                        path("initial_max_freq_khz"),
+                        number("initial_max_freq_khz").unwrap_or(0).to_string(),
+                    ),
+            );
+        }
+        if min == max {
+            return Some(
+                note(format!("{domain}: the uncore is fixed at {} MHz", max / 1000))
+                    .seen(path("min_freq_khz"), min.to_string()),
+            );
+        }
+        shown.get_or_insert((path("max_freq_khz"), text));
+    }
+    let (place, text) = shown?;
+    Some(ok(format!("the uncore may move in its whole range ({text})")).seen(place, text))
+}
+
+fn speed_select(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE bits 34:33).
+    let info = facts.msr(first_cpu(facts), 0xce).ok()?;
+    if (info >> 33) % 4 == 0 {
+        return None;
+    }
+    Some(match facts.msr(first_cpu(facts), 0x64b) {
+        Ok(value) if value >> 31 & 1 == 1 => note("the performance level is locked by firmware")
+            .seen("MSR 0x64b bit 31", "1")
+            .fix(Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned())),
+        Ok(value) => ok("the performance level is not locked").seen("MSR 0x64b", format!("{value:#x}")),
+        Err(why) => unknown(why),
+    })
+}
+
+fn smt(facts: &Facts) -> Option<Answer> {
+    let path = "/sys/devices/system/cpu/smt/control";
+    match facts.read(path) {
+        Ok(word) => Some(match word.as_str() {
+            "on" => ok("SMT is on").seen(path, word),
+            "off" | "forceoff" => note("SMT is switched off in the running system").seen(path, word),
+            "notsupported" => ok("SMT is off in firmware, or the processor has none").seen(path, word),
+            _ => note(format!("SMT control reads {word}")).seen(path, word),
+        }),
+        Err(why) => Some(unknown(why)),
+    }
+}

@@ -1,0 +1,340 @@
+//! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same settings; and
+//! whether the processors can be seen at all.
+
+use std::time::Duration;
+
+use flyball_host::Kind;
+
+use super::{
+    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Vendor, fault, note, ok, unknown, warning,
+};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "now.throttled",
+        group: Group::Now,
+        why: "A processor that is throttled runs slower than any setting says.",
+        run: throttled,
+    },
+    Check {
+        id: "now.prochot",
+        group: Group::Now,
+        why: "A power supply, voltage regulator or management controller can pull PROCHOT and slow a cold processor.",
+        run: prochot,
+    },
+    Check {
+        id: "now.limit-reasons",
+        group: Group::Now,
+        why: "The processor itself says what holds its frequency below the request.",
+        run: limit_reasons,
+    },
+    Check {
+        id: "now.temperature",
+        group: Group::Now,
+        why: "Within a few degrees of its limit a processor gives up turbo and then speed.",
+        run: temperature,
+    },
+    Check {
+        id: "now.offline",
+        group: Group::Now,
+        why: "CPUs that are offline do no work, and keep settings that come back with them.",
+        run: offline,
+    },
+    Check {
+        id: "now.owners",
+        group: Group::Now,
+        why: "A service that manages the same settings will overwrite yours, at once or at the next event.",
+        run: owners,
+    },
+];
+
+/// Services that write cpufreq, preference or power limit settings, by the name that /proc/PID/comm shows (the
+/// kernel keeps 15 characters).
+pub(super) const OWNERS: &[(&str, &str)] = &[
+    ("tuned", "tuned"),
+    ("power-profiles-", "power-profiles-daemon"),
+    ("tlp", "TLP"),
+    ("auto-cpufreq", "auto-cpufreq"),
+    ("thermald", "thermald"),
+    ("cpupower", "cpupower"),
+    ("system76-power", "system76-power"),
+    ("laptop_mode", "laptop-mode-tools"),
+    ("intel-speed-sel", "intel-speed-select"),
+];
+
+/// Set where the machine hides its processors: a virtual machine or a container without cpufreq.
+pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
+    if facts.driver().is_some() {
+        return None;
+    }
+    if facts.flag("hypervisor") {
+        return Some(NotVisible {
+            what: "this is a virtual machine, and its hypervisor shows no frequency control".to_owned(),
+            remedy: "driver, firmware, limits and throttling are the host's: run flyball doctor there; \
+                     or look at a machine that is not here with -M"
+                .to_owned(),
+            evidence: vec![
+                Evidence { place: "/proc/cpuinfo flags".to_owned(), value: "hypervisor".to_owned() },
+                Evidence {
+                    place: "/sys/devices/system/cpu/cpufreq".to_owned(),
+                    value: "no policies".to_owned(),
+                },
+            ],
+        });
+    }
+    if facts.kind() == Kind::Live
+        && let Some(container) =
+            ["/.dockerenv", "/run/.containerenv"].into_iter().find(|path| facts.exists(path))
+        && facts.list("/sys/devices/system/cpu").is_empty()
+    {
+        return Some(NotVisible {
+            what: "this is a container without the machine's /sys".to_owned(),
+            remedy: "run flyball on the host, or give the container /sys".to_owned(),
+            evidence: vec![Evidence { place: container.to_owned(), value: "there".to_owned() }],
+        });
+    }
+    None
+}
+
+/// Sums of the throttle counters over packages and cores; `None` without counters (AMD has none).
+fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
+    let mut sums = None;
+    for cpu in facts.online.iter() {
+        let read = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{name}");
+            facts.read(&path).ok().and_then(|text| text.parse::<u64>().ok())
+        };
+        if let Some(core) = read("core_throttle_count") {
+            let (cores, packages) = sums.get_or_insert((0, 0));
+            *cores += core;
+            *packages += read("package_throttle_count").unwrap_or(0);
+        }
+    }
+    sums
+}
+
+fn throttled(facts: &Facts) -> Option<Answer> {
+    let place = "/sys/devices/system/cpu/cpuN/thermal_throttle";
+    let Some(before) = throttle_counts(facts) else {
+        return Some(match facts.vendor {
+            Vendor::Amd => unknown("AMD processors have no throttle counters in sysfs"),
+            _ => unknown(format!("{place} is not there")),
+        });
+    };
+    if facts.kind() != Kind::Recorded {
+        facts.wait(Duration::from_millis(250));
+    }
+    let after = throttle_counts(facts).unwrap_or(before);
+    let text = format!("core {}, package {}", after.0, after.1);
+    Some(if after > before {
+        fault("the processor is being throttled for heat right now").seen(place, text).fix(Fix::Person(
+            "check fans, air flow and the heat sink; lower power with max-freq or turbo until then"
+                .to_owned(),
+        ))
+    } else if after.0 + after.1 > 0 {
+        note("the processor was throttled for heat since boot, but is not now").seen(place, text)
+    } else {
+        ok("never throttled for heat since boot").seen(place, text)
+    })
+}
+
+const THERM_STATUS: u32 = 0x19c;
+
+fn prochot(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel {
+        return None;
+    }
+    let values = match facts.msr_everywhere(THERM_STATUS) {
+        super::Sampled::Values(values) => values,
+        super::Sampled::Unreadable(why) => return Some(unknown(why)),
+    };
+    let place = format!("MSR {THERM_STATUS:#x}");
+    for (cpu, value) in &values {
+        let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
+        if active && valid && below > 10 {
+            return Some(
+                fault(format!("PROCHOT is pulled on CPU {cpu} while it is {below} degrees below its limit"))
+                    .seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
+                    .fix(Fix::Person(
+                        "something outside the processor asks for this: check the power supply or charger, \
+                         the voltage regulators' heat and the management controller's log"
+                            .to_owned(),
+                    )),
+            );
+        }
+        if active {
+            return Some(
+                fault(format!("CPU {cpu} is at its temperature limit"))
+                    .seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
+                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned())),
+            );
+        }
+    }
+    let logged = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
+    Some(if logged > 0 {
+        note(format!("PROCHOT is not pulled now, but was on {logged} CPUs since the log was cleared"))
+            .seen(place, "bit 1 set")
+    } else {
+        ok("PROCHOT is not pulled on any CPU").seen(place, "bits 0 and 1 clear")
+    })
+}
+
+/// Reasons of MSR 0x64F, low 16 bits active, high 16 bits logged (turbostat's print of
+/// MSR_CORE_PERF_LIMIT_REASONS).
+const REASONS: &[(u32, &str)] = &[
+    (0, "PROCHOT"),
+    (1, "thermal"),
+    (4, "graphics"),
+    (5, "autonomous HWP"),
+    (6, "voltage regulator heat"),
+    (8, "electrical current"),
+    (9, "core power"),
+    (10, "package power limit 1"),
+    (11, "package power limit 2"),
+    (12, "turbo ratio limit"),
+    (13, "turbo transitions"),
+];
+
+fn limit_reasons(facts: &Facts) -> Option<Answer> {
+    // The register is of Haswell to client parts; servers since Skylake-X moved the reasons elsewhere.
+    let client = matches!(
+        facts.model,
+        0x3c | 0x45
+            | 0x46
+            | 0x3d
+            | 0x47
+            | 0x3f
+            | 0x4f
+            | 0x4e
+            | 0x5e
+            | 0x8e
+            | 0x9e
+            | 0xa5
+            | 0xa6
+            | 0x7d
+            | 0x7e
+            | 0x8c
+            | 0x8d
+            | 0x97
+            | 0x9a
+            | 0xb7
+            | 0xba
+            | 0xbf
+    );
+    if facts.vendor != Vendor::Intel || facts.family != 6 || !client {
+        return None;
+    }
+    let cpu = facts.online.first()?;
+    let value = match facts.msr(cpu, 0x64f) {
+        Ok(value) => value,
+        Err(why) => return Some(unknown(why)),
+    };
+    let names = |shift: u32| {
+        let names: Vec<&str> = REASONS
+            .iter()
+            .filter(|(bit, _)| value >> (bit + shift) & 1 == 1)
+            .map(|(_, name)| *name)
+            .collect();
+        names.join(", ")
+    };
+    let (active, logged) = (names(0), names(16));
+    let place = format!("MSR 0x64f of CPU {cpu}");
+    Some(
+        if active.is_empty() {
+            ok(if logged.is_empty() {
+                "nothing limits the frequency, and nothing has".to_owned()
+            } else {
+                format!("nothing limits the frequency now; logged: {logged}")
+            })
+        } else {
+            warning(format!("the frequency is limited by: {active}"))
+        }
+        .seen(place, format!("{value:#x}")),
+    )
+}
+
+fn temperature(facts: &Facts) -> Option<Answer> {
+    let root = "/sys/class/hwmon";
+    let mut hottest: Option<(f64, Option<f64>, String)> = None;
+    for device in facts.list(root) {
+        let folder = format!("{root}/{device}");
+        if !matches!(
+            facts.read(&format!("{folder}/name")).as_deref(),
+            Ok("coretemp" | "k10temp" | "zenpower")
+        ) {
+            continue;
+        }
+        for file in facts.list(&folder) {
+            let Some(sensor) = file.strip_suffix("_input").filter(|name| name.starts_with("temp")) else {
+                continue;
+            };
+            let number = |suffix: &str| {
+                let text = facts.read(&format!("{folder}/{sensor}_{suffix}")).ok()?;
+                text.parse::<f64>().ok().map(|millidegrees| millidegrees / 1000.0)
+            };
+            if let Some(now) = number("input")
+                && hottest.as_ref().is_none_or(|(most, ..)| now > *most)
+            {
+                hottest = Some((now, number("crit").or_else(|| number("max")), format!("{folder}/{file}")));
+            }
+        }
+    }
+    let Some((now, limit, place)) = hottest else {
+        return Some(unknown("no coretemp or k10temp sensor under /sys/class/hwmon"));
+    };
+    Some(
+        match limit {
+            Some(limit) if now >= limit - 3.0 => {
+                warning(format!("the hottest sensor is at {now:.0} C, its limit is {limit:.0} C"))
+                    .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
+            }
+            Some(limit) => {
+                ok(format!("the hottest sensor is at {now:.0} C, {:.0} below its limit", limit - now))
+            }
+            None => ok(format!("the hottest sensor is at {now:.0} C; it names no limit")),
+        }
+        .seen(place, format!("{now:.1} C")),
+    )
+}
+
+fn offline(facts: &Facts) -> Option<Answer> {
+    let off = facts.present.difference(&facts.online);
+    let path = "/sys/devices/system/cpu/online";
+    if facts.online.is_empty() {
+        return Some(unknown(format!("{path} cannot be read")));
+    }
+    // SMT switched off as a whole is its own setting, not CPUs somebody forgot.
+    let smt_off = facts.read("/sys/devices/system/cpu/smt/control").is_ok_and(|word| word.contains("off"));
+    Some(
+        if off.is_empty() {
+            ok("every CPU is online")
+        } else if smt_off {
+            note(format!("CPUs {off} are offline; SMT is switched off"))
+        } else {
+            note(format!("CPUs {off} are offline")).fix(Fix::Settings(vec!["online=on".to_owned()]))
+        }
+        .seen(path, facts.online.to_string()),
+    )
+}
+
+fn owners(facts: &Facts) -> Option<Answer> {
+    let Some(processes) = &facts.processes else {
+        return Some(unknown("the machine's processes are not visible"));
+    };
+    let found: Vec<&str> = OWNERS
+        .iter()
+        .filter(|(comm, _)| processes.iter().any(|process| process == comm))
+        .map(|(_, name)| *name)
+        .collect();
+    Some(if found.is_empty() {
+        ok("no service is known to manage these settings")
+            .seen("/proc", format!("{} processes", processes.len()))
+    } else {
+        note(format!("{} may overwrite settings", found.join(" and "))).seen("/proc", found.join(", ")).fix(
+            Fix::Person(format!(
+                "stop it while you measure, or make the setting there: systemctl stop {}",
+                found[0]
+            )),
+        )
+    })
+}

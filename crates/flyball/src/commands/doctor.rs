@@ -1,0 +1,240 @@
+//! `flyball doctor`: is this machine set up as it should be, and what should change?
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use flyball_control::doctor::{self, Finding, Fix, Group, Options, Report, Verdict};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Every check has a stable id, a verdict (ok, note, warning, fault, unknown), the evidence with its path, why it
+matters and what to do. No check says ok where it could not look.
+
+Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides its processors (a virtual machine).
+
+  flyball doctor                      this machine, the worst first
+  flyball doctor -v                   with evidence for everything, the good included
+  flyball doctor --only driver.hwp    one check
+  flyball doctor --storpool           also hold a Xeon Scalable against StorPool's page
+  flyball doctor -M DIR --json        a recorded machine, as data")]
+pub struct Args {
+    /// Show evidence and reason for every check, not only for those that found something.
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Only checks whose id starts with one of these, such as `driver` or `conflict.epb-epp`.
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// Also hold the machine against StorPool's values for Xeon Scalable processors.
+    #[arg(long)]
+    storpool: bool,
+
+    /// List the checks and what each is for.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Examines the machine and prints what was found.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    if args.list {
+        return list(cli);
+    }
+    for wanted in &args.only {
+        if !doctor::CHECKS.iter().copied().flatten().any(|check| check.id.starts_with(wanted.as_str())) {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("no check starts with '{wanted}'; flyball doctor --list names them all"),
+            ));
+        }
+    }
+    let host = machine::open(&cli.machine)?;
+    let mut report = doctor::examine(&*host, Options { storpool: args.storpool })
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    if !args.only.is_empty() {
+        report
+            .findings
+            .retain(|finding| args.only.iter().any(|wanted| finding.id.starts_with(wanted.as_str())));
+    }
+    if cli.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&report).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?
+        );
+    } else {
+        anstream::print!("{}", render(&report, args.verbose));
+    }
+    Ok(if report.not_visible.is_some() {
+        Exit::NotHere
+    } else {
+        match report.worst() {
+            Verdict::Fault => Exit::Fault,
+            Verdict::Warning => Exit::Warning,
+            _ => Exit::Done,
+        }
+    })
+}
+
+fn list(cli: &Cli) -> Result<Exit, Failure> {
+    let checks = doctor::CHECKS.iter().copied().flatten();
+    if cli.json {
+        let rows: Vec<_> = checks
+            .map(|check| serde_json::json!({"id": check.id, "group": check.group, "why": check.why}))
+            .collect();
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&rows).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?
+        );
+    } else {
+        for check in checks {
+            println!("{:<28} {}", check.id, check.why);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn style(verdict: Verdict) -> Style {
+    let color = match verdict {
+        Verdict::Ok => AnsiColor::Green,
+        Verdict::Unknown => AnsiColor::BrightBlack,
+        Verdict::Note => AnsiColor::Cyan,
+        Verdict::Warning => AnsiColor::Yellow,
+        Verdict::Fault => AnsiColor::Red,
+    };
+    let style = Style::new().fg_color(Some(color.into()));
+    if verdict >= Verdict::Warning { style.bold() } else { style }
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The report for people: what is wrong first, worst first; what is fine in a line a group.
+fn render(report: &Report, verbose: bool) -> String {
+    let mut out = String::new();
+    let kind = match report.kind {
+        flyball_host::Kind::Live => String::new(),
+        flyball_host::Kind::Recorded => format!(" · recorded: {}", report.machine),
+        flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
+    };
+    let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#}{kernel}{kind}", report.processor);
+    if let Some(hidden) = &report.not_visible {
+        let _ = writeln!(out, "\n{}.\n{}.", sentence(&hidden.what), sentence(&hidden.remedy));
+        for seen in &hidden.evidence {
+            let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, seen.value);
+        }
+        return out;
+    }
+    let _ = writeln!(out, "{}\n", tally(report));
+    for finding in report.from(Verdict::Note) {
+        detailed(&mut out, finding);
+    }
+    if verbose {
+        for verdict in [Verdict::Unknown, Verdict::Ok] {
+            for finding in report.findings.iter().filter(|finding| finding.verdict == verdict) {
+                detailed(&mut out, finding);
+            }
+        }
+    } else {
+        brief(&mut out, report);
+    }
+    let settings = report.settings();
+    if !settings.is_empty() {
+        let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", settings.join(" "));
+    }
+    out
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn tally(report: &Report) -> String {
+    let count = |verdict| report.findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let mut parts = Vec::new();
+    for (verdict, one, many) in [
+        (Verdict::Fault, "fault", "faults"),
+        (Verdict::Warning, "warning", "warnings"),
+        (Verdict::Note, "note", "notes"),
+        (Verdict::Ok, "ok", "ok"),
+        (Verdict::Unknown, "not visible", "not visible"),
+    ] {
+        let number = count(verdict);
+        if number > 0 {
+            let style = style(verdict);
+            parts.push(format!("{style}{number} {}{style:#}", if number == 1 { one } else { many }));
+        }
+    }
+    parts.join(", ")
+}
+
+fn detailed(out: &mut String, finding: &Finding) {
+    let style = style(finding.verdict);
+    let _ = writeln!(
+        out,
+        "{style}{:<8}{style:#} {BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}",
+        finding.verdict.word(),
+        sentence(&finding.what),
+        finding.id
+    );
+    wrapped(out, "why", finding.why);
+    for seen in &finding.evidence {
+        let _ = writeln!(out, "         {DIM}seen{DIM:#}  {} = {}", seen.place, seen.value);
+    }
+    if let Some(fix) = &finding.fix {
+        let text = match fix {
+            Fix::Settings(settings) => format!("flyball set {}", settings.join(" ")),
+            Fix::KernelParameter(action) => format!("kernel command line: {action}"),
+            Fix::Firmware(entry) => format!("firmware setup: {entry}"),
+            Fix::Person(action) => action.clone(),
+        };
+        wrapped(out, "do", &text);
+    }
+}
+
+/// A labelled paragraph, wrapped at 100 columns under its label.
+fn wrapped(out: &mut String, label: &str, text: &str) {
+    let mut line = format!("         {DIM}{label:<4}{DIM:#} ");
+    let mut width = 14;
+    for word in text.split_whitespace() {
+        if width + word.len() + 1 > 100 {
+            let _ = writeln!(out, "{line}");
+            line = " ".repeat(14);
+            width = 14;
+        }
+        line.push(' ');
+        line.push_str(word);
+        width += word.len() + 1;
+    }
+    let _ = writeln!(out, "{line}");
+}
+
+/// One line a group for what is fine, and the reasons for what could not be seen.
+fn brief(out: &mut String, report: &Report) {
+    for group in
+        [Group::Driver, Group::AmdPstate, Group::Firmware, Group::Conflicts, Group::Now, Group::Recommended]
+    {
+        let fine: Vec<&str> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.group == group && finding.verdict == Verdict::Ok)
+            .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
+            .collect();
+        if !fine.is_empty() {
+            let style = style(Verdict::Ok);
+            let _ = writeln!(out, "{style}{:<8}{style:#} {}: {}", "ok", group.title(), fine.join(", "));
+        }
+    }
+    for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
+        let style = style(Verdict::Unknown);
+        let _ = writeln!(out, "{style}{:<8} {}: {}{style:#}", "unknown", finding.id, finding.what);
+    }
+}
