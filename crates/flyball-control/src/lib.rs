@@ -9,10 +9,12 @@
 pub mod doctor;
 pub mod knob;
 mod machine;
+mod name;
 mod parse;
 mod place;
 mod select;
 mod snapshot;
+mod survey;
 mod table;
 mod target;
 mod topology;
@@ -21,9 +23,11 @@ mod wanted;
 
 pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
 pub use machine::Machine;
+pub use name::KnobName;
 pub use place::{At, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Snapshot};
+pub use survey::{Outcome, Row, Wish, survey};
 pub use target::{Target, TargetError};
 pub use topology::{CoreType, Cpu, Policy, Topology, Vendor};
 pub use value::{ReadError, Reading, Source, Value, Why};

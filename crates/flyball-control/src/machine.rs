@@ -60,8 +60,17 @@ impl<'h> Machine<'h> {
     /// Every place where `knob` could exist here, in order. Empty where the machine has no such thing at all;
     /// [`Machine::why_nowhere`] says why.
     pub fn places(&self, knob: Id) -> Vec<Place> {
+        self.places_of(knob.knob().scope).to_vec()
+    }
+
+    /// Every instance of `scope` here, in order.
+    pub fn places_of(&self, scope: Scope) -> &[Place] {
+        self.instances.places_of(scope, || self.find_places(scope))
+    }
+
+    fn find_places(&self, scope: Scope) -> Vec<Place> {
         let topology = &self.topology;
-        match knob.knob().scope {
+        match scope {
             Scope::Machine => vec![Place::new(At::Machine, topology.present.clone())],
             Scope::Package => topology
                 .packages()
@@ -90,9 +99,11 @@ impl<'h> Machine<'h> {
                 .collect(),
             // Speed Select's domains come from its own interface; no row here has this scope yet.
             Scope::PowerDomain => Vec::new(),
-            Scope::IdleState | Scope::Uncore | Scope::Zone | Scope::Constraint | Scope::Sensor => {
-                self.named_places(knob.knob().scope)
-            }
+            Scope::IdleState => self.idle_places(),
+            Scope::Uncore => self.find_uncore(),
+            Scope::Zone => self.find_zones(),
+            Scope::Constraint => self.find_constraints(),
+            Scope::Sensor => self.find_sensors(),
         }
     }
 

@@ -6,33 +6,23 @@ use flyball_host::CpuList;
 
 use crate::{At, Machine, Place, Scope, topology::CPUS};
 
-/// Names that are looked up once, when first asked for.
+/// What is looked up once, when first asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     idle_states: OnceLock<Vec<String>>,
-    uncore: OnceLock<Vec<Place>>,
-    zones: OnceLock<Vec<Place>>,
-    constraints: OnceLock<Vec<Place>>,
-    sensors: OnceLock<Vec<Place>>,
+    places: [OnceLock<Vec<Place>>; 12],
+}
+
+impl Instances {
+    pub(crate) fn places_of(&self, scope: Scope, find: impl FnOnce() -> Vec<Place>) -> &[Place] {
+        self.places[scope as usize].get_or_init(find)
+    }
 }
 
 const POWERCAP: &str = "/sys/class/powercap";
 const HWMON: &str = "/sys/class/hwmon";
 
 impl Machine<'_> {
-    /// The places of a scope that has named instances.
-    pub(crate) fn named_places(&self, scope: Scope) -> Vec<Place> {
-        let instances = &self.instances;
-        match scope {
-            Scope::IdleState => self.idle_places(),
-            Scope::Uncore => instances.uncore.get_or_init(|| self.find_uncore()).clone(),
-            Scope::Zone => self.zones().to_vec(),
-            Scope::Constraint => instances.constraints.get_or_init(|| self.find_constraints()).clone(),
-            Scope::Sensor => instances.sensors.get_or_init(|| self.find_sensors()).clone(),
-            _ => Vec::new(),
-        }
-    }
-
     /// The names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
     /// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so one CPU tells for all.
     pub fn idle_states(&self) -> &[String] {
@@ -52,7 +42,7 @@ impl Machine<'_> {
         })
     }
 
-    fn idle_places(&self) -> Vec<Place> {
+    pub(super) fn idle_places(&self) -> Vec<Place> {
         let names = self.idle_states();
         let mut places = Vec::with_capacity(names.len() * self.topology().online.len());
         for cpu in self.topology().online.iter() {
@@ -64,7 +54,7 @@ impl Machine<'_> {
         places
     }
 
-    fn find_uncore(&self) -> Vec<Place> {
+    pub(super) fn find_uncore(&self) -> Vec<Place> {
         let folder = format!("{CPUS}/intel_uncore_frequency");
         let names = self.host().list(&folder).unwrap_or_default();
         let domain = |name: &String| {
@@ -95,29 +85,26 @@ impl Machine<'_> {
         names.iter().filter_map(domain).collect()
     }
 
-    fn zones(&self) -> &[Place] {
-        self.instances.zones.get_or_init(|| {
-            let folders = self.host().list(POWERCAP).unwrap_or_default();
-            let zone = |folder: &String| {
-                // A zone has a colon; its control type (`intel-rapl`) has none.
-                let (control, _) = folder.split_once(':')?;
-                let own = self.host().read(&format!("{POWERCAP}/{folder}/name")).ok()?;
-                let name = match folder.rsplit_once(':') {
-                    // A child is called by its parent too: `package-0 core`.
-                    Some((parent, _)) if parent.contains(':') => {
-                        let parent =
-                            self.host().read(&format!("{POWERCAP}/{parent}/name")).unwrap_or_default();
-                        format!("{parent} {own}")
-                    }
-                    _ => own.clone(),
-                };
-                let cpus = self.zone_cpus(name.split(' ').next().unwrap_or_default());
-                // The same package may be there a second time through memory-mapped registers.
-                let name = if control == "intel-rapl" { name } else { format!("{name} ({control})") };
-                Some(Place::named(At::Zone(folder.clone()), name, cpus))
+    pub(super) fn find_zones(&self) -> Vec<Place> {
+        let folders = self.host().list(POWERCAP).unwrap_or_default();
+        let zone = |folder: &String| {
+            // A zone has a colon; its control type (`intel-rapl`) has none.
+            let (control, _) = folder.split_once(':')?;
+            let own = self.host().read(&format!("{POWERCAP}/{folder}/name")).ok()?;
+            let name = match folder.rsplit_once(':') {
+                // A child is called by its parent too: `package-0 core`.
+                Some((parent, _)) if parent.contains(':') => {
+                    let parent = self.host().read(&format!("{POWERCAP}/{parent}/name")).unwrap_or_default();
+                    format!("{parent} {own}")
+                }
+                _ => own.clone(),
             };
-            folders.iter().filter_map(zone).collect()
-        })
+            let cpus = self.zone_cpus(name.split(' ').next().unwrap_or_default());
+            // The same package may be there a second time through memory-mapped registers.
+            let name = if control == "intel-rapl" { name } else { format!("{name} ({control})") };
+            Some(Place::named(At::Zone(folder.clone()), name, cpus))
+        };
+        folders.iter().filter_map(zone).collect()
     }
 
     /// The CPUs of `package-0` or `package-0-die-1`; all for a zone of the platform.
@@ -130,9 +117,9 @@ impl Machine<'_> {
         cpus.unwrap_or_else(|| topology.present.clone())
     }
 
-    fn find_constraints(&self) -> Vec<Place> {
+    pub(super) fn find_constraints(&self) -> Vec<Place> {
         let mut places = Vec::new();
-        for zone in self.zones() {
+        for zone in self.places_of(Scope::Zone) {
             let At::Zone(folder) = &zone.at else { continue };
             for constraint in 0..8 {
                 let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
@@ -144,7 +131,7 @@ impl Machine<'_> {
         places
     }
 
-    fn find_sensors(&self) -> Vec<Place> {
+    pub(super) fn find_sensors(&self) -> Vec<Place> {
         let mut places = Vec::new();
         for hwmon in self.host().list(HWMON).unwrap_or_default() {
             let folder = format!("{HWMON}/{hwmon}");
