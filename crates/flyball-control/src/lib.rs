@@ -4,14 +4,22 @@
 //! place in the order of writes, and the files and registers that hold it. [`Machine::inspect`] learns what a machine is
 //! made of ([`Topology`]); [`Machine::places`] says where on this machine a knob exists; [`Machine::read`] reads it there;
 //! [`Machine::resolve`] turns a wanted value (`min`, `2.6GHz`, `balance_power`) into what fits that place; and
-//! [`Machine::target`] gives the exact bytes or register bits that a write would have to carry. Nothing here writes.
+//! [`Machine::target`] gives the exact bytes or register bits that a write would have to carry.
+//!
+//! On top of the table: an [`Intent`] says what is wanted, [`plan::plan`] which writes that takes, and only [`write`] makes
+//! them, as a transaction that can always be undone.
 
 pub mod doctor;
+pub mod intent;
 pub mod knob;
 mod machine;
 mod name;
+pub mod owners;
 mod parse;
 mod place;
+pub mod plan;
+pub mod profile;
+pub mod save;
 mod select;
 mod snapshot;
 mod survey;
@@ -19,8 +27,11 @@ mod table;
 mod target;
 mod topology;
 mod value;
+pub mod verify;
 mod wanted;
+pub mod write;
 
+pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
 pub use machine::Machine;
 pub use name::KnobName;

@@ -13,6 +13,7 @@ mod error;
 pub mod isst;
 mod live;
 mod msrfile;
+pub mod process;
 mod recorded;
 mod units;
 

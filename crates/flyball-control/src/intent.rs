@@ -1,0 +1,135 @@
+//! What a user wants of a machine: settings as data, before any machine was looked at.
+//!
+//! An intent comes from `KNOB=VALUE` arguments or from a profile (`profile`). It knows the table and nothing of a
+//! machine; `plan` brings the two together. Settings are in order: where two of them name the same place, the later
+//! one counts.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{Id, KnobName, UnknownKnob, Wanted, WantedError};
+
+/// One wanted setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    /// The knob, and perhaps which instance of it (`idle-state:C6`).
+    pub name: KnobName,
+    /// The value, not yet resolved.
+    pub wanted: Wanted,
+    /// The CPUs, as a selector; all where there is none.
+    pub on: Option<String>,
+    /// Where the user said so, as it reads in a message: `governor=performance`, `quiet.toml line 3`.
+    pub from: String,
+}
+
+/// What is wanted of a machine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Intent {
+    /// The settings in order.
+    pub settings: Vec<Setting>,
+}
+
+/// Why an argument is no setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IntentError {
+    /// It has no `=`.
+    NoEquals(String),
+    /// The knob is not in the table.
+    Unknown(UnknownKnob),
+    /// The value is none of the knob's.
+    Value(WantedError),
+}
+
+impl fmt::Display for IntentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IntentError::NoEquals(text) => {
+                write!(f, "'{text}' is no setting; write KNOB=VALUE, for example governor=performance")
+            }
+            IntentError::Unknown(error) => error.fmt(f),
+            IntentError::Value(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for IntentError {}
+
+impl From<UnknownKnob> for IntentError {
+    fn from(error: UnknownKnob) -> IntentError {
+        IntentError::Unknown(error)
+    }
+}
+
+impl From<WantedError> for IntentError {
+    fn from(error: WantedError) -> IntentError {
+        IntentError::Value(error)
+    }
+}
+
+impl Setting {
+    /// The setting of `name` (`governor`, `idle-state:C6`) to `value` on the CPUs of selector `on`.
+    ///
+    /// # Errors
+    /// The knob is unknown, is a fact, or does not take the value.
+    pub fn new(name: &str, value: &str, on: Option<&str>, from: impl Into<String>) -> Result<Setting, IntentError> {
+        let name: KnobName = name.parse()?;
+        let wanted = Wanted::parse(name.knob.knob(), value)?;
+        Ok(Setting { name, wanted, on: on.map(str::to_owned), from: from.into() })
+    }
+
+    /// The knob.
+    pub fn knob(&self) -> Id {
+        self.name.knob
+    }
+}
+
+impl Intent {
+    /// Reads `KNOB=VALUE` arguments, all for the CPUs of selector `on`.
+    ///
+    /// # Errors
+    /// The first argument that is no setting.
+    pub fn from_arguments<S: AsRef<str>>(arguments: &[S], on: Option<&str>) -> Result<Intent, IntentError> {
+        let mut settings = Vec::new();
+        for argument in arguments {
+            let argument = argument.as_ref();
+            let (name, value) =
+                argument.split_once('=').ok_or_else(|| IntentError::NoEquals(argument.to_owned()))?;
+            settings.push(Setting::new(name, value, on, argument)?);
+        }
+        Ok(Intent { settings })
+    }
+
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+    }
+
+    /// The last setting of a knob, whatever its CPUs.
+    pub fn of(&self, knob: Id) -> Option<&Setting> {
+        self.settings.iter().rfind(|setting| setting.name.knob == knob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_become_settings() {
+        let intent = Intent::from_arguments(&["governor=performance", "idle-state:C6=off"], Some("0-3")).unwrap();
+        assert_eq!(intent.settings[0].knob(), Id::Governor);
+        assert_eq!(intent.settings[0].on.as_deref(), Some("0-3"));
+        assert_eq!(intent.settings[1].name.to_string(), "idle-state:C6");
+    }
+
+    #[test]
+    fn wrong_arguments_say_what_is_right() {
+        let error = |argument: &str| Intent::from_arguments(&[argument], None).unwrap_err().to_string();
+        assert!(error("performance").contains("KNOB=VALUE"));
+        assert!(error("govenor=performance").contains("governor"), "{}", error("govenor=performance"));
+        assert!(error("max-freq=2600000").contains("unit"), "{}", error("max-freq=2600000"));
+        assert!(error("driver=acpi-cpufreq").contains("fact"));
+        assert!(error("=x").len() > 5);
+    }
+}

@@ -1,0 +1,487 @@
+//! From what is wanted and what is there to every write that has to be made, in order, each with its reason.
+//!
+//! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before the first write:
+//! names against the lists that the kernel gives, frequencies against the hardware's limits, settings against each
+//! other (`couplings`). What is already so produces no change, so a plan after its own application is empty.
+//!
+//! Some changes pull the ground from under the rest: a driver switch makes every policy anew, turbo moves the limits
+//! of the hardware, a governor change resets preferences. After those, applying plans again from a fresh look; what a
+//! printed plan says about the time after them is what can be known before, and says that it is.
+
+mod couplings;
+mod limits;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use flyball_host::CpuList;
+use serde::Serialize;
+
+use crate::{
+    At, Id, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting, Target, Value, Wanted, Why,
+    intent::Intent,
+    select,
+    write::{
+        order::{Step, natural, rank},
+        settle::agrees,
+        spot::{Content, Spot},
+    },
+};
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// The knob.
+    pub knob: Id,
+    /// Where, in words.
+    pub place: String,
+    /// The CPUs that it governs.
+    pub cpus: CpuList,
+    /// When it has its turn.
+    pub step: Step,
+    /// The file or register.
+    pub spot: Spot,
+    /// What is there now; `None` where that can only be known when its turn has come.
+    pub old: Option<String>,
+    /// What will be written; a word (`max`) where its number can only be known then.
+    pub new: String,
+    /// Why it is made.
+    pub because: String,
+    /// Whether it may turn out not to be needed, or to need another number, once its turn has come.
+    pub provisional: bool,
+}
+
+/// Every write that brings a machine to what is wanted, in order.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Plan {
+    /// The machine, as its host calls it.
+    pub machine: String,
+    /// The writes in order.
+    pub changes: Vec<Change>,
+    /// What else there is to know: couplings, places left out.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Whether the machine is already as wanted.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+/// Why there is no plan. Nothing was written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PlanError {
+    /// Settings that cannot be: each in words, with what is accepted.
+    Refused(Vec<String>),
+    /// This machine lacks what the settings are about.
+    NotHere(Vec<String>),
+    /// The machine cannot be read.
+    Read(ReadError),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanError::Refused(words) | PlanError::NotHere(words) => f.write_str(&words.join("\n")),
+            PlanError::Read(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl From<ReadError> for PlanError {
+    fn from(error: ReadError) -> PlanError {
+        PlanError::Read(error)
+    }
+}
+
+/// A setting at one place.
+#[derive(Debug, Clone)]
+struct Want {
+    knob: Id,
+    place: Place,
+    wanted: Wanted,
+    from: String,
+    /// The resolved value; `None` while it cannot be known.
+    value: Option<Value>,
+    /// What is there now.
+    now: Option<Value>,
+}
+
+/// What is going to change before the later steps have their turn.
+#[derive(Debug, Clone, Default)]
+struct Ahead {
+    /// The driver mode that will be switched to.
+    mode: Option<String>,
+    /// Turbo, boost, SMT or CPUs will change: the hardware's limits may.
+    capacity: bool,
+    /// CPUs that will be brought online.
+    online: CpuList,
+    /// The governor that each policy will have.
+    governors: BTreeMap<u32, String>,
+    /// Policies whose governor will change.
+    governor_changes: BTreeSet<u32>,
+}
+
+struct Planner<'m, 'h> {
+    machine: &'m Machine<'h>,
+    wants: BTreeMap<(Id, At), Want>,
+    ahead: Ahead,
+    changes: Vec<Change>,
+    notes: Vec<String>,
+    refused: Vec<String>,
+    absent: Vec<String>,
+}
+
+/// Plans what `intent` needs on `machine`.
+///
+/// # Errors
+/// Settings that the machine does not take, with what it takes; settings of things that it does not have; files that
+/// should be readable and are not.
+pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
+    let mut planner = Planner {
+        machine,
+        wants: BTreeMap::new(),
+        ahead: Ahead::default(),
+        changes: Vec::new(),
+        notes: Vec::new(),
+        refused: Vec::new(),
+        absent: Vec::new(),
+    };
+    for setting in &intent.settings {
+        planner.place(setting);
+    }
+    planner.look()?;
+    planner.look_ahead();
+    planner.couple();
+    let keys: Vec<_> = planner.wants.keys().cloned().collect();
+    for key in keys {
+        if let Some(want) = planner.wants.get(&key).cloned() {
+            planner.change(&want)?;
+        }
+    }
+    planner.finish()
+}
+
+impl Planner<'_, '_> {
+    /// Finds the places of a setting. A later setting of a place replaces an earlier one.
+    fn place(&mut self, setting: &Setting) {
+        let topology = self.machine.topology();
+        let knob = setting.knob().knob();
+        let cpus = match &setting.on {
+            None => topology.present.clone(),
+            Some(selector) => match select(selector, topology) {
+                Ok(cpus) => cpus,
+                Err(error) => return self.refused.push(format!("{}: {error}", setting.from)),
+            },
+        };
+        if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
+            let narrower = knob.narrower.map(|id| format!("; '{id}' can be set for a part")).unwrap_or_default();
+            return self.refused.push(format!(
+                "{}: {} is one setting of the whole machine and cannot be set for CPUs {cpus} alone{narrower}",
+                setting.from, knob.name
+            ));
+        }
+        let mut places = self.machine.places_on(knob.id, &cpus);
+        if places.is_empty() {
+            let why = self.machine.why_nowhere(knob.id);
+            return self.absent.push(format!("{}: this machine has no {}: {why}", setting.from, knob.name));
+        }
+        if setting.name.instance.is_some() {
+            let names: BTreeSet<String> = places.iter().map(ToString::to_string).collect();
+            places.retain(|place| setting.name.matches(place));
+            if places.is_empty() {
+                let mut names: Vec<String> = names.into_iter().collect();
+                shorten(&mut names);
+                return self.refused.push(format!(
+                    "{}: there is no {} here; there is {}",
+                    setting.from,
+                    setting.name,
+                    names.join(", ")
+                ));
+            }
+        }
+        for place in places {
+            if !place.cpus.is_subset(&cpus) && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die) {
+                self.note(format!("{}: {place} spans CPUs {}, so all of them get it", setting.from, place.cpus));
+            }
+            let want = Want {
+                knob: knob.id,
+                wanted: setting.wanted.clone(),
+                from: setting.from.clone(),
+                value: None,
+                now: None,
+                place,
+            };
+            self.wants.insert((knob.id, want.place.at.clone()), want);
+        }
+    }
+
+    fn note(&mut self, words: String) {
+        if !self.notes.contains(&words) {
+            self.notes.push(words);
+        }
+    }
+
+    /// Reads what is there and resolves what is wanted.
+    fn look(&mut self) -> Result<(), PlanError> {
+        for want in self.wants.values_mut() {
+            want.now = match self.machine.read(want.knob, &want.place)? {
+                Reading::Value { value, .. } => Some(value),
+                Reading::Absent(_) => None,
+            };
+            want.value = self.machine.resolve(want.knob, &want.place, &want.wanted).ok();
+        }
+        Ok(())
+    }
+
+    /// Works out what the steps before governor, preference and limits will have changed.
+    fn look_ahead(&mut self) {
+        let differs = |want: &&Want| want.value.is_some() && want.value != want.now;
+        let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
+        if let Some(Value::Word(mode)) = machine_wide(Id::DriverMode).filter(differs).and_then(|want| want.value.clone()) {
+            self.ahead.mode = Some(mode);
+        }
+        for want in self.wants.values().filter(differs) {
+            match want.knob {
+                Id::Online | Id::Smt | Id::Turbo | Id::Boost => self.ahead.capacity = true,
+                _ => {}
+            }
+            let on = match &want.value {
+                Some(Value::Switch(on)) => *on,
+                Some(Value::Word(word)) => word == "on",
+                _ => false,
+            };
+            if on && matches!(want.knob, Id::Online | Id::Smt) {
+                self.ahead.online.extend(want.place.cpus.iter());
+            }
+        }
+        for policy in &self.machine.topology().policies {
+            let place = Place::new(At::Policy(policy.number), policy.cpus.clone());
+            let now = self.machine.value(Id::Governor, &place).ok().flatten();
+            let wanted = self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
+            if wanted.is_some() && wanted != now {
+                self.ahead.governor_changes.insert(policy.number);
+            }
+            if let Some(Value::Word(word)) = wanted.or(now) {
+                self.ahead.governors.insert(policy.number, word);
+            }
+        }
+    }
+
+    /// Whether what this knob's value is judged by will be different when its turn has come.
+    fn is_open(&self, knob: Id, place: &Place) -> bool {
+        let of_policy = knob.knob().scope == Scope::Policy;
+        let of_driver = of_policy || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
+        (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
+            || (self.ahead.capacity && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
+            || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
+            || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
+    }
+
+    /// Adds the change that a want needs, if it needs one.
+    fn change(&mut self, want: &Want) -> Result<(), PlanError> {
+        let open = self.is_open(want.knob, &want.place);
+        if let Some(why) = self.absence(want)? {
+            if open {
+                self.provisional(want, None, "can be read and judged only then");
+            } else if matches!(why, Why::Offline) {
+                self.note(format!("{}: {} is offline and left alone", want.knob, want.place));
+            } else {
+                self.absent.push(format!("{}: {} has no {}: {why}", want.from, want.place, want.knob));
+            }
+            return Ok(());
+        }
+        let mut value = match self.machine.resolve(want.knob, &want.place, &want.wanted) {
+            Ok(value) => value,
+            Err(_) if open => {
+                self.provisional(want, None, "its number is known only then");
+                return Ok(());
+            }
+            Err(error) => return self.unresolved(want, error),
+        };
+        let mut because = want.from.clone();
+        if let Some((rounded, words)) = limits::in_table(self.machine, want, &value)? {
+            value = rounded;
+            because = format!("{because}; {words}");
+        }
+        match self.machine.check(want.knob, &want.place, &value) {
+            Ok(()) => {}
+            Err(_) if open => {
+                self.provisional(want, Some(&value), "is judged again then");
+                return Ok(());
+            }
+            Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value) => self.note(format!(
+                "{value} is not among the governors loaded now; writing its name makes the kernel load it"
+            )),
+            Err(error) => return self.unresolved(want, error),
+        }
+        let target = match self.machine.target(want.knob, &want.place, &value) {
+            Ok(target) => target,
+            Err(_) if open => {
+                self.provisional(want, Some(&value), "its file may appear only then");
+                return Ok(());
+            }
+            Err(error) => {
+                // Nothing takes the write, and nothing needs it: CPU 0 has no switch and is online.
+                if want.now.as_ref() != Some(&value) {
+                    self.absent.push(format!("{}: {error}", want.from));
+                }
+                return Ok(());
+            }
+        };
+        let (spot, new) = spot_of(target);
+        let old = Content::of(&spot.read(self.machine.host()));
+        let always = want.knob == Id::Epp && new == "default";
+        let holds = agrees(&spot, &new, old.trimmed()) && !always;
+        let reset = self.resets(want);
+        if holds && reset.is_none() {
+            return Ok(());
+        }
+        if let (true, Some(reset)) = (holds, reset) {
+            because = format!("{because}; it holds now, but {reset}");
+        }
+        self.changes.push(Change {
+            knob: want.knob,
+            place: want.place.to_string(),
+            cpus: want.place.cpus.clone(),
+            step: Step::of(&spot, &new),
+            spot,
+            old: Some(old.to_string()),
+            new,
+            because,
+            provisional: holds || (open && want.knob != Id::Epp),
+        });
+        Ok(())
+    }
+
+    /// Why the knob is absent at the place; `None` where it is there.
+    fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
+        Ok(match self.machine.read(want.knob, &want.place)? {
+            Reading::Value { .. } => None,
+            // Readable or not, it can be written: a preference without a word, a speed without its governor.
+            Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
+            Reading::Absent(why) => Some(why),
+        })
+    }
+
+    fn unresolved(&mut self, want: &Want, error: ResolveError) -> Result<(), PlanError> {
+        match error {
+            ResolveError::Refused { .. } => {
+                // One line for the many places that refuse alike.
+                let words = error.to_string();
+                let (head, tail) = words.split_once(" on ").unwrap_or((&words, ""));
+                let tail = tail.split_once(": ").map_or(tail, |(_, accepted)| accepted);
+                let line = format!("{}: {head} on {}: {tail}", want.from, want.place);
+                let alike = |known: &String| {
+                    known.starts_with(&format!("{}: {head} on ", want.from)) && known.ends_with(&format!(": {tail}"))
+                };
+                if !self.refused.iter().any(alike) {
+                    self.refused.push(line);
+                }
+                Ok(())
+            }
+            ResolveError::Read(error) => Err(error.into()),
+        }
+    }
+
+    /// What will reset a setting that holds now, before its turn comes.
+    fn resets(&self, want: &Want) -> Option<&'static str> {
+        if self.ahead.mode.is_some() && want.knob.knob().scope == Scope::Policy {
+            return Some("the driver makes its policies anew: written again if that changed it");
+        }
+        match &want.place.at {
+            At::Policy(number) if want.knob == Id::Epp && self.ahead.governor_changes.contains(number) => {
+                Some("the change of governor may reset it: written again if it did")
+            }
+            _ => None,
+        }
+    }
+
+    /// A change whose file, old value or number is known only when its turn has come.
+    fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) {
+        let Some(spot) = self.path_then(want) else { return };
+        let new = match value {
+            Some(value) => self
+                .machine
+                .target(want.knob, &want.place, value)
+                .map_or_else(|_| value.to_string(), |target| spot_of(target).1),
+            None => want.wanted.to_string(),
+        };
+        self.changes.push(Change {
+            knob: want.knob,
+            place: want.place.to_string(),
+            cpus: want.place.cpus.clone(),
+            step: Step::of(&spot, &new),
+            spot,
+            old: None,
+            new,
+            because: format!("{}; {words}", want.from),
+            provisional: true,
+        });
+    }
+
+    /// The file that the knob will have at the place: the first of its own that can be written.
+    fn path_then(&self, want: &Want) -> Option<Spot> {
+        let paths = want.knob.knob().mechanisms.iter().filter_map(|mechanism| match mechanism {
+            Mechanism::File { path, write: true, .. } => self.machine.expand(path, &want.place.at),
+            _ => None,
+        });
+        let mut paths: Vec<String> = paths.collect();
+        let there = paths.iter().position(|path| self.machine.host().exists(path));
+        (!paths.is_empty()).then(|| Spot::File(paths.swap_remove(there.unwrap_or(0))))
+    }
+
+    /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
+    /// driver chooses frequencies by itself.
+    fn may_be_loaded(&self, knob: Id, value: &Value) -> bool {
+        const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+        knob == Id::Governor
+            && value.word().is_some_and(|word| KERNEL.contains(&word))
+            && !couplings::chooses_by_itself(self.machine)
+    }
+
+    fn finish(mut self) -> Result<Plan, PlanError> {
+        if !self.refused.is_empty() {
+            return Err(PlanError::Refused(self.refused));
+        }
+        if !self.absent.is_empty() {
+            self.absent.dedup();
+            shorten(&mut self.absent);
+            return Err(PlanError::NotHere(self.absent));
+        }
+        shorten(&mut self.notes);
+        sort(&mut self.changes);
+        Ok(Plan { machine: self.machine.host().name(), changes: self.changes, notes: self.notes })
+    }
+}
+
+/// Puts changes into the order in which they are made.
+pub(crate) fn sort(changes: &mut [Change]) {
+    changes.sort_by_cached_key(|change| {
+        let path = change.spot.path().map(natural).unwrap_or_default();
+        let order = rank(&change.spot, change.old.as_deref().unwrap_or_default(), &change.new);
+        (change.step, order, path, change.spot.clone())
+    });
+}
+
+/// Hundreds of CPUs must not fill the screen with one and the same thing.
+fn shorten(lines: &mut Vec<String>) {
+    const SHOWN: usize = 12;
+    if lines.len() > SHOWN {
+        let more = lines.len() - SHOWN;
+        lines.truncate(SHOWN);
+        lines.push(format!("(and {more} more like these)"));
+    }
+}
+
+fn spot_of(target: Target) -> (Spot, String) {
+    match target {
+        Target::File { path, bytes } => (Spot::File(path), String::from_utf8_lossy(&bytes).into_owned()),
+        Target::Msr { cpu, register, mask, value } => (Spot::Msr { cpu, register, mask }, format!("{value:#x}")),
+    }
+}

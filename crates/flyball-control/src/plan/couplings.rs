@@ -1,0 +1,259 @@
+//! Settings that depend on each other: what contradicts is refused before the first write, what follows is told.
+//!
+//! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will* have: the wanted
+//! value where there is one, else the present one.
+
+use flyball_host::Epp;
+
+use super::{Planner, Want};
+use crate::{At, Id, Machine, Place, Value, Wanted, topology::Vendor};
+
+/// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
+/// Then `performance` and `powersave` are all the governors there are.
+pub(super) fn chooses_by_itself(machine: &Machine<'_>) -> bool {
+    let driver = machine.value(Id::Driver, &Place::new(At::Machine, machine.topology().present.clone()));
+    matches!(driver, Ok(Some(Value::Word(name))) if name == "intel_pstate" || name == "amd-pstate-epp")
+}
+
+impl Planner<'_, '_> {
+    /// Applies every rule.
+    pub(super) fn couple(&mut self) {
+        self.driver_mode();
+        self.preferences();
+        self.pairs();
+        self.setspeed();
+        self.boost();
+        self.turbo_and_limits();
+        self.biases();
+    }
+
+    fn wants_of(&self, knob: Id) -> Vec<Want> {
+        self.wants.values().filter(|want| want.knob == knob).cloned().collect()
+    }
+
+    fn refuse(&mut self, words: String) {
+        if !self.refused.contains(&words) {
+            self.refused.push(words);
+        }
+    }
+
+    /// A driver switch takes the policies away and makes new ones.
+    fn driver_mode(&mut self) {
+        let Some(mode) = self.ahead.mode.clone() else { return };
+        let machine = self.machine;
+        if mode == "off" && machine.topology().flags.contains("hwp_epp") {
+            return self.refuse(
+                "driver-mode=off: intel_pstate refuses to be switched off while hardware P-states (HWP) are on \
+                 (EBUSY); boot with intel_pstate=disable instead"
+                    .to_owned(),
+            );
+        }
+        let policy_settings: Vec<Want> = self
+            .wants
+            .values()
+            .filter(|want| matches!(want.place.at, At::Policy(_)))
+            .cloned()
+            .collect();
+        if matches!(mode.as_str(), "off" | "disable") {
+            for want in &policy_settings {
+                self.refuse(format!("{}: with driver-mode={mode} there are no policies to set it on", want.from));
+            }
+            self.note(format!("driver-mode={mode}: no frequency driver is left; none takes over before the next boot"));
+            return;
+        }
+        for want in &policy_settings {
+            match (want.knob, &want.value) {
+                (Id::Governor, Some(Value::Word(word)))
+                    if mode == "active" && !matches!(word.as_str(), "performance" | "powersave") =>
+                {
+                    self.refuse(format!(
+                        "{}: in driver-mode=active the governors are performance and powersave",
+                        want.from
+                    ));
+                }
+                (Id::Epp, _) if mode != "active" && machine.topology().vendor == Vendor::Amd => {
+                    self.refuse(format!("{}: amd-pstate has a preference only in driver-mode=active", want.from));
+                }
+                _ => {}
+            }
+        }
+        self.note(format!(
+            "driver-mode={mode}: the driver makes every policy anew; governors, preferences and limits that are not set \
+             here get its defaults, and what follows is planned again after the switch ('flyball restore' brings all \
+             of it back)"
+        ));
+    }
+
+    /// Under `performance` an active-mode driver refuses every preference but `performance` (EBUSY).
+    fn preferences(&mut self) {
+        let active = match self.ahead.mode.as_deref() {
+            Some(mode) => mode == "active",
+            None => chooses_by_itself(self.machine),
+        };
+        for want in self.wants_of(Id::Epp) {
+            let At::Policy(number) = want.place.at else { continue };
+            let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
+            let gentle = match &want.value {
+                Some(Value::Word(word)) => !matches!(word.as_str(), "performance" | "default"),
+                Some(Value::Epp(Epp(number))) => *number > 0,
+                _ => false,
+            };
+            if active && governor == "performance" && gentle {
+                self.refuse(format!(
+                    "{}: under governor performance the driver refuses every preference but performance (EBUSY); set \
+                     governor=powersave as well",
+                    want.from
+                ));
+            }
+        }
+        let forced: Vec<u32> = self
+            .ahead
+            .governor_changes
+            .iter()
+            .copied()
+            .filter(|number| self.ahead.governors.get(number).is_some_and(|governor| governor == "performance"))
+            .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
+            .collect();
+        if active && !forced.is_empty() {
+            self.note(
+                "governor=performance: the driver forces epp to performance while it reigns, and pins the minimum to the \
+                 maximum; the present epp is remembered and comes back with restore"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// A minimum above its maximum.
+    fn pairs(&mut self) {
+        for (low, high) in
+            [(Id::MinFreq, Id::MaxFreq), (Id::MinPerfPct, Id::MaxPerfPct), (Id::UncoreMinFreq, Id::UncoreMaxFreq)]
+        {
+            let wants: Vec<Want> = self.wants_of(low).into_iter().chain(self.wants_of(high)).collect();
+            for want in wants {
+                let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
+                let (lower, upper) = (side(low), side(high));
+                if want.knob == high && lower.is_some() {
+                    continue;
+                }
+                let value = |side: &Option<Want>, id: Id| match side {
+                    Some(want) => want.value.clone(),
+                    None => self.machine.value(id, &want.place).ok().flatten(),
+                };
+                let (Some(min), Some(max)) = (number(value(&lower, low)), number(value(&upper, high))) else { continue };
+                if min <= max {
+                    continue;
+                }
+                let open = self.is_open(high, &want.place);
+                match (&lower, &upper) {
+                    (Some(lower), Some(upper)) => self.refuse(format!(
+                        "{low} {} is above {high} {} ({}, {})",
+                        lower.wanted, upper.wanted, lower.from, upper.from
+                    )),
+                    (Some(lower), None) if !open => self.refuse(format!(
+                        "{}: {low} would be above the present {high} ({}) of {}; set {high} as well",
+                        lower.from,
+                        value(&upper, high).map(|value| value.to_string()).unwrap_or_default(),
+                        want.place
+                    )),
+                    (None, Some(upper)) if low == Id::MinFreq => self.note(format!(
+                        "{}: below the present {low}; while it is, the kernel uses it for both",
+                        upper.from
+                    )),
+                    (None, Some(upper)) if !open => self.refuse(format!(
+                        "{}: {high} would be below the present {low} ({}) of {}; set {low} as well",
+                        upper.from,
+                        value(&lower, low).map(|value| value.to_string()).unwrap_or_default(),
+                        want.place
+                    )),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Only the userspace governor takes a speed.
+    fn setspeed(&mut self) {
+        for want in self.wants_of(Id::Setspeed) {
+            let At::Policy(number) = want.place.at else { continue };
+            match self.ahead.governors.get(&number).map(String::as_str) {
+                Some("userspace") | None => {}
+                Some(other) => {
+                    let words = format!(
+                        "{}: only the governor userspace takes a speed, and here it is {other}; set governor=userspace \
+                         as well",
+                        want.from
+                    );
+                    self.refuse(words);
+                }
+            }
+        }
+    }
+
+    /// A policy cannot boost while the machine may not (`EINVAL`), and switching the machine sets every policy.
+    fn boost(&mut self) {
+        let wants = self.wants_of(Id::Boost);
+        if wants.is_empty() {
+            return;
+        }
+        let place = Place::new(At::Machine, self.machine.topology().present.clone());
+        let turbo = match self.wants.get(&(Id::Turbo, At::Machine)) {
+            Some(want) => want.value.clone(),
+            None => self.machine.value(Id::Turbo, &place).ok().flatten(),
+        };
+        for want in wants {
+            if turbo == Some(Value::Switch(false)) && want.value == Some(Value::Switch(true)) {
+                self.refuse(format!(
+                    "{}: a policy cannot boost while turbo is off for the machine (EINVAL); set turbo=on as well",
+                    want.from
+                ));
+            }
+        }
+    }
+
+    /// Turbo off is a limit on max-freq by another name.
+    fn turbo_and_limits(&mut self) {
+        let off = |want: &Want| want.value == Some(Value::Switch(false));
+        let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| off(want)).cloned();
+        let Some(turbo) = turbo else { return };
+        let above = self.wants_of(Id::MaxFreq).into_iter().any(|want| {
+            let top = [Id::NominalFreq, Id::BaseFreq]
+                .into_iter()
+                .find_map(|id| number(self.machine.value(id, &want.place).ok().flatten()));
+            matches!((top, number(want.value.clone())), (Some(top), Some(max)) if max > top)
+                && want.wanted != Wanted::Max
+        });
+        if above {
+            self.note(format!(
+                "{}: caps max-freq at the base (nominal) frequency, whatever limit is set above it",
+                turbo.from
+            ));
+        }
+        if turbo.now == Some(Value::Switch(true)) {
+            self.note("turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency".to_owned());
+        }
+    }
+
+    /// EPB beside EPP: the older hint does not replace the newer.
+    fn biases(&mut self) {
+        let biases = self.wants_of(Id::Epb);
+        let any_preference = self.wants.keys().any(|(knob, _)| *knob == Id::Epp);
+        if let (Some(bias), false) = (biases.first(), any_preference)
+            && self.machine.topology().flags.contains("hwp_epp")
+        {
+            self.note(format!(
+                "{}: this processor also has epp, which steers the cores' frequency; epb still weighs on package power \
+                 decisions, so set both alike",
+                bias.from
+            ));
+        }
+    }
+}
+
+/// The number behind a value that can be compared.
+fn number(value: Option<Value>) -> Option<u64> {
+    match value? {
+        Value::Frequency(frequency) => Some(frequency.0),
+        Value::Percent(percent) => Some(u64::from(percent.0)),
+        _ => None,
+    }
+}

@@ -1,0 +1,67 @@
+//! Frequency limits of drivers that have a table of frequencies.
+//!
+//! Since kernel 5.11 `cpufreq_set_policy` rounds limits to entries of the table: a minimum up, a maximum down. Planned
+//! here, so that the value in the plan is the one that will be read back. With amd's boost, `cpuinfo_max_freq` of
+//! acpi-cpufreq lies above every entry, so that the word `max` stands for a frequency that no limit can hold.
+
+use flyball_host::KiloHertz;
+
+use super::Want;
+use crate::{Id, Machine, ReadError, Value};
+
+/// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it is.
+pub(super) fn in_table(
+    machine: &Machine<'_>,
+    want: &Want,
+    value: &Value,
+) -> Result<Option<(Value, String)>, ReadError> {
+    let Value::Frequency(frequency) = value else { return Ok(None) };
+    if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
+        return Ok(None);
+    }
+    let mut entries = Vec::new();
+    for list in [Id::AvailableFreqs, Id::BoostFreqs] {
+        if let Some(Value::Frequencies(frequencies)) = machine.value(list, &want.place)? {
+            entries.extend(frequencies);
+        }
+    }
+    // Only a limit inside the hardware's range is rounded; one outside is refused by the check that follows.
+    let limit = |id| Ok::<_, ReadError>(machine.value(id, &want.place)?.and_then(|value| value.frequency()));
+    let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
+    let inside = low.is_none_or(|low| *frequency >= low) && high.is_none_or(|high| *frequency <= high);
+    let Some(rounded) = nearest(&mut entries, *frequency, want.knob == Id::MinFreq).filter(|_| inside) else {
+        return Ok(None);
+    };
+    let direction = if rounded < *frequency { "at or below" } else { "at or above" };
+    Ok((rounded != *frequency)
+        .then(|| (Value::Frequency(rounded), format!("the driver's frequency {direction} {frequency}"))))
+}
+
+/// The entry that a limit becomes; `None` without entries.
+fn nearest(entries: &mut Vec<KiloHertz>, limit: KiloHertz, is_minimum: bool) -> Option<KiloHertz> {
+    entries.sort_unstable();
+    entries.dedup();
+    if is_minimum {
+        entries.iter().find(|entry| **entry >= limit).or(entries.last()).copied()
+    } else {
+        entries.iter().rfind(|entry| **entry <= limit).or(entries.first()).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minima_round_up_and_maxima_down() {
+        let mut table = [3_301_000, 2_400_000, 1_600_000].map(KiloHertz).to_vec();
+        let mut at = |khz, minimum| nearest(&mut table, KiloHertz(khz), minimum).unwrap().0;
+        assert_eq!(at(2_000_000, true), 2_400_000);
+        assert_eq!(at(2_000_000, false), 1_600_000);
+        assert_eq!(at(4_680_714, false), 3_301_000);
+        assert_eq!(at(4_680_714, true), 3_301_000);
+        assert_eq!(at(100, false), 1_600_000);
+        assert_eq!(at(2_400_000, true), 2_400_000);
+        assert_eq!(nearest(&mut vec![], KiloHertz(1), true), None);
+    }
+}

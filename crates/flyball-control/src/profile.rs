@@ -1,0 +1,213 @@
+//! Profiles: an intent in a TOML file.
+//!
+//! ```toml
+//! description = "steady, for benchmarks"
+//!
+//! turbo = "off"
+//! governor = "performance"
+//! "idle-state:C6" = "off"
+//!
+//! [cpus."0-3,8"]          # by CPU list
+//! max-freq = "2.6GHz"
+//!
+//! [type.E]                # by kind of core; also package, die, node, core, policy
+//! max-freq = "min"
+//! ```
+//!
+//! What stands before the first section is for all CPUs. Sections come later, so they win. Values are strings as on the
+//! command line; booleans and whole numbers are taken too where they cannot be misread.
+
+use std::fmt;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::intent::{Intent, IntentError, Setting};
+
+/// Sections that select CPUs by a property, and how the selector calls it.
+const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
+
+/// A profile.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Profile {
+    /// What it is for, in the author's words.
+    pub description: Option<String>,
+    /// What it wants.
+    pub intent: Intent,
+}
+
+/// Why a text is no profile: where, and what is wrong there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileError {
+    /// The file, as it was called.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} line {}: {}", self.file, self.line, self.what)
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+struct Reader<'a> {
+    file: &'a str,
+    text: &'a str,
+    profile: Profile,
+}
+
+impl Profile {
+    /// Reads a profile; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// Text that is no UTF-8 or no TOML, an unknown section or knob, a value that the knob does not take.
+    pub fn parse(bytes: &[u8], file: &str) -> Result<Profile, ProfileError> {
+        let bad = |line: usize, what: String| ProfileError { file: file.to_owned(), line, what };
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+            bad(line, "not UTF-8; is this a profile?".to_owned())
+        })?;
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            bad(line, error.message().to_owned())
+        })?;
+        let mut reader = Reader { file, text, profile: Profile::default() };
+        reader.top(table.get_ref())?;
+        Ok(reader.profile)
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// A table's entries in the order of the file: position of the key, key, value.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(usize, &'t str, &'t DeValue<'i>)> {
+    let mut entries: Vec<_> =
+        table.iter().map(|(key, value)| (key.span().start, key.get_ref().as_ref(), value.get_ref())).collect();
+    entries.sort_by_key(|(at, ..)| *at);
+    entries
+}
+
+impl Reader<'_> {
+    fn bad(&self, at: usize, what: impl Into<String>) -> ProfileError {
+        ProfileError { file: self.file.to_owned(), line: line_of(self.text, at), what: what.into() }
+    }
+
+    fn top(&mut self, table: &DeTable<'_>) -> Result<(), ProfileError> {
+        let entries = in_order(table);
+        for (at, key, value) in &entries {
+            match (*key, value) {
+                ("description", DeValue::String(text)) => {
+                    self.profile.description = Some(text.clone().into_owned());
+                }
+                ("description", _) => return Err(self.bad(*at, "description is a text")),
+                (_, DeValue::Table(_)) => {}
+                (key, value) => self.setting(*at, key, value, None)?,
+            }
+        }
+        for (at, key, value) in entries {
+            let DeValue::Table(groups) = value else { continue };
+            if key != "cpus" && !GROUPS.contains(&key) {
+                return Err(self.bad(
+                    at,
+                    format!("no section '{key}'; sections are [cpus.\"0-3\"], and {}", GROUPS.map(|g| format!("[{g}.X]")).join(" ")),
+                ));
+            }
+            for (at, name, value) in in_order(groups) {
+                let DeValue::Table(settings) = value else {
+                    return Err(self.bad(at, format!("[{key}] needs a name: [{key}.{}]", if key == "cpus" { "\"0-3\"" } else { "0" })));
+                };
+                let selector = if key == "cpus" { name.to_owned() } else { format!("{key}:{name}") };
+                for (at, knob, value) in in_order(settings) {
+                    self.setting(at, knob, value, Some(&selector))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn setting(&mut self, at: usize, name: &str, value: &DeValue<'_>, on: Option<&str>) -> Result<(), ProfileError> {
+        let text = match value {
+            DeValue::String(text) => text.clone().into_owned(),
+            DeValue::Boolean(on) => (if *on { "on" } else { "off" }).to_owned(),
+            // A bare number is right for epp, epb and percentages, and refused with the units named for frequencies.
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+            _ => return Err(self.bad(at, format!("the value of {name} must be a text, a switch or a whole number"))),
+        };
+        let from = format!("{} line {}", self.file, line_of(self.text, at));
+        let setting = Setting::new(name, &text, on, from).map_err(|error: IntentError| self.bad(at, error.to_string()))?;
+        self.profile.intent.settings.push(setting);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Id;
+
+    const TEXT: &str = r#"
+description = "steady"
+turbo = false
+epb = 6
+governor = "performance"
+"idle-state:C6" = "off"
+
+[cpus."0-3,8"]
+max-freq = "2.6GHz"
+
+[type.E]
+max-freq = "min"
+[package.1]
+min-freq = "base"
+"#;
+
+    #[test]
+    fn a_profile_becomes_an_intent_in_the_files_order() {
+        let profile = Profile::parse(TEXT.as_bytes(), "steady.toml").unwrap();
+        assert_eq!(profile.description.as_deref(), Some("steady"));
+        let settings = &profile.intent.settings;
+        let order: Vec<_> = settings.iter().map(|setting| (setting.knob(), setting.on.as_deref())).collect();
+        assert_eq!(
+            order,
+            [
+                (Id::Turbo, None),
+                (Id::Epb, None),
+                (Id::Governor, None),
+                (Id::IdleState, None),
+                (Id::MaxFreq, Some("0-3,8")),
+                (Id::MaxFreq, Some("type:E")),
+                (Id::MinFreq, Some("package:1")),
+            ]
+        );
+        assert_eq!(settings[2].from, "steady.toml line 5");
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_remedy() {
+        let error = |text: &str| Profile::parse(text.as_bytes(), "p").unwrap_err().to_string();
+        assert!(error("a = 1\nb =").starts_with("p line 2"), "{}", error("a = 1\nb ="));
+        assert!(error("\ngovenor = \"x\"").contains("p line 2") && error("govenor = \"x\"").contains("governor"));
+        assert!(error("max-freq = 2600000").contains("unit"));
+        assert!(error("[cpu.\"0\"]\nepb = 1").contains("sections are"));
+        assert!(error("[cpus]\nepb = 1").contains("needs a name"));
+        assert!(error("epb = [1]").contains("must be"));
+        assert!(error("max-freq = 2.6").contains("must be"));
+        assert!(Profile::parse(b"x = \"\xff\"", "p").unwrap_err().what.contains("UTF-8"));
+        assert_eq!(Profile::parse(b"", "p").unwrap(), Profile::default());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[ -~\n]{0,80}") {
+            let _ = Profile::parse(text.as_bytes(), "p");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What else changes when a spot is written.
+//!
+//! The kernel does more than it is told: a governor change resets the energy preference and throws the old governor's
+//! tunables away, a driver switch makes every policy anew, a CPU that goes offline takes its policy along. To put back
+//! *exactly*, everything that a write may disturb is remembered before the write, not only what is written.
+//! The rules here are about files, not about knobs: they must hold for whatever is there, so they list directories
+//! and take what they find.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flyball_host::{CpuList, Host};
+
+use super::{order::GOVERNORS, spot::Spot};
+
+const CPUS: &str = "/sys/devices/system/cpu";
+const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
+const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
+
+/// Attributes of a policy that hold settings.
+const OF_POLICY: [&str; 7] = [
+    "scaling_governor",
+    "energy_performance_preference",
+    "scaling_min_freq",
+    "scaling_max_freq",
+    "scaling_setspeed",
+    "boost",
+    "amd_pstate_floor_freq",
+];
+
+/// Attributes that hold settings of a whole driver.
+const OF_DRIVER: [&str; 9] = [
+    "amd_pstate/status",
+    "amd_pstate/dynamic_epp",
+    "intel_pstate/status",
+    "intel_pstate/no_turbo",
+    "intel_pstate/min_perf_pct",
+    "intel_pstate/max_perf_pct",
+    "intel_pstate/hwp_dynamic_boost",
+    "intel_pstate/energy_efficiency",
+    "cpufreq/boost",
+];
+
+/// Finds what a write disturbs, remembering the directories that it has listed.
+pub struct Footprints<'h> {
+    host: &'h dyn Host,
+    listed: BTreeMap<String, Vec<String>>,
+}
+
+impl<'h> Footprints<'h> {
+    /// For the machine behind `host`, as it is now.
+    pub fn new(host: &'h dyn Host) -> Footprints<'h> {
+        Footprints { host, listed: BTreeMap::new() }
+    }
+
+    /// The spots that may change when `spot` is written, itself included. Only spots that exist.
+    pub fn of(&mut self, spot: &Spot) -> BTreeSet<Spot> {
+        let mut found = BTreeSet::from([spot.clone()]);
+        let Some(path) = spot.path().map(str::to_owned) else {
+            return found;
+        };
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        match name {
+            "status" | "dynamic_epp" => self.everything(&mut found),
+            // Writing "on" brings back CPUs that someone had taken offline one by one.
+            "control" if folder.ends_with("/smt") => self.everything(&mut found),
+            "online" => self.one_cpu(folder, &mut found),
+            "scaling_governor" => {
+                self.policy(folder, &mut found);
+                self.tunables(&format!("{POLICIES}/"), &mut found);
+                self.biases(folder, &mut found);
+            }
+            "no_turbo" | "boost" | "cpb" => self.turbo(&mut found),
+            "min_perf_pct" | "max_perf_pct" => {
+                self.take(format!("{folder}/min_perf_pct"), &mut found);
+                self.take(format!("{folder}/max_perf_pct"), &mut found);
+            }
+            "scaling_min_freq" | "scaling_max_freq" => {
+                self.take(format!("{folder}/scaling_min_freq"), &mut found);
+                self.take(format!("{folder}/scaling_max_freq"), &mut found);
+            }
+            // Without EPP in hardware the two are one setting under two names.
+            "energy_performance_preference" => self.biases(folder, &mut found),
+            "energy_perf_bias" => {
+                let cpu = folder.trim_end_matches("/power");
+                self.take(format!("{cpu}/cpufreq/energy_performance_preference"), &mut found);
+            }
+            "min_freq_khz" | "max_freq_khz" => self.uncore(folder, &mut found),
+            _ => {}
+        }
+        found
+    }
+
+    fn list(&mut self, folder: &str) -> Vec<String> {
+        if let Some(names) = self.listed.get(folder) {
+            return names.clone();
+        }
+        let names = self.host.list(folder).unwrap_or_default();
+        self.listed.insert(folder.to_owned(), names.clone());
+        names
+    }
+
+    fn take(&self, path: String, found: &mut BTreeSet<Spot>) {
+        if self.host.writable(&path) {
+            found.insert(Spot::File(path));
+        }
+    }
+
+    /// A policy's own settings, with the tunables of a governor that is kept per policy.
+    fn policy(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+        for name in OF_POLICY {
+            self.take(format!("{folder}/{name}"), found);
+        }
+        self.tunables(&format!("{folder}/"), found);
+    }
+
+    /// Writable files in the directories of governors below `prefix`.
+    fn tunables(&mut self, prefix: &str, found: &mut BTreeSet<Spot>) {
+        let names = self.list(prefix.trim_end_matches('/'));
+        for governor in GOVERNORS.iter().filter(|governor| names.iter().any(|name| name == *governor)) {
+            for name in self.list(&format!("{prefix}{governor}")) {
+                self.take(format!("{prefix}{governor}/{name}"), found);
+            }
+        }
+    }
+
+    /// The energy bias files of a policy's CPUs.
+    fn biases(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+        let cpus = self.host.read(&format!("{folder}/related_cpus")).unwrap_or_default();
+        for cpu in CpuList::from_words(&cpus).unwrap_or_default().iter() {
+            self.take(format!("{CPUS}/cpu{cpu}/power/energy_perf_bias"), found);
+        }
+    }
+
+    fn policies(&mut self) -> Vec<String> {
+        let names = self.list(POLICIES);
+        names.iter().filter(|name| numbered(name, "policy")).map(|name| format!("{POLICIES}/{name}")).collect()
+    }
+
+    fn turbo(&mut self, found: &mut BTreeSet<Spot>) {
+        for name in OF_DRIVER {
+            if name.ends_with("boost") || name.ends_with("turbo") || name.ends_with("pct") {
+                self.take(format!("{CPUS}/{name}"), found);
+            }
+        }
+        for folder in self.policies() {
+            for name in ["scaling_min_freq", "scaling_max_freq", "boost", "cpb", "amd_pstate_floor_freq"] {
+                self.take(format!("{folder}/{name}"), found);
+            }
+        }
+    }
+
+    /// What belongs to one CPU: its policy, its preference, its idle states.
+    fn one_cpu(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+        self.take(format!("{folder}/power/energy_perf_bias"), found);
+        self.take(format!("{folder}/power/pm_qos_resume_latency_us"), found);
+        for state in self.list(&format!("{folder}/cpuidle")) {
+            if numbered(&state, "state") {
+                self.take(format!("{folder}/cpuidle/{state}/disable"), found);
+            }
+        }
+        // By the policy's own name, not through cpuN/cpufreq: one file must have one spot.
+        let number = folder.rsplit("/cpu").next().and_then(|digits| digits.parse::<u32>().ok());
+        if let Some(policy) = number.and_then(|cpu| self.policy_of(cpu)) {
+            self.policy(&policy, found);
+        }
+    }
+
+    fn policy_of(&mut self, cpu: u32) -> Option<String> {
+        self.policies().into_iter().find(|folder| {
+            let cpus = self.host.read(&format!("{folder}/related_cpus")).unwrap_or_default();
+            // The kernel refuses to read an offline policy's files; its number is that of one of its CPUs.
+            folder.ends_with(&format!("/policy{cpu}"))
+                || CpuList::from_words(&cpus).unwrap_or_default().contains(cpu)
+        })
+    }
+
+    /// Every setting that a driver switch or SMT can touch.
+    fn everything(&mut self, found: &mut BTreeSet<Spot>) {
+        for name in OF_DRIVER {
+            self.take(format!("{CPUS}/{name}"), found);
+        }
+        self.take(format!("{CPUS}/smt/control"), found);
+        self.tunables(&format!("{POLICIES}/"), found);
+        for folder in self.policies() {
+            self.policy(&folder, found);
+        }
+        for cpu in self.list(CPUS) {
+            if numbered(&cpu, "cpu") {
+                self.take(format!("{CPUS}/{cpu}/online"), found);
+                self.take(format!("{CPUS}/{cpu}/power/energy_perf_bias"), found);
+            }
+        }
+    }
+
+    /// The uncore limits of a package: the root entry of a TPMI package writes to all its clusters.
+    fn uncore(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+        self.take(format!("{folder}/min_freq_khz"), found);
+        self.take(format!("{folder}/max_freq_khz"), found);
+        for name in self.list(UNCORE) {
+            if numbered(&name, "uncore") || name.starts_with("package_") {
+                self.take(format!("{UNCORE}/{name}/min_freq_khz"), found);
+                self.take(format!("{UNCORE}/{name}/max_freq_khz"), found);
+            }
+        }
+    }
+}
+
+/// Whether `name` is `stem` and a number.
+fn numbered(name: &str, stem: &str) -> bool {
+    name.strip_prefix(stem).is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}

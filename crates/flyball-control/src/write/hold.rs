@@ -1,0 +1,451 @@
+//! Holding a machine: the transaction around every change.
+//!
+//! A [`Hold`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
+//! interrupt, a panic, being dropped), what it changed is put back, unless [`Hold::keep`] says that it is to stay. When
+//! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    process::Command,
+};
+
+use flyball_host::{Host, HostError};
+use serde::Serialize;
+
+use super::{
+    footprint::Footprints,
+    guardian::Guardian,
+    journal::{Contents, Entry, Goals, Journal, JournalError},
+    order::Step,
+    reasons,
+    restore::{Restoration, put_back},
+    settle::{Expected, Found, settle},
+    spot::{Content, Spot},
+    state::{Lock, LockError, StateDir},
+};
+use crate::{
+    Machine, ReadError,
+    intent::Intent,
+    plan::{Change, Plan, PlanError, plan},
+};
+
+/// A machine that is held for changing it.
+pub struct Hold<'h> {
+    host: &'h dyn Host,
+    // Dropped in this order: the guardian is sent home before the lock is given up.
+    guardian: Option<Guardian>,
+    journal: Journal,
+    lock: Lock,
+    id: u32,
+    open: bool,
+    notes: Vec<String>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The value was read back.
+    Applied,
+    /// The kernel took the write and made this of it.
+    Clamped(String),
+}
+
+/// A change that was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Made {
+    /// The change, with what was there before it.
+    pub change: Change,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What applying an intent came to.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Applied {
+    /// The changes in the order in which they were made.
+    pub made: Vec<Made>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+}
+
+impl Applied {
+    /// The changes whose value the kernel clamped.
+    pub fn clamped(&self) -> impl Iterator<Item = (&Change, &str)> {
+        self.made.iter().filter_map(|made| match &made.outcome {
+            Outcome::Clamped(to) => Some((&made.change, to.as_str())),
+            Outcome::Applied => None,
+        })
+    }
+}
+
+/// Why an intent was not applied. What had been written by then has been put back, as far as `restoration` says.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// There is no plan; nothing was written.
+    Plan(PlanError),
+    /// The kernel refused a write.
+    Refused {
+        /// The write.
+        change: Box<Change>,
+        /// What the kernel said.
+        error: HostError,
+        /// The likely reason, with the remedy.
+        reason: Option<String>,
+        /// How putting back went.
+        restoration: Restoration,
+    },
+    /// After the driver or its policies had changed, the rest could not be planned.
+    Replan {
+        /// Why.
+        error: PlanError,
+        /// How putting back went.
+        restoration: Restoration,
+    },
+    /// The journal cannot be written, so the machine was not either.
+    Journal {
+        /// Why.
+        error: JournalError,
+        /// How putting back went.
+        restoration: Restoration,
+    },
+    /// The user interrupted.
+    Interrupted {
+        /// How putting back went.
+        restoration: Restoration,
+    },
+}
+
+impl ApplyError {
+    /// How putting back went; `None` where nothing had been written.
+    pub fn restoration(&self) -> Option<&Restoration> {
+        match self {
+            ApplyError::Plan(_) => None,
+            ApplyError::Refused { restoration, .. }
+            | ApplyError::Replan { restoration, .. }
+            | ApplyError::Journal { restoration, .. }
+            | ApplyError::Interrupted { restoration } => Some(restoration),
+        }
+    }
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApplyError::Plan(error) => return error.fmt(f),
+            ApplyError::Refused { change, error, reason, .. } => {
+                write!(f, "{}={} on {}: {error}", change.knob, change.new, change.place)?;
+                if let Some(reason) = reason {
+                    write!(f, "\n  {reason}")?;
+                }
+            }
+            ApplyError::Replan { error, .. } => write!(f, "after the first changes the rest cannot be made: {error}")?,
+            ApplyError::Journal { error, .. } => error.fmt(f)?,
+            ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
+        }
+        if let Some(restoration) = self.restoration() {
+            write!(f, "\n{restoration}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+impl fmt::Display for Restoration {
+    /// What was put back and what was not, in words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() {
+            return match self.written.len() {
+                0 => f.write_str("nothing had to be put back: everything is as it was"),
+                1 => f.write_str("1 write put back: everything is as it was"),
+                count => write!(f, "{count} writes put back: everything is as it was"),
+            };
+        }
+        write!(f, "{} of {} settings could not be put back:", self.left.len(), self.remembered)?;
+        for left in &self.left {
+            write!(f, "\n  {} holds '{}', was '{}'", left.spot, left.found, left.wanted)?;
+            if let Some(error) = &left.error {
+                write!(f, "\n    {error}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a machine cannot be held.
+#[derive(Debug)]
+pub enum HoldError {
+    /// Another flyball has it, or the state directory cannot be used.
+    Lock(LockError),
+    /// The journal cannot be used, or an earlier transaction has to be put back first.
+    Journal(JournalError),
+    /// The guardian could not be started.
+    Guardian(io::Error),
+}
+
+impl fmt::Display for HoldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HoldError::Lock(error) => error.fmt(f),
+            HoldError::Journal(error) => error.fmt(f),
+            HoldError::Guardian(error) => write!(f, "cannot start the guardian process: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HoldError {}
+
+impl From<LockError> for HoldError {
+    fn from(error: LockError) -> HoldError {
+        HoldError::Lock(error)
+    }
+}
+
+impl From<JournalError> for HoldError {
+    fn from(error: JournalError) -> HoldError {
+        HoldError::Journal(error)
+    }
+}
+
+/// The boot that the machine is in; `None` where it does not tell (a tree of files).
+pub fn boot_id(host: &dyn Host) -> Option<String> {
+    host.read("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
+}
+
+impl<'h> Hold<'h> {
+    /// Takes the machine. `command` is what the user typed, for the lock and the journal. With `guardian`, that command
+    /// is started first: a process that restores as soon as this one dies (see [`super::guardian`]).
+    ///
+    /// # Errors
+    /// The machine is held by another, an earlier transaction is open, or the state directory cannot be used.
+    pub fn begin(
+        host: &'h dyn Host,
+        state: &StateDir,
+        command: &str,
+        guardian: Option<Command>,
+    ) -> Result<Hold<'h>, HoldError> {
+        let lock = state.lock(command)?;
+        let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+        let id = journal.begin(command)?;
+        let guardian = match guardian.map(|command| Guardian::post(command, &lock)).transpose() {
+            Ok(guardian) => guardian,
+            Err(error) => {
+                journal.restored(&[id])?;
+                return Err(HoldError::Guardian(error));
+            }
+        };
+        Ok(Hold { host, guardian, journal, lock, id, open: true, notes: aside.into_iter().collect() })
+    }
+
+    /// What there was to say when the machine was taken: a journal of an earlier boot set aside.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The lock, to share with a child.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// Applies an intent to the machine as it is now, and says what became of every change. Where that fails, or
+    /// `interrupted` answers true between two groups of writes, everything since the hold began is put back.
+    ///
+    /// # Errors
+    /// See [`ApplyError`].
+    pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
+        let mut applied = Applied::default();
+        let mut done: BTreeMap<Spot, String> = BTreeMap::new();
+        let mut first = true;
+        loop {
+            let fresh = Machine::inspect(self.host)
+                .map_err(|error: ReadError| PlanError::Read(error))
+                .and_then(|machine| plan(&machine, intent));
+            let Plan { changes, notes, .. } = match fresh {
+                Ok(plan) => plan,
+                Err(error) if first => return Err(ApplyError::Plan(error)),
+                Err(error) => return Err(ApplyError::Replan { error, restoration: self.put_back() }),
+            };
+            if first {
+                applied.notes = notes;
+            }
+            first = false;
+            // What was written once is not written again: the kernel clamped it, or spells it in its own way.
+            let changes: Vec<Change> =
+                changes.into_iter().filter(|change| done.get(&change.spot) != Some(&change.new)).collect();
+            let Some(step) = changes.first().map(|change| change.step) else { break };
+            let group: Vec<Change> = if step <= Step::Governor {
+                changes.into_iter().filter(|change| change.step == step).collect()
+            } else {
+                changes
+            };
+            for batch in group.chunk_by(|a, b| a.step == b.step) {
+                if interrupted() {
+                    return Err(ApplyError::Interrupted { restoration: self.put_back() });
+                }
+                let made = self.write(batch)?;
+                done.extend(made.iter().map(|made| (made.change.spot.clone(), made.change.new.clone())));
+                applied.made.extend(made);
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
+    fn write(&mut self, batch: &[Change]) -> Result<Vec<Made>, ApplyError> {
+        let mut footprints = Footprints::new(self.host);
+        let disturbed: BTreeSet<Spot> = batch.iter().flat_map(|change| footprints.of(&change.spot)).collect();
+        let was: Vec<(Spot, Content)> = self
+            .journal
+            .unknown(&disturbed)
+            .into_iter()
+            .map(|spot| {
+                let content = Content::of(&spot.read(self.host));
+                (spot, content)
+            })
+            .collect();
+        let olds: Vec<Content> = batch.iter().map(|change| Content::of(&change.spot.read(self.host))).collect();
+        let writes = batch
+            .iter()
+            .zip(&olds)
+            .map(|(change, old)| (change.spot.clone(), old.clone(), Content::Text(change.new.clone())))
+            .collect();
+        if let Err(error) = self.journal.announce(was, writes) {
+            return Err(ApplyError::Journal { error, restoration: self.put_back() });
+        }
+        for change in batch {
+            if let Err(error) = change.spot.write(self.host, change.new.as_bytes()) {
+                let reason = reasons::reason(self.host, &change.spot, &error);
+                let restoration = self.put_back();
+                return Err(ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration });
+            }
+        }
+        let expected: Vec<Expected<'_>> = batch
+            .iter()
+            .zip(&olds)
+            .map(|(change, old)| Expected { spot: &change.spot, old, new: &change.new })
+            .collect();
+        let found = settle(self.host, &expected);
+        Ok(batch
+            .iter()
+            .zip(&olds)
+            .zip(found)
+            .map(|((change, old), found)| Made {
+                change: Change { old: Some(old.to_string()), ..change.clone() },
+                outcome: match found {
+                    Found::Held => Outcome::Applied,
+                    Found::Other(content) => Outcome::Clamped(content.to_string()),
+                },
+            })
+            .collect())
+    }
+
+    fn goals(&self) -> Goals {
+        Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
+    }
+
+    /// Puts everything back to what it was when the hold began, and goes on holding: before the next arm of a
+    /// comparison.
+    pub fn put_back(&mut self) -> Restoration {
+        put_back(self.host, &self.goals())
+    }
+
+    /// The settings are to stay. `flyball restore` can still bring back what was.
+    ///
+    /// # Errors
+    /// The journal cannot be written; then everything has been put back.
+    pub fn keep(mut self) -> Result<(), JournalError> {
+        self.journal.commit(self.id)?;
+        self.open = false;
+        self.dismiss();
+        Ok(())
+    }
+
+    /// Puts everything back and gives the machine up.
+    pub fn end(mut self) -> Restoration {
+        self.close()
+    }
+
+    fn close(&mut self) -> Restoration {
+        let restoration = self.put_back();
+        self.open = false;
+        // What could not be put back stays in the journal, for `flyball restore` to try again.
+        if restoration.is_exact() {
+            let _ = self.journal.restored(&[self.id]);
+        }
+        self.dismiss();
+        restoration
+    }
+
+    fn dismiss(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.close();
+        }
+    }
+}
+
+/// Which transactions `restore` undoes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of this boot: back to before flyball's first write.
+    All,
+    /// The last one only.
+    Last,
+}
+
+/// What `restore` did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Restored {
+    /// The transactions that were undone, oldest first.
+    pub undone: Vec<Entry>,
+    /// What was put back.
+    pub restoration: Restoration,
+    /// What else there is to know: a journal of an earlier boot, damaged lines.
+    pub notes: Vec<String>,
+}
+
+/// Puts back what the journal remembers.
+///
+/// # Errors
+/// The machine is held by another, or the journal cannot be used.
+pub fn restore(host: &dyn Host, state: &StateDir, command: &str, scope: Scope) -> Result<Restored, HoldError> {
+    let _lock = state.lock(command)?;
+    restore_locked(host, state, scope).map_err(HoldError::Journal)
+}
+
+/// [`restore`] for whoever already holds the lock: the guardian.
+pub(crate) fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, JournalError> {
+    let mut notes = Vec::new();
+    if Journal::load(state)?.is_none() {
+        return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
+    }
+    let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+    notes.extend(aside);
+    let contents = journal.contents();
+    if !contents.damaged.is_empty() {
+        notes.push(format!(
+            "the journal {} is damaged in {} of its lines; what they held cannot be put back",
+            journal.path().display(),
+            contents.damaged.len()
+        ));
+    }
+    let pending: Vec<&Entry> = contents.pending().collect();
+    let undone: Vec<Entry> = match scope {
+        Scope::All => pending.into_iter().cloned().collect(),
+        Scope::Last => pending.last().into_iter().map(|entry| (*entry).clone()).collect(),
+    };
+    let restoration = put_back(host, &Contents::goals(undone.iter()));
+    if restoration.is_exact() {
+        journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+    }
+    Ok(Restored { undone, restoration, notes })
+}

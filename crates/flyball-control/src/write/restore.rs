@@ -1,0 +1,193 @@
+//! Putting back what was.
+//!
+//! Restoring works on files and their first contents alone: it compares, writes what differs in the order that the
+//! kernel needs ([`Step`]), waits for it to settle, and goes round again until a whole round finds nothing to
+//! write. One round is enough for most machines; more are needed where putting one thing back disturbs another.
+//! Nothing here depends on how far the interrupted work had come, so it may itself be interrupted and begun again.
+
+use std::collections::BTreeMap;
+
+use flyball_host::{Errno, Host, HostError};
+use serde::Serialize;
+
+use super::{
+    journal::Goals,
+    order::{Step, natural, rank},
+    reasons,
+    settle::{Expected, settle},
+    spot::{Content, Spot},
+};
+
+/// How many times everything is compared again before the differences that are left are called final.
+const ROUNDS: usize = 5;
+
+/// What putting back came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Restoration {
+    /// How many settings were remembered.
+    pub remembered: usize,
+    /// The spots that were written, in order, each with what it holds again.
+    pub written: Vec<Written>,
+    /// What could not be brought back.
+    pub left: Vec<Left>,
+}
+
+/// A spot that was put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// Where.
+    pub spot: Spot,
+    /// What it held before restoring.
+    pub from: String,
+    /// What was written.
+    pub to: String,
+}
+
+/// A spot that does not hold what it held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// Where.
+    pub spot: Spot,
+    /// What it held at first.
+    pub wanted: String,
+    /// What it holds now.
+    pub found: String,
+    /// What the kernel said to the last write, where it refused it, with the likely reason.
+    pub error: Option<String>,
+}
+
+impl Restoration {
+    /// Whether everything is as it was.
+    pub fn is_exact(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+/// The bytes that bring a content back, where that is not the content itself.
+fn writable_form(spot: &Spot, goal: &Content) -> Option<Vec<u8>> {
+    let text = goal.trimmed();
+    match spot.name() {
+        // The governor does not take a speed, so there was none to remember.
+        "scaling_setspeed" if text.starts_with('<') => None,
+        // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
+        "energy_performance_preference" if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
+        // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It can only be what the
+        // firmware had set, and `default` brings that back.
+        "energy_performance_preference" if *goal == Content::Unreadable(Errno::INVAL.0) => Some(b"default".to_vec()),
+        // Reads `notsupported` or `notimplemented` where there is no SMT to control.
+        "control" if text.starts_with("not") => None,
+        _ => goal.to_bytes().filter(|bytes| !bytes.is_empty()),
+    }
+}
+
+fn now(host: &dyn Host, spot: &Spot) -> Content {
+    Content::of(&spot.read(host))
+}
+
+/// Whether a spot is as it was. `dynamic` preferences print the present platform profile: only the word counts.
+fn is_back(goal: &Content, now: &Content) -> bool {
+    goal == now || (goal.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic"))
+}
+
+/// Puts everything back.
+pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
+    let mut outcome = Restoration { remembered: goals.content.len(), ..Restoration::default() };
+    let mut refused: BTreeMap<Spot, HostError> = BTreeMap::new();
+    hidden_preferences(host, goals, &mut outcome);
+    for _ in 0..ROUNDS {
+        let mut wrote = false;
+        for step in Step::ALL {
+            let mut todo: Vec<(&Spot, Vec<u8>, Content)> = Vec::new();
+            for (spot, goal) in &goals.content {
+                if Step::of(spot, goal.trimmed()) != step {
+                    continue;
+                }
+                let Some(bytes) = writable_form(spot, goal) else { continue };
+                let found = now(host, spot);
+                if !is_back(goal, &found) {
+                    todo.push((spot, bytes, found));
+                }
+            }
+            todo.sort_by_key(|(spot, bytes, found)| {
+                (rank(spot, found.trimmed(), &String::from_utf8_lossy(bytes)), natural(spot.path().unwrap_or_default()))
+            });
+            let mut expected = Vec::new();
+            for (spot, bytes, found) in &todo {
+                match spot.write(host, bytes) {
+                    Ok(()) => {
+                        refused.remove(*spot);
+                        wrote = true;
+                        outcome.written.push(Written {
+                            spot: (*spot).clone(),
+                            from: found.to_string(),
+                            to: String::from_utf8_lossy(bytes).trim_end().to_owned(),
+                        });
+                        expected.push((*spot, found, String::from_utf8_lossy(bytes).into_owned()));
+                    }
+                    Err(error) => {
+                        refused.insert((*spot).clone(), error);
+                    }
+                }
+            }
+            let expected: Vec<_> =
+                expected.iter().map(|(spot, old, new)| Expected { spot, old, new: new.as_str() }).collect();
+            settle(host, &expected);
+        }
+        if !wrote {
+            break;
+        }
+    }
+    for (spot, goal) in &goals.content {
+        let found = now(host, spot);
+        // What could not be read then (an offline CPU's policy) and what has no form to write is not missed.
+        if is_back(goal, &found) || writable_form(spot, goal).is_none() {
+            continue;
+        }
+        let error = refused.get(spot).map(|error| match reasons::reason(host, spot, error) {
+            Some(reason) => format!("{error}: {reason}"),
+            None => error.to_string(),
+        });
+        outcome.left.push(Left {
+            spot: spot.clone(),
+            wanted: goal.to_string(),
+            found: found.to_string(),
+            error,
+        });
+    }
+    outcome
+}
+
+/// Under a `performance` governor the preference reads `performance`, and the one that the other governor will get
+/// back lies hidden. It came to light when the governor was changed: the first write to the preference found it. While
+/// the other governor still reigns, it is put back there.
+fn hidden_preferences(host: &dyn Host, goals: &Goals, outcome: &mut Restoration) {
+    for (spot, old) in &goals.first_old {
+        if spot.name() != "energy_performance_preference" || goals.content.get(spot).is_none_or(|was| was == old) {
+            continue;
+        }
+        let found = now(host, spot);
+        let (Some(bytes), false) = (writable_form(spot, old), found == *old) else { continue };
+        let Some(governor) = spot.path().map(|path| path.replace(spot.name(), "scaling_governor")) else { continue };
+        let was = goals.content.get(&Spot::File(governor.clone())).map(Content::trimmed);
+        let reigns = host.read(&governor).unwrap_or_default();
+        if was == Some("performance") && reigns != "performance" && spot.write(host, &bytes).is_ok() {
+            outcome.written.push(Written { spot: spot.clone(), from: found.to_string(), to: old.to_string() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_as_it_reads_has_its_form() {
+        let text = |text: &str| Content::Text(text.to_owned());
+        let preference = Spot::file("/p/energy_performance_preference");
+        assert_eq!(writable_form(&preference, &text("dynamic(balanced:balance_performance)\n")).unwrap(), b"dynamic");
+        assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::INVAL.0)).unwrap(), b"default");
+        assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::BUSY.0)), None);
+        assert_eq!(writable_form(&Spot::file("/p/scaling_setspeed"), &text("<unsupported>\n")), None);
+        assert_eq!(writable_form(&Spot::file("/p/boost"), &text("1\n")).unwrap(), b"1\n");
+    }
+}

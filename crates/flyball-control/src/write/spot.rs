@@ -1,0 +1,220 @@
+//! A spot of a machine that a write can change: an attribute file, or some bits of one register of one CPU.
+//!
+//! Spots are what the journal remembers and what is put back, so they have a text form that survives the process and a
+//! content that is kept byte for byte as the kernel printed it.
+
+use std::{fmt, str::FromStr};
+
+use flyball_host::{Errno, Host, HostError};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// Something that holds a setting and can be written.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Spot {
+    /// An attribute file, by the path that the machine's kernel gives it.
+    File(String),
+    /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
+    Msr {
+        /// The CPU.
+        cpu: u32,
+        /// The register's number.
+        register: u32,
+        /// The bits that belong to the spot.
+        mask: u64,
+    },
+}
+
+impl Spot {
+    /// An attribute file.
+    pub fn file(path: impl Into<String>) -> Spot {
+        Spot::File(path.into())
+    }
+
+    /// The path, where the spot is a file.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Spot::File(path) => Some(path),
+            Spot::Msr { .. } => None,
+        }
+    }
+
+    /// The name after the last `/`, where the spot is a file; empty for registers.
+    pub fn name(&self) -> &str {
+        self.path().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
+    }
+
+    /// Reads the content: a file's bytes, or the masked bits as `0x` and hexadecimal digits.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn read(&self, host: &dyn Host) -> Result<Vec<u8>, HostError> {
+        match self {
+            Spot::File(path) => {
+                let mut bytes = Vec::with_capacity(64);
+                host.read_into(path, &mut bytes)?;
+                Ok(bytes)
+            }
+            Spot::Msr { cpu, register, mask } => {
+                Ok(format!("{:#x}", host.msr(*cpu, *register)? & mask).into_bytes())
+            }
+        }
+    }
+
+    /// Writes a content in the form that [`Spot::read`] gives. The bits of a register outside the mask are read
+    /// first and kept.
+    ///
+    /// # Errors
+    /// What the kernel answered; `EINVAL` for a register content that is no number.
+    pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
+        match self {
+            Spot::File(path) => host.write(path, content),
+            Spot::Msr { cpu, register, mask } => {
+                let bits = std::str::from_utf8(content)
+                    .ok()
+                    .and_then(|text| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok())
+                    .ok_or_else(|| {
+                        HostError::new(flyball_host::Op::WriteMsr, self.to_string(), Errno::INVAL)
+                    })?;
+                let now = host.msr(*cpu, *register)?;
+                host.write_msr(*cpu, *register, (now & !mask) | (bits & mask))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spot::File(path) => f.write_str(path),
+            Spot::Msr { cpu, register, mask } => write!(f, "msr:{cpu}:{register:#x}:{mask:#x}"),
+        }
+    }
+}
+
+impl FromStr for Spot {
+    type Err = &'static str;
+
+    /// Reads the text form back.
+    fn from_str(text: &str) -> Result<Spot, &'static str> {
+        if text.starts_with('/') {
+            return Ok(Spot::File(text.to_owned()));
+        }
+        fn hex(part: Option<&str>) -> Option<&str> {
+            part.and_then(|part| part.strip_prefix("0x"))
+        }
+        let mut parts = text.strip_prefix("msr:").ok_or("neither a path nor msr:CPU:REGISTER:MASK")?.split(':');
+        let cpu = parts.next().and_then(|part| part.parse().ok());
+        let register = hex(parts.next()).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let mask = hex(parts.next()).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match (cpu, register, mask, parts.next()) {
+            (Some(cpu), Some(register), Some(mask), None) => Ok(Spot::Msr { cpu, register, mask }),
+            _ => Err("not of the form msr:CPU:REGISTER:MASK"),
+        }
+    }
+}
+
+impl Serialize for Spot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Spot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Spot, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// What a spot held at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Content {
+    /// The bytes, as the kernel printed them.
+    Text(String),
+    /// The bytes in hexadecimal, where they are no UTF-8.
+    Hex(String),
+    /// It could not be read; the errno says what that means (EBUSY: the CPU is offline).
+    Unreadable(i32),
+}
+
+impl Content {
+    /// The content of what was read.
+    pub fn of(read: &Result<Vec<u8>, HostError>) -> Content {
+        match read {
+            Ok(bytes) => Content::bytes(bytes),
+            Err(error) => Content::Unreadable(error.errno.0),
+        }
+    }
+
+    /// The content that holds these bytes.
+    pub fn bytes(bytes: &[u8]) -> Content {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Content::Text(text.to_owned()),
+            Err(_) => Content::Hex(bytes.iter().map(|byte| format!("{byte:02x}")).collect()),
+        }
+    }
+
+    /// The bytes to write to bring it back; `None` where it could not be read or the hexadecimal form is damaged.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        match self {
+            Content::Text(text) => Some(text.clone().into_bytes()),
+            Content::Hex(digits) if digits.len() % 2 == 0 && digits.is_ascii() => (0..digits.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())
+                .collect(),
+            Content::Hex(_) | Content::Unreadable(_) => None,
+        }
+    }
+
+    /// The text without white space around it; empty where there is none.
+    pub fn trimmed(&self) -> &str {
+        match self {
+            Content::Text(text) => text.trim(),
+            Content::Hex(_) | Content::Unreadable(_) => "",
+        }
+    }
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Text(text) => f.write_str(text.trim_end()),
+            Content::Hex(digits) => write!(f, "bytes {digits}"),
+            Content::Unreadable(errno) => write!(f, "unreadable ({})", Errno(*errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn spots_survive_their_text() {
+        for spot in [
+            Spot::file("/sys/devices/system/cpu/cpufreq/boost"),
+            Spot::Msr { cpu: 511, register: 0xc001_02b3, mask: 0xff00_0000 },
+        ] {
+            assert_eq!(spot.to_string().parse::<Spot>().unwrap(), spot);
+        }
+        for bad in ["", "sys/x", "msr:", "msr:1:0x774", "msr:1:774:0xff", "msr:1:0x774:0xff:1", "msr:-1:0x1:0x1"] {
+            assert!(bad.parse::<Spot>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn contents_survive_json(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let content = Content::bytes(&bytes);
+            let json = serde_json::to_string(&content).unwrap();
+            let back: Content = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(back.to_bytes().unwrap(), bytes);
+        }
+
+        #[test]
+        fn no_hex_panics(text in ".{0,12}") {
+            let _ = Content::Hex(text).to_bytes();
+        }
+    }
+}
