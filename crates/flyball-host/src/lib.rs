@@ -13,6 +13,7 @@ mod error;
 pub mod isst;
 mod live;
 mod msrfile;
+mod plain;
 pub mod process;
 mod recorded;
 mod units;
@@ -20,6 +21,7 @@ mod units;
 pub use cpuset::{CpuList, CpuListError};
 pub use error::{Errno, HostError, Op};
 pub use live::Live;
+pub use plain::Plain;
 pub use recorded::Recorded;
 pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MicroJoules, MicroWatts, Micros, ParseUnitError, Percent, Perf,

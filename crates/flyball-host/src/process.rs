@@ -18,3 +18,12 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
         Err(errno) => Err(errno.into()),
     }
 }
+
+/// Sends bytes over a socket; a peer that has gone is an error and no SIGPIPE, which would end the process.
+///
+/// # Errors
+/// What send(2) answered: `EPIPE` where the peer has gone.
+pub fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<()> {
+    let sent = rustix::net::send(socket, bytes, rustix::net::SendFlags::NOSIGNAL)?;
+    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}

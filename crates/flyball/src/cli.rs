@@ -14,6 +14,10 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
+    /// Where the lock and the journal are kept, if not in /run/flyball (also: FLYBALL_STATE).
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<std::path::PathBuf>,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -27,4 +31,26 @@ pub enum Command {
 
     /// Is this machine set up as it should be, and what should change?
     Doctor(crate::commands::doctor::Args),
+
+    /// Change settings, to stay: governor=performance turbo=off and so on.
+    Set(crate::commands::set::Args),
+
+    /// Say every write that settings would take, and why; write nothing.
+    Plan(crate::commands::plan::Args),
+
+    /// Apply a profile, to stay.
+    Apply(crate::commands::apply::Args),
+
+    /// Do settings hold? If not, who may have changed them?
+    Verify(crate::commands::verify::Args),
+
+    /// Bring back what was before flyball changed it, also after a crash.
+    Restore(crate::commands::restore::Args),
+
+    /// Write the present settings as a profile.
+    Save(crate::commands::save::Args),
+
+    /// The process that restores when flyball dies.
+    #[command(hide = true)]
+    Guardian(crate::commands::guardian::Args),
 }

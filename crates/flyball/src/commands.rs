@@ -1,7 +1,14 @@
 //! One module a command: its arguments, and `run`.
 
+pub mod apply;
 pub mod doctor;
+pub mod guardian;
+pub mod plan;
+pub mod restore;
+pub mod save;
+pub mod set;
 pub mod show;
+pub mod verify;
 
 use crate::{
     cli::{Cli, Command},
@@ -13,5 +20,12 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Show(args) => show::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
+        Command::Set(args) => set::run(cli, args),
+        Command::Plan(args) => plan::run(cli, args),
+        Command::Apply(args) => apply::run(cli, args),
+        Command::Verify(args) => verify::run(cli, args),
+        Command::Restore(args) => restore::run(cli, args),
+        Command::Save(args) => save::run(cli, args),
+        Command::Guardian(args) => guardian::run(cli, args),
     }
 }

@@ -1,8 +1,9 @@
 //! The command line: parse, call, render.
 //!
-//! `cli` holds what the user may type, `commands` one module a command, `machine` how `-M` becomes a
+//! `cli` holds what the user may type, `change` what commands that write share, `commands` one module a command, `machine` how `-M` becomes a
 //! [`flyball_host::Host`], `exit` what a command's end means. No knowledge of kernels lives here.
 
+mod change;
 mod cli;
 mod commands;
 mod exit;

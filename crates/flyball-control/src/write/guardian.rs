@@ -7,7 +7,7 @@
 //! done. A farewell byte sends it home when flyball has restored by itself.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Read},
     net::Shutdown,
     os::{
         fd::OwnedFd,
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::Host;
+use flyball_host::{Host, process::send};
 
 use super::{
     hold::{Restored, Scope, restore_locked},
@@ -74,7 +74,8 @@ impl Guardian {
 
     /// Sends the guardian home and waits until it has gone.
     pub fn dismiss(mut self) {
-        let _ = self.line.write_all(&[FAREWELL]);
+        // It may have been killed; then there is nobody to take leave of.
+        let _ = send(&self.line, &[FAREWELL]);
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
@@ -93,7 +94,7 @@ impl Guardian {
 pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<Restored>, JournalError> {
     let path = || state.journal();
     let mut line = UnixStream::from(line);
-    line.write_all(&[READY]).map_err(|error| JournalError::Io { path: path(), error })?;
+    send(&line, &[READY]).map_err(|error| JournalError::Io { path: path(), error })?;
     let mut word = [0];
     loop {
         match line.read(&mut word) {

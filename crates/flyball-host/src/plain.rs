@@ -1,0 +1,123 @@
+//! A machine made of plain files that take writes: for tests and for trying things out.
+//!
+//! It is a directory laid out as a recorded machine's. A write replaces the file's content, as an attribute that is
+//! stored as it was written would. Nothing is coupled to anything: what a kernel would make of a write, it does not.
+
+use std::{
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use crate::{Errno, Host, HostError, Kind, Op, Recorded, recorded::Tree};
+
+/// A directory of plain files that can be written.
+#[derive(Debug)]
+pub struct Plain {
+    tree: Tree,
+    recorded: Recorded,
+    started: Instant,
+}
+
+impl Plain {
+    /// The machine at `root`, which must hold `sys`.
+    ///
+    /// # Errors
+    /// As [`Recorded::open`].
+    pub fn open(root: impl Into<PathBuf>) -> Result<Plain, HostError> {
+        let root = root.into();
+        let recorded = Recorded::open(root.clone())?;
+        Ok(Plain { tree: Tree::new(root), recorded, started: Instant::now() })
+    }
+}
+
+impl Host for Plain {
+    fn kind(&self) -> Kind {
+        Kind::Simulated
+    }
+
+    fn name(&self) -> String {
+        format!("tree:{}", self.tree.root().display())
+    }
+
+    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
+        self.tree.read_into(path, buffer)
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
+        let fail = |error: std::io::Error| HostError::new(Op::Write, path, Errno::from(&error));
+        if path.split('/').any(|part| part == "..") {
+            return Err(HostError::new(Op::Write, path, Errno::INVAL));
+        }
+        // As sysfs: the file is there or it is an error, and whoever reads sees the old or the new value, never half.
+        let file = self.tree.root().join(path.trim_start_matches('/'));
+        let mode = std::fs::metadata(&file).map_err(fail)?.permissions();
+        if mode.readonly() {
+            return Err(HostError::new(Op::Write, path, Errno::ACCES));
+        }
+        let beside = file.with_file_name(format!(".{}.new", std::process::id()));
+        let mut content = bytes.to_vec();
+        if content.last() != Some(&b'\n') {
+            content.push(b'\n');
+        }
+        let mut options = std::fs::File::options();
+        let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(fail)?;
+        std::io::Write::write_all(&mut new, &content).map_err(fail)?;
+        new.set_permissions(mode).map_err(fail)?;
+        std::fs::rename(&beside, &file).map_err(fail)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
+        self.tree.list(path)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.tree.exists(path)
+    }
+
+    fn writable(&self, path: &str) -> bool {
+        self.tree.writable(path)
+    }
+
+    fn link(&self, path: &str) -> Result<String, HostError> {
+        self.tree.link(path)
+    }
+
+    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
+        self.recorded.msr(cpu, register)
+    }
+
+    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
+        self.recorded.write_msr(cpu, register, value)
+    }
+
+    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
+        self.recorded.isst(number, argument)
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_replaces_the_content_and_needs_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("sys")).unwrap();
+        std::fs::write(folder.path().join("sys/epp"), "balance_performance\n").unwrap();
+        let host = Plain::open(folder.path()).unwrap();
+        host.write("/sys/epp", b"power").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("sys/epp")).unwrap(), b"power\n");
+        assert_eq!(host.write("/sys/none", b"1").unwrap_err().errno, Errno::NOENT);
+        assert_eq!(host.write("/sys/../x", b"1").unwrap_err().errno, Errno::INVAL);
+        assert_eq!(std::fs::read_dir(folder.path().join("sys")).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! `flyball apply`: a profile's settings, to stay.
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `apply`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A profile is TOML: settings for all CPUs, then sections for some of them.
+
+  description = \"steady, for benchmarks\"
+  turbo = \"off\"
+  governor = \"performance\"
+  [cpus.\"0-3\"]
+  max-freq = \"base\"
+  [type.E]
+  max-freq = \"min\"
+
+Sections: cpus, package, die, node, core, policy, type. 'flyball save' writes the present settings as one.
+
+  flyball apply quiet.toml
+  flyball apply quiet.toml turbo=on      a setting beside the profile; later ones count
+  flyball apply quiet.toml -n            what would be written, and why
+
+Exit codes are those of 'flyball set'.")]
+pub struct Args {
+    #[command(flatten)]
+    wanted: change::Wanted,
+
+    /// Print every write with its reason, and write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Applies the profile.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let intent = args.wanted.intent()?;
+    let host = machine::open(&cli.machine)?;
+    if args.dry_run { super::plan::print(cli, &*host, &intent) } else { change::apply(cli, &*host, &intent) }
+}

@@ -1,0 +1,40 @@
+//! `flyball plan`: every write that settings would take, in order, each with its reason. Writes nothing.
+
+use flyball_control::{Intent, Machine, plan};
+use flyball_host::Host;
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `plan`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each line is one write: path, what is there now, what would be written, and why. Works on recorded machines too.
+
+  flyball plan governor=powersave epp=power
+  flyball plan quiet.toml
+  flyball plan quiet.toml turbo=on -M DIR --json
+
+Exit: 0 printed (also when there is nothing to do), 2 a value is not accepted, 4 this machine has no such knob.")]
+pub struct Args {
+    #[command(flatten)]
+    wanted: change::Wanted,
+}
+
+/// Prints the plan.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let intent = args.wanted.intent()?;
+    let host = machine::open(&cli.machine)?;
+    print(cli, &*host, &intent)
+}
+
+/// Plans `intent` on the machine and prints the plan.
+pub fn print(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
+    let machine = Machine::inspect(host).map_err(plan::PlanError::Read)?;
+    change::print_plan(cli, &plan::plan(&machine, intent)?)?;
+    Ok(Exit::Done)
+}

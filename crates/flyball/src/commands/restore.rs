@@ -1,0 +1,116 @@
+//! `flyball restore`: brings back what was before flyball changed it.
+
+use flyball_control::write::{
+    hold::{self, Scope},
+    journal::{Contents, Entry, Journal, Standing},
+    spot::Content,
+};
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `restore`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+flyball remembers what was at every place before it changed anything, and what its changes could disturb, in
+/run/flyball/journal. Restoring needs nothing else, so it works after a crash or a kill -9, and may itself be
+interrupted and begun again. A journal of an earlier boot is never replayed: the kernel has forgotten those settings.
+
+  flyball restore          everything: back to before flyball's first change since the journal was empty
+  flyball restore --last   only what the last command changed, or was changing when it died
+  flyball restore -n       what is remembered, and what would be written
+
+Exit: 0 everything is as it was, 3 something could not be put back, 6 another flyball holds the machine.")]
+pub struct Args {
+    /// Undo only the last command's changes.
+    #[arg(long)]
+    last: bool,
+
+    /// Print what is remembered and what differs now, and write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Restores.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&cli.machine)?;
+    let state = change::state(cli)?;
+    let scope = if args.last { Scope::Last } else { Scope::All };
+    if args.dry_run {
+        return preview(cli, &*host, &state, scope);
+    }
+    change::must_be_writable(&*host)?;
+    if !state.journal().exists() {
+        // Nothing to do, and no right to /run needed to say so.
+        eprintln!("nothing to restore: flyball has changed nothing here since the last restore");
+        return if cli.json { change::print_json(&serde_json::json!({ "undone": [] })).map(|()| Exit::Done) } else { Ok(Exit::Done) };
+    }
+    let restored = hold::restore(&*host, &state, &change::command_line(), scope)?;
+    for note in &restored.notes {
+        eprintln!("note: {note}");
+    }
+    if cli.json {
+        change::print_json(&restored)?;
+    } else {
+        for entry in &restored.undone {
+            println!("undone: {}", describe(entry));
+        }
+        if restored.undone.is_empty() {
+            println!("nothing to restore");
+        } else {
+            println!("{}", restored.restoration);
+        }
+    }
+    Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
+}
+
+fn describe(entry: &Entry) -> String {
+    let standing = if entry.standing == Standing::Open { ", which ended in the middle" } else { "" };
+    format!("{} (pid {}{standing}; {} writes)", entry.command, entry.pid, entry.writes)
+}
+
+fn preview(
+    cli: &Cli,
+    host: &dyn flyball_host::Host,
+    state: &flyball_control::write::state::StateDir,
+    scope: Scope,
+) -> Result<Exit, Failure> {
+    let contents = Journal::load(state)?.unwrap_or_default();
+    if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
+        eprintln!("note: the journal is of an earlier boot and will not be replayed");
+        return Ok(Exit::Done);
+    }
+    let pending: Vec<&Entry> = contents.pending().collect();
+    let chosen = match scope {
+        Scope::All => &pending[..],
+        Scope::Last => &pending[pending.len().saturating_sub(1)..],
+    };
+    let goals = Contents::goals(chosen.iter().copied());
+    let differing: Vec<_> = goals
+        .content
+        .iter()
+        .map(|(spot, was)| (spot, was, Content::of(&spot.read(host))))
+        .filter(|(_, was, now)| *was != now)
+        .map(|(spot, was, now)| serde_json::json!({"spot": spot, "was": was.to_string(), "now": now.to_string()}))
+        .collect();
+    if cli.json {
+        change::print_json(&serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing }))?;
+        return Ok(Exit::Done);
+    }
+    for entry in chosen {
+        println!("would undo: {}", describe(entry));
+    }
+    println!("{} settings are remembered, {} differ now", goals.content.len(), differing.len());
+    for item in differing {
+        println!("  {}  {} -> {}", text(&item["spot"]), text(&item["now"]), text(&item["was"]));
+    }
+    Ok(Exit::Done)
+}
+
+fn text(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,48 @@
+//! `flyball save`: the present settings as a profile.
+
+use std::path::PathBuf;
+
+use flyball_control::{Machine, plan, save::save};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `save`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What most CPUs share stands at the top of the profile, what differs in sections by CPU list. Applied to the same
+machine in the same state, a saved profile writes nothing.
+
+  flyball save before.toml      then: flyball apply before.toml
+  flyball save -                to stdout")]
+pub struct Args {
+    /// The file to write; - for stdout. An existing file is not overwritten without --force.
+    #[arg(value_name = "OUT.toml")]
+    out: PathBuf,
+
+    /// Overwrite an existing file.
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Writes the profile.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&cli.machine)?;
+    let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
+    let text = save(&machine).map_err(plan::PlanError::Read)?;
+    if args.out.as_os_str() == "-" {
+        print!("{text}");
+        return Ok(Exit::Done);
+    }
+    let mut options = std::fs::File::options();
+    options.write(true);
+    if args.force { options.create(true).truncate(true) } else { options.create_new(true) };
+    options.open(&args.out).and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| {
+        let hint = if error.kind() == std::io::ErrorKind::AlreadyExists { "; --force overwrites it" } else { "" };
+        Failure::new(Exit::Failed, format!("cannot write {}: {error}{hint}", args.out.display()))
+    })?;
+    Ok(Exit::Done)
+}

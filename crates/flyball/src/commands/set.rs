@@ -1,0 +1,46 @@
+//! `flyball set`: settings from the command line, to stay.
+
+use flyball_control::Intent;
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `set`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What can be set, and to what: flyball explain. Every value is checked before the first write; if a write fails, what
+was written is put back. 'flyball restore' brings back what was before flyball's first change.
+
+  flyball set governor=performance turbo=off
+  flyball set max-freq=2.6GHz -c 0-7             only those CPUs (their policies)
+  flyball set epp=balance_power -c type:E        the efficiency cores
+  flyball set idle-state=C1                      nothing deeper than C1
+  flyball set driver-mode=passive governor=schedutil -n   what would be written, and why
+
+Exit: 0 done, 1 a write failed and everything was put back, 2 a value is not accepted, 3 putting back failed too,
+4 this machine has no such knob, 6 another flyball holds the machine, 7 the kernel clamped a value.")]
+pub struct Args {
+    /// Settings, KNOB=VALUE.
+    #[arg(required = true, value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+
+    /// CPUs: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E; all if not given.
+    #[arg(short, long, value_name = "CPUS")]
+    cpus: Option<String>,
+
+    /// Print every write with its reason, and write nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+}
+
+/// Applies the settings.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref())
+        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let host = machine::open(&cli.machine)?;
+    if args.dry_run { super::plan::print(cli, &*host, &intent) } else { change::apply(cli, &*host, &intent) }
+}

@@ -1,0 +1,63 @@
+//! `flyball verify`: do settings hold, and if not, who may have changed them?
+
+use flyball_control::{
+    Machine, plan,
+    verify::{Verdict, verify},
+};
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `verify`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Compares the machine with a profile. Where something differs, programs that run here and write that knob (tuned,
+power-profiles-daemon, TLP, auto-cpufreq, thermald and others) are named.
+
+  flyball verify quiet.toml && echo held
+  flyball verify governor=performance -c 0-3
+
+Exit: 0 held, 5 drifted, 2 a value is not accepted, 4 this machine has no such knob.")]
+pub struct Args {
+    #[command(flatten)]
+    wanted: change::Wanted,
+}
+
+/// Compares and says what differs.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let intent = args.wanted.intent()?;
+    let host = machine::open(&cli.machine)?;
+    let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
+    let verdict = verify(&machine, &intent)?;
+    if cli.json {
+        change::print_json(&verdict)?;
+    } else {
+        print(&verdict);
+    }
+    Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
+}
+
+fn print(verdict: &Verdict) {
+    if verdict.holds() {
+        println!("held");
+        return;
+    }
+    let lines = verdict.drifted.iter().map(|change| {
+        let old = change.old.as_deref().unwrap_or("absent");
+        (&change.cpus, format!("{} is {old}, should be {}", change.knob, change.new))
+    });
+    for (words, cpus) in change::by_value(lines) {
+        println!("drifted: {words} (CPUs {cpus})");
+    }
+    for owner in &verdict.owners {
+        let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
+    }
+    if verdict.owners.is_empty() {
+        eprintln!("no program that is known to write those knobs runs here; a driver switch, suspend or hotplug resets some");
+    }
+}
