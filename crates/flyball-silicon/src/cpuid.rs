@@ -57,7 +57,7 @@ impl Silicon {
             0x8000_0008 if !intel => {
                 // EBX: CLZERO, WBNOINVD, IBPB; bit 27 CPPC in MSRs.
                 let ebx = 0x1201 | u32::from(spec.firmware.interface == Interface::CppcMsr) << 27;
-                Some([0x3028, ebx, 0x3000 | spec.cores_per_package() as u32 * kind.threads - 1, 0])
+                Some([0x3028, ebx, 0x3000 | (spec.cores_per_package() as u32 * kind.threads - 1), 0])
             }
             _ => None,
         }

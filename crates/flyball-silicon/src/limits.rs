@@ -37,8 +37,10 @@ impl PowerControl {
         let mut allowed = f64::INFINITY;
         for (l, a) in self.limits.iter().zip(self.average) {
             if l.enabled && l.watts > 0.0 {
-                // What is unspent is spread over an eighth of the window, so that the average meets the limit softly.
-                let w = l.watts + (l.watts - a).max(-l.watts * 0.5) * 8.0;
+                // What is unspent is spread over an eighth of the window, so that the average meets the limit softly;
+                // a window that is short against the control's own lag lends nothing.
+                let k = l.window * 20.0;
+                let w = l.watts + (l.watts - a).max(-l.watts * 0.5) * if k < 8.0 { k } else { 8.0 };
                 allowed = if w < allowed { w } else { allowed };
             }
         }

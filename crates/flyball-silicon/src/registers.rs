@@ -203,6 +203,7 @@ impl Silicon {
             p.values[at] = (p.values[at] & !p.writable) | (value & p.writable);
             return Ok(());
         }
+        self.read_msr(cpu, reg)?;
         self.stale = true;
         match self.spec.identity.vendor {
             Vendor::Intel => self.write_intel(cpu, reg, value),

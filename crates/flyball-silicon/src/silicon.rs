@@ -1,5 +1,8 @@
 //! The machine while it runs: state in arrays by CPU, core and package, and the step that moves it.
 
+mod choose;
+mod step;
+
 use std::sync::Arc;
 
 use crate::curve::Curve;
@@ -7,7 +10,7 @@ use crate::energy::EnergyUnit;
 use crate::firmware::{Autonomous, Request, SharedCppc};
 use crate::limits::{PowerControl, PowerLimit};
 use crate::registers::Registers;
-use crate::spec::{ClockDomain, MachineSpec, SpecError};
+use crate::spec::{MachineSpec, SpecError};
 use crate::sst::SstState;
 use crate::thermal::Thermal;
 use crate::topology::Topology;
@@ -170,11 +173,8 @@ struct Place {
     first: u32,
     second: u32,
     kind: u16,
-    package: u16,
     smt: bool,
 }
-
-const COUNTERS: [u8; 4] = [1, 3, 6, 7];
 
 impl Silicon {
     /// A machine at reset. The seed makes what differs between two machines of one type; the machines' files leave
@@ -222,7 +222,6 @@ impl Silicon {
                     first: p.cpus[0] as u32,
                     second: p.cpus[1] as u32,
                     kind: p.kind as u16,
-                    package: p.package as u16,
                     smt: p.threads > 1,
                 }
             })
@@ -448,241 +447,6 @@ impl Silicon {
         }
     }
 
-    /// Physics of one step of at most a firmware period, at constant frequencies: counters, power, energy, heat.
-    fn step(&mut self, dt: u64, whole: u64, activity: &[Activity]) {
-        let spec = Arc::clone(&self.spec);
-        let kinds = Arc::clone(&self.kinds);
-        let seconds = dt as f64 * 1e-9;
-        let per_dt = 1.0 / dt as f64;
-        let femto = dt as f64 * 1e6;
-        let core_r = spec.thermal.core_k_per_w;
-        let mut platform = 0.0;
-        for p in 0..self.package.len() {
-            let cores = self.topology.package_cores(p);
-            let die = self.package[p].thermal.die;
-            let (mut watts, mut awake, mut busy_sum, mut stall_sum, mut top) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
-            for c in cores.clone() {
-                let place = self.place[c];
-                let kind = &kinds[place.kind as usize];
-                let khz = self.khz[c];
-                let (i0, i1) = (place.first as usize, place.second as usize);
-                let a0 = activity.get(i0).copied().unwrap_or_default();
-                let mut b0 = part_of(a0.busy_ns, dt, whole) * u64::from(self.online[i0]);
-                let mut idle = a0.idle;
-                if !self.online[i0] {
-                    idle = u8::MAX;
-                    b0 = 0;
-                }
-                let (mut share, mut act) = (0.0, 0.0);
-                let s0 = b0 as f64 * per_dt;
-                let mut s1 = 0.0;
-                let mut license = a0.license;
-                let mut intensity = f64::from(a0.intensity) * (1.0 / 256.0);
-                if place.smt {
-                    let a1 = activity.get(i1).copied().unwrap_or_default();
-                    let b1 = part_of(a1.busy_ns, dt, whole) * u64::from(self.online[i1]);
-                    if self.online[i1] {
-                        idle = idle.min(a1.idle);
-                    }
-                    if b1 > 0 {
-                        s1 = b1 as f64 * per_dt;
-                        let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
-                        let both = s0 * s1;
-                        act += s1 * x1
-                            - both * (1.0 - kind.smt_power) * if x1 < intensity { x1 } else { intensity };
-                        share = s1 - both;
-                        stall_sum += s1 * f64::from(a1.memory) * (1.0 / 255.0);
-                        if b0 == 0 || x1 > intensity {
-                            intensity = x1;
-                        }
-                        license = if b0 == 0 { a1.license } else { license.max(a1.license) };
-                        let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
-                        count(self, i1, b1, khz, scaled(a1.wakes, dt, whole), st, 1.0 - kind.smt_loss * s0);
-                    }
-                }
-                let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
-                if b0 > 0 {
-                    act += s0 * f64::from(a0.intensity) * (1.0 / 256.0);
-                    share += s0;
-                    stall_sum += s0 * f64::from(a0.memory) * (1.0 / 255.0);
-                    count(self, i0, b0, khz, scaled(a0.wakes, dt, whole), st, 1.0 - kind.smt_loss * s1);
-                }
-                if share > 0.0 {
-                    self.license[c] = license;
-                    self.intensity[c] = intensity;
-                }
-                let rest = 1.0 - share;
-                if rest > 0.0
-                    && let Some(n) = COUNTERS.iter().position(|&x| x == st.counter)
-                {
-                    self.residency[c][n] += (rest * dt as f64) as u64;
-                }
-                let q = self.quality[c];
-                let w = kind.curve.dynamic_watts(khz) * q * q * (act + st.activity * rest)
-                    + kind.leakage * q * kind.curve.leakage_factor(khz, die) * (share + st.leakage * rest);
-                self.core_watts[c] = w;
-                self.core_energy[c] += u128::from((w * femto) as u64);
-                watts += w;
-                top = if w > top { w } else { top };
-                busy_sum += share;
-                awake += if st.deep { share } else { 1.0 };
-            }
-            let n = cores.len() as f64;
-            let pw = &spec.power;
-            let pk = &mut self.package[p];
-            let sleep = if awake < 1.0 { 1.0 - awake } else { 0.0 };
-            let uncore =
-                (pw.uncore_idle_w + (pw.uncore_busy_w - pw.uncore_idle_w) * busy_sum / n) * pk.uncore;
-            let uncore = pw.package_sleep_w * sleep + uncore * (1.0 - sleep);
-            let dram = pw.dram_idle_w + (pw.dram_busy_w - pw.dram_idle_w) * (stall_sum / n).min(1.0);
-            pk.sleep_ns += (sleep * dt as f64) as u64;
-            pk.cores_watts = watts;
-            pk.watts = watts + uncore;
-            pk.dram_watts = dram;
-            pk.energy += u128::from((pk.watts * femto) as u64);
-            pk.cores_energy += u128::from((watts * femto) as u64);
-            pk.dram_energy += u128::from((dram * femto) as u64);
-            pk.window_joules += pk.watts * seconds;
-            pk.window_awake += awake * seconds;
-            pk.thermal.step(pk.watts, seconds);
-            pk.hottest = pk.thermal.die + top * core_r;
-            platform += pk.watts + dram;
-        }
-        self.platform_watts = spec.power.platform_w + platform * (1.0 + spec.power.platform_loss);
-        self.platform_energy += u128::from((self.platform_watts * femto) as u64);
-    }
-
-    /// What the firmware does once a period: look at load, power and heat, and choose the next frequencies.
-    fn firmware(&mut self) {
-        let seconds = self.period_ns as f64 * 1e-9;
-        let tj = f64::from(self.spec.thermal.tjmax_c);
-        for cpu in 0..self.cpus() {
-            let measured = self.window_busy[cpu] as f64 / self.period_ns as f64;
-            self.window_busy[cpu] = 0;
-            self.utilisation[cpu] = self.autonomous.smooth(self.utilisation[cpu], measured);
-        }
-        for p in 0..self.package.len() {
-            let core_r = self.spec.thermal.core_k_per_w;
-            let pk = &mut self.package[p];
-            pk.control.step(pk.window_joules / seconds, seconds);
-            pk.power_log |= pk.control.room < 1.0;
-            pk.awake = pk.window_awake / seconds;
-            pk.window_joules = 0.0;
-            pk.window_awake = 0.0;
-            // Keep half a degree below the limit: an integral controller over the share of the range that is used.
-            let over = pk.hottest - (tj - 0.5);
-            pk.cool = (pk.cool - (0.002 * over).clamp(-0.01, 0.02)).clamp(0.05, 1.0);
-            let hot = pk.hottest >= tj - 1.0;
-            if hot {
-                pk.hot_log = true;
-                let die = pk.thermal.die;
-                for c in self.topology.package_cores(p) {
-                    self.hot_log[c] |= die + self.core_watts[c] * core_r >= tj - 1.0;
-                }
-                self.package[p].throttle_events += u64::from(!self.package[p].hot);
-            }
-            self.package[p].hot = hot;
-        }
-        self.choose_targets();
-        for p in 0..self.package.len() {
-            self.choose_frequencies(p);
-        }
-    }
-
-    /// What each core would run at if nothing limited it: the highest wish of its threads that have something to do.
-    fn choose_targets(&mut self) {
-        for c in 0..self.place.len() {
-            let place = self.place[c];
-            let kind = &self.kinds[place.kind as usize];
-            let (i0, i1) = (place.first as usize, place.second as usize);
-            let wish =
-                |i: usize| self.autonomous.target(self.request[i], kind.efficient, self.utilisation[i]);
-            self.target[c] = if place.smt && self.online[i1] {
-                if self.online[i0] { wish(i0).max(wish(i1)) } else { wish(i1) }
-            } else if self.online[i0] {
-                wish(i0)
-            } else {
-                kind.min
-            };
-        }
-    }
-
-    /// The frequencies of a package's cores under all limits.
-    fn choose_frequencies(&mut self, p: usize) {
-        let cores = self.topology.package_cores(p);
-        let step = self.spec.firmware.step_khz;
-        let pk = &self.package[p];
-        let active = ((pk.awake + 0.5) as u32).max(1);
-        let turbo = [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active));
-        let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
-        let mut common = 0;
-        for c in cores.clone() {
-            let place = self.place[c];
-            let kind = &self.kinds[place.kind as usize];
-            let license = self.license[c] as usize;
-            let mut khz = self.target[c].min(self.ceiling[c]).max(kind.min);
-            let turbo = match &self.sst {
-                Some(s) => s.turbo_limit(c, license, turbo[license]),
-                None => turbo[license],
-            };
-            khz = khz.min(turbo);
-            if pk.control.room < 1.0 {
-                let room = match &self.sst {
-                    Some(s) => s.room(c, pk.control.room),
-                    None => pk.control.room,
-                };
-                let top = f64::from(kind.max - kind.min) * room;
-                khz = khz.min(kind.min + top as u32);
-            }
-            if kind.budget > 0.0 {
-                let limit = kind.budget / f64::from(active);
-                let q = self.quality[c] * self.quality[c] * self.intensity[c];
-                while khz > self.guaranteed[c] && kind.curve.dynamic_watts(khz) * q > limit {
-                    khz -= step.min(khz - self.guaranteed[c]);
-                }
-            }
-            khz = khz / step * step;
-            khz = khz.max(kind.min);
-            if pk.cool < 1.0 {
-                // Below the lowest frequency the clock is modulated: what is left is the average.
-                khz = khz.min((f64::from(kind.max) * pk.cool) as u32);
-            }
-            self.khz[c] = khz.max(kind.min / 16);
-            let busy =
-                self.utilisation[place.first as usize] > 0.0 || self.utilisation[place.second as usize] > 0.0;
-            if busy {
-                common = common.max(self.khz[c]);
-            }
-        }
-        if shared && common > 0 {
-            for c in cores {
-                self.khz[c] = common.min(self.kinds[self.place[c].kind as usize].max);
-            }
-        }
-    }
-
-    /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits, uncore.
-    fn refresh_package(&mut self, p: usize) {
-        let turbo_on = self.turbo_allowed(p);
-        for c in self.topology.package_cores(p) {
-            let kind = &self.kinds[self.place[c].kind as usize];
-            let (guaranteed, class_max) = match &self.sst {
-                Some(s) => (s.guaranteed(c).unwrap_or(kind.base), s.class_max(c)),
-                None => (kind.base, u32::MAX),
-            };
-            self.guaranteed[c] = guaranteed;
-            let core_turbo = turbo_on && self.core_turbo_allowed(c);
-            self.ceiling[c] = if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
-        }
-        for l in 0..3 {
-            self.turbo[p][l] = self.turbo_table(p, l);
-        }
-        if let Some(w) = self.sst.as_ref().and_then(|s| s.package_tdp(p)) {
-            self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
-        }
-        self.package[p].uncore = self.uncore_share(p);
-    }
-
     /// The counters of one domain in its unit.
     pub(crate) fn core_energy_counter(&self, core: usize) -> u32 {
         self.esu().counter(self.core_energy[core])
@@ -727,45 +491,6 @@ impl Kind {
             idle: idle.collect(),
         }
     }
-}
-
-/// The share of a whole step's busy time that falls into a part of it.
-#[inline]
-fn part_of(busy: u32, dt: u64, whole: u64) -> u64 {
-    if dt == whole || busy == u32::MAX {
-        u64::from(busy).min(dt)
-    } else {
-        (u64::from(busy).min(whole) * dt / whole).min(dt)
-    }
-}
-
-#[inline]
-fn scaled(wakes: u16, dt: u64, whole: u64) -> f64 {
-    if dt == whole { f64::from(wakes) } else { f64::from(wakes) * (dt as f64 / whole as f64) }
-}
-
-/// Count a CPU's busy time and cycles. `yield_` is what the other thread leaves of the work.
-#[inline]
-fn count(s: &mut Silicon, cpu: usize, busy: u64, khz: u32, wakes: f64, idle: Idle, yield_: f64) {
-    s.busy_ns[cpu] += busy;
-    s.window_busy[cpu] += busy;
-    let mut milli = u64::from(khz) * busy;
-    let ramp = wakes * idle.ramp_ns;
-    if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
-        let t = if ramp < busy as f64 { ramp } else { busy as f64 };
-        milli -= (t * (f64::from(khz) - idle.ramp_khz)) as u64;
-    }
-    // kHz times ns are millionths of a cycle.
-    let sum = s.cycle_part[cpu] + milli;
-    let cycles = sum / 1_000_000;
-    s.cycle_part[cpu] = sum - cycles * 1_000_000;
-    s.cycles[cpu] += cycles;
-    s.delivered[cpu] += if yield_ < 1.0 { (cycles as f64 * yield_) as u64 } else { cycles };
-}
-
-/// The limit for this many active cores: the first bucket that holds them, or the last.
-fn turbo_limit(table: &[(u32, u32)], active: u32) -> u32 {
-    table.iter().find(|b| active <= b.0).or(table.last()).map_or(u32::MAX, |b| b.1)
 }
 
 fn mix(seed: u64) -> u64 {

@@ -114,7 +114,7 @@ impl SstState {
     }
 
     /// The guaranteed frequency of a core in kHz.
-    pub fn guaranteed(&self, core: usize) -> Option<u32> {
+    pub fn guaranteed(&self, core: usize) -> u32 {
         let (d, i) = self.of_core[core];
         let level = self.level(d);
         let mhz = match &level.bf {
@@ -127,7 +127,7 @@ impl SstState {
             }
             _ => level.base_mhz,
         };
-        Some(mhz * 1000)
+        mhz * 1000
     }
 
     /// The most that a core's class allows.

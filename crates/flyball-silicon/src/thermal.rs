@@ -75,6 +75,7 @@ mod tests {
             die_j_per_k: 0.5,
             core_k_per_w: 0.3,
             tjmax_c: 100,
+            throttle_c: 0,
         }
     }
 

@@ -85,12 +85,7 @@ impl Silicon {
                 self.registers.cpu[cpu].cppc_request2 = value & 0xff;
             }
             _ if self.write_counter(cpu, reg, value) => {}
-            _ => {
-                return Err(match self.read_msr(cpu, reg) {
-                    Ok(_) => Fault::ReadOnly(reg),
-                    Err(f) => f,
-                });
-            }
+            _ => return Err(Fault::ReadOnly(reg)),
         }
         Ok(())
     }

@@ -59,8 +59,6 @@ impl Silicon {
         };
         Some(match reg {
             msr::TSC_ADJUST => r.tsc_adjust,
-            msr::SMI_COUNT => 0,
-            msr::PLATFORM_ID => 0,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode) << 32,
             msr::THREAD_ID_INFO if spec.sst.is_some() => {
                 u64::from(self.topology.cpu(cpu).thread) | u64::from(place.in_package) << 1
@@ -100,7 +98,9 @@ impl Silicon {
                 let half = if reg == msr::PKG_C2_RESIDENCY { 10 } else { 1 };
                 (u128::from(pk.sleep_ns) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64 / half
             }
-            msr::PKG_C3_RESIDENCY
+            msr::SMI_COUNT
+            | msr::PLATFORM_ID
+            | msr::PKG_C3_RESIDENCY
             | msr::PKG_C7_RESIDENCY
             | msr::PKG_C8_RESIDENCY
             | msr::PKG_C9_RESIDENCY
@@ -114,7 +114,7 @@ impl Silicon {
             }
             msr::PKG_POWER_LIMIT => pr.power_limit,
             msr::PKG_ENERGY_STATUS if has(EnergyDomain::Package) => u64::from(self.esu().counter(pk.energy)),
-            msr::PKG_PERF_STATUS => pk.control.limited_ns / 976_562 & 0xffff_ffff,
+            msr::PKG_PERF_STATUS => (pk.control.limited_ns / 976_562) & 0xffff_ffff,
             msr::PKG_POWER_INFO => {
                 let unit = f64::from(1u32 << p.power_unit);
                 (p.tdp_w * unit) as u64 & 0x7fff | ((p.pl2_w.max(p.tdp_w) * unit) as u64 & 0x7fff) << 32
@@ -235,7 +235,6 @@ impl Silicon {
         let pr = &mut self.registers.package[package];
         match reg {
             msr::TSC_ADJUST => r.tsc_adjust = value,
-            msr::BIOS_SIGN_ID | msr::SMI_COUNT => {}
             msr::PERF_CTL => {
                 r.perf_ctl = value & (0xffff | 1 << 32);
                 self.package[package].stale = true;
@@ -284,7 +283,9 @@ impl Silicon {
                 }
                 pr.config_tdp_control = value & 0x8000_0003;
             }
-            msr::TURBO_ACTIVATION_RATIO
+            msr::BIOS_SIGN_ID
+            | msr::SMI_COUNT
+            | msr::TURBO_ACTIVATION_RATIO
             | msr::PP0_POWER_LIMIT
             | msr::PP0_POLICY
             | msr::PP1_POLICY
@@ -304,12 +305,7 @@ impl Silicon {
             msr::HWP_REQUEST if hwp => r.hwp_request = value & 0xf800_07ff_ffff_ffff,
             msr::HWP_STATUS if hwp => r.hwp_status &= value,
             _ if self.write_counter(cpu, reg, value) => {}
-            _ => {
-                return Err(match self.read_msr(cpu, reg) {
-                    Ok(_) => Fault::ReadOnly(reg),
-                    Err(f) => f,
-                });
-            }
+            _ => return Err(Fault::ReadOnly(reg)),
         }
         Ok(())
     }

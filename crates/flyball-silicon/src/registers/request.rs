@@ -42,8 +42,8 @@ impl Silicon {
         let level = |x: u32| self.level_khz(cpu, x & 0xff);
         let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
             min: level(min),
-            max: if max & 0xff == 0 { kind.min } else { level(max) },
-            desired: if desired & 0xff == 0 { 0 } else { level(desired) },
+            max: if max as u8 == 0 { kind.min } else { level(max) },
+            desired: if desired as u8 == 0 { 0 } else { level(desired) },
             epp: epp as u8,
         };
         match self.spec.firmware.interface {
@@ -85,12 +85,6 @@ impl Silicon {
         };
         let khz = khz.clamp(kind.min, kind.max);
         Request { min: kind.min, max: kind.max, desired: khz, epp: (r.epb & 0xf) as u8 * 17 }
-    }
-
-    /// Whether firmware and the whole package allow turbo.
-    pub(crate) fn turbo_allowed(&self, package: usize) -> bool {
-        let _ = package;
-        true
     }
 
     /// Whether the switches of a core's threads allow turbo.

@@ -225,7 +225,7 @@ fn level_query(
     let everyone: Vec<u32> = (0..cores).collect();
     Ok(match sub {
         0x03 => l.tdp_w & 0x7fff | ratio(l.base_mhz) << 16,
-        0x04 => l.tdp_w & 0x7fff | (l.tdp_w / 2 & 0x7fff) << 16,
+        0x04 => l.tdp_w & 0x7fff | ((l.tdp_w / 2) & 0x7fff) << 16,
         0x05 => l.tjmax_c & 0xff,
         0x06 => mask(if l.cores.is_empty() { &everyone } else { &l.cores }),
         0x07 => bytes(l.trl_mhz.get(kind).ok_or(ILLEGAL_DATA)?, &ratio),

@@ -1,13 +1,261 @@
-//! TPMI: the Speed Select register block of a power domain.
+//! TPMI: the Speed Select register block of a power domain (Granite Rapids and later), 64 bits a register, laid out as
+//! the kernel's isst_tpmi_core.c reads it and as a recorded Granite Rapids has it: header, core-power block at 8,
+//! perf-profile block at 0x60 with one block of levels after the other.
 
 use crate::silicon::Silicon;
+use crate::spec::{SstClass, SstLevelSpec};
+use crate::sst::SstState;
+
+/// Core-power block: from the domain's start, in bytes.
+const CP: u32 = 8;
+/// Perf-profile block.
+const PP: u32 = 0x60;
+/// Levels start here, from the perf-profile block, in registers.
+const FIRST_LEVEL: u32 = 5;
+/// Registers of a level: 13 of perf-profile, 2 of base-freq, 9 of turbo-freq.
+const BF: u32 = 13;
+const TF: u32 = 15;
+const LEVEL: u32 = 24;
+/// Registers of a whole domain.
+const REGISTERS: u32 = PP / 8 + FIRST_LEVEL + 5 * LEVEL;
+
+/// What a domain without Speed Select registers reads: an interface version of 0xff means invalid.
+const ABSENT: u64 = u64::MAX;
 
 impl Silicon {
-    /// Power domains with Speed Select registers of their own in a package: 0 without TPMI.
+    /// Power domains of a package that have an instance of the Speed Select registers, those of IO dies last: 0 without
+    /// TPMI.
     pub fn tpmi_domains(&self) -> usize {
-        self.sst
+        let Some(s) = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi) else { return 0 };
+        s.per_package() + s.spec.io_domains as usize
+    }
+
+    /// Bytes of a domain's register block.
+    pub const fn tpmi_bytes() -> u32 {
+        REGISTERS * 8
+    }
+
+    /// Read a register of a power domain. `None`: no such machine, package, domain or register.
+    pub fn tpmi_read(&self, package: usize, domain: usize, offset: u32) -> Option<u64> {
+        let s = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi)?;
+        if package >= self.topology.packages()
+            || domain >= self.tpmi_domains()
+            || !offset.is_multiple_of(8)
+            || offset / 8 >= REGISTERS
+        {
+            return None;
+        }
+        if domain >= s.per_package() {
+            return Some(ABSENT);
+        }
+        Some(s.register(
+            package * s.per_package() + domain,
+            offset,
+            self.spec.core[0].max_mhz,
+            self.spec.core[0].min_mhz,
+        ))
+    }
+
+    /// Write a register of a power domain; what is read-only stays. False: no such register.
+    pub fn tpmi_write(&mut self, package: usize, domain: usize, offset: u32, value: u64) -> bool {
+        if self.tpmi_read(package, domain, offset).is_none() {
+            return false;
+        }
+        let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
+        let d = package * s.per_package() + domain;
+        let level_before = s.domains[d].at;
+        s.write_register(d, offset, value);
+        if s.domains[d].at == level_before {
+            self.sst_changed(package);
+        } else {
+            self.level_changed(package);
+        }
+        true
+    }
+}
+
+impl SstState {
+    fn register(&self, d: usize, offset: u32, max_mhz: u32, min_mhz: u32) -> u64 {
+        let dom = &self.domains[d];
+        let core_power = u64::from(dom.core_power) | u64::from(dom.ordered) << 1;
+        let features = u64::from(dom.base_freq) | u64::from(dom.turbo_freq) << 1;
+        let number = u64::from(self.level(d).number);
+        match offset {
+            // Interface version 0.1; core-power and perf-profile are there; where their blocks are.
+            0 => {
+                1 | (2 | u64::from(self.spec.core_power)) << 8
+                    | u64::from(CP / 8) << 16
+                    | u64::from(PP / 8) << 24
+            }
+            // Core-power: feature 0, revision 1, ratio unit 0 (100 MHz).
+            8 => 1 << 4,
+            0x10 | 0x18 => core_power,
+            0x20..=0x38 => {
+                let c = dom.classes[(offset as usize - 0x20) / 8];
+                u64::from(c.weight & 15) << 4 | u64::from(c.min) << 8 | u64::from(c.max) << 16
+            }
+            0x40..=0x58 => {
+                let first = (offset as usize - 0x40) / 8 * 16;
+                let classes = dom.class_of.iter().skip(first).take(16);
+                classes.enumerate().fold(0, |v, (i, &c)| v | u64::from(c) << (4 * i))
+            }
+            // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size of a level's block.
+            PP => {
+                let mask = self.spec.level.iter().fold(0u64, |m, l| m | 1 << l.number);
+                let allowed = if self.spec.locked { 1 << number } else { mask };
+                1 | u64::from(self.spec.version & 0xff) << 4
+                    | mask << 12
+                    | allowed << 20
+                    | u64::from(LEVEL) << 34
+                    | 1 << 42
+            }
+            0x68 => u64::from(BF) << 8 | u64::from(TF) << 16,
+            0x70 => (0..5u32).fold(0, |v, i| v | u64::from(FIRST_LEVEL + LEVEL * i) << (8 * i)),
+            0x78 => number | u64::from(self.spec.locked) << 3 | features << 8,
+            0x80 => {
+                // Error field of features: 1 unsupported, three bits a feature.
+                number
+                    | u64::from(self.spec.locked) << 3
+                    | u64::from(dom.error & 15) << 4
+                    | features << 8
+                    | u64::from(dom.error >> 4) << 32
+            }
+            _ => {
+                let at = (offset - PP) / 8 - FIRST_LEVEL;
+                let cores = dom.class_of.len() as u32;
+                let level = self.level_numbered(at / LEVEL);
+                level.map_or(0, |l| level_register(l, at % LEVEL, cores, self.bus_khz, max_mhz, min_mhz))
+            }
+        }
+    }
+
+    fn write_register(&mut self, d: usize, offset: u32, value: u64) {
+        let dom = &mut self.domains[d];
+        match offset {
+            0x10 if self.spec.core_power => {
+                dom.core_power = value & 1 != 0;
+                dom.ordered = value & 2 != 0;
+            }
+            0x20..=0x38 => {
+                let c = &mut dom.classes[(offset as usize - 0x20) / 8];
+                (c.weight, c.min, c.max) = ((value >> 4) as u8 & 15, (value >> 8) as u8, (value >> 16) as u8);
+            }
+            0x40..=0x58 => {
+                let first = (offset as usize - 0x40) / 8 * 16;
+                for (i, c) in dom.class_of.iter_mut().skip(first).take(16).enumerate() {
+                    *c = (value >> (4 * i)) as u8 & 3;
+                }
+            }
+            0x78 => {
+                let (want, have) = ((value & 7) as u32, self.level(d).number);
+                self.domains[d].error = u8::from(want != have && !self.set_level(d, want));
+                let level = self.level(d);
+                let (has_bf, has_tf) = (level.bf.is_some(), level.tf.is_some());
+                let (bf, tf) = (value >> 8 & 1 != 0, value >> 9 & 1 != 0);
+                let unsupported = u8::from(bf && !has_bf) << 4 | u8::from(tf && !has_tf) << 7;
+                self.domains[d].error |= unsupported;
+                self.set_features(d, bf && has_bf, tf && has_tf);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A register of a level's block.
+fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, max_mhz: u32, min_mhz: u32) -> u64 {
+    let ratio = |mhz: u32| u64::from((mhz * 1000 / bus_khz).min(255));
+    let bytes = |list: &mut dyn Iterator<Item = u64>| {
+        list.take(8).enumerate().fold(0u64, |v, (i, x)| v | x << (8 * i))
+    };
+    let mask = |list: &[u32]| list.iter().filter(|&&c| c < 64).fold(0u64, |m, &c| m | 1 << c);
+    let everyone: Vec<u32> = (0..cores).collect();
+    let on = if l.cores.is_empty() { &everyone } else { &l.cores };
+    match at {
+        0 => bytes(
+            &mut [l.base_mhz, l.base_avx2_mhz, l.base_avx512_mhz, l.base_amx_mhz].into_iter().map(ratio),
+        ),
+        1 => {
+            u64::from((l.tdp_w * 8) & 0x7fff) << 32
+                | u64::from(l.tjmax_c & 0xff) << 47
+                | u64::from((l.memory_mhz / 100) & 0x7f) << 55
+                | u64::from(l.cooling_type & 3) << 62
+        }
+        2 => mask(on),
+        3 => u64::from(cores & 0xff) | (on.len() as u64 & 0xff) << 8,
+        4..=9 => l.trl_mhz.get(at as usize - 4).map_or(0, |t| bytes(&mut t.iter().map(|&m| ratio(m)))),
+        10 => bytes(&mut l.bucket_cores.iter().map(|&n| u64::from(n.min(255)))),
+        11 => {
+            let [p0, p1, pm] = l.uncore_mhz.map(ratio);
+            bytes(
+                &mut [ratio(max_mhz), ratio(l.base_mhz), ratio(min_mhz.max(800)), ratio(min_mhz), p0, p1, pm]
+                    .into_iter(),
+            )
+        }
+        12 => bytes(&mut l.uncore1_mhz.map(ratio).into_iter()),
+        BF => l.bf.as_ref().map_or(0, |b| {
+            1 << 12
+                | ratio(b.high_mhz) << 13
+                | ratio(b.low_mhz) << 21
+                | u64::from(b.tjmax_c & 0xff) << 38
+                | u64::from((b.tdp_w * 8) & 0x7fff) << 46
+        }),
+        14 => l.bf.as_ref().map_or(0, |b| mask(&b.cores)),
+        TF => l
+            .tf
             .as_ref()
-            .filter(|s| s.spec.class == crate::spec::SstClass::Tpmi)
-            .map_or(0, |s| s.per_package())
+            .map_or(0, |t| bytes(&mut t.clip_mhz.iter().take(6).map(|&m| ratio(m))) << 16 | 1 << 12 | 1 << 4),
+        16 => l.tf.as_ref().map_or(0, |t| bytes(&mut t.bucket_cores.iter().map(|&n| u64::from(n.min(255))))),
+        17..=22 => {
+            let list = l.tf.as_ref().and_then(|t| t.high_mhz.get(at as usize - 17));
+            list.map_or(0, |t| bytes(&mut t.iter().map(|&m| ratio(m))))
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{MachineSpec, Silicon};
+
+    fn chip() -> Silicon {
+        Silicon::new(MachineSpec::builtin("tpmi-small").unwrap(), 0).unwrap()
+    }
+
+    #[test]
+    fn the_header_leads_to_the_blocks() {
+        let s = chip();
+        let header = s.tpmi_read(0, 0, 0).unwrap();
+        assert_eq!(header, 0x0c01_0301, "as a recorded Granite Rapids has it");
+        assert_eq!(s.tpmi_read(0, 2, 0), Some(u64::MAX), "an IO die has no registers");
+        assert_eq!(s.tpmi_read(0, 4, 0), None);
+        let level0 = 0x60 + 8 * (s.tpmi_read(0, 0, 0x70).unwrap() & 0xff) as u32;
+        assert_eq!(s.tpmi_read(0, 0, level0).unwrap() & 0xff, 20, "base ratio");
+    }
+
+    #[test]
+    fn a_level_changes_the_guaranteed_frequency_of_its_domain_only() {
+        let mut s = chip();
+        assert!(s.tpmi_write(0, 1, 0x78, 3));
+        s.settle();
+        assert_eq!(s.tpmi_read(0, 1, 0x80).unwrap() & 7, 3);
+        assert_eq!((s.guaranteed(0).mhz(), s.guaranteed(8).mhz()), (2000, 2600));
+        // Level 2 is not enabled: refused with an error, the level stays.
+        assert!(s.tpmi_write(0, 1, 0x78, 2));
+        assert_eq!(s.tpmi_read(0, 1, 0x80).unwrap() & 0xf7, 0x13);
+        // Level 3 has no turbo-freq and no base-freq.
+        s.tpmi_write(0, 1, 0x78, 3 | 3 << 8);
+        assert_eq!(s.tpmi_read(0, 1, 0x80).unwrap() >> 32 & 0x3f, 0o11);
+    }
+
+    #[test]
+    fn classes_and_associations_read_back() {
+        let mut s = chip();
+        s.tpmi_write(0, 0, 0x10, 3);
+        assert_eq!(s.tpmi_read(0, 0, 0x18), Some(3));
+        s.tpmi_write(0, 0, 0x28, 0x0019_0a50);
+        assert_eq!(s.tpmi_read(0, 0, 0x28), Some(0x0019_0a50));
+        s.tpmi_write(0, 0, 0x40, 0x3210_3210);
+        assert_eq!(s.tpmi_read(0, 0, 0x40), Some(0x3210_3210));
+        assert!(!s.tpmi_write(0, 0, 0x41, 0) && !s.tpmi_write(1, 0, 0, 0));
     }
 }

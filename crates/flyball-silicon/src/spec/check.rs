@@ -1,0 +1,210 @@
+//! Whether a specification is that of a machine that can be.
+
+use crate::spec::{CoreSpec, MachineSpec, SpecError, SstClass, SstSpec};
+
+impl MachineSpec {
+    /// Check that it is a machine that can be.
+    ///
+    /// # Errors
+    /// The first thing found that is wrong.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let what = self
+            .check_topology()
+            .and_then(|()| self.core.iter().enumerate().try_for_each(|(i, c)| check_core(i, c)))
+            .and_then(|()| self.check_turbo())
+            .and_then(|()| self.check_power())
+            .and_then(|()| self.check_heat())
+            .and_then(|()| self.check_firmware())
+            .and_then(|()| self.sst.as_ref().map_or(Ok(()), |s| self.check_sst(s)));
+        what.map_err(|what| SpecError { machine: self.name.clone(), what })
+    }
+
+    fn check_topology(&self) -> Result<(), String> {
+        let t = &self.topology;
+        if t.packages == 0 || t.dies == 0 || t.packages > 64 || t.dies > 16 {
+            return Err("topology: packages must be 1 to 64, dies 1 to 16".into());
+        }
+        if self.core.is_empty() {
+            return Err("core: at least one core type is needed".into());
+        }
+        if self.cpus() > 8192 {
+            return Err("topology: more than 8192 CPUs".into());
+        }
+        if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
+            return Err(format!(
+                "topology.core_ids: {} ids for {} cores",
+                t.core_ids.len(),
+                self.cores_per_package()
+            ));
+        }
+        if self.clock.tsc_khz < 100_000 || !(25_000..=400_000).contains(&self.clock.bus_khz) {
+            return Err("clock: tsc_khz must be 100000 or more, bus_khz 25000 to 400000".into());
+        }
+        Ok(())
+    }
+
+    fn check_turbo(&self) -> Result<(), String> {
+        let u = &self.turbo;
+        if u.cores.len() > 16 || u.cores.windows(2).any(|w| w[0] >= w[1]) || u.sse_mhz.len() != u.cores.len()
+        {
+            return Err("turbo: at most 16 buckets, cores rising, one sse_mhz each".into());
+        }
+        for list in [&u.avx2_mhz, &u.avx512_mhz] {
+            if !list.is_empty() && list.len() != u.cores.len() {
+                return Err("turbo: one frequency a bucket".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_power(&self) -> Result<(), String> {
+        let p = &self.power;
+        let watts = [
+            p.tdp_w,
+            p.pl1_w,
+            p.pl2_w,
+            p.uncore_busy_w,
+            p.uncore_idle_w,
+            p.package_sleep_w,
+            p.dram_idle_w,
+            p.dram_busy_w,
+            p.platform_w,
+        ];
+        if watts.iter().any(|w| !w.is_finite() || !(0.0..=10_000.0).contains(w)) {
+            return Err("power: watts must be 0 to 10000".into());
+        }
+        if p.energy_unit > 31 || p.power_unit > 15 || p.time_unit > 15 {
+            return Err("power: units are out of range".into());
+        }
+        if !(p.pl1_s > 0.0 && p.pl1_s <= 1000.0 && p.pl2_s > 0.0 && p.pl2_s <= 1000.0) {
+            return Err("power: windows must be above 0 and at most 1000 s".into());
+        }
+        Ok(())
+    }
+
+    fn check_heat(&self) -> Result<(), String> {
+        let h = &self.thermal;
+        for x in [h.sink_k_per_w, h.sink_j_per_k, h.die_k_per_w, h.die_j_per_k] {
+            if !(x.is_finite() && x > 0.0) {
+                return Err("thermal: resistances and capacities must be above 0".into());
+            }
+        }
+        if h.die_k_per_w * h.die_j_per_k < 0.002 {
+            return Err("thermal: the die's time constant is below 2 ms".into());
+        }
+        if h.throttle_c > h.tjmax_c || (h.throttle_c != 0 && h.throttle_c < 50) {
+            return Err("thermal.throttle_c: 0, or 50 to tjmax_c".into());
+        }
+        if !(50..=127).contains(&h.tjmax_c)
+            || !(-40.0..=60.0).contains(&h.ambient_c)
+            || !(0.0..=20.0).contains(&h.core_k_per_w)
+        {
+            return Err(
+                "thermal: tjmax_c must be 50 to 127, ambient_c -40 to 60, core_k_per_w 0 to 20".into()
+            );
+        }
+        Ok(())
+    }
+
+    fn check_firmware(&self) -> Result<(), String> {
+        let f = &self.firmware;
+        if !(100..=100_000).contains(&f.period_us) || !(1000..=400_000).contains(&f.step_khz) {
+            return Err("firmware: period_us must be 100 to 100000, step_khz 1000 to 400000".into());
+        }
+        if f.pstates_mhz.windows(2).any(|w| w[0] <= w[1]) || f.pstates_mhz.len() > 16 {
+            return Err("firmware.pstates_mhz: at most 16, falling".into());
+        }
+        Ok(())
+    }
+
+    fn check_sst(&self, s: &SstSpec) -> Result<(), String> {
+        if s.level.is_empty()
+            || s.level.windows(2).any(|w| w[0].number >= w[1].number)
+            || s.level.iter().any(|l| l.number > 4)
+        {
+            return Err("sst.level: numbers 0 to 4, rising".into());
+        }
+        let cores = if s.class == SstClass::Tpmi {
+            self.cores_per_package() / u64::from(self.topology.dies)
+        } else {
+            self.cores_per_package()
+        };
+        for l in &s.level {
+            let lists = [Some(&l.cores), l.bf.as_ref().map(|b| &b.cores)];
+            if lists.into_iter().flatten().flatten().any(|&c| u64::from(c) >= cores) {
+                return Err(format!("sst.level {}: a core number is not below {cores}", l.number));
+            }
+            if l.trl_mhz.len() > 6
+                || l.bucket_cores.len() > 8
+                || l.trl_mhz.iter().any(|t| t.len() != l.bucket_cores.len())
+            {
+                return Err(format!(
+                    "sst.level {}: at most 6 turbo lists of one frequency a bucket, 8 buckets",
+                    l.number
+                ));
+            }
+            if let Some(t) = &l.tf
+                && (t.bucket_cores.len() > 8
+                    || t.high_mhz.len() > 6
+                    || t.high_mhz.iter().any(|h| h.len() != t.bucket_cores.len()))
+            {
+                return Err(format!("sst.level {}: tf: one frequency a bucket", l.number));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Core type number `i`.
+fn check_core(i: usize, c: &CoreSpec) -> Result<(), String> {
+    let at = |key: &str, why: &str| Err(format!("core[{i}].{key}: {why}"));
+    if c.count == 0 || c.count > 1024 {
+        return at("count", "must be 1 to 1024");
+    }
+    if !(1..=2).contains(&c.threads) {
+        return at("threads", "must be 1 or 2");
+    }
+    if c.min_mhz < 100 || c.max_mhz > 10_000 {
+        return at("min_mhz", "frequencies must be 100 to 10000 MHz");
+    }
+    if !(c.min_mhz <= c.efficient_mhz && c.efficient_mhz <= c.base_mhz && c.base_mhz <= c.max_mhz) {
+        return at("min_mhz", "min, efficient, base and max must rise in this order");
+    }
+    let p = &c.perf;
+    if p.lowest == 0 || p.lowest > p.efficient || p.efficient > p.nominal || p.nominal > p.highest {
+        return at("perf", "lowest, efficient, nominal and highest must rise in this order from 1");
+    }
+    if c.volts.is_empty() || c.volts.windows(2).any(|w| w[0].0 >= w[1].0 || w[0].1 > w[1].1) {
+        return at("volts", "points must rise in frequency and not fall in voltage");
+    }
+    if c.volts.iter().any(|v| !(200..=2000).contains(&v.1)) {
+        return at("volts", "millivolts must be 200 to 2000");
+    }
+    let sane = |x: f64, to: f64| x.is_finite() && (0.0..=to).contains(&x);
+    if !sane(c.dynamic_nf, 100.0)
+        || !sane(c.leakage_w, 100.0)
+        || !sane(c.idle_activity, 1.0)
+        || !sane(c.budget_w, 10_000.0)
+    {
+        return at("dynamic_nf", "dynamic_nf, leakage_w, idle_activity or budget_w is out of range");
+    }
+    if !sane(c.smt_power, 2.0) || !sane(c.smt_share, 1.0) || c.smt_share < 0.1 {
+        return at("smt_share", "smt_power must be 0 to 2, smt_share 0.1 to 1");
+    }
+    if c.idle.is_empty() || c.idle.len() > 15 {
+        return at("idle", "1 to 15 idle states are needed");
+    }
+    for s in &c.idle {
+        if !sane(s.leakage, 1.0)
+            || !sane(s.activity, 1.0)
+            || !sane(s.ramp_us, 100_000.0)
+            || !sane(s.wake_us, 100_000.0)
+        {
+            return at("idle", "shares must be 0 to 1, times 0 to 100000 us");
+        }
+    }
+    if c.better.iter().any(|b| b.0 >= c.count || !(0.5..=1.0).contains(&b.1)) {
+        return at("better", "core numbers must be below count, shares 0.5 to 1");
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Intel Speed Select in a machine's file.
+
+use serde::Deserialize;
+
+use super::{one, yes};
+
+/// Which Speed Select registers a machine has.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SstClass {
+    /// Everything through the mailbox in MSRs 0xB0 and 0xB1 (Skylake-X family).
+    MailboxMsr,
+    /// The PCI mailbox, classes of service in memory-mapped registers (Ice Lake to Emerald Rapids).
+    MailboxPci,
+    /// Memory-mapped registers per power domain (Granite Rapids and later).
+    Tpmi,
+}
+
+/// Intel Speed Select.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstSpec {
+    /// Which registers carry it.
+    pub class: SstClass,
+    /// Version of the performance profile feature.
+    #[serde(default = "one")]
+    pub version: u32,
+    /// Levels cannot be changed.
+    #[serde(default)]
+    pub locked: bool,
+    /// Core power (classes of service) is there.
+    #[serde(default = "yes")]
+    pub core_power: bool,
+    /// Performance levels, in order.
+    pub level: Vec<SstLevelSpec>,
+    /// Power domains without cores after those of the dies (TPMI): their Speed Select registers are not there.
+    #[serde(default)]
+    pub io_domains: u32,
+    /// PCI bus number of the PUNIT's devices on each package.
+    #[serde(default)]
+    pub pci_bus: Vec<u32>,
+}
+
+/// One performance level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstLevelSpec {
+    /// Its number. Numbers may have gaps; what is in between is not enabled.
+    pub number: u32,
+    /// TDP ratio: the base frequency in units of the bus clock.
+    pub base_mhz: u32,
+    /// Base frequency with AVX2, MHz. 0: not said.
+    #[serde(default)]
+    pub base_avx2_mhz: u32,
+    /// Base frequency with AVX-512, MHz.
+    #[serde(default)]
+    pub base_avx512_mhz: u32,
+    /// Base frequency with AMX, MHz.
+    #[serde(default)]
+    pub base_amx_mhz: u32,
+    /// W.
+    pub tdp_w: u32,
+    /// C.
+    pub tjmax_c: u32,
+    /// Cores of the power domain that may be on. Empty: all.
+    #[serde(default)]
+    pub cores: Vec<u32>,
+    /// Memory frequency, MHz. 0: not said.
+    #[serde(default)]
+    pub memory_mhz: u32,
+    /// Uncore frequencies: highest, base, lowest, MHz.
+    #[serde(default)]
+    pub uncore_mhz: [u32; 3],
+    /// Second fabric's frequencies: highest, base, lowest, MHz.
+    #[serde(default)]
+    pub uncore1_mhz: [u32; 3],
+    /// Cooling type.
+    #[serde(default)]
+    pub cooling_type: u32,
+    /// Bucket core counts.
+    #[serde(default)]
+    pub bucket_cores: Vec<u32>,
+    /// Turbo limits by bucket: one list a kind of code (SSE, AVX2, AVX-512, AMX ...), MHz.
+    #[serde(default)]
+    pub trl_mhz: Vec<Vec<u32>>,
+    /// Base-freq.
+    pub bf: Option<SstBfSpec>,
+    /// Turbo-freq.
+    pub tf: Option<SstTfSpec>,
+}
+
+/// Base-freq of a level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstBfSpec {
+    /// Guaranteed frequency of the chosen cores, MHz.
+    pub high_mhz: u32,
+    /// Of the others, MHz.
+    pub low_mhz: u32,
+    /// The chosen cores of the power domain.
+    pub cores: Vec<u32>,
+    /// C.
+    pub tjmax_c: u32,
+    /// W.
+    pub tdp_w: u32,
+}
+
+/// Turbo-freq of a level.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstTfSpec {
+    /// High-priority core counts of the buckets, rising.
+    pub bucket_cores: Vec<u32>,
+    /// Limits of high-priority cores by bucket: one list a kind of code, MHz.
+    pub high_mhz: Vec<Vec<u32>>,
+    /// What low-priority cores are clipped to: one a kind of code, MHz.
+    pub clip_mhz: Vec<u32>,
+}
