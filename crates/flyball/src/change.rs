@@ -197,7 +197,8 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
 
 /// Prints data as JSON on stdout.
 pub fn print_json(data: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(data).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let text =
+        serde_json::to_string_pretty(data).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     println!("{text}");
     Ok(())
 }
@@ -273,7 +274,11 @@ impl From<ApplyError> for Failure {
 
 impl From<HoldError> for Failure {
     fn from(error: HoldError) -> Failure {
-        let exit = if matches!(error, HoldError::Lock(LockError::Held { .. })) { Exit::Locked } else { Exit::Failed };
+        let exit = if matches!(error, HoldError::Lock(LockError::Held { .. })) {
+            Exit::Locked
+        } else {
+            Exit::Failed
+        };
         Failure::new(exit, error.to_string())
     }
 }

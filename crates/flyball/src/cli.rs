@@ -6,9 +6,17 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-    /// The machine: live, or a directory that holds a recorded machine's sys/ and proc/.
+    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, or sim:NAME.
     #[arg(short = 'M', long, global = true, default_value = "live", value_name = "MACHINE")]
     pub machine: String,
+
+    /// Whose answers a simulated machine gives: 6.1, 6.12 or 7.2.
+    #[arg(long, global = true, value_name = "VERSION")]
+    pub kernel: Option<String>,
+
+    /// Keep a simulated machine in this file between commands, instead of starting afresh at each.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub sim_state: Option<String>,
 
     /// Print data as JSON on stdout.
     #[arg(long, global = true)]
@@ -53,4 +61,7 @@ pub enum Command {
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),
+
+    /// Machines that are not here.
+    Sim(crate::commands::sim::Args),
 }

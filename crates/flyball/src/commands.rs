@@ -8,6 +8,7 @@ pub mod restore;
 pub mod save;
 pub mod set;
 pub mod show;
+pub mod sim;
 pub mod verify;
 
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
 pub fn run(cli: &Cli) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Show(args) => show::run(cli, args),
+        Command::Sim(args) => sim::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Set(args) => set::run(cli, args),
         Command::Plan(args) => plan::run(cli, args),

@@ -2,7 +2,11 @@
 
 use flyball_host::{Host, Live, Plain, Recorded};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    simulated::{Choice, Simulated},
+};
 
 /// Opens the machine that `name` names: `live`, or a directory that holds `sys/`.
 pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
@@ -13,11 +17,40 @@ pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
     if let Some(root) = name.strip_prefix("tree:") {
         return Ok(Box::new(Plain::open(root)?));
     }
+    if let Some(rest) = name.strip_prefix("sim:") {
+        let choice = Choice::parse(rest)?;
+        let machine = Simulated::open(&choice)?;
+        eprintln!(
+            "flyball: {} is simulated (kernel {}): nothing here was measured",
+            machine.name(),
+            choice.kernel
+        );
+        return Ok(Box::new(machine));
+    }
     match Recorded::open(name) {
         Ok(host) => Ok(Box::new(host)),
         Err(error) => Err(Failure::new(
             Exit::Usage,
-            format!("no machine at '{name}': {error}; give 'live' or a directory that holds sys/ and proc/"),
+            format!(
+                "no machine at '{name}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list') or a directory that holds sys/ and proc/"
+            ),
         )),
     }
+}
+
+/// The machine's text with the options about simulated machines in it, so that it says everything by itself.
+pub fn complete(cli: &Cli) -> Result<String, Failure> {
+    let mut text = cli.machine.clone();
+    let options = [("kernel", cli.kernel.as_deref()), ("state", cli.sim_state.as_deref())];
+    for (key, value) in options.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+        if !text.starts_with("sim:") {
+            let option = if key == "kernel" { "--kernel" } else { "--sim-state" };
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{option} is for simulated machines: give -M sim:NAME too"),
+            ));
+        }
+        text = format!("{text},{key}={value}");
+    }
+    Ok(text)
 }

@@ -1,13 +1,14 @@
 //! The command line: parse, call, render.
 //!
 //! `cli` holds what the user may type, `change` what commands that write share, `commands` one module a command, `machine` how `-M` becomes a
-//! [`flyball_host::Host`], `exit` what a command's end means. No knowledge of kernels lives here.
+//! [`flyball_host::Host`], `simulated` the adapter of simulated machines, `exit` what a command's end means. No knowledge of kernels lives here.
 
 mod change;
 mod cli;
 mod commands;
 mod exit;
 mod machine;
+mod simulated;
 
 use std::process::ExitCode;
 
@@ -15,8 +16,12 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     exit::die_quietly_on_a_closed_pipe();
-    let cli = cli::Cli::parse();
-    match commands::run(&cli) {
+    let mut cli = cli::Cli::parse();
+    let result = machine::complete(&cli).and_then(|text| {
+        cli.machine = text;
+        commands::run(&cli)
+    });
+    match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");

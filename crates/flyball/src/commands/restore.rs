@@ -47,7 +47,11 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     if !state.journal().exists() {
         // Nothing to do, and no right to /run needed to say so.
         eprintln!("nothing to restore: flyball has changed nothing here since the last restore");
-        return if cli.json { change::print_json(&serde_json::json!({ "undone": [] })).map(|()| Exit::Done) } else { Ok(Exit::Done) };
+        return if cli.json {
+            change::print_json(&serde_json::json!({ "undone": [] })).map(|()| Exit::Done)
+        } else {
+            Ok(Exit::Done)
+        };
     }
     let restored = hold::restore(&*host, &state, &change::command_line(), scope)?;
     for note in &restored.notes {
@@ -98,7 +102,9 @@ fn preview(
         .map(|(spot, was, now)| serde_json::json!({"spot": spot, "was": was.to_string(), "now": now.to_string()}))
         .collect();
     if cli.json {
-        change::print_json(&serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing }))?;
+        change::print_json(
+            &serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing }),
+        )?;
         return Ok(Exit::Done);
     }
     for entry in chosen {

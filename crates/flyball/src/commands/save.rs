@@ -39,10 +39,21 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     }
     let mut options = std::fs::File::options();
     options.write(true);
-    if args.force { options.create(true).truncate(true) } else { options.create_new(true) };
-    options.open(&args.out).and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| {
-        let hint = if error.kind() == std::io::ErrorKind::AlreadyExists { "; --force overwrites it" } else { "" };
-        Failure::new(Exit::Failed, format!("cannot write {}: {error}{hint}", args.out.display()))
-    })?;
+    if args.force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options
+        .open(&args.out)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+        .map_err(|error| {
+            let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
+                "; --force overwrites it"
+            } else {
+                ""
+            };
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}{hint}", args.out.display()))
+        })?;
     Ok(Exit::Done)
 }

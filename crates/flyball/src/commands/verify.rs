@@ -58,6 +58,8 @@ fn print(verdict: &Verdict) {
         eprintln!("{}{process} runs here and writes that: {}", owner.name, owner.remedy);
     }
     if verdict.owners.is_empty() {
-        eprintln!("no program that is known to write those knobs runs here; a driver switch, suspend or hotplug resets some");
+        eprintln!(
+            "no program that is known to write those knobs runs here; a driver switch, suspend or hotplug resets some"
+        );
     }
 }

@@ -1,0 +1,313 @@
+//! What firmware and hardware tell a kernel at boot: identity, topology, ACPI's performance and idle tables.
+//!
+//! A [`Board`] holds facts that do not change while the machine runs. It is derived from a machine's description;
+//! drivers read it as the kernel's drivers read CPUID and ACPI.
+
+use flyball_silicon::{MachineSpec, Silicon, Topology, spec::InterfaceSpec};
+
+/// Whose processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vendor {
+    /// GenuineIntel.
+    Intel,
+    /// AuthenticAMD.
+    Amd,
+}
+
+/// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cppc {
+    /// Highest level.
+    pub highest: u8,
+    /// Level guaranteed now; 0 where firmware does not say.
+    pub guaranteed: u8,
+    /// Highest sustained level.
+    pub nominal: u8,
+    /// Below this, less power is saved than work is lost.
+    pub lowest_nonlinear: u8,
+    /// Lowest level.
+    pub lowest: u8,
+    /// Frequency of the nominal level in MHz.
+    pub nominal_mhz: u32,
+    /// Frequency of the lowest level in MHz.
+    pub lowest_mhz: u32,
+}
+
+/// How a kernel reaches the CPPC registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CppcAccess {
+    /// There are none.
+    None,
+    /// AMD's model-specific registers (CPU flag cppc).
+    Msr,
+    /// A mailbox in memory (PCC), where each access is slow.
+    SharedMemory,
+}
+
+/// One idle state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleState {
+    /// Name as cpuidle shows it (`C1`, `C6`).
+    pub name: String,
+    /// Description as cpuidle shows it.
+    pub desc: String,
+    /// Exit latency in microseconds.
+    pub latency_us: u32,
+    /// Target residency in microseconds.
+    pub residency_us: u32,
+}
+
+/// Where a CPU sits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Physical package.
+    pub package: u32,
+    /// Die within the package.
+    pub die: u32,
+    /// Core number as the kernel shows it (core_id), unique in the package.
+    pub core: u32,
+    /// Last-level cache domain, unique in the machine.
+    pub llc: u32,
+    /// NUMA node.
+    pub node: u32,
+    /// CPUs of the same core, this one included, ascending.
+    pub siblings: Vec<u32>,
+    /// An efficiency core of a hybrid processor.
+    pub efficient: bool,
+    /// kHz for each step of an Intel ratio or HWP level.
+    pub scaling_khz: u32,
+}
+
+/// A cache as sysfs shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cache {
+    /// 1 to 3.
+    pub level: u8,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: &'static str,
+    /// Size in KiB.
+    pub kib: u32,
+}
+
+/// What a kernel finds.
+#[derive(Debug, Clone)]
+pub struct Board {
+    /// Whose processors.
+    pub vendor: Vendor,
+    /// CPUID family.
+    pub family: u32,
+    /// CPUID model.
+    pub model: u32,
+    /// CPUID stepping.
+    pub stepping: u32,
+    /// The brand string.
+    pub brand: String,
+    /// Microcode revision.
+    pub microcode: u32,
+    /// The flags line of /proc/cpuinfo.
+    pub flags: Vec<String>,
+    /// Each CPU's place.
+    pub places: Vec<Place>,
+    /// Time stamp counter frequency in kHz.
+    pub tsc_khz: u32,
+    /// The scheduler's tick in microseconds.
+    pub tick_us: u64,
+    /// ACPI's preferred profile is a server's, or unspecified.
+    pub server: bool,
+    /// How CPPC is reached.
+    pub access: CppcAccess,
+    /// `_CPC` per CPU; empty where firmware has none.
+    pub cppc: Vec<Cppc>,
+    /// `_PSS` frequencies in kHz, highest first; empty where firmware has none.
+    pub pss: Vec<u32>,
+    /// `_PSS` transition latency in microseconds.
+    pub pss_latency_us: u32,
+    /// `_PCT` names I/O ports instead of registers: what the hardware does cannot be read back.
+    pub pss_ports: bool,
+    /// Transition latency that CPPC tells, in nanoseconds; 0 where it does not.
+    pub cppc_latency_ns: u32,
+    /// AMD's boost, or Intel's dynamic acceleration, can be switched.
+    pub boost: bool,
+    /// Hardware P-states (Intel).
+    pub hwp: bool,
+    /// The energy performance bias register (Intel).
+    pub epb: bool,
+    /// Idle states above polling, shallowest first.
+    pub idle: Vec<IdleState>,
+    /// The cpuidle driver's name.
+    pub idle_driver: &'static str,
+    /// Caches of a core, smallest level first.
+    pub caches: Vec<Cache>,
+    /// MiB of memory, for /proc/meminfo.
+    pub memory_mib: u64,
+}
+
+impl Board {
+    /// How many CPUs.
+    pub fn cpus(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// How many packages.
+    pub fn packages(&self) -> u32 {
+        self.places.iter().map(|place| place.package + 1).max().unwrap_or(0)
+    }
+
+    /// Whether the CPU flag is there.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|have| have == flag)
+    }
+}
+
+/// Feature flags that every modelled processor of a vendor has, in /proc/cpuinfo's order.
+const COMMON_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat pse36 clflush mmx fxsr \
+    sse sse2 ht syscall nx rdtscp lm constant_tsc rep_good nopl nonstop_tsc cpuid aperfmperf pni pclmulqdq ssse3 fma \
+    cx16 sse4_1 sse4_2 movbe popcnt aes xsave avx f16c rdrand lahf_lm abm avx2 bmi1 bmi2";
+
+impl Board {
+    /// The facts of a machine's description.
+    pub(crate) fn of(spec: &MachineSpec) -> Board {
+        let topology = Topology::new(spec);
+        let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
+        let hybrid = spec.core.len() > 1;
+        let per_cache = match spec.topology.cores_per_cache {
+            0 => spec.cores_per_package() as u32,
+            cores => cores,
+        };
+        let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
+        let places: Vec<Place> = (0..topology.cpus())
+            .map(|cpu| {
+                let core = topology.core_of(cpu);
+                let kind = &spec.core[core.kind];
+                let package = core.package as u32;
+                let mut siblings: Vec<u32> =
+                    core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
+                siblings.sort_unstable();
+                let scaling_khz = if intel && hybrid {
+                    (kind.max_mhz * 1000 + u32::from(kind.perf.highest) / 2) / u32::from(kind.perf.highest)
+                } else {
+                    spec.clock.bus_khz
+                };
+                Place {
+                    package,
+                    // Power domains that are not real dies are shown as dies only where the kernel does (TPMI).
+                    die: core.die,
+                    core: core.id,
+                    llc: package * caches_per_package + core.in_package / per_cache.max(1),
+                    node: package,
+                    siblings,
+                    efficient: kind.kind == flyball_silicon::spec::CoreKind::Efficiency,
+                    scaling_khz,
+                }
+            })
+            .collect();
+        let firmware = &spec.firmware;
+        let cppc = if firmware.cpc_nominal_mhz == 0 {
+            Vec::new()
+        } else {
+            (0..topology.cpus())
+                .map(|cpu| {
+                    let core = topology.core_of(cpu);
+                    let kind = &spec.core[core.kind];
+                    let ranking = kind.ranking.get(core.in_package as usize).copied();
+                    Cppc {
+                        highest: ranking.unwrap_or(kind.perf.highest),
+                        guaranteed: if intel { kind.perf.nominal } else { 0 },
+                        nominal: kind.perf.nominal,
+                        lowest_nonlinear: kind.perf.efficient,
+                        lowest: kind.perf.lowest,
+                        nominal_mhz: firmware.cpc_nominal_mhz,
+                        lowest_mhz: firmware.cpc_lowest_mhz,
+                    }
+                })
+                .collect()
+        };
+        let access = match firmware.interface {
+            InterfaceSpec::CppcMsr => CppcAccess::Msr,
+            InterfaceSpec::CppcShared => CppcAccess::SharedMemory,
+            _ => CppcAccess::None,
+        };
+        let hwp = firmware.interface == InterfaceSpec::Hwp;
+        let mut flags: Vec<String> = COMMON_FLAGS.split_whitespace().map(str::to_owned).collect();
+        let mut add = |words: &str| flags.extend(words.split_whitespace().map(str::to_owned));
+        if intel {
+            add("dts acpi ss tm pbe arch_perfmon dtherm arat pln pts est epb");
+            if firmware.turbo {
+                add("ida");
+            }
+            if hwp {
+                add("hwp hwp_act_window hwp_pkg_req");
+                if firmware.has_epp {
+                    add("hwp_epp");
+                }
+            }
+        } else {
+            add("svm hw_pstate");
+            if firmware.turbo {
+                add("cpb");
+            }
+            if access == CppcAccess::Msr {
+                add("cppc");
+            }
+        }
+        add(&spec.identity.flags);
+        let mut seen = std::collections::HashSet::new();
+        flags.retain(|flag| seen.insert(flag.clone()));
+        let states = spec.core.first().map(|core| core.idle.as_slice()).unwrap_or_default();
+        let idle = states
+            .iter()
+            .map(|state| IdleState {
+                name: state.name.clone(),
+                desc: if !state.desc.is_empty() {
+                    state.desc.clone()
+                } else if intel {
+                    format!("MWAIT {:#04x}", state.hint)
+                } else {
+                    format!("ACPI IOPORT 0x{:x}", 0x414)
+                },
+                latency_us: state.latency_us,
+                residency_us: state.residency_us,
+            })
+            .collect();
+        Board {
+            vendor: if intel { Vendor::Intel } else { Vendor::Amd },
+            family: spec.identity.family,
+            model: spec.identity.model,
+            stepping: spec.identity.stepping,
+            brand: spec.identity.brand.clone(),
+            microcode: spec.identity.microcode,
+            flags,
+            places,
+            tsc_khz: spec.clock.tsc_khz,
+            tick_us: 4000,
+            server: spec.identity.server,
+            access,
+            cppc,
+            pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
+            pss_latency_us: firmware.transition_us,
+            pss_ports: false,
+            cppc_latency_ns: 0,
+            boost: firmware.turbo,
+            hwp,
+            epb: intel,
+            idle,
+            idle_driver: if intel { "intel_idle" } else { "acpi_idle" },
+            caches: vec![
+                Cache { level: 1, kind: "Data", kib: 32 },
+                Cache { level: 1, kind: "Instruction", kib: 32 },
+                Cache { level: 2, kind: "Unified", kib: if intel { 1024 } else { 512 } },
+                Cache { level: 3, kind: "Unified", kib: spec.identity.cache_kb },
+            ],
+            memory_mib: 16_384,
+        }
+    }
+
+    /// What only the running processors tell: whether registers that the description implies are there.
+    pub(crate) fn complete(&mut self, silicon: &Silicon) {
+        self.epb &= silicon.read_msr(0, 0x1b0).is_ok();
+        self.hwp &= silicon.read_msr(0, 0x771).is_ok();
+        if !self.epb {
+            self.flags.retain(|flag| flag != "epb");
+        }
+    }
+}

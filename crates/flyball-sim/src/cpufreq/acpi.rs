@@ -1,0 +1,105 @@
+//! acpi-cpufreq (drivers/cpufreq/acpi-cpufreq.c): the P-states of ACPI's `_PSS`, requested through a register.
+
+use super::{
+    Driver, Platform, Style,
+    policy::{Limits, Policy},
+};
+use crate::{board::Vendor, errno::Answer, governor::Relation, kernel::Kernel};
+
+/// The driver.
+pub(crate) struct AcpiCpufreq;
+
+const INTEL_PERF_CTL: u32 = 0x199;
+const AMD_PERF_CTL: u32 = 0xc001_0062;
+const INTEL_MISC_ENABLE: u32 = 0x1a0;
+const AMD_HWCR: u32 = 0xc001_0015;
+const TURBO_RATIO_LIMIT: u32 = 0x1ad;
+
+impl AcpiCpufreq {
+    /// get_max_boost_ratio(): how far CPPC says that boost reaches above the table, in kHz.
+    fn boosted(platform: &Platform, policy: &Policy) -> Option<u32> {
+        let cppc = platform.board.cppc.get(policy.number as usize)?;
+        if cppc.nominal == 0 || cppc.highest <= cppc.nominal {
+            return None;
+        }
+        let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
+        Some((u64::from(*policy.table.first()?) * ratio >> 10) as u32)
+    }
+}
+
+impl Driver for AcpiCpufreq {
+    fn name(&self) -> &'static str {
+        "acpi-cpufreq"
+    }
+
+    fn style(&self) -> Style {
+        Style::Target
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        let table = &platform.board.pss;
+        let (Some(&first), Some(&last)) = (table.first(), table.last()) else {
+            return Err(crate::errno::Errno::NODEV);
+        };
+        policy.table.clone_from(table);
+        policy.lowest = last;
+        policy.highest = Self::boosted(platform, policy).unwrap_or(first);
+        policy.latency_ns = platform.board.pss_latency_us * 1000;
+        policy.current = first;
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        limits.clip(policy.lowest, policy.highest);
+        // Up to 6.1 a range without a table entry grows to the next higher entry (cpufreq_frequency_table_verify).
+        if platform.is(Kernel::V6_1)
+            && !policy.table.iter().any(|khz| (limits.min..=limits.max).contains(khz))
+        {
+            let larger = policy.table.iter().rev().find(|&&khz| khz > limits.max);
+            limits.max = larger.copied().unwrap_or(u32::MAX);
+            limits.clip(policy.lowest, policy.highest);
+        }
+    }
+
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+        let index = policy.table.iter().position(|&entry| entry == khz).unwrap_or(0);
+        for &cpu in &policy.online {
+            // A register that refuses leaves the CPU as it was, as on hardware.
+            let _ = match platform.board.vendor {
+                Vendor::Amd => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
+                Vendor::Intel => {
+                    let scaling = platform.board.places[cpu as usize].scaling_khz.max(1);
+                    let is_turbo = index == 0 && policy.table.get(1).is_some_and(|&next| next + 1000 == khz);
+                    let ratio = if is_turbo {
+                        let limit = platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff;
+                        limit.max(u64::from(khz / scaling))
+                    } else {
+                        u64::from(khz / scaling)
+                    };
+                    platform.chip.write(cpu, INTEL_PERF_CTL, ratio << 8)
+                }
+            };
+        }
+    }
+
+    fn has_boost(&self, platform: &Platform) -> Option<bool> {
+        platform.board.boost.then_some(true)
+    }
+
+    fn set_boost(&self, platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
+        for &cpu in &policy.online {
+            let (register, bit) = match platform.board.vendor {
+                Vendor::Amd => (AMD_HWCR, 25),
+                Vendor::Intel => (INTEL_MISC_ENABLE, 38),
+            };
+            let value = platform.chip.read(cpu, register)?;
+            let value = if on { value & !(1 << bit) } else { value | 1 << bit };
+            platform.chip.write(cpu, register, value)?;
+        }
+        Ok(())
+    }
+
+    fn current(&self, platform: &Platform, policy: &Policy) -> Option<u32> {
+        (!platform.board.pss_ports).then(|| policy.resolve(policy.current, Relation::Close))
+    }
+}

@@ -1,0 +1,577 @@
+//! amd-pstate (drivers/cpufreq/amd-pstate.c): CPPC performance requests, in registers or in shared memory.
+
+use super::{
+    Cpufreq, Driver, Platform, Style,
+    policy::{Governor, Limits, Policy},
+};
+use crate::{
+    board::CppcAccess,
+    cpu::Cpu,
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    text::{kstrtobool, kstrtou32, scan_word, streq},
+};
+
+const CPPC_CAP1: u32 = 0xc001_02b0;
+const CPPC_ENABLE: u32 = 0xc001_02b1;
+const CPPC_REQ: u32 = 0xc001_02b3;
+const PERF_CTL: u32 = 0xc001_0062;
+const HWCR: u32 = 0xc001_0015;
+
+/// What amd_pstate/status says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Disable,
+    Passive,
+    Active,
+    Guided,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Mode; 4] = [Mode::Disable, Mode::Passive, Mode::Active, Mode::Guided];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Mode::Disable => "disable",
+            Mode::Passive => "passive",
+            Mode::Active => "active",
+            Mode::Guided => "guided",
+        }
+    }
+}
+
+/// The request register, field by field.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PerfRequest {
+    pub(crate) min: u8,
+    pub(crate) max: u8,
+    pub(crate) desired: u8,
+    pub(crate) epp: u8,
+}
+
+impl PerfRequest {
+    fn unpack(value: u64) -> PerfRequest {
+        PerfRequest {
+            max: value as u8,
+            min: (value >> 8) as u8,
+            desired: (value >> 16) as u8,
+            epp: (value >> 24) as u8,
+        }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.max)
+            | u64::from(self.min) << 8
+            | u64::from(self.desired) << 16
+            | u64::from(self.epp) << 24
+    }
+}
+
+/// `struct amd_cpudata`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AmdCpu {
+    /// The minimum that firmware had asked for; 0 none.
+    bios_min: u8,
+    /// The value last sent; nothing is sent twice.
+    cached: PerfRequest,
+    default_epp: u8,
+    /// The last EPP was written as a number and reads back as one (7.2).
+    raw: bool,
+}
+
+/// The driver's global state.
+#[derive(Debug)]
+pub(crate) struct Amd {
+    /// The driver registered at boot, so that its files exist.
+    pub(crate) present: bool,
+    pub(crate) mode: Mode,
+    pub(crate) prefcore: bool,
+    pub(crate) dynamic_epp: bool,
+    cpus: Vec<AmdCpu>,
+}
+
+impl Amd {
+    pub(crate) fn new(cpus: u32) -> Amd {
+        Amd {
+            present: false,
+            mode: Mode::Disable,
+            prefcore: false,
+            dynamic_epp: false,
+            cpus: vec![AmdCpu::default(); cpus as usize],
+        }
+    }
+}
+
+/// Performance levels of a CPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caps {
+    /// The CPU's own highest level: its preferred-core ranking.
+    pub(crate) own: u8,
+    /// The level that the highest frequency belongs to.
+    pub(crate) highest: u8,
+    pub(crate) nominal: u8,
+    pub(crate) lowest_nonlinear: u8,
+    pub(crate) lowest: u8,
+    nominal_mhz: u32,
+    lowest_mhz: u32,
+    new: bool,
+}
+
+fn div_ceil(a: u64, b: u64) -> u64 {
+    a.div_ceil(b.max(1))
+}
+
+impl Caps {
+    pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Caps> {
+        let cpc = platform.board.cppc.get(cpu as usize).ok_or(Errno::NODEV)?;
+        let (own, nominal, lowest_nonlinear, lowest) = match platform.board.access {
+            CppcAccess::Msr => {
+                let value = platform.chip.read(cpu, CPPC_CAP1)?;
+                ((value >> 24) as u8, (value >> 16) as u8, (value >> 8) as u8, value as u8)
+            }
+            _ => (cpc.highest, cpc.nominal, cpc.lowest_nonlinear, cpc.lowest),
+        };
+        if nominal == 0 || lowest == 0 || cpc.nominal_mhz == 0 {
+            return Err(Errno::INVAL);
+        }
+        // With preferred cores the register differs from core to core, the frequency that it stands for does not
+        // (amd_get_boost_ratio_numerator): 196 on Zen 4 models 0x70 to 0x7f, 166 elsewhere.
+        let highest = if platform.amd.prefcore {
+            if platform.board.family == 0x19 && (0x70..=0x7f).contains(&platform.board.model) {
+                196
+            } else {
+                166
+            }
+        } else {
+            own
+        };
+        Ok(Caps {
+            own,
+            highest,
+            nominal,
+            lowest_nonlinear,
+            lowest,
+            nominal_mhz: cpc.nominal_mhz,
+            lowest_mhz: cpc.lowest_mhz,
+            new: platform.since(Kernel::V7_2),
+        })
+    }
+
+    /// The frequency of a performance level in kHz. Up to 6.12 a ratio with ten binary places is truncated twice.
+    pub(crate) fn khz(&self, perf: u8) -> u32 {
+        let nominal_khz = u64::from(self.nominal_mhz) * 1000;
+        if self.new {
+            div_ceil(nominal_khz * u64::from(perf), u64::from(self.nominal)) as u32
+        } else if perf == self.nominal {
+            nominal_khz as u32
+        } else {
+            let ratio = (u64::from(perf) << 10) / u64::from(self.nominal);
+            ((u64::from(self.nominal_mhz) * ratio >> 10) * 1000) as u32
+        }
+    }
+
+    pub(crate) fn lowest_khz(&self) -> u32 {
+        // Up to 6.12 from _CPC's lowest frequency, which firmware may leave at 0.
+        if self.new || self.lowest_mhz == 0 { self.khz(self.lowest) } else { self.lowest_mhz * 1000 }
+    }
+
+    /// The performance level of a frequency (7.2).
+    fn perf(&self, khz: u32) -> u8 {
+        let perf = div_ceil(u64::from(khz) * u64::from(self.nominal), u64::from(self.nominal_mhz) * 1000);
+        perf.clamp(u64::from(self.lowest), u64::from(self.highest)) as u8
+    }
+}
+
+/// amd-pstate in passive and guided mode.
+pub(crate) struct AmdPstate;
+
+/// amd-pstate-epp: active mode.
+pub(crate) struct AmdPstateEpp;
+
+/// amd_pstate_update_perf(): sends a request if it differs from the last one.
+fn send(platform: &mut Platform, cpu: u32, request: PerfRequest) {
+    let state = &mut platform.amd.cpus[cpu as usize];
+    if state.cached == request {
+        return;
+    }
+    state.cached = request;
+    match platform.board.access {
+        CppcAccess::Msr => {
+            let _ = platform.chip.write(cpu, CPPC_REQ, request.pack());
+        }
+        CppcAccess::SharedMemory => {
+            let autonomous = platform.amd.mode != Mode::Passive;
+            platform.chip.write_shared(
+                cpu,
+                request.min,
+                request.max,
+                request.desired,
+                request.epp,
+                autonomous,
+            );
+        }
+        CppcAccess::None => {}
+    }
+}
+
+/// What both kinds of init share: enable, cache what firmware left, find the hardware's limits.
+fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
+    let cpu = policy.number;
+    let caps = Caps::of(platform, cpu)?;
+    policy.lowest = caps.lowest_khz();
+    policy.highest = caps.khz(caps.highest);
+    if policy.lowest == 0 || policy.highest < policy.lowest {
+        return Err(Errno::INVAL);
+    }
+    let request = match platform.board.access {
+        CppcAccess::Msr => {
+            let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
+            PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
+        }
+        _ => {
+            platform.chip.enable_shared(cpu);
+            let (min, max, desired, epp) = platform.chip.read_shared(cpu);
+            PerfRequest { min, max, desired, epp }
+        }
+    };
+    let _ = platform.chip.write(cpu, PERF_CTL, 0);
+    let state = &mut platform.amd.cpus[cpu as usize];
+    state.cached = request;
+    state.raw = false;
+    if state.bios_min == 0 && state.default_epp == 0 {
+        state.bios_min = request.min;
+        state.default_epp = request.epp;
+    }
+    policy.current = policy.lowest;
+    Ok(caps)
+}
+
+fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
+    if platform.since(Kernel::V7_2)
+        && limits.min == 0
+        && let Ok(caps) = Caps::of(platform, policy.number)
+    {
+        // Nobody asked for a minimum: firmware's, else the lowest nonlinear frequency.
+        let bios = platform.amd.cpus[policy.number as usize].bios_min;
+        limits.min = caps.khz(if bios > 0 { bios } else { caps.lowest_nonlinear });
+    }
+    limits.clip(policy.lowest, policy.highest);
+}
+
+fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
+    if !platform.board.boost && platform.since(Kernel::V6_12) {
+        return Err(Errno::INVAL);
+    }
+    let caps = Caps::of(platform, policy.number)?;
+    policy.highest = caps.khz(if on { caps.highest } else { caps.nominal });
+    // The maximum follows the switch, whatever was asked for before.
+    policy.wish.1 = policy.highest as i32;
+    for &cpu in &policy.online {
+        if let Ok(value) = platform.chip.read(cpu, HWCR) {
+            let value = if on { value & !(1 << 25) } else { value | 1 << 25 };
+            let _ = platform.chip.write(cpu, HWCR, value);
+        }
+    }
+    Ok(())
+}
+
+/// The performance level of the policy's maximum: nominal without boost.
+fn ceiling(caps: &Caps, policy: &Policy) -> u8 {
+    if policy.boost { caps.highest } else { caps.nominal }
+}
+
+/// The levels of the policy's limits.
+fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
+    let top = ceiling(caps, policy);
+    if platform.since(Kernel::V7_2) {
+        return (caps.perf(policy.min).min(top), caps.perf(policy.max).min(top));
+    }
+    let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
+    let max = level(policy.max).clamp(caps.lowest, top);
+    (level(policy.min).max(caps.lowest).min(max), max)
+}
+
+impl AmdPstate {
+    fn request(platform: &mut Platform, policy: &mut Policy, min: u8, desired: u8, max: u8) {
+        let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
+        for cpu in policy.online.clone() {
+            let epp = platform.amd.cpus[cpu as usize].cached.epp;
+            let desired = desired.clamp(min.min(max), max);
+            let request = if guided {
+                PerfRequest { min: desired, max, desired: 0, epp }
+            } else {
+                PerfRequest { min: min.min(max), max, desired, epp }
+            };
+            send(platform, cpu, request);
+        }
+    }
+}
+
+impl Driver for AmdPstate {
+    fn name(&self) -> &'static str {
+        "amd-pstate"
+    }
+
+    fn style(&self) -> Style {
+        Style::Target
+    }
+
+    fn adjusts_performance(&self, platform: &Platform) -> bool {
+        platform.board.access == CppcAccess::Msr
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        init(platform, policy)?;
+        let cppc = platform.board.cppc_latency_ns;
+        if platform.since(Kernel::V6_12) && cppc > 0 {
+            policy.latency_ns = cppc;
+            policy.delay_us = Some(cppc / 1000);
+        } else {
+            policy.latency_ns = 20_000;
+            policy.delay_us = Some(1000);
+        }
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        verify(platform, policy, limits);
+    }
+
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let (min, max) = limit_levels(platform, &caps, policy);
+        let desired = if platform.since(Kernel::V7_2) {
+            caps.perf(khz)
+        } else {
+            let highest = u64::from(policy.highest.max(1));
+            ((u64::from(khz) * u64::from(ceiling(&caps, policy)) + highest / 2) / highest) as u8
+        };
+        Self::request(platform, policy, min, desired, max);
+    }
+
+    fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
+        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let (floor, max) = limit_levels(platform, &caps, policy);
+        let top = u64::from(ceiling(&caps, policy));
+        let scale = |value: u32| {
+            if value >= capacity {
+                top as u8
+            } else {
+                div_ceil(top * u64::from(value), u64::from(capacity)) as u8
+            }
+        };
+        let desired = scale(target);
+        let min = scale(min).max(floor).min(max);
+        Self::request(platform, policy, min, desired, max);
+        policy.current = caps.khz(desired.clamp(min, max.max(min)));
+    }
+
+    fn has_boost(&self, platform: &Platform) -> Option<bool> {
+        Some(boost_at_start(platform))
+    }
+
+    fn set_boost(&self, platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
+        set_boost(platform, policy, on)
+    }
+
+    fn leave(&self, platform: &mut Platform, cpu: u32) {
+        leave(platform, cpu);
+    }
+}
+
+/// The boost switch at start: from 6.12 on only with the CPU flag cpb.
+fn boost_at_start(platform: &Platform) -> bool {
+    if platform.is(Kernel::V6_1) {
+        platform.board.cppc.first().is_some_and(|cppc| cppc.highest > cppc.nominal)
+    } else {
+        platform.board.boost
+    }
+}
+
+/// The last request of a CPU that goes offline, or of a driver that goes: firmware's minimum, and its full range.
+fn leave(platform: &mut Platform, cpu: u32) {
+    let Ok(caps) = Caps::of(platform, cpu) else { return };
+    let state = platform.amd.cpus[cpu as usize];
+    let min = if state.bios_min > 0 { state.bios_min } else { caps.lowest };
+    let request = PerfRequest { min, max: caps.own, desired: 0, epp: state.default_epp };
+    send(platform, cpu, request);
+}
+
+impl Driver for AmdPstateEpp {
+    fn name(&self) -> &'static str {
+        "amd-pstate-epp"
+    }
+
+    fn style(&self) -> Style {
+        Style::SetPolicy
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        let caps = init(platform, policy)?;
+        policy.latency_ns = 0;
+        policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
+        if platform.since(Kernel::V7_2) {
+            policy.current = caps.khz(caps.lowest_nonlinear);
+            if !platform.board.server {
+                // A client starts balanced: the default on battery is what is written at init.
+                let state = &mut platform.amd.cpus[policy.number as usize];
+                state.default_epp = 128;
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        verify(platform, policy, limits);
+    }
+
+    fn set_policy(&self, platform: &mut Platform, policy: &mut Policy) {
+        let Ok(caps) = Caps::of(platform, policy.number) else { return };
+        let (mut min, max) = limit_levels(platform, &caps, policy);
+        let performance = matches!(policy.governor, Governor::Performance);
+        if performance {
+            let bios = platform.amd.cpus[policy.number as usize].bios_min;
+            let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
+            min = floor.min(max);
+        }
+        for cpu in policy.online.clone() {
+            let state = &mut platform.amd.cpus[cpu as usize];
+            let mut epp = state.cached.epp;
+            if performance && epp != 0 {
+                epp = 0;
+                state.raw = false;
+            }
+            send(platform, cpu, PerfRequest { min: min.min(max), max, desired: 0, epp });
+        }
+    }
+
+    fn has_boost(&self, platform: &Platform) -> Option<bool> {
+        Some(boost_at_start(platform))
+    }
+
+    fn set_boost(&self, platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
+        set_boost(platform, policy, on)
+    }
+
+    fn leave(&self, platform: &mut Platform, cpu: u32) {
+        leave(platform, cpu);
+    }
+}
+
+/// Words of energy_performance_preference and their values, after `default`.
+const EPP_WORDS: [(&str, u8); 4] =
+    [("performance", 0), ("balance_performance", 128), ("balance_power", 191), ("power", 255)];
+
+/// energy_performance_preference of a CPU.
+pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
+    let state = &platform.amd.cpus[cpu as usize];
+    let epp = state.cached.epp;
+    if state.raw {
+        return Ok(epp.to_string());
+    }
+    EPP_WORDS.iter().find(|(_, value)| *value == epp).map(|(word, _)| (*word).to_owned()).ok_or(Errno::INVAL)
+}
+
+/// energy_performance_available_preferences under this policy.
+pub(crate) fn available_epp(platform: &Platform, policy: &Policy) -> &'static str {
+    if matches!(policy.governor, Governor::Performance) {
+        "performance"
+    } else if platform.since(Kernel::V7_2) {
+        "default performance balance_performance balance_power power custom "
+    } else {
+        "default performance balance_performance balance_power power "
+    }
+}
+
+/// Writes energy_performance_preference.
+pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -> Answer {
+    let cpu = policy.leader();
+    let state = platform.amd.cpus[cpu as usize];
+    let new = platform.since(Kernel::V7_2);
+    let number = if new { kstrtou32(text, 0).ok() } else { None };
+    let (epp, raw) = if let Some(number) = number {
+        (u8::try_from(number).map_err(|_| Errno::INVAL)?, true)
+    } else {
+        let word = scan_word(text, 20)?;
+        let known =
+            |word: &[u8]| EPP_WORDS.iter().find(|(name, _)| name.as_bytes() == word).map(|(_, epp)| *epp);
+        let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
+        (epp, false)
+    };
+    if epp > 0 && matches!(policy.governor, Governor::Performance) {
+        return Err(Errno::BUSY);
+    }
+    platform.amd.cpus[cpu as usize].raw = raw;
+    let request = PerfRequest { epp, ..state.cached };
+    send(platform, cpu, request);
+    Ok(())
+}
+
+/// Registers the driver of a mode at boot or after `disable`.
+pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
+    platform.amd.mode = mode;
+    let result = match mode {
+        Mode::Disable => Ok(()),
+        Mode::Active => cpufreq.register(platform, cpus, &AmdPstateEpp),
+        Mode::Passive | Mode::Guided => cpufreq.register(platform, cpus, &AmdPstate),
+    };
+    if result.is_err() {
+        platform.amd.mode = Mode::Disable;
+    }
+    result
+}
+
+/// Writes amd_pstate/status. The text is compared over its own length, which must be 6 or 7.
+pub(crate) fn store_status(
+    cpufreq: &mut Cpufreq,
+    platform: &mut Platform,
+    cpus: &[Cpu],
+    text: &[u8],
+) -> Answer {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    if !(6..=7).contains(&text.len()) {
+        return Err(Errno::INVAL);
+    }
+    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.word().as_bytes().starts_with(text)) else {
+        return Err(Errno::INVAL);
+    };
+    let old = platform.amd.mode;
+    if mode == old {
+        return Ok(());
+    }
+    let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
+    if keeps(old) && keeps(mode) {
+        platform.amd.mode = mode;
+        for cpu in 0..platform.board.cpus() {
+            platform.chip.set_autonomous(cpu, mode == Mode::Guided);
+        }
+        return Ok(());
+    }
+    if old != Mode::Disable {
+        cpufreq.unregister(platform);
+    }
+    register(cpufreq, platform, cpus, mode)
+}
+
+/// Writes amd_pstate/dynamic_epp.
+pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
+    let on = if streq(text, "enabled") {
+        true
+    } else if streq(text, "disabled") {
+        false
+    } else {
+        kstrtobool(text)?
+    };
+    platform.amd.dynamic_epp = on;
+    if on {
+        // Without a charger or a chosen profile the balanced profile's preference applies, where the policy allows.
+        for index in 0..cpufreq.policies.len() {
+            let policy = &cpufreq.policies[index];
+            if !matches!(policy.governor, Governor::Performance) {
+                let epp: &[u8] = if platform.board.server { b"performance" } else { b"balance_performance" };
+                let _ = store_epp(platform, policy, epp);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,620 @@
+//! intel_pstate (drivers/cpufreq/intel_pstate.c): active with and without HWP, and passive (intel_cpufreq).
+
+use super::{
+    Cpufreq, Driver, Platform, Style,
+    policy::{Governor, Limits, Policy},
+};
+use crate::{
+    cpu::Cpu,
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    text::{kstrtou32, scan_unsigned, scan_word, streq},
+};
+
+const PLATFORM_INFO: u32 = 0xce;
+const PERF_CTL: u32 = 0x199;
+const MISC_ENABLE: u32 = 0x1a0;
+const TURBO_RATIO_LIMIT: u32 = 0x1ad;
+const ENERGY_PERF_BIAS: u32 = 0x1b0;
+const PM_ENABLE: u32 = 0x770;
+const HWP_CAPABILITIES: u32 = 0x771;
+const HWP_REQUEST: u32 = 0x774;
+
+/// What intel_pstate/status says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Off,
+    Active,
+    Passive,
+}
+
+impl Mode {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Active => "active",
+            Mode::Passive => "passive",
+        }
+    }
+}
+
+/// `struct cpudata`, as far as it outlives a policy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct IntelCpu {
+    /// EPP at boot.
+    default_epp: Option<u8>,
+    /// EPP before the performance policy forced 0.
+    saved_epp: Option<u8>,
+    /// EPB while the CPU is offline.
+    pub(crate) epb: u8,
+    /// HWP dynamic boost: steps taken, and when the last wake-up from IO was.
+    io_waits: (u8, u64),
+}
+
+/// The driver's global state.
+#[derive(Debug)]
+pub(crate) struct Intel {
+    /// The driver registered at boot, so that its files exist.
+    pub(crate) present: bool,
+    pub(crate) mode: Mode,
+    pub(crate) hwp: bool,
+    pub(crate) no_turbo: bool,
+    pub(crate) max_pct: u32,
+    pub(crate) min_pct: u32,
+    pub(crate) dynamic_boost: bool,
+    /// Values of the words performance, balance_performance, balance_power, power.
+    epp_table: [u8; 4],
+    pub(crate) cpus: Vec<IntelCpu>,
+}
+
+const EPP_WORDS: [&str; 5] = ["default", "performance", "balance_performance", "balance_power", "power"];
+
+impl Intel {
+    pub(crate) fn new(cpus: u32) -> Intel {
+        Intel {
+            present: false,
+            mode: Mode::Off,
+            hwp: false,
+            no_turbo: false,
+            max_pct: 100,
+            min_pct: 0,
+            dynamic_boost: false,
+            epp_table: [0, 128, 192, 255],
+            cpus: vec![IntelCpu::default(); cpus as usize],
+        }
+    }
+
+    /// The words' values by model (intel_epp_default in intel_pstate.c).
+    fn choose_epp_table(&mut self, kernel: Kernel, model: u32) {
+        self.epp_table = [0, 128, 192, 255];
+        match (model, kernel) {
+            (0x9a, _) => self.epp_table[1] = 102,
+            (0x8f | 0xcf, Kernel::V6_12 | Kernel::V7_2) | (0xad | 0xae, Kernel::V7_2) => {
+                self.epp_table[1] = 32
+            }
+            (0xaa | 0xc5 | 0xc6, Kernel::V6_12 | Kernel::V7_2) => self.epp_table = [16, 64, 179, 255],
+            _ => {}
+        }
+    }
+}
+
+/// P-states of a CPU, in steps of `scaling` kHz.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pstates {
+    pub(crate) min: u32,
+    /// Guaranteed: the highest without turbo.
+    pub(crate) max: u32,
+    pub(crate) turbo: u32,
+    pub(crate) scaling: u32,
+}
+
+impl Pstates {
+    pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Pstates> {
+        let info = platform.chip.read(cpu, PLATFORM_INFO)?;
+        let scaling =
+            platform.board.places.get(cpu as usize).map_or(100_000, |place| place.scaling_khz).max(1);
+        let (mut min, mut max) = (((info >> 40) & 0xff) as u32, ((info >> 8) & 0xff) as u32);
+        let turbo;
+        if platform.intel.hwp {
+            let caps = platform.chip.read(cpu, HWP_CAPABILITIES)?;
+            turbo = (caps & 0xff) as u32;
+            max = ((caps >> 8) & 0xff) as u32;
+            if platform.board.places.get(cpu as usize).is_some_and(|place| place.scaling_khz != 100_000)
+                || min == 0
+            {
+                // A core whose levels are no ratios: its own lowest level.
+                min = (caps >> 24 & 0xff) as u32;
+            }
+        } else {
+            turbo = ((platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff) as u32).max(max);
+        }
+        if min == 0 || max == 0 {
+            return Err(Errno::NODEV);
+        }
+        Ok(Pstates { min, max, turbo: turbo.max(max), scaling })
+    }
+
+    /// The highest that turbo switches allow.
+    fn top(&self, platform: &Platform) -> u32 {
+        if platform.intel.no_turbo || firmware_disables_turbo(platform) { self.max } else { self.turbo }
+    }
+}
+
+/// MSR 0x1A0 bit 38 on the boot CPU.
+pub(crate) fn firmware_disables_turbo(platform: &Platform) -> bool {
+    platform.chip.read(0, MISC_ENABLE).is_ok_and(|value| value >> 38 & 1 == 1)
+}
+
+/// The global percentages as P-states: rounded up, of the turbo P-state.
+fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
+    let of = |pct: u32| (pstates.turbo * pct).div_ceil(100).clamp(pstates.min, pstates.turbo);
+    (of(platform.intel.min_pct), of(platform.intel.max_pct))
+}
+
+/// intel_pstate_update_perf_limits(): the range of P-states that policy and percentages leave.
+fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32, u32) {
+    let top = pstates.top(platform);
+    let max = policy.max / pstates.scaling;
+    let min = if policy.max == policy.min { max } else { policy.min / pstates.scaling };
+    let (global_min, global_max) = global_limits(platform, pstates);
+    let low = min.max(global_min).min(max).min(top);
+    let high = max.min(global_max).max(low).min(top);
+    (low.clamp(pstates.min, top), high.clamp(pstates.min, top))
+}
+
+fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
+    let cpu = policy.number;
+    if platform.intel.hwp {
+        platform.chip.write(cpu, PM_ENABLE, 1)?;
+    }
+    let pstates = Pstates::of(platform, cpu)?;
+    policy.lowest = pstates.min * pstates.scaling;
+    let top = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
+    policy.highest = top * pstates.scaling;
+    policy.current = policy.lowest;
+    if platform.intel.hwp {
+        let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
+        let table = platform.intel.epp_table;
+        let state = &mut platform.intel.cpus[cpu as usize];
+        if state.default_epp.is_none() {
+            state.default_epp = Some(epp);
+            if table[1] != 128 && epp == 128 {
+                state.default_epp = Some(table[1]);
+                set_epp(platform, cpu, table[1]);
+            }
+        }
+    }
+    Ok(pstates)
+}
+
+fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
+    let Ok(pstates) = Pstates::of(platform, policy.number) else { return };
+    limits.clip(policy.lowest, policy.highest.min(pstates.top(platform) * pstates.scaling));
+}
+
+/// Changes the range and preference of HWP_REQUEST.
+fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32, epp: Option<u8>) {
+    let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) else { return };
+    let epp = epp.map_or(old >> 24 & 0xff, u64::from);
+    let low =
+        u64::from(min & 0xff) | u64::from(max & 0xff) << 8 | u64::from(desired & 0xff) << 16 | epp << 24;
+    let value = old & !0xffff_ffff | low;
+    if value != old {
+        let _ = platform.chip.write(cpu, HWP_REQUEST, value);
+    }
+}
+
+fn set_epp(platform: &mut Platform, cpu: u32, epp: u8) {
+    if let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) {
+        let _ = platform.chip.write(cpu, HWP_REQUEST, old & !(0xff << 24) | u64::from(epp) << 24);
+    }
+}
+
+fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
+    let mut value = u64::from(pstate & 0xff) << 8;
+    if platform.intel.no_turbo && !firmware_disables_turbo(platform) {
+        value |= 1 << 32;
+    }
+    let _ = platform.chip.write(cpu, PERF_CTL, value);
+}
+
+/// A CPU goes offline: the lowest level, so that it does not hold its siblings up.
+fn leave(platform: &mut Platform, cpu: u32) {
+    if platform.intel.hwp {
+        if let Ok(caps) = platform.chip.read(cpu, HWP_CAPABILITIES) {
+            let lowest = (caps >> 24 & 0xff) as u32;
+            let saved = platform.chip.read(cpu, HWP_REQUEST).map_or(128, |value| (value >> 24) as u8);
+            let state = &mut platform.intel.cpus[cpu as usize];
+            if state.saved_epp.is_none() {
+                state.saved_epp = Some(saved);
+            }
+            write_hwp(platform, cpu, lowest, lowest, 0, Some(255));
+        }
+    } else if let Ok(pstates) = Pstates::of(platform, cpu) {
+        write_perf_ctl(platform, cpu, pstates.min);
+    }
+}
+
+/// Takes back the preference that going offline or the performance policy replaced.
+fn restore_epp(platform: &mut Platform, cpu: u32) -> Option<u8> {
+    let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
+    let saved = platform.intel.cpus[cpu as usize].saved_epp.take()?;
+    // Somebody else may have written the register in the meantime: then theirs stays.
+    (now == 0 || now == 255).then_some(saved)
+}
+
+/// intel_pstate: active mode.
+pub(crate) struct IntelPstate;
+
+impl Driver for IntelPstate {
+    fn name(&self) -> &'static str {
+        "intel_pstate"
+    }
+
+    fn style(&self) -> Style {
+        Style::SetPolicy
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        init(platform, policy)?;
+        policy.governor = Governor::Powersave;
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        verify(platform, policy, limits);
+    }
+
+    fn set_policy(&self, platform: &mut Platform, policy: &mut Policy) {
+        let performance = matches!(policy.governor, Governor::Performance);
+        for cpu in policy.online.clone() {
+            let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
+            let (min, max) = perf_limits(platform, policy, &pstates);
+            if platform.intel.hwp {
+                let epp = if performance {
+                    let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
+                    let state = &mut platform.intel.cpus[cpu as usize];
+                    if now != 0 || state.saved_epp.is_none() {
+                        state.saved_epp = state.saved_epp.or(Some(now));
+                    }
+                    Some(0)
+                } else {
+                    restore_epp(platform, cpu)
+                };
+                write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
+            } else if performance {
+                write_perf_ctl(platform, cpu, max);
+                policy.current = max * pstates.scaling;
+            } else {
+                let current = (policy.current / pstates.scaling).clamp(min, max);
+                write_perf_ctl(platform, cpu, current);
+                policy.current = current * pstates.scaling;
+            }
+        }
+    }
+
+    fn leave(&self, platform: &mut Platform, cpu: u32) {
+        leave(platform, cpu);
+    }
+
+    fn enter(&self, platform: &mut Platform, _policy: &mut Policy, cpu: u32) {
+        if platform.intel.hwp
+            && let Some(epp) = restore_epp(platform, cpu)
+        {
+            set_epp(platform, cpu, epp);
+        }
+    }
+
+    /// Without HWP, powersave: every 10 ms a P-state in proportion to load (intel_pstate_update_util). With HWP:
+    /// the minimum is raised for tasks that wait for IO, if hwp_dynamic_boost says so.
+    fn sample(&self, platform: &mut Platform, policy: &mut Policy, cpus: &[Cpu]) {
+        let cpu = policy.leader();
+        let Some(state) = cpus.get(cpu as usize) else { return };
+        if platform.intel.hwp {
+            if platform.intel.dynamic_boost && matches!(policy.governor, Governor::Powersave) {
+                dynamic_boost(platform, policy, cpu, state.woke_from_io);
+            }
+            return;
+        }
+        if matches!(policy.governor, Governor::Performance) || platform.now < policy.sampled + 10_000_000 {
+            return;
+        }
+        let gap = platform.now - policy.sampled;
+        policy.sampled = platform.now;
+        let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+        let (min, max) = perf_limits(platform, policy, &pstates);
+        policy.io_boost = match (state.woke_from_io, policy.io_boost) {
+            (true, 0) => 128,
+            (true, boost) => (boost * 2).min(1024),
+            (false, _) if gap > 20_000_000 => 0,
+            (false, boost) => boost / 2,
+        };
+        // busy is in 1024ths: MPERF against TSC.
+        let ran = state.times.user + state.times.system;
+        let busy = (ran.saturating_sub(policy.seen_busy) * 1024 / gap.max(1)) as u32;
+        policy.seen_busy = ran;
+        let busy = busy.max(policy.io_boost).min(1024);
+        let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
+        let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
+        target = target.max(min);
+        let average = state.measured.0 / pstates.scaling;
+        if average > target {
+            target += (average - target) / 2;
+        }
+        let target = target.clamp(min, max);
+        policy.current = target * pstates.scaling;
+        write_perf_ctl(platform, cpu, target);
+    }
+}
+
+/// intel_pstate_hwp_boost_up/down: halfway to guaranteed, guaranteed, highest; back after 3 ms.
+fn dynamic_boost(platform: &mut Platform, policy: &Policy, cpu: u32, io: bool) {
+    let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+    let (min, max) = perf_limits(platform, policy, &pstates);
+    let now = platform.now;
+    let (steps, last) = &mut platform.intel.cpus[cpu as usize].io_waits;
+    if io {
+        *steps = if now.saturating_sub(*last) <= 2_000_000 { (*steps + 1).min(3) } else { *steps };
+        *last = now;
+    } else if *steps > 0 && now.saturating_sub(*last) > 3_000_000 {
+        *steps = 0;
+    } else {
+        return;
+    }
+    let boosted = match *steps {
+        0 => min,
+        1 => min.midpoint(pstates.max.max(min)),
+        2 => pstates.max.max(min),
+        _ => max,
+    };
+    write_hwp(platform, cpu, boosted.min(max), max, 0, None);
+}
+
+/// intel_cpufreq: passive mode.
+pub(crate) struct IntelCpufreq;
+
+impl Driver for IntelCpufreq {
+    fn name(&self) -> &'static str {
+        "intel_cpufreq"
+    }
+
+    fn style(&self) -> Style {
+        Style::Target
+    }
+
+    fn adjusts_performance(&self, platform: &Platform) -> bool {
+        platform.intel.hwp
+    }
+
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
+        let pstates = init(platform, policy)?;
+        policy.latency_ns = 20_000;
+        policy.delay_us = Some(if platform.intel.hwp { 5000 } else { 500 });
+        policy.driver_wish = percent_requests(platform, &pstates);
+        if platform.intel.hwp {
+            for cpu in policy.online.clone() {
+                if let Some(epp) = restore_epp(platform, cpu) {
+                    set_epp(platform, cpu, epp);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits) {
+        verify(platform, policy, limits);
+    }
+
+    fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
+        for cpu in policy.online.clone() {
+            let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
+            let (min, max) = perf_limits(platform, policy, &pstates);
+            let target = khz.div_ceil(pstates.scaling).clamp(min, max);
+            if platform.intel.hwp {
+                let strict = matches!(
+                    policy.governor,
+                    Governor::Userspace(_) | Governor::Powersave | Governor::Performance
+                );
+                write_hwp(platform, cpu, target, if strict { target } else { max }, target, None);
+            } else {
+                write_perf_ctl(platform, cpu, target);
+            }
+        }
+    }
+
+    fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
+        let cpu = policy.leader();
+        let Ok(pstates) = Pstates::of(platform, cpu) else { return };
+        let (low, high) = perf_limits(platform, policy, &pstates);
+        let top = pstates.top(platform);
+        let scale =
+            |value: u32| (u64::from(top) * u64::from(value)).div_ceil(u64::from(capacity.max(1))) as u32;
+        let target = scale(target.min(capacity)).clamp(low, high);
+        let min = scale(min.min(capacity)).max(low).min(target);
+        write_hwp(platform, cpu, min, high, target, None);
+        policy.current = target * pstates.scaling;
+    }
+
+    fn leave(&self, platform: &mut Platform, cpu: u32) {
+        leave(platform, cpu);
+    }
+
+    fn enter(&self, platform: &mut Platform, policy: &mut Policy, cpu: u32) {
+        IntelPstate.enter(platform, policy, cpu);
+    }
+}
+
+/// The percentages as requests on frequency (passive mode).
+fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
+    let of = |pct: u32| ((pstates.turbo * pct).div_ceil(100) * pstates.scaling) as i32;
+    (of(platform.intel.min_pct), of(platform.intel.max_pct))
+}
+
+/// min_perf_pct's floor: the lowest P-state as a percentage of turbo, rounded down.
+pub(crate) fn floor_pct(platform: &Platform) -> u32 {
+    Pstates::of(platform, 0).map_or(0, |pstates| pstates.min * 100 / pstates.turbo.max(1))
+}
+
+/// Registers the driver of a mode.
+pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
+    platform.intel.max_pct = 100;
+    platform.intel.no_turbo = firmware_disables_turbo(platform);
+    platform.intel.choose_epp_table(platform.kernel, platform.board.model);
+    platform.intel.min_pct = floor_pct(platform);
+    platform.intel.mode = mode;
+    let result = match mode {
+        Mode::Off => Ok(()),
+        Mode::Active => cpufreq.register(platform, cpus, &IntelPstate),
+        Mode::Passive => cpufreq.register(platform, cpus, &IntelCpufreq),
+    };
+    if result.is_err() {
+        platform.intel.mode = Mode::Off;
+    }
+    result
+}
+
+/// Writes intel_pstate/status.
+pub(crate) fn store_status(
+    cpufreq: &mut Cpufreq,
+    platform: &mut Platform,
+    cpus: &[Cpu],
+    text: &[u8],
+) -> Answer {
+    let old = platform.intel.mode;
+    let mode = if streq(text, "off") {
+        if old == Mode::Off {
+            return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
+        }
+        if platform.intel.hwp {
+            return Err(Errno::BUSY);
+        }
+        Mode::Off
+    } else if streq(text, "active") {
+        Mode::Active
+    } else if streq(text, "passive") {
+        Mode::Passive
+    } else {
+        return Err(Errno::INVAL);
+    };
+    if mode == old {
+        return Ok(());
+    }
+    if old != Mode::Off {
+        cpufreq.unregister(platform);
+    }
+    register(cpufreq, platform, cpus, mode)
+}
+
+/// Refreshes every policy, with the requests that the percentages stand for in passive mode.
+fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
+    for index in 0..cpufreq.policies.len() {
+        let number = cpufreq.policies[index].number;
+        if platform.intel.mode == Mode::Passive
+            && let Ok(pstates) = Pstates::of(platform, number)
+        {
+            cpufreq.policies[index].driver_wish = percent_requests(platform, &pstates);
+        }
+        cpufreq.refresh(platform, index);
+    }
+}
+
+/// Writes intel_pstate/no_turbo.
+pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
+    let value = scan_unsigned(text)? as u32 != 0;
+    if platform.intel.mode == Mode::Off {
+        return Err(Errno::AGAIN);
+    }
+    if firmware_disables_turbo(platform) && !value && platform.intel.no_turbo {
+        return Err(Errno::PERM);
+    }
+    if value == platform.intel.no_turbo {
+        return Ok(());
+    }
+    platform.intel.no_turbo = value;
+    if value && let Ok(pstates) = Pstates::of(platform, 0) {
+        let most = pstates.max * 100 / pstates.turbo.max(1);
+        platform.intel.min_pct = platform.intel.min_pct.min(most);
+    }
+    if platform.since(Kernel::V6_12) {
+        for policy in &mut cpufreq.policies {
+            if let Ok(pstates) = Pstates::of(platform, policy.number) {
+                policy.highest = if value { pstates.max } else { pstates.turbo } * pstates.scaling;
+            }
+        }
+    }
+    refresh_all(cpufreq, platform);
+    Ok(())
+}
+
+/// Writes intel_pstate/max_perf_pct or min_perf_pct.
+pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: bool, text: &[u8]) -> Answer {
+    let value = scan_unsigned(text)? as u32;
+    if platform.intel.mode == Mode::Off {
+        return Err(Errno::AGAIN);
+    }
+    if is_max {
+        platform.intel.max_pct = value.min(100).max(platform.intel.min_pct);
+    } else {
+        platform.intel.min_pct = value.max(floor_pct(platform)).min(platform.intel.max_pct);
+    }
+    refresh_all(cpufreq, platform);
+    Ok(())
+}
+
+/// energy_performance_preference of a CPU.
+pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
+    let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
+    let table = platform.intel.epp_table;
+    Ok(match table.iter().position(|&value| value == epp) {
+        Some(index) => EPP_WORDS[index + 1].to_owned(),
+        None if epp == 0 => "default".to_owned(),
+        None => epp.to_string(),
+    })
+}
+
+/// Writes energy_performance_preference.
+pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: usize, text: &[u8]) -> Answer {
+    let policy = &cpufreq.policies[index];
+    let cpu = policy.leader();
+    let word = scan_word(text, 20)?;
+    let table = platform.intel.epp_table;
+    let epp = match EPP_WORDS.iter().position(|name| name.as_bytes() == word) {
+        Some(0) => platform.intel.cpus[cpu as usize].default_epp.unwrap_or(128),
+        Some(index) => table[index - 1],
+        None => u8::try_from(kstrtou32(word, 10)?).map_err(|_| Errno::INVAL)?,
+    };
+    if platform.intel.mode == Mode::Off {
+        return Err(Errno::AGAIN);
+    }
+    if platform.intel.mode == Mode::Active && matches!(policy.governor, Governor::Performance) && epp > 0 {
+        return Err(Errno::BUSY);
+    }
+    set_epp(platform, cpu, epp);
+    Ok(())
+}
+
+/// base_frequency in kHz.
+pub(crate) fn base_frequency(platform: &Platform, cpu: u32) -> Answer<u32> {
+    let pstates = Pstates::of(platform, cpu)?;
+    Ok(pstates.max * pstates.scaling)
+}
+
+/// Words of energy_perf_bias.
+const EPB_WORDS: [(&str, u8); 5] =
+    [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
+
+/// Writes energy_perf_bias (arch/x86/kernel/cpu/intel_epb.c).
+pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &[u8]) -> Answer {
+    let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
+    let value = match EPB_WORDS.iter().find(|(word, _)| streq(text, word)) {
+        Some(("normal", _)) => normal,
+        Some((_, value)) => *value,
+        None => kstrtou32(text, 0).ok().filter(|&value| value <= 15).ok_or(Errno::INVAL)? as u8,
+    };
+    platform.intel.cpus[cpu as usize].epb = value;
+    if online {
+        let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;
+        platform.chip.write(cpu, ENERGY_PERF_BIAS, old & !0xf | u64::from(value))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,500 @@
+//! The cpufreq core (drivers/cpufreq/cpufreq.c): policies, requests on their limits, governors, and the driver in use.
+
+pub(crate) mod acpi;
+pub(crate) mod amd;
+pub(crate) mod intel;
+pub(crate) mod policy;
+pub(crate) mod tunables;
+
+use crate::{
+    board::Board,
+    chip::Chip,
+    cpu::Cpu,
+    errno::{Answer, Errno},
+    governor::{Conservative, Ondemand, Relation, Request, Schedutil, SchedutilMode},
+    kernel::Kernel,
+};
+use policy::{Governor, Limits, Policy};
+use tunables::Tunables;
+
+/// How long after a write to a limit the work item that applies it runs. On real machines a read right after the
+/// write may still see the old value; here it always does, until this much of the machine's time has passed.
+pub(crate) const SETTLE_NS: u64 = 40_000;
+
+/// The governors' names in the order of scaling_available_governors (the last registered comes first).
+pub(crate) const GOVERNORS: [&str; 6] =
+    ["conservative", "ondemand", "userspace", "powersave", "performance", "schedutil"];
+
+/// What drivers work on: the kernel's version, the facts of the machine, its registers, and their global state.
+#[derive(Debug)]
+pub(crate) struct Platform {
+    pub(crate) kernel: Kernel,
+    pub(crate) board: Board,
+    pub(crate) chip: Chip,
+    pub(crate) amd: amd::Amd,
+    pub(crate) intel: intel::Intel,
+    /// The global boost switch, where the driver has one.
+    pub(crate) boost: bool,
+    /// The machine's time in nanoseconds.
+    pub(crate) now: u64,
+}
+
+impl Platform {
+    pub(crate) fn is(&self, kernel: Kernel) -> bool {
+        self.kernel == kernel
+    }
+
+    pub(crate) fn since(&self, kernel: Kernel) -> bool {
+        self.kernel >= kernel
+    }
+}
+
+/// How the core talks to a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// The driver chooses within limits (`setpolicy`).
+    SetPolicy,
+    /// A governor chooses a frequency (`target`, `target_index`, `fast_switch`).
+    Target,
+}
+
+/// A cpufreq driver: `struct cpufreq_driver`.
+pub(crate) trait Driver: Sync {
+    /// scaling_driver.
+    fn name(&self) -> &'static str;
+
+    /// Who chooses.
+    fn style(&self) -> Style;
+
+    /// Whether schedutil passes utilisation instead of frequencies.
+    fn adjusts_performance(&self, _platform: &Platform) -> bool {
+        false
+    }
+
+    /// Fills in a new policy's hardware limits, latency and table.
+    fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer;
+
+    /// Corrects limits before they are used.
+    fn verify(&self, platform: &Platform, policy: &Policy, limits: &mut Limits);
+
+    /// New limits or a new policy word (setpolicy drivers); new limits (others).
+    fn set_policy(&self, _platform: &mut Platform, _policy: &mut Policy) {}
+
+    /// Asks the hardware for a resolved frequency.
+    fn target(&self, _platform: &mut Platform, _policy: &mut Policy, _khz: u32) {}
+
+    /// Asks the hardware for performance on a scale of `capacity`.
+    fn adjust(
+        &self,
+        _platform: &mut Platform,
+        _policy: &mut Policy,
+        _min: u32,
+        _target: u32,
+        _capacity: u32,
+    ) {
+    }
+
+    /// The state at start of the switch for frequencies above nominal, if the driver has one.
+    fn has_boost(&self, _platform: &Platform) -> Option<bool> {
+        None
+    }
+
+    /// Switches boost of one policy.
+    fn set_boost(&self, _platform: &mut Platform, _policy: &mut Policy, _on: bool) -> Answer {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// A CPU of the policy goes offline, or the driver goes away.
+    fn leave(&self, _platform: &mut Platform, _cpu: u32) {}
+
+    /// A CPU of the policy comes back.
+    fn enter(&self, _platform: &mut Platform, _policy: &mut Policy, _cpu: u32) {}
+
+    /// cpuinfo_cur_freq, in kHz, where the driver can ask the hardware.
+    fn current(&self, _platform: &Platform, _policy: &Policy) -> Option<u32> {
+        None
+    }
+
+    /// The driver's own algorithm (intel_pstate without HWP).
+    fn sample(&self, _platform: &mut Platform, _policy: &mut Policy, _cpus: &[Cpu]) {}
+}
+
+/// The core's state.
+pub(crate) struct Cpufreq {
+    pub(crate) driver: Option<&'static dyn Driver>,
+    pub(crate) policies: Vec<Policy>,
+    /// Index of each CPU's policy.
+    of_cpu: Vec<Option<usize>>,
+    pub(crate) tunables: Tunables,
+}
+
+impl std::fmt::Debug for Cpufreq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cpufreq")
+            .field("driver", &self.driver.map(Driver::name))
+            .field("policies", &self.policies.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cpufreq {
+    pub(crate) fn new(cpus: u32) -> Cpufreq {
+        Cpufreq {
+            driver: None,
+            policies: Vec::new(),
+            of_cpu: vec![None; cpus as usize],
+            tunables: Tunables::default(),
+        }
+    }
+
+    /// The index of the policy of a CPU that is or was online.
+    pub(crate) fn index_of(&self, cpu: u32) -> Option<usize> {
+        self.of_cpu.get(cpu as usize).copied().flatten()
+    }
+
+    /// The index of policyN.
+    pub(crate) fn index_of_policy(&self, number: u32) -> Option<usize> {
+        self.index_of(number).filter(|&index| self.policies[index].number == number)
+    }
+
+    pub(crate) fn policy_of(&self, cpu: u32) -> Option<&Policy> {
+        self.index_of(cpu).map(|index| &self.policies[index])
+    }
+
+    /// cpufreq_register_driver(): a policy for every CPU that is online.
+    pub(crate) fn register(
+        &mut self,
+        platform: &mut Platform,
+        cpus: &[Cpu],
+        driver: &'static dyn Driver,
+    ) -> Answer {
+        if self.driver.is_some() {
+            return Err(Errno::EXIST);
+        }
+        self.driver = Some(driver);
+        platform.boost = driver.has_boost(platform).unwrap_or(false);
+        for (cpu, state) in cpus.iter().enumerate() {
+            if state.online {
+                self.add_policy(platform, cpus, cpu as u32);
+            }
+        }
+        if self.policies.is_empty() {
+            self.driver = None;
+            return Err(Errno::NODEV);
+        }
+        Ok(())
+    }
+
+    /// cpufreq_unregister_driver(): every policy goes.
+    pub(crate) fn unregister(&mut self, platform: &mut Platform) {
+        if let Some(driver) = self.driver.take() {
+            for policy in &self.policies {
+                for &cpu in &policy.online {
+                    driver.leave(platform, cpu);
+                }
+            }
+        }
+        self.policies.clear();
+        self.of_cpu.fill(None);
+        self.tunables = Tunables::default();
+    }
+
+    fn add_policy(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
+        let Some(driver) = self.driver else { return };
+        let mut policy = Policy::new(cpu, vec![cpu], vec![cpu]);
+        policy.boost = platform.boost;
+        if driver.init(platform, &mut policy).is_err() {
+            return;
+        }
+        if !policy.table.is_empty() {
+            let entries = policy.table.len();
+            policy.stats = Some(policy::Stats {
+                time: vec![0; entries],
+                table: vec![vec![0; entries]; entries],
+                last: platform.now,
+                index: policy.table.iter().position(|&khz| khz == policy.current).unwrap_or(0),
+            });
+        }
+        let index = self.policies.len();
+        self.policies.push(policy);
+        self.of_cpu[cpu as usize] = Some(index);
+        let word = match driver.style() {
+            Style::Target => "schedutil",
+            // The driver's init left the word that it starts with.
+            Style::SetPolicy => self.policies[index].governor.name(),
+        };
+        self.refresh(platform, index);
+        let _ = self.set_governor(platform, cpus, index, word);
+    }
+
+    /// A CPU came online: into its policy, which comes back to life, or a new one.
+    pub(crate) fn online(&mut self, platform: &mut Platform, cpus: &[Cpu], cpu: u32) {
+        let Some(driver) = self.driver else { return };
+        let Some(index) = self.index_of(cpu) else {
+            self.add_policy(platform, cpus, cpu);
+            return;
+        };
+        let policy = &mut self.policies[index];
+        if !policy.online.contains(&cpu) {
+            policy.online.push(cpu);
+            policy.online.sort_unstable();
+        }
+        driver.enter(platform, policy, cpu);
+        let word = policy.remembered.take();
+        self.refresh(platform, index);
+        if let Some(word) = word {
+            let _ = self.set_governor(platform, cpus, index, word);
+        }
+    }
+
+    /// A CPU went offline. Its policy stays, without CPUs if this was the last.
+    pub(crate) fn offline(&mut self, platform: &mut Platform, cpu: u32) {
+        let (Some(driver), Some(index)) = (self.driver, self.index_of(cpu)) else { return };
+        let policy = &mut self.policies[index];
+        policy.online.retain(|&other| other != cpu);
+        if policy.online.is_empty() {
+            policy.remembered = Some(policy.governor.name());
+            policy.settles = None;
+        }
+        driver.leave(platform, cpu);
+    }
+
+    /// cpufreq_set_policy(): works out the limits from all requests and tells driver and governor.
+    pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
+        let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
+        policy.settles = None;
+        let mut limits = policy.requested();
+        driver.verify(platform, policy, &mut limits);
+        if policy.table.is_empty() {
+            (policy.min, policy.max) = (limits.min, limits.max);
+        } else {
+            // The table's first entries are above every limit when a policy is created: resolve without old limits.
+            policy.max = policy.resolve_within(limits.max, 0, u32::MAX, Relation::High);
+            policy.min = policy.resolve_within(limits.min, 0, u32::MAX, Relation::Low).min(policy.max);
+        }
+        driver.set_policy(platform, policy);
+        if driver.style() == Style::Target {
+            self.governor_limits(platform, index);
+        }
+    }
+
+    /// The governor's `limits` callback.
+    fn governor_limits(&mut self, platform: &mut Platform, index: usize) {
+        let policy = &mut self.policies[index];
+        let (min, max, current) = (policy.min, policy.max, policy.current);
+        let target = match &mut policy.governor {
+            Governor::Performance => Some((max, Relation::High)),
+            Governor::Powersave => Some((min, Relation::Low)),
+            Governor::Userspace(speed) => {
+                let speed = *speed;
+                if max < speed { Some((max, Relation::High)) } else { Some((speed.max(min), Relation::Low)) }
+            }
+            Governor::Schedutil(schedutil) => {
+                schedutil.limits_changed();
+                (max < current)
+                    .then_some((max, Relation::High))
+                    .or((min > current).then_some((min, Relation::Low)))
+            }
+            Governor::Conservative(governor) => {
+                governor.limits_changed(current.clamp(min, max.max(min)));
+                (max < current)
+                    .then_some((max, Relation::High))
+                    .or((min > current).then_some((min, Relation::Low)))
+            }
+            Governor::Ondemand(_) => (max < current)
+                .then_some((max, Relation::High))
+                .or((min > current).then_some((min, Relation::Low))),
+        };
+        if let Some((khz, relation)) = target {
+            self.target(platform, index, khz, relation);
+        }
+    }
+
+    /// __cpufreq_driver_target(): resolves, and tells the driver if anything changes.
+    pub(crate) fn target(&mut self, platform: &mut Platform, index: usize, khz: u32, relation: Relation) {
+        let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
+        let khz = policy.resolve(khz, relation);
+        if !policy.is_active() {
+            return;
+        }
+        policy.account(platform.now, khz);
+        driver.target(platform, policy, khz);
+        policy.current = khz;
+    }
+
+    /// Starts the governor of this name on a policy.
+    ///
+    /// # Errors
+    /// `EINVAL` where there is none of that name for this driver.
+    pub(crate) fn set_governor(
+        &mut self,
+        platform: &mut Platform,
+        cpus: &[Cpu],
+        index: usize,
+        name: &str,
+    ) -> Answer {
+        let driver = self.driver.ok_or(Errno::NODEV)?;
+        let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
+        if driver.style() == Style::SetPolicy {
+            policy.governor = match name {
+                "performance" => Governor::Performance,
+                "powersave" => Governor::Powersave,
+                _ => return Err(Errno::INVAL),
+            };
+            self.refresh(platform, index);
+            return Ok(());
+        }
+        if policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
+            return Ok(());
+        }
+        let delay = policy.transition_delay_us(platform.is(Kernel::V6_1));
+        let tick = platform.board.tick_us;
+        let now = platform.now;
+        let times = || policy.online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
+        let governor = match name {
+            "performance" => Governor::Performance,
+            "powersave" => Governor::Powersave,
+            "userspace" => Governor::Userspace(policy.current),
+            "ondemand" => {
+                let io_is_busy = platform.board.vendor == crate::board::Vendor::Intel;
+                self.tunables
+                    .ondemand
+                    .get_or_insert_with(|| crate::governor::OndemandTunables::new(delay, tick, io_is_busy));
+                Governor::Ondemand(Ondemand::start(now, times()))
+            }
+            "conservative" => {
+                self.tunables
+                    .conservative
+                    .get_or_insert_with(|| crate::governor::ConservativeTunables::new(delay, tick));
+                let old = platform.is(Kernel::V6_1);
+                Governor::Conservative(Conservative::start(now, policy.current, old, times()))
+            }
+            "schedutil" => {
+                self.tunables.rate_limit_us.get_or_insert(delay);
+                let mode = if driver.adjusts_performance(platform) && policy.cpus.len() == 1 {
+                    SchedutilMode::AdjustPerf
+                } else {
+                    SchedutilMode::Frequency
+                };
+                Governor::Schedutil(Schedutil::new(mode, policy.cpus.len()))
+            }
+            _ => return Err(Errno::INVAL),
+        };
+        policy.governor = governor;
+        self.drop_unused_tunables();
+        driver.set_policy(platform, &mut self.policies[index]);
+        self.governor_limits(platform, index);
+        Ok(())
+    }
+
+    /// Tunables live as long as a policy uses their governor.
+    fn drop_unused_tunables(&mut self) {
+        let used = |name| self.policies.iter().any(|policy| policy.governor.name() == name);
+        let (schedutil, ondemand, conservative) = (used("schedutil"), used("ondemand"), used("conservative"));
+        self.tunables.rate_limit_us = self.tunables.rate_limit_us.filter(|_| schedutil);
+        self.tunables.ondemand = self.tunables.ondemand.filter(|_| ondemand);
+        self.tunables.conservative = self.tunables.conservative.filter(|_| conservative);
+    }
+
+    /// A limit request changed: the work item will apply it.
+    pub(crate) fn request_changed(&mut self, platform: &Platform, index: usize) {
+        if let Some(policy) = self.policies.get_mut(index) {
+            policy.settles.get_or_insert(platform.now + SETTLE_NS);
+        }
+    }
+
+    /// When the next work item runs.
+    pub(crate) fn next_work(&self) -> Option<u64> {
+        self.policies.iter().filter_map(|policy| policy.settles).min()
+    }
+
+    /// Runs work items that are due.
+    pub(crate) fn work(&mut self, platform: &mut Platform) {
+        for index in 0..self.policies.len() {
+            if self.policies[index].settles.is_some_and(|due| due <= platform.now) {
+                self.refresh(platform, index);
+            }
+        }
+    }
+
+    /// Switches boost everywhere (cpufreq_boost_trigger_state).
+    pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
+        let driver = self.driver.ok_or(Errno::NODEV)?;
+        if platform.boost == on {
+            return Ok(());
+        }
+        platform.boost = on;
+        for index in 0..self.policies.len() {
+            if let Err(errno) = self.set_policy_boost(platform, index, on) {
+                platform.boost = !on;
+                return Err(errno);
+            }
+        }
+        let _ = driver;
+        Ok(())
+    }
+
+    /// Switches boost of one policy.
+    pub(crate) fn set_policy_boost(&mut self, platform: &mut Platform, index: usize, on: bool) -> Answer {
+        let driver = self.driver.ok_or(Errno::NODEV)?;
+        let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
+        let was = std::mem::replace(&mut policy.boost, on);
+        if let Err(errno) = driver.set_boost(platform, policy, on) {
+            policy.boost = was;
+            return Err(errno);
+        }
+        self.refresh(platform, index);
+        Ok(())
+    }
+
+    /// The scheduler's updates at the end of a step: governors look, drivers are told.
+    pub(crate) fn tick(&mut self, platform: &mut Platform, cpus: &mut [Cpu]) {
+        let Some(driver) = self.driver else { return };
+        let now = platform.now;
+        let tick = platform.board.tick_us * 1000;
+        for index in 0..self.policies.len() {
+            let policy = &mut self.policies[index];
+            if !policy.is_active() {
+                continue;
+            }
+            if driver.style() == Style::SetPolicy {
+                driver.sample(platform, policy, cpus);
+                continue;
+            }
+            let bounds = policy.bounds();
+            let online = &policy.online;
+            let request = match &mut policy.governor {
+                Governor::Performance | Governor::Powersave | Governor::Userspace(_) => None,
+                Governor::Ondemand(governor) => self.tunables.ondemand.as_ref().and_then(|tunables| {
+                    let times = online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
+                    governor.update(now, tunables, bounds, &policy.table, times)
+                }),
+                Governor::Conservative(governor) => {
+                    self.tunables.conservative.as_ref().and_then(|tunables| {
+                        let times = online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
+                        governor.update(now, tunables, bounds, times)
+                    })
+                }
+                Governor::Schedutil(governor) => {
+                    let rate = self.tunables.rate_limit_us.unwrap_or(1000);
+                    let demands = online.iter().map(|&cpu| cpus[cpu as usize].take_demand());
+                    governor.update(now, tick, rate, bounds, demands)
+                }
+            };
+            match request {
+                None => {}
+                Some(Request::Frequency(khz, relation)) => {
+                    let resolved = policy.resolve(khz, relation);
+                    if resolved != policy.current {
+                        policy.account(now, resolved);
+                        driver.target(platform, policy, resolved);
+                        policy.current = resolved;
+                    }
+                }
+                Some(Request::Performance { min, target, capacity }) => {
+                    driver.adjust(platform, policy, min, target, capacity);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! A cpufreq policy: the CPUs that change frequency together, their limits, and who decides.
+
+use crate::governor::{Bounds, Conservative, Ondemand, Relation, Schedutil};
+
+/// Who decides about a policy's frequency.
+#[derive(Debug, Clone)]
+pub(crate) enum Governor {
+    /// The highest frequency, or (setpolicy drivers) the driver's performance policy.
+    Performance,
+    /// The lowest frequency, or (setpolicy drivers) the driver's own algorithm.
+    Powersave,
+    /// The frequency that was written to scaling_setspeed, kHz.
+    Userspace(u32),
+    /// Load above a threshold.
+    Ondemand(Ondemand),
+    /// Load in steps.
+    Conservative(Conservative),
+    /// The scheduler's utilisation.
+    Schedutil(Schedutil),
+}
+
+impl Governor {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Governor::Performance => "performance",
+            Governor::Powersave => "powersave",
+            Governor::Userspace(_) => "userspace",
+            Governor::Ondemand(_) => "ondemand",
+            Governor::Conservative(_) => "conservative",
+            Governor::Schedutil(_) => "schedutil",
+        }
+    }
+
+    /// CPUFREQ_GOV_DYNAMIC_SWITCHING: asks for other frequencies by itself.
+    pub(crate) fn is_dynamic(&self) -> bool {
+        matches!(self, Governor::Ondemand(_) | Governor::Conservative(_) | Governor::Schedutil(_))
+    }
+}
+
+/// Effective limits while they are worked out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+impl Limits {
+    /// cpufreq_verify_within_limits().
+    pub(crate) fn clip(&mut self, low: u32, high: u32) {
+        self.min = self.min.max(low).min(high);
+        self.max = self.max.max(low).min(high);
+        self.min = self.min.min(self.max);
+    }
+}
+
+/// Time and transitions for the `stats` directory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stats {
+    /// Nanoseconds at each table entry.
+    pub(crate) time: Vec<u64>,
+    /// Transitions from (row) to (column).
+    pub(crate) table: Vec<Vec<u32>>,
+    pub(crate) last: u64,
+    pub(crate) index: usize,
+}
+
+/// One policy.
+#[derive(Debug, Clone)]
+pub(crate) struct Policy {
+    /// The lowest CPU number: the N of policyN.
+    pub(crate) number: u32,
+    /// The CPUs of the policy, online or not.
+    pub(crate) cpus: Vec<u32>,
+    /// The CPUs of it that are online.
+    pub(crate) online: Vec<u32>,
+    pub(crate) lowest: u32,
+    pub(crate) highest: u32,
+    pub(crate) latency_ns: u32,
+    /// Set by a driver that knows better than the latency.
+    pub(crate) delay_us: Option<u32>,
+    /// What was written to scaling_min_freq and scaling_max_freq.
+    pub(crate) wish: (i32, i32),
+    /// What the driver or firmware requests (intel_pstate's percentages, _PPC).
+    pub(crate) driver_wish: (i32, i32),
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    /// The frequency that the driver was last asked for.
+    pub(crate) current: u32,
+    pub(crate) governor: Governor,
+    /// The driver's table, descending; empty without one.
+    pub(crate) table: Vec<u32>,
+    pub(crate) boost: bool,
+    /// When the work item that applies changed requests runs, in nanoseconds.
+    pub(crate) settles: Option<u64>,
+    pub(crate) stats: Option<Stats>,
+    /// The governor to return to when the last CPU comes online again.
+    pub(crate) remembered: Option<&'static str>,
+    /// intel_pstate without HWP: when the P-state was last chosen, and its own IO boost.
+    pub(crate) sampled: u64,
+    pub(crate) io_boost: u32,
+    /// The CPU's busy time at the last choice, ns.
+    pub(crate) seen_busy: u64,
+}
+
+impl Policy {
+    pub(crate) fn new(number: u32, cpus: Vec<u32>, online: Vec<u32>) -> Policy {
+        Policy {
+            number,
+            cpus,
+            online,
+            lowest: 0,
+            highest: 0,
+            latency_ns: 0,
+            delay_us: None,
+            wish: (0, i32::MAX),
+            driver_wish: (0, i32::MAX),
+            min: 0,
+            max: 0,
+            current: 0,
+            governor: Governor::Performance,
+            table: Vec::new(),
+            boost: false,
+            settles: None,
+            stats: None,
+            remembered: None,
+            sampled: 0,
+            io_boost: 0,
+            seen_busy: 0,
+        }
+    }
+
+    /// The CPU that acts for the policy.
+    pub(crate) fn leader(&self) -> u32 {
+        self.online.first().copied().unwrap_or(self.number)
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        !self.online.is_empty()
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds {
+            min: self.min,
+            max: self.max,
+            lowest: self.lowest,
+            highest: self.highest,
+            current: self.current,
+        }
+    }
+
+    /// The aggregated requests: the highest minimum, the lowest maximum (kernel/power/qos.c).
+    pub(crate) fn requested(&self) -> Limits {
+        Limits {
+            min: self.wish.0.max(self.driver_wish.0).max(0) as u32,
+            max: self.wish.1.min(self.driver_wish.1).max(0) as u32,
+        }
+    }
+
+    /// A target within the limits, resolved to the table if there is one (cpufreq_frequency_table_target).
+    pub(crate) fn resolve(&self, target: u32, relation: Relation) -> u32 {
+        let max = self.max;
+        self.resolve_within(target, self.min.min(max), max, relation)
+    }
+
+    pub(crate) fn resolve_within(&self, target: u32, min: u32, max: u32, relation: Relation) -> u32 {
+        let target = target.max(min).min(max);
+        let Some((&first, &last)) = self.table.first().zip(self.table.last()) else {
+            return target;
+        };
+        // The table is sorted from high to low.
+        let below = self.table.iter().copied().find(|&khz| khz <= target);
+        let above = self.table.iter().rev().copied().find(|&khz| khz >= target);
+        match relation {
+            Relation::Low => above.unwrap_or(first),
+            Relation::High => below.unwrap_or(last),
+            Relation::Close => match (below, above) {
+                (Some(below), Some(above)) if above - target < target - below => above,
+                (Some(below), _) => below,
+                (None, above) => above.unwrap_or(last),
+            },
+        }
+    }
+
+    /// cpufreq_policy_transition_delay_us(): microseconds that governors leave between changes.
+    pub(crate) fn transition_delay_us(&self, old: bool) -> u32 {
+        if let Some(delay) = self.delay_us {
+            return delay;
+        }
+        let latency = self.latency_ns / 1000;
+        match (latency, old) {
+            (0, _) => 1000,
+            (latency, true) => latency.saturating_mul(1000).min(10_000),
+            (latency, false) => latency + latency / 2,
+        }
+    }
+
+    /// Counts the time at the present table entry, and a change of entry.
+    pub(crate) fn account(&mut self, now: u64, to: u32) {
+        let Some(index) = self.table.iter().position(|&khz| khz == to) else { return };
+        if let Some(stats) = &mut self.stats {
+            let spent = now.saturating_sub(stats.last);
+            if let Some(time) = stats.time.get_mut(stats.index) {
+                *time += spent;
+            }
+            stats.last = now;
+            if stats.index != index {
+                if let Some(count) = stats.table.get_mut(stats.index).and_then(|row| row.get_mut(index)) {
+                    *count += 1;
+                }
+                stats.index = index;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acpi() -> Policy {
+        let mut policy = Policy::new(0, vec![0], vec![0]);
+        policy.table = vec![3_301_000, 2_400_000, 1_600_000];
+        (policy.min, policy.max) = (1_600_000, 3_301_000);
+        policy
+    }
+
+    #[test]
+    fn relations() {
+        let policy = acpi();
+        assert_eq!(policy.resolve(2_000_000, Relation::Low), 2_400_000);
+        assert_eq!(policy.resolve(2_000_000, Relation::High), 1_600_000);
+        assert_eq!(policy.resolve(2_100_000, Relation::Close), 2_400_000);
+        assert_eq!(policy.resolve(2_000_000, Relation::Close), 1_600_000);
+        assert_eq!(policy.resolve(99_999_999, Relation::Low), 3_301_000);
+        assert_eq!(policy.resolve(1, Relation::High), 1_600_000);
+    }
+
+    #[test]
+    fn clipping_pulls_min_down_to_max() {
+        let mut limits = Limits { min: 3_000_000, max: 2_000_000 };
+        limits.clip(800_000, 4_000_000);
+        assert_eq!(limits, Limits { min: 2_000_000, max: 2_000_000 });
+    }
+}

@@ -1,0 +1,91 @@
+//! What ondemand and conservative share (drivers/cpufreq/cpufreq_governor.c): sampling, and load from idle time.
+
+/// A CPU's accounted time since boot, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// Idle, waiting for IO included.
+    pub idle: u64,
+    /// Idle while a task waited for IO.
+    pub iowait: u64,
+    /// Running tasks of positive niceness.
+    pub nice: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct PerCpu {
+    seen: CpuTimes,
+    at: u64,
+    load: u32,
+}
+
+/// The sampling state of one policy.
+#[derive(Debug, Clone)]
+pub struct DbsCommon {
+    cpus: Vec<PerCpu>,
+    sampled: u64,
+    /// Periods that the CPUs were idle beyond one; `None` if they were not.
+    pub idle_periods: Option<u32>,
+}
+
+impl DbsCommon {
+    /// Starts sampling at `now` with the times that the CPUs have then.
+    pub fn start(now: u64, times: impl Iterator<Item = CpuTimes>) -> DbsCommon {
+        let cpus = times.map(|seen| PerCpu { seen, at: now, load: 0 }).collect();
+        DbsCommon { cpus, sampled: now, idle_periods: None }
+    }
+
+    /// Whether a sample is due.
+    pub fn due(&self, now: u64, period_us: u64) -> bool {
+        now.saturating_sub(self.sampled) >= period_us * 1000
+    }
+
+    /// Forgets what CPUs did before `now` (a tunable changed what counts as idle).
+    pub fn rebase(&mut self, now: u64, times: impl Iterator<Item = CpuTimes>) {
+        for (cpu, seen) in self.cpus.iter_mut().zip(times) {
+            cpu.seen = seen;
+            cpu.at = now;
+        }
+    }
+
+    /// Takes a sample: the highest load of the CPUs in percent.
+    pub fn sample(
+        &mut self,
+        now: u64,
+        period_us: u64,
+        io_is_busy: bool,
+        ignore_nice: bool,
+        times: impl Iterator<Item = CpuTimes>,
+    ) -> u32 {
+        self.sampled = now;
+        let period = period_us.max(1) * 1000;
+        let mut highest = 0;
+        self.idle_periods = None;
+        for (cpu, times) in self.cpus.iter_mut().zip(times) {
+            let elapsed = now.saturating_sub(cpu.at);
+            let mut idle = times.idle.saturating_sub(cpu.seen.idle);
+            if io_is_busy {
+                idle = idle.saturating_sub(times.iowait.saturating_sub(cpu.seen.iowait));
+            }
+            if ignore_nice {
+                idle += times.nice.saturating_sub(cpu.seen.nice);
+            }
+            cpu.at = now;
+            cpu.seen = times;
+            let load = if elapsed == 0 {
+                cpu.load
+            } else if idle > 2 * period && cpu.load > 0 {
+                // The CPU slept through its samples: what it did before counts once more, then no longer.
+                std::mem::take(&mut cpu.load)
+            } else {
+                cpu.load = (100 * elapsed.saturating_sub(idle) / elapsed) as u32;
+                cpu.load
+            };
+            if idle > 2 * period {
+                let periods = (idle / period) as u32;
+                self.idle_periods = Some(self.idle_periods.map_or(periods, |least: u32| least.min(periods)));
+            }
+            highest = highest.max(load);
+        }
+        highest
+    }
+}

@@ -1,0 +1,49 @@
+//! Whose answers a simulated machine gives: the kernel versions whose differences are modelled.
+
+use std::{fmt, str::FromStr};
+
+/// A kernel version. Each stands for the stable series that Debian ships under that number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kernel {
+    /// 6.1: no amd-pstate status file, number parsing by sscanf.
+    V6_1,
+    /// 6.12: per-policy boost, preferred cores, amd-pstate active, guided and passive.
+    V6_12,
+    /// 7.2: cpuinfo_avg_freq, numeric EPP and dynamic_epp of amd-pstate, lowest nonlinear as its default minimum.
+    V7_2,
+}
+
+impl Kernel {
+    /// All modelled versions, oldest first.
+    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::V7_2];
+
+    /// The release string that uname and /proc/version give. It says what it is.
+    pub fn release(self) -> &'static str {
+        match self {
+            Kernel::V6_1 => "6.1.0-flyball-sim",
+            Kernel::V6_12 => "6.12.0-flyball-sim",
+            Kernel::V7_2 => "7.2.0-flyball-sim",
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+            Kernel::V7_2 => "7.2",
+        })
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Kernel, String> {
+        Kernel::ALL
+            .into_iter()
+            .find(|kernel| kernel.to_string() == text)
+            .ok_or_else(|| format!("kernel '{text}' is not modelled; choose 6.1, 6.12 or 7.2"))
+    }
+}

@@ -1,0 +1,42 @@
+//! Machines that are not here: kernel-like drivers, governors and files on processors in software.
+//!
+//! A [`SimMachine`] answers to paths as a Linux machine's sysfs, procfs and MSR devices do, attribute by attribute and
+//! errno by errno, by kernel version ([`Kernel`]). Behind the files stand models of the cpufreq drivers and governors
+//! that write the registers of [`flyball_silicon`]'s processors, so that a setting changes frequency, power and heat.
+//! It has a clock of its own and nothing random: the same calls give the same bytes.
+//!
+//! What real kernels answered is the reference, not flyball's own tables: this crate knows no other crate of flyball
+//! but flyball-silicon.
+//!
+//! ```
+//! use flyball_sim::{Boot, Kernel, SimMachine};
+//! use flyball_silicon::MachineSpec;
+//!
+//! let spec = MachineSpec::builtin("ryzen-5750g").unwrap();
+//! let mut machine = SimMachine::boot(spec, Kernel::V6_12, Boot::default(), 0).unwrap();
+//! let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+//! assert!(machine.write(path, b"powersave\n").is_ok());
+//! assert_eq!(machine.read(path).unwrap(), b"powersave\n");
+//! ```
+
+mod board;
+mod chip;
+mod cpu;
+mod cpufreq;
+mod errno;
+mod fault;
+pub mod governor;
+mod kernel;
+mod load;
+mod machine;
+mod text;
+mod tree;
+mod world;
+
+pub use errno::{Answer, Errno};
+pub use fault::{Fault, Op};
+pub use flyball_silicon as silicon;
+pub use kernel::Kernel;
+pub use load::{CpuWork, Load, Steady, Step};
+pub use machine::{Kind, SimMachine};
+pub use world::Boot;

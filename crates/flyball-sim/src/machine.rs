@@ -1,0 +1,308 @@
+//! A simulated machine as its user sees it: files, registers and a clock.
+
+use std::time::Duration;
+
+use flyball_silicon::{MachineSpec, Silicon};
+
+use crate::{
+    errno::{Answer, Errno},
+    fault::{Effect, Fault, Op},
+    kernel::Kernel,
+    load::Load,
+    tree::{self, Dir, Node},
+    world::{Boot, World},
+};
+
+/// What a system call takes of the machine's time, in nanoseconds (measured on sysfs files: 2.0 to 2.5 us).
+const CALL_NS: u64 = 2_300;
+
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file, with its permission bits.
+    File(u16),
+    /// A symbolic link, with its target.
+    Link(String),
+    /// `/dev/cpu/N/msr`: the file offset is the register.
+    Msr(u32),
+}
+
+/// A machine that is not there. It has its own clock, which moves only by [`SimMachine::advance`] and, by a few
+/// microseconds, with each access.
+pub struct SimMachine {
+    world: World,
+    load: Option<Box<dyn Load>>,
+    faults: Vec<Fault>,
+    /// Accesses that faults caused may not cause more.
+    meddling: bool,
+}
+
+impl std::fmt::Debug for SimMachine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimMachine").field("name", &self.world.name).finish_non_exhaustive()
+    }
+}
+
+impl SimMachine {
+    /// Boots a machine.
+    ///
+    /// # Errors
+    /// What is wrong with the description.
+    pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, String> {
+        Ok(SimMachine::of(World::boot(spec, kernel, boot, seed)?))
+    }
+
+    pub(crate) fn of(world: World) -> SimMachine {
+        SimMachine { world, load: None, faults: Vec::new(), meddling: false }
+    }
+
+    /// The machine's name, without `sim:`.
+    pub fn name(&self) -> &str {
+        &self.world.name
+    }
+
+    /// One line about it.
+    pub fn title(&self) -> &str {
+        &self.world.title
+    }
+
+    /// Whose answers it gives.
+    pub fn kernel(&self) -> Kernel {
+        self.world.platform.kernel
+    }
+
+    /// The processors, for physics that no file shows.
+    pub fn silicon(&self) -> &Silicon {
+        self.world.platform.chip.silicon()
+    }
+
+    /// The processors, to change the world around them: air, fans.
+    pub fn silicon_mut(&mut self) -> &mut Silicon {
+        self.world.platform.chip.silicon_mut()
+    }
+
+    /// Whether a CPU is there and online.
+    pub fn is_online(&self, cpu: u32) -> bool {
+        self.world.is_online(cpu)
+    }
+
+    /// Adds a fault.
+    pub fn inject(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// Sets what runs, and gives back what ran before.
+    pub fn run(&mut self, load: Option<Box<dyn Load>>) -> Option<Box<dyn Load>> {
+        std::mem::replace(&mut self.load, load)
+    }
+
+    /// Whether nothing runs, or what runs has nothing more to do.
+    pub fn is_idle(&self) -> bool {
+        self.load.as_ref().is_none_or(|load| load.is_done())
+    }
+
+    /// The machine's monotonic clock.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.world.platform.now)
+    }
+
+    /// Lets the machine's time pass.
+    pub fn advance(&mut self, time: Duration) {
+        let until =
+            self.world.platform.now.saturating_add(time.as_nanos().min(u128::from(u64::MAX / 4)) as u64);
+        self.world.run_until(until, &mut self.load);
+    }
+
+    /// Lets an access take its time; `live` ones see the processors up to date.
+    fn spend(&mut self) {
+        let until = self.world.platform.now + CALL_NS;
+        self.world.run_until(until, &mut self.load);
+    }
+
+    /// Faults that an access sets off: an error, or a write that is lost.
+    fn fault(&mut self, path: &str, op: Op) -> Answer<bool> {
+        if self.faults.is_empty() || self.meddling {
+            return Ok(false);
+        }
+        let effects: Vec<Effect> = self.faults.iter_mut().filter_map(|fault| fault.fires(path, op)).collect();
+        let mut lost = false;
+        for effect in effects {
+            match effect {
+                Effect::Fail(errno) => return Err(errno),
+                Effect::Ignore => lost = true,
+                Effect::Meddle(path, text) => {
+                    self.meddling = true;
+                    // What the other program's write answers is its own business.
+                    let _ = self.write(&path, &text);
+                    self.meddling = false;
+                }
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Reads a whole file into `buffer`, which is cleared first.
+    ///
+    /// # Errors
+    /// What open(2) or read(2) answer.
+    pub fn read_into(&mut self, path: &str, buffer: &mut Vec<u8>) -> Answer {
+        buffer.clear();
+        self.spend();
+        self.fault(path, Op::Read)?;
+        match tree::resolve(&self.world, path, true)? {
+            Node::Dir(_) => Err(Errno::ISDIR),
+            Node::Link(_) => Err(Errno::LOOP),
+            Node::Sensor(sensor) => tree::hwmon::show(&self.world, sensor, buffer),
+            Node::File(dir, name) => {
+                let attribute = tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?;
+                let show = attribute.show.ok_or(Errno::ACCES)?;
+                show(&self.world, dir, buffer)
+            }
+            Node::DmaLatency => {
+                buffer.extend_from_slice(&self.world.latency_limit().to_le_bytes());
+                Ok(())
+            }
+            Node::Msr(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// As [`SimMachine::read_into`].
+    pub fn read(&mut self, path: &str) -> Answer<Vec<u8>> {
+        let mut buffer = Vec::with_capacity(64);
+        self.read_into(path, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Writes to a file in one write(2).
+    ///
+    /// # Errors
+    /// What open(2) or write(2) answer.
+    pub fn write(&mut self, path: &str, text: &[u8]) -> Answer {
+        self.spend();
+        if self.fault(path, Op::Write)? {
+            return Ok(());
+        }
+        match tree::resolve(&self.world, path, true)? {
+            Node::Dir(_) => Err(Errno::ISDIR),
+            Node::Link(_) => Err(Errno::LOOP),
+            Node::Sensor(_) => Err(Errno::ACCES),
+            Node::File(dir, name) => {
+                let attribute = tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?;
+                let store = attribute.store.ok_or(Errno::ACCES)?;
+                // sysfs takes one page at most (fs/kernfs/file.c).
+                store(&mut self.world, dir, &text[..text.len().min(4095)])
+            }
+            Node::DmaLatency | Node::Msr(_) => Err(Errno::INVAL),
+        }
+    }
+
+    /// The names in a directory, so sorted that `cpu2` comes before `cpu10`.
+    ///
+    /// # Errors
+    /// What open(2) and getdents(2) answer.
+    pub fn list(&mut self, path: &str) -> Answer<Vec<String>> {
+        self.spend();
+        match tree::resolve(&self.world, path, true)? {
+            Node::Dir(dir) => Ok(self.names(dir)),
+            _ => Err(Errno::NOTDIR),
+        }
+    }
+
+    fn names(&self, dir: Dir) -> Vec<String> {
+        let mut names = tree::list(&self.world, dir);
+        names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
+        names
+    }
+
+    /// What is at a path, without following a link at its end.
+    ///
+    /// # Errors
+    /// `ENOENT` and what else a walk can answer.
+    pub fn kind(&self, path: &str) -> Answer<Kind> {
+        Ok(match tree::resolve(&self.world, path, false)? {
+            Node::Dir(_) => Kind::Directory,
+            Node::Link(target) => Kind::Link(target),
+            Node::Sensor(_) => Kind::File(0o444),
+            Node::File(dir, name) => {
+                Kind::File(tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?.mode)
+            }
+            Node::DmaLatency => Kind::File(0o600),
+            Node::Msr(cpu) => Kind::Msr(cpu),
+        })
+    }
+
+    /// Whether something is at a path, following links.
+    pub fn exists(&self, path: &str) -> bool {
+        tree::resolve(&self.world, path, true).is_ok()
+    }
+
+    /// Whether the file at a path has a write permission bit.
+    pub fn writable(&self, path: &str) -> bool {
+        match tree::resolve(&self.world, path, true) {
+            Ok(Node::File(dir, name)) => {
+                tree::attribute(&self.world, dir, name).is_some_and(|attribute| attribute.mode & 0o222 != 0)
+            }
+            Ok(Node::DmaLatency | Node::Msr(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The target text of a symbolic link.
+    ///
+    /// # Errors
+    /// `EINVAL` where there is something else.
+    pub fn readlink(&self, path: &str) -> Answer<String> {
+        match tree::resolve(&self.world, path, false)? {
+            Node::Link(target) => Ok(target),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Reads a register as `/dev/cpu/N/msr` does.
+    ///
+    /// # Errors
+    /// `ENXIO` for a CPU that is not there or offline, `EIO` for a register that it does not have.
+    pub fn read_msr(&mut self, cpu: u32, register: u32) -> Answer<u64> {
+        self.spend();
+        if !self.world.is_online(cpu) {
+            return Err(Errno::NXIO);
+        }
+        self.world.platform.chip.read(cpu, register)
+    }
+
+    /// Writes a register as `/dev/cpu/N/msr` does.
+    ///
+    /// # Errors
+    /// As [`SimMachine::read_msr`]; `EIO` for a register or value that faults.
+    pub fn write_msr(&mut self, cpu: u32, register: u32, value: u64) -> Answer {
+        self.spend();
+        if !self.world.is_online(cpu) {
+            return Err(Errno::NXIO);
+        }
+        self.world.platform.chip.write(cpu, register, value)
+    }
+
+    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 is no constraint.
+    pub fn request_latency(&mut self, key: u64, us: i32) {
+        self.drop_latency(key);
+        let us = if us == -1 { 2_000_000_000 } else { us };
+        self.world.dma_latency.push((key, us));
+    }
+
+    /// Takes a request on /dev/cpu_dma_latency back.
+    pub fn drop_latency(&mut self, key: u64) {
+        self.world.dma_latency.retain(|(other, _)| *other != key);
+    }
+}
+
+/// Sorts the digits at a name's end as a number.
+fn natural_key(name: &str) -> (&str, usize, &str) {
+    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let (stem, number) = name.split_at(name.len() - digits);
+    (stem, number.len(), number)
+}

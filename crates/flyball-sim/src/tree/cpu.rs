@@ -1,0 +1,497 @@
+//! /sys/devices/system/cpu without cpufreq: lists of CPUs, hotplug, topology, caches, idle states, QoS, SMT, CPPC,
+//! thermal throttling, and the NUMA nodes beside it.
+
+use super::{Attribute, Dir, Node, numbered, ro, rw};
+use crate::{
+    board::{Place, Vendor},
+    cpufreq::intel,
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    text::{cpu_list, cpu_mask, kstrtobool, kstrtou32, line, streq, trim},
+    world::{Smt, World},
+};
+
+fn place(world: &World, dir: Dir) -> Answer<&Place> {
+    world.platform.board.places.get(dir.index() as usize).ok_or(Errno::NODEV)
+}
+
+/// CPUs online whose place satisfies a condition.
+fn online_where<'a>(world: &'a World, keep: impl Fn(&Place) -> bool + 'a) -> impl Iterator<Item = u32> + 'a {
+    world.online().filter(move |&cpu| keep(&world.platform.board.places[cpu as usize]))
+}
+
+fn all(world: &World) -> String {
+    cpu_list(0..world.platform.board.cpus())
+}
+
+pub(super) static CPUS: &[Attribute] = &[
+    ro("online", |world, _, out| line(out, cpu_list(world.online()))),
+    ro("offline", |world, _, out| {
+        line(out, cpu_list((0..world.platform.board.cpus()).filter(|&cpu| !world.is_online(cpu))))
+    }),
+    ro("possible", |world, _, out| line(out, all(world))),
+    ro("present", |world, _, out| line(out, all(world))),
+    ro("kernel_max", |_, _, out| line(out, 8191)),
+    ro("isolated", |_, _, out| line(out, "")),
+    ro("nohz_full", |world, _, out| {
+        line(out, if world.platform.since(Kernel::V7_2) { "" } else { "(null)" })
+    }),
+    ro("modalias", |world, _, out| {
+        let board = &world.platform.board;
+        line(
+            out,
+            format!(
+                "cpu:type:x86,ven{:04X}fam{:04X}mod{:04X}:feature:",
+                vendor_code(world),
+                board.family,
+                board.model
+            ),
+        )
+    }),
+    rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
+];
+
+fn vendor_code(world: &World) -> u32 {
+    match world.platform.board.vendor {
+        Vendor::Intel => 0,
+        Vendor::Amd => 2,
+    }
+}
+
+pub(super) static CPU: &[Attribute] = &[
+    rw(
+        "online",
+        |world, dir, out| line(out, u8::from(world.is_online(dir.index()))),
+        |world, dir, text| {
+            let online = kstrtobool(text)?;
+            world.set_online(dir.index(), online)
+        },
+    )
+    .when(|_, dir| dir.index() != 0),
+    ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
+    rw(
+        "uevent",
+        |world, _, out| {
+            let board = &world.platform.board;
+            line(out, "DRIVER=processor")?;
+            line(
+                out,
+                format!(
+                    "MODALIAS=cpu:type:x86,ven{:04X}fam{:04X}mod{:04X}:feature:",
+                    vendor_code(world),
+                    board.family,
+                    board.model
+                ),
+            )
+        },
+        |_, _, _| Ok(()),
+    ),
+];
+
+fn mask(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &Place) -> Vec<u32>) -> Answer {
+    line(out, cpu_mask(of(world, place(world, dir)?), world.platform.board.cpus()))
+}
+
+fn list(world: &World, dir: Dir, out: &mut Vec<u8>, of: fn(&World, &Place) -> Vec<u32>) -> Answer {
+    line(out, cpu_list(of(world, place(world, dir)?)))
+}
+
+fn same_core(world: &World, place: &Place) -> Vec<u32> {
+    place.siblings.iter().copied().filter(|&cpu| world.is_online(cpu)).collect()
+}
+
+fn same_package(world: &World, place: &Place) -> Vec<u32> {
+    let package = place.package;
+    online_where(world, |other| other.package == package).collect()
+}
+
+fn same_die(world: &World, place: &Place) -> Vec<u32> {
+    let (package, die) = (place.package, place.die);
+    online_where(world, |other| other.package == package && other.die == die).collect()
+}
+
+fn same_cache(world: &World, place: &Place) -> Vec<u32> {
+    let llc = place.llc;
+    online_where(world, |other| other.llc == llc).collect()
+}
+
+pub(super) static TOPOLOGY: &[Attribute] = &[
+    ro("physical_package_id", |world, dir, out| line(out, place(world, dir)?.package)),
+    ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)),
+    ro("core_id", |world, dir, out| line(out, place(world, dir)?.core)),
+    ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
+        Vendor::Intel => line(out, place(world, dir)?.core),
+        Vendor::Amd => line(out, 65535),
+    }),
+    ro("ppin", |_, _, out| line(out, "0x0")).mode(0o400),
+    ro("thread_siblings", |world, dir, out| mask(world, dir, out, same_core)),
+    ro("thread_siblings_list", |world, dir, out| list(world, dir, out, same_core)),
+    ro("core_cpus", |world, dir, out| mask(world, dir, out, same_core)),
+    ro("core_cpus_list", |world, dir, out| list(world, dir, out, same_core)),
+    ro("core_siblings", |world, dir, out| mask(world, dir, out, same_package)),
+    ro("core_siblings_list", |world, dir, out| list(world, dir, out, same_package)),
+    ro("package_cpus", |world, dir, out| mask(world, dir, out, same_package)),
+    ro("package_cpus_list", |world, dir, out| list(world, dir, out, same_package)),
+    ro("die_cpus", |world, dir, out| mask(world, dir, out, same_die)),
+    ro("die_cpus_list", |world, dir, out| list(world, dir, out, same_die)),
+    ro("cluster_cpus", |world, dir, out| mask(world, dir, out, same_core)),
+    ro("cluster_cpus_list", |world, dir, out| list(world, dir, out, same_core)),
+];
+
+fn cppc(world: &World, dir: Dir) -> Answer<crate::board::Cppc> {
+    world.platform.board.cppc.get(dir.index() as usize).copied().ok_or(Errno::NODEV)
+}
+
+pub(super) static CPPC: &[Attribute] = &[
+    ro("feedback_ctrs", |world, dir, out| {
+        let silicon = world.platform.chip.silicon();
+        let cpu = dir.index();
+        let delivered = silicon.cycles(cpu as usize);
+        let reference = world.platform.chip.read(cpu, 0xe7).unwrap_or(0);
+        line(out, format_args!("ref:{reference} del:{delivered}"))
+    })
+    .live(),
+    ro("guaranteed_perf", |world, dir, out| line(out, cppc(world, dir)?.guaranteed))
+        .when(|world, _| world.platform.since(Kernel::V6_12)),
+    ro("highest_perf", |world, dir, out| line(out, cppc(world, dir)?.highest)),
+    ro("lowest_freq", |world, dir, out| line(out, cppc(world, dir)?.lowest_mhz)),
+    ro("lowest_nonlinear_perf", |world, dir, out| line(out, cppc(world, dir)?.lowest_nonlinear)),
+    ro("lowest_perf", |world, dir, out| line(out, cppc(world, dir)?.lowest)),
+    ro("nominal_freq", |world, dir, out| line(out, cppc(world, dir)?.nominal_mhz)),
+    ro("nominal_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
+    ro("reference_perf", |world, dir, out| line(out, cppc(world, dir)?.nominal)),
+    ro("wraparound_time", |_, _, out| line(out, u64::MAX)),
+];
+
+/// Events of the CPU's package, and their time in ms: the silicon counts events by package.
+fn throttled(world: &World, dir: Dir) -> Answer<u64> {
+    let place = place(world, dir)?;
+    Ok(world.platform.chip.silicon().throttle_events(place.package as usize))
+}
+
+pub(super) static THROTTLE: &[Attribute] = &[
+    ro("core_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
+    ro("core_throttle_max_time_ms", |world, dir, out| {
+        line(out, world.throttle_ms(place(world, dir)?.package).1)
+    })
+    .live(),
+    ro("core_throttle_total_time_ms", |world, dir, out| {
+        line(out, world.throttle_ms(place(world, dir)?.package).0)
+    })
+    .live(),
+    ro("package_throttle_count", |world, dir, out| line(out, throttled(world, dir)?)).live(),
+    ro("package_throttle_max_time_ms", |world, dir, out| {
+        line(out, world.throttle_ms(place(world, dir)?.package).1)
+    })
+    .live(),
+    ro("package_throttle_total_time_ms", |world, dir, out| {
+        line(out, world.throttle_ms(place(world, dir)?.package).0)
+    })
+    .live(),
+];
+
+pub(super) static POWER: &[Attribute] = &[
+    rw(
+        "async",
+        |_, _, out| line(out, "disabled"),
+        |_, _, text| {
+            if streq(text, "enabled") || streq(text, "disabled") { Ok(()) } else { Err(Errno::INVAL) }
+        },
+    ),
+    rw("autosuspend_delay_ms", |_, _, _| Err(Errno::IO), |_, _, _| Err(Errno::IO)),
+    rw(
+        "control",
+        |_, _, out| line(out, "auto"),
+        |_, _, text| {
+            if streq(text, "auto") || streq(text, "on") { Ok(()) } else { Err(Errno::INVAL) }
+        },
+    ),
+    rw(
+        "energy_perf_bias",
+        |world, dir, out| {
+            let cpu = dir.index();
+            if world.is_online(cpu) {
+                line(out, world.platform.chip.read(cpu, 0x1b0)? & 0xf)
+            } else {
+                line(out, world.platform.intel.cpus[cpu as usize].epb)
+            }
+        },
+        |world, dir, text| {
+            let cpu = dir.index();
+            let online = world.is_online(cpu);
+            intel::store_epb(&mut world.platform, cpu, online, text)
+        },
+    )
+    .when(|world, _| world.platform.board.epb),
+    rw(
+        "pm_qos_resume_latency_us",
+        |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {
+            -1 => line(out, "n/a"),
+            latency => line(out, latency),
+        },
+        |world, dir, text| {
+            let latency = if streq(text, "n/a") {
+                -1
+            } else {
+                match crate::text::kstrtoi32(text, 0) {
+                    Ok(value) if (0..i32::MAX).contains(&value) => value,
+                    _ => return Err(Errno::INVAL),
+                }
+            };
+            world.cpus[dir.index() as usize].resume_latency_us = latency;
+            Ok(())
+        },
+    ),
+    ro("runtime_active_kids", |_, _, out| line(out, 0)),
+    ro("runtime_active_time", |_, _, out| line(out, 0)),
+    ro("runtime_enabled", |_, _, out| line(out, "disabled")),
+    ro("runtime_status", |_, _, out| line(out, "unsupported")),
+    ro("runtime_suspended_time", |_, _, out| line(out, 0)),
+    ro("runtime_usage", |_, _, out| line(out, 0)),
+];
+
+fn cache(world: &World, dir: Dir) -> Answer<crate::board::Cache> {
+    world.platform.board.caches.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)
+}
+
+fn shares(world: &World, dir: Dir) -> Answer<Vec<u32>> {
+    let place = place(world, dir)?;
+    Ok(if cache(world, dir)?.level >= 3 { same_cache(world, place) } else { same_core(world, place) })
+}
+
+pub(super) static CACHE: &[Attribute] = &[
+    ro("coherency_line_size", |_, _, out| line(out, 64)),
+    ro("id", |world, dir, out| {
+        let place = place(world, dir)?;
+        let first = shares(world, dir)?.first().copied().unwrap_or(0);
+        line(out, if cache(world, dir)?.level >= 3 { place.llc } else { first })
+    }),
+    ro("level", |world, dir, out| line(out, cache(world, dir)?.level)),
+    ro("size", |world, dir, out| line(out, format_args!("{}K", cache(world, dir)?.kib))),
+    ro("type", |world, dir, out| line(out, cache(world, dir)?.kind)),
+    ro("shared_cpu_list", |world, dir, out| line(out, cpu_list(shares(world, dir)?))),
+    ro("shared_cpu_map", |world, dir, out| {
+        line(out, cpu_mask(shares(world, dir)?, world.platform.board.cpus()))
+    }),
+];
+
+/// The idle state behind stateN: `None` for state 0, which polls.
+fn idle_state(world: &World, dir: Dir) -> Option<&crate::board::IdleState> {
+    world.platform.board.idle.get(usize::from(dir.minor()).checked_sub(1)?)
+}
+
+fn idle_count(world: &World, dir: Dir) -> Answer<crate::cpu::IdleCount> {
+    world.cpus[dir.index() as usize].idle.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)
+}
+
+pub(super) static IDLE_STATE: &[Attribute] = &[
+    ro("name", |world, dir, out| line(out, idle_state(world, dir).map_or("POLL", |state| &state.name))),
+    ro("desc", |world, dir, out| {
+        line(out, idle_state(world, dir).map_or("CPUIDLE CORE POLL IDLE", |state| &state.desc))
+    }),
+    ro("latency", |world, dir, out| line(out, idle_state(world, dir).map_or(0, |state| state.latency_us))),
+    ro("residency", |world, dir, out| {
+        line(out, idle_state(world, dir).map_or(0, |state| state.residency_us))
+    }),
+    ro("power", |_, dir, out| line(out, if dir.minor() == 0 { u32::MAX } else { 0 })),
+    ro("usage", |world, dir, out| line(out, idle_count(world, dir)?.usage)).live(),
+    ro("rejected", |world, dir, out| line(out, idle_count(world, dir)?.rejected)).live(),
+    ro("time", |world, dir, out| line(out, idle_count(world, dir)?.time_ns / 1000)).live(),
+    ro("above", |world, dir, out| line(out, idle_count(world, dir)?.above)).live(),
+    ro("below", |world, dir, out| line(out, idle_count(world, dir)?.below)).live(),
+    ro("default_status", |_, _, out| line(out, "enabled")),
+    rw(
+        "disable",
+        |world, dir, out| line(out, u8::from(idle_count(world, dir)?.disabled)),
+        |world, dir, text| {
+            let disabled = crate::text::kstrtou64(text, 0).map_err(|_| Errno::INVAL)? != 0;
+            let states = &mut world.cpus[dir.index() as usize].idle;
+            states.get_mut(usize::from(dir.minor())).ok_or(Errno::NODEV)?.disabled = disabled;
+            Ok(())
+        },
+    ),
+];
+
+pub(super) static IDLE_GLOBAL: &[Attribute] = &[
+    ro("current_driver", |world, _, out| line(out, world.platform.board.idle_driver)),
+    ro("available_governors", |_, _, out| line(out, "menu ")),
+    rw(
+        "current_governor",
+        |_, _, out| line(out, "menu"),
+        |_, _, text| {
+            if trim(text) == b"menu" { Ok(()) } else { Err(Errno::INVAL) }
+        },
+    ),
+    ro("current_governor_ro", |_, _, out| line(out, "menu")),
+];
+
+pub(super) static SMT: &[Attribute] = &[
+    ro("active", |world, _, out| {
+        let two =
+            world.online().any(|cpu| same_core(world, &world.platform.board.places[cpu as usize]).len() > 1);
+        line(out, u8::from(two))
+    }),
+    rw(
+        "control",
+        |world, _, out| {
+            line(
+                out,
+                match world.smt {
+                    Smt::On => "on",
+                    Smt::Off => "off",
+                    Smt::ForceOff => "forceoff",
+                    Smt::NotSupported => "notsupported",
+                },
+            )
+        },
+        |world, _, text| {
+            let wanted = if streq(text, "on") {
+                Smt::On
+            } else if streq(text, "off") {
+                Smt::Off
+            } else if streq(text, "forceoff") {
+                Smt::ForceOff
+            } else {
+                // From 6.6 on a number of threads is taken too.
+                match (kstrtou32(text, 10), world.platform.since(Kernel::V6_12)) {
+                    (Ok(1), true) => Smt::Off,
+                    (Ok(2), true) => Smt::On,
+                    _ => return Err(Errno::INVAL),
+                }
+            };
+            match world.smt {
+                Smt::ForceOff => return Err(Errno::PERM),
+                Smt::NotSupported => return Err(Errno::NODEV),
+                _ => {}
+            }
+            world.set_smt(wanted)
+        },
+    ),
+];
+
+pub(super) static NODES: &[Attribute] = &[
+    ro("online", |world, _, out| line(out, cpu_list(0..nodes(world)))),
+    ro("possible", |world, _, out| line(out, cpu_list(0..nodes(world)))),
+    ro("has_cpu", |world, _, out| line(out, cpu_list(0..nodes(world)))),
+    ro("has_memory", |world, _, out| line(out, cpu_list(0..nodes(world)))),
+];
+
+pub(super) static NODE: &[Attribute] = &[
+    ro("cpulist", |world, dir, out| {
+        let node = dir.index();
+        line(out, cpu_list(online_where(world, |place| place.node == node)))
+    }),
+    ro("cpumap", |world, dir, out| {
+        let node = dir.index();
+        line(out, cpu_mask(online_where(world, |place| place.node == node), world.platform.board.cpus()))
+    }),
+    ro("distance", |world, dir, out| {
+        let row: Vec<String> = (0..nodes(world))
+            .map(|other| if other == dir.index() { "10" } else { "32" }.to_owned())
+            .collect();
+        line(out, row.join(" "))
+    }),
+];
+
+pub(super) fn nodes(world: &World) -> u32 {
+    world.platform.board.places.iter().map(|place| place.node + 1).max().unwrap_or(1)
+}
+
+/// The folders of a CPU, with whether each is there.
+fn folders(world: &World, cpu: u32) -> [(&'static str, Dir, bool); 6] {
+    let board = &world.platform.board;
+    let online = world.is_online(cpu);
+    [
+        ("topology", Dir::Topology(cpu), online),
+        ("acpi_cppc", Dir::Cppc(cpu), !board.cppc.is_empty()),
+        ("thermal_throttle", Dir::Throttle(cpu), online && board.vendor == Vendor::Intel),
+        ("power", Dir::CpuPower(cpu), true),
+        ("cache", Dir::Caches(cpu), online),
+        ("cpuidle", Dir::Idle(cpu), !board.idle.is_empty()),
+    ]
+}
+
+/// The folders of /sys/devices/system/cpu, with whether each is there.
+fn global_folders(world: &World) -> [(&'static str, Dir, bool); 6] {
+    [
+        ("cpufreq", Dir::Cpufreq, true),
+        ("cpuidle", Dir::IdleGlobal, true),
+        ("smt", Dir::Smt, true),
+        ("intel_pstate", Dir::IntelPstate, world.platform.intel.present),
+        ("amd_pstate", Dir::AmdPstate, world.platform.amd.present && world.platform.since(Kernel::V6_12)),
+        ("intel_uncore_frequency", Dir::Uncore, super::system::has_uncore(world)),
+    ]
+}
+
+pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
+    let count = world.platform.board.cpus();
+    match dir {
+        Dir::Cpus => match numbered(name, "cpu") {
+            Some(cpu) => (cpu < count).then_some(Node::Dir(Dir::Cpu(cpu))),
+            None => find(&global_folders(world), name),
+        },
+        Dir::Cpu(cpu) => match name {
+            "cpufreq" => world
+                .cpufreq
+                .policy_of(cpu)
+                .map(|policy| Node::Link(format!("../cpufreq/policy{}", policy.number))),
+            "subsystem" => Some(Node::Link("../../../../bus/cpu".to_owned())),
+            _ => match numbered(name, "node") {
+                Some(node) => (world.platform.board.places[cpu as usize].node == node)
+                    .then(|| Node::Link(format!("../../node/node{node}"))),
+                None => find(&folders(world, cpu), name),
+            },
+        },
+        Dir::Caches(cpu) => numbered(name, "index")
+            .filter(|&n| (n as usize) < world.platform.board.caches.len())
+            .map(|n| Node::Dir(Dir::Cache(cpu, n as u8))),
+        Dir::Idle(cpu) => numbered(name, "state")
+            .filter(|&n| n as usize <= world.platform.board.idle.len())
+            .map(|n| Node::Dir(Dir::IdleState(cpu, n as u8))),
+        Dir::NodesDir => {
+            numbered(name, "node").filter(|&n| n < nodes(world)).map(|n| Node::Dir(Dir::Node(n)))
+        }
+        Dir::Node(node) => numbered(name, "cpu")
+            .filter(|&cpu| {
+                world.platform.board.places.get(cpu as usize).is_some_and(|place| place.node == node)
+            })
+            .map(|cpu| Node::Link(format!("../../cpu/cpu{cpu}"))),
+        _ => None,
+    }
+}
+
+fn find(folders: &[(&'static str, Dir, bool)], name: &str) -> Option<Node> {
+    folders.iter().find(|(folder, _, there)| *there && *folder == name).map(|(_, dir, _)| Node::Dir(*dir))
+}
+
+pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
+    let there = |folders: &[(&'static str, Dir, bool)]| {
+        folders
+            .iter()
+            .filter(|(_, _, there)| *there)
+            .map(|(name, _, _)| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    match dir {
+        Dir::Cpus => {
+            names.extend(there(&global_folders(world)));
+            names.extend((0..world.platform.board.cpus()).map(|cpu| format!("cpu{cpu}")));
+        }
+        Dir::Cpu(cpu) => {
+            names.extend(there(&folders(world, cpu)));
+            if world.cpufreq.index_of(cpu).is_some() {
+                names.push("cpufreq".to_owned());
+            }
+            names.push("subsystem".to_owned());
+            names.push(format!("node{}", world.platform.board.places[cpu as usize].node));
+        }
+        Dir::Caches(_) => names.extend((0..world.platform.board.caches.len()).map(|n| format!("index{n}"))),
+        Dir::Idle(_) => names.extend((0..=world.platform.board.idle.len()).map(|n| format!("state{n}"))),
+        Dir::NodesDir => names.extend((0..nodes(world)).map(|n| format!("node{n}"))),
+        Dir::Node(node) => {
+            let places = world.platform.board.places.iter().enumerate();
+            names.extend(places.filter(|(_, place)| place.node == node).map(|(cpu, _)| format!("cpu{cpu}")));
+        }
+        _ => {}
+    }
+}

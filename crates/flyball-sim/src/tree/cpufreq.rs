@@ -1,0 +1,520 @@
+//! /sys/devices/system/cpu/cpufreq, intel_pstate and amd_pstate.
+
+use super::{Attribute, Dir, Node, numbered, ro, rw, wo};
+use crate::{
+    cpufreq::{
+        GOVERNORS, Style,
+        amd::{self, Caps},
+        intel::{self, Pstates},
+        policy::{Governor, Policy},
+    },
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    text::{kstrtobool, kstrtou32, kstrtou64, line, scan_signed, scan_unsigned, scan_word},
+    world::World,
+};
+
+/// The policy behind a directory; every access to one without online CPUs is refused (cpufreq.c, show and store).
+fn policy(world: &World, dir: Dir) -> Answer<&Policy> {
+    let index = world.cpufreq.index_of_policy(dir.index()).ok_or(Errno::NOENT)?;
+    let policy = &world.cpufreq.policies[index];
+    if policy.is_active() { Ok(policy) } else { Err(Errno::BUSY) }
+}
+
+fn index(world: &World, dir: Dir) -> Answer<usize> {
+    policy(world, dir)?;
+    world.cpufreq.index_of_policy(dir.index()).ok_or(Errno::NOENT)
+}
+
+fn words(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn driver_name(world: &World) -> &'static str {
+    world.cpufreq.driver.map_or("", |driver| driver.name())
+}
+
+fn is_amd(world: &World) -> bool {
+    matches!(driver_name(world), "amd-pstate" | "amd-pstate-epp")
+}
+
+fn has_epp(world: &World) -> bool {
+    driver_name(world) == "amd-pstate-epp"
+        || matches!(driver_name(world), "intel_pstate" | "intel_cpufreq")
+            && world.platform.intel.hwp
+            && world.platform.board.has("hwp_epp")
+}
+
+fn is_acpi(world: &World) -> bool {
+    driver_name(world) == "acpi-cpufreq"
+}
+
+fn boost_initial(world: &World) -> Option<bool> {
+    world.cpufreq.driver.and_then(|driver| driver.has_boost(&world.platform))
+}
+
+fn caps(world: &World, dir: Dir) -> Answer<Caps> {
+    Caps::of(&world.platform, policy(world, dir)?.number)
+}
+
+/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request.
+fn limit(world: &World, text: &[u8]) -> Answer<i32> {
+    let value = if world.platform.is(Kernel::V6_1) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
+    let value = value as i32;
+    if value < 0 { Err(Errno::INVAL) } else { Ok(value) }
+}
+
+/// The frequency that APERF and MPERF tell, unless the CPU has been idle for more than 20 ms (aperfmperf.c).
+fn measured(world: &World, policy: &Policy) -> u32 {
+    let cpu = &world.cpus[policy.leader() as usize];
+    let (khz, at) = cpu.measured;
+    if khz > 0 && world.platform.now.saturating_sub(at) <= 20_000_000 { khz } else { policy.current }
+}
+
+pub(super) static POLICY: &[Attribute] = &[
+    ro("affected_cpus", |world, dir, out| line(out, words(&policy(world, dir)?.online))),
+    ro("related_cpus", |world, dir, out| line(out, words(&policy(world, dir)?.cpus))),
+    ro("cpuinfo_min_freq", |world, dir, out| line(out, policy(world, dir)?.lowest)),
+    ro("cpuinfo_max_freq", |world, dir, out| line(out, policy(world, dir)?.highest)),
+    ro("cpuinfo_transition_latency", |world, dir, out| line(out, policy(world, dir)?.latency_ns)),
+    ro("cpuinfo_avg_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?)))
+        .when(|world, _| world.platform.since(Kernel::V7_2))
+        .live(),
+    ro("cpuinfo_cur_freq", |world, dir, out| {
+        let driver = world.cpufreq.driver.ok_or(Errno::NODEV)?;
+        match driver.current(&world.platform, policy(world, dir)?) {
+            Some(khz) if khz > 0 => line(out, khz),
+            _ => line(out, "<unknown>"),
+        }
+    })
+    .mode(0o400)
+    .when(|world, _| is_acpi(world) && !world.platform.board.pss_ports)
+    .live(),
+    ro("scaling_cur_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?))).live(),
+    ro("scaling_driver", |world, dir, out| policy(world, dir).and_then(|_| line(out, driver_name(world)))),
+    ro("scaling_available_governors", |world, dir, out| {
+        policy(world, dir)?;
+        match world.cpufreq.driver.map(|driver| driver.style()) {
+            Some(Style::SetPolicy) => line(out, "performance powersave"),
+            _ => line(out, format_args!("{} ", GOVERNORS.join(" "))),
+        }
+    }),
+    rw(
+        "scaling_governor",
+        |world, dir, out| line(out, policy(world, dir)?.governor.name()),
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            let word = String::from_utf8_lossy(scan_word(text, 15)?).to_ascii_lowercase();
+            let setpolicy = world.cpufreq.driver.is_some_and(|driver| driver.style() == Style::SetPolicy);
+            // setpolicy drivers compare only as far as the word reaches, others the whole word; both without case.
+            let name = GOVERNORS
+                .into_iter()
+                .find(|name| if setpolicy { word.starts_with(name) } else { word == *name })
+                .ok_or(Errno::INVAL)?;
+            let World { cpufreq, platform, cpus, .. } = world;
+            cpufreq.set_governor(platform, cpus, index, name)
+        },
+    ),
+    rw(
+        "scaling_min_freq",
+        |world, dir, out| line(out, policy(world, dir)?.min),
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            world.cpufreq.policies[index].wish.0 = limit(world, text)?;
+            world.cpufreq.request_changed(&world.platform, index);
+            Ok(())
+        },
+    ),
+    rw(
+        "scaling_max_freq",
+        |world, dir, out| line(out, policy(world, dir)?.max),
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            world.cpufreq.policies[index].wish.1 = limit(world, text)?;
+            world.cpufreq.request_changed(&world.platform, index);
+            Ok(())
+        },
+    ),
+    rw(
+        "scaling_setspeed",
+        |world, dir, out| {
+            let policy = policy(world, dir)?;
+            match policy.governor {
+                // From 7.2 on the request, before that what came of it.
+                Governor::Userspace(speed) if world.platform.since(Kernel::V7_2) => line(out, speed),
+                Governor::Userspace(_) => line(out, policy.current),
+                _ => line(out, "<unsupported>"),
+            }
+        },
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            if !matches!(world.cpufreq.policies[index].governor, Governor::Userspace(_)) {
+                return Err(Errno::INVAL);
+            }
+            let speed = if world.platform.is(Kernel::V6_1) {
+                scan_unsigned(text)? as u32
+            } else {
+                kstrtou32(text, 0)?
+            };
+            world.cpufreq.policies[index].governor = Governor::Userspace(speed);
+            let World { cpufreq, platform, .. } = world;
+            cpufreq.target(platform, index, speed, crate::governor::Relation::Low);
+            Ok(())
+        },
+    ),
+    rw(
+        "boost",
+        |world, dir, out| line(out, u8::from(policy(world, dir)?.boost)),
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            let on = kstrtobool(text)?;
+            if !world.platform.boost {
+                return Err(Errno::INVAL);
+            }
+            let World { cpufreq, platform, .. } = world;
+            if cpufreq.policies[index].boost == on {
+                return Ok(());
+            }
+            cpufreq.set_policy_boost(platform, index, on)
+        },
+    )
+    .when(|world, _| world.platform.since(Kernel::V6_12) && boost_initial(world).is_some()),
+    // acpi-cpufreq
+    ro("scaling_available_frequencies", |world, dir, out| {
+        let table = &policy(world, dir)?.table;
+        line(out, table.iter().map(|khz| format!("{khz} ")).collect::<String>())
+    })
+    .when(|world, _| is_acpi(world)),
+    ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
+        |world, _| is_acpi(world) && world.platform.since(Kernel::V7_2) && boost_initial(world).is_some(),
+    ),
+    ro("bios_limit", |world, dir, out| line(out, policy(world, dir)?.table.first().copied().unwrap_or(0)))
+        .when(|world, _| is_acpi(world)),
+    ro("freqdomain_cpus", |world, dir, out| {
+        let siblings = &world.platform.board.places[policy(world, dir)?.number as usize].siblings;
+        line(out, words(siblings))
+    })
+    .when(|world, _| is_acpi(world)),
+    rw(
+        "cpb",
+        |world, dir, out| policy(world, dir).and_then(|_| line(out, u8::from(world.platform.boost))),
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            let value = kstrtou32(text, 10).map_err(|_| Errno::INVAL)?;
+            if value > 1 {
+                return Err(Errno::INVAL);
+            }
+            // The register changes; what the file shows is the global switch (store_cpb, show_cpb).
+            let driver = world.cpufreq.driver.ok_or(Errno::NODEV)?;
+            let World { cpufreq, platform, .. } = world;
+            driver.set_boost(platform, &mut cpufreq.policies[index], value == 1)
+        },
+    )
+    .when(|world, _| {
+        is_acpi(world)
+            && world.platform.board.vendor == crate::board::Vendor::Amd
+            && boost_initial(world).is_some()
+    }),
+    // amd-pstate
+    ro("amd_pstate_max_freq", |world, dir, out| {
+        let caps = caps(world, dir)?;
+        line(out, caps.khz(caps.highest))
+    })
+    .when(|world, _| is_amd(world)),
+    ro("amd_pstate_lowest_nonlinear_freq", |world, dir, out| {
+        let caps = caps(world, dir)?;
+        line(out, caps.khz(caps.lowest_nonlinear))
+    })
+    .when(|world, _| is_amd(world)),
+    ro("amd_pstate_highest_perf", |world, dir, out| {
+        let caps = caps(world, dir)?;
+        line(out, if world.platform.since(Kernel::V7_2) { caps.highest } else { caps.own })
+    })
+    .when(|world, _| is_amd(world)),
+    ro("amd_pstate_prefcore_ranking", |world, dir, out| line(out, caps(world, dir)?.own))
+        .when(|world, _| is_amd(world) && shows_prefcore(world)),
+    ro("amd_pstate_hw_prefcore", |world, dir, out| {
+        policy(world, dir)?;
+        line(out, if world.platform.amd.prefcore { "enabled" } else { "disabled" })
+    })
+    .when(|world, _| is_amd(world) && shows_prefcore(world)),
+    // EPP
+    ro("energy_performance_available_preferences", |world, dir, out| {
+        let policy = policy(world, dir)?;
+        if is_amd(world) {
+            line(out, amd::available_epp(&world.platform, policy))
+        } else {
+            line(out, "default performance balance_performance balance_power power ")
+        }
+    })
+    .when(|world, _| has_epp(world)),
+    rw(
+        "energy_performance_preference",
+        |world, dir, out| {
+            let cpu = policy(world, dir)?.leader();
+            let epp = if is_amd(world) {
+                amd::show_epp(&world.platform, cpu)
+            } else {
+                intel::show_epp(&world.platform, cpu)
+            };
+            line(out, epp?)
+        },
+        |world, dir, text| {
+            let index = index(world, dir)?;
+            let amd = is_amd(world);
+            let World { cpufreq, platform, .. } = world;
+            if amd {
+                amd::store_epp(platform, &cpufreq.policies[index], text)
+            } else {
+                intel::store_epp(cpufreq, platform, index, text)
+            }
+        },
+    )
+    .when(|world, _| has_epp(world)),
+    ro("base_frequency", |world, dir, out| {
+        line(out, intel::base_frequency(&world.platform, policy(world, dir)?.number)?)
+    })
+    .when(|world, _| {
+        matches!(driver_name(world), "intel_pstate" | "intel_cpufreq") && world.platform.intel.hwp
+    }),
+];
+
+/// Preferred-core files: always on 6.12, later only where the cores differ, never on 6.1.
+fn shows_prefcore(world: &World) -> bool {
+    world.platform.is(Kernel::V6_12) || world.platform.since(Kernel::V7_2) && world.platform.amd.prefcore
+}
+
+pub(super) static GLOBAL: &[Attribute] = &[rw(
+    "boost",
+    |world, _, out| line(out, u8::from(world.platform.boost)),
+    |world, _, text| {
+        let on = if world.platform.is(Kernel::V6_1) {
+            match scan_signed(text)? {
+                0 => false,
+                1 => true,
+                _ => return Err(Errno::INVAL),
+            }
+        } else {
+            kstrtobool(text)?
+        };
+        let World { cpufreq, platform, .. } = world;
+        cpufreq.set_boost(platform, on).map_err(|_| Errno::INVAL)
+    },
+)
+.when(|world, _| boost_initial(world).is_some())];
+
+pub(super) static STATS: &[Attribute] = &[
+    ro("total_trans", |world, dir, out| {
+        let stats = policy(world, dir)?.stats.as_ref().ok_or(Errno::NOENT)?;
+        line(out, stats.table.iter().flatten().map(|&count| u64::from(count)).sum::<u64>())
+    })
+    .live(),
+    ro("time_in_state", |world, dir, out| {
+        let policy = policy(world, dir)?;
+        let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
+        for (index, khz) in policy.table.iter().enumerate() {
+            let mut time = stats.time.get(index).copied().unwrap_or(0);
+            if index == stats.index {
+                time += world.platform.now.saturating_sub(stats.last);
+            }
+            // In units of 10 ms.
+            line(out, format_args!("{khz} {}", time / 10_000_000))?;
+        }
+        Ok(())
+    })
+    .live(),
+    ro("trans_table", |world, dir, out| {
+        let policy = policy(world, dir)?;
+        let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
+        line(out, "   From  :    To")?;
+        let header: String = policy.table.iter().map(|khz| format!("{khz:9} ")).collect();
+        line(out, format_args!("         : {header}"))?;
+        for (row, khz) in policy.table.iter().enumerate() {
+            let cells: String =
+                stats.table.get(row).into_iter().flatten().map(|count| format!("{count:9} ")).collect();
+            line(out, format_args!("{khz:9}: {cells}"))?;
+        }
+        Ok(())
+    })
+    .live(),
+    wo("reset", |world, dir, _| {
+        let index = index(world, dir)?;
+        let now = world.platform.now;
+        if let Some(stats) = &mut world.cpufreq.policies[index].stats {
+            stats.time.fill(0);
+            stats.table.iter_mut().for_each(|row| row.fill(0));
+            stats.last = now;
+        }
+        Ok(())
+    }),
+];
+
+/// Directories of tunables by their number.
+const TUNABLES: [&str; 3] = ["schedutil", "ondemand", "conservative"];
+
+macro_rules! tunables {
+    ($governor:literal: $($name:literal),*) => {
+        &[$(rw(
+            $name,
+            |world, _, out| line(out, world.cpufreq.tunables.show($governor, $name)?),
+            |world, _, text| {
+                let World { cpufreq, platform, cpus, .. } = world;
+                cpufreq.tunables.store(platform, &mut cpufreq.policies, cpus, $governor, $name, text)
+            },
+        )),*]
+    };
+}
+
+pub(super) static SCHEDUTIL: &[Attribute] = tunables!("schedutil": "rate_limit_us");
+pub(super) static ONDEMAND: &[Attribute] = tunables!("ondemand":
+    "sampling_rate", "up_threshold", "sampling_down_factor", "ignore_nice_load", "powersave_bias", "io_is_busy");
+pub(super) static CONSERVATIVE: &[Attribute] = tunables!("conservative":
+    "sampling_rate", "up_threshold", "down_threshold", "sampling_down_factor", "ignore_nice_load", "freq_step");
+
+fn intel_pstates(world: &World) -> Answer<Pstates> {
+    if world.platform.intel.mode == intel::Mode::Off {
+        return Err(Errno::AGAIN);
+    }
+    Pstates::of(&world.platform, 0)
+}
+
+fn is_hybrid(world: &World) -> bool {
+    world.platform.board.places.iter().any(|place| place.efficient)
+        && world.platform.board.places.iter().any(|place| !place.efficient)
+}
+
+pub(super) static INTEL_PSTATE: &[Attribute] = &[
+    rw(
+        "status",
+        |world, _, out| line(out, world.platform.intel.mode.word()),
+        |world, _, text| {
+            let World { cpufreq, platform, cpus, .. } = world;
+            intel::store_status(cpufreq, platform, cpus, text)
+        },
+    ),
+    rw(
+        "no_turbo",
+        |world, _, out| {
+            if world.platform.intel.mode == intel::Mode::Off {
+                return Err(Errno::AGAIN);
+            }
+            line(
+                out,
+                u8::from(world.platform.intel.no_turbo || intel::firmware_disables_turbo(&world.platform)),
+            )
+        },
+        |world, _, text| {
+            let World { cpufreq, platform, .. } = world;
+            intel::store_no_turbo(cpufreq, platform, text)
+        },
+    ),
+    rw(
+        "max_perf_pct",
+        |world, _, out| line(out, world.platform.intel.max_pct),
+        |world, _, text| {
+            let World { cpufreq, platform, .. } = world;
+            intel::store_pct(cpufreq, platform, true, text)
+        },
+    ),
+    rw(
+        "min_perf_pct",
+        |world, _, out| line(out, world.platform.intel.min_pct),
+        |world, _, text| {
+            let World { cpufreq, platform, .. } = world;
+            intel::store_pct(cpufreq, platform, false, text)
+        },
+    ),
+    ro("num_pstates", |world, _, out| {
+        let pstates = intel_pstates(world)?;
+        line(out, pstates.turbo - pstates.min + 1)
+    })
+    .when(|world, _| !is_hybrid(world)),
+    ro("turbo_pct", |world, _, out| {
+        let pstates = intel_pstates(world)?;
+        let total = u64::from(pstates.turbo - pstates.min + 1);
+        let plain = u64::from(pstates.max.saturating_sub(pstates.min) + 1);
+        // Fixed point with 8 fraction bits.
+        let share = (plain << 8) / total;
+        line(out, 100 - ((share * (100 << 8)) >> 8 >> 8))
+    })
+    .when(|world, _| !is_hybrid(world)),
+    rw(
+        "hwp_dynamic_boost",
+        |world, _, out| line(out, u8::from(world.platform.intel.dynamic_boost)),
+        |world, _, text| {
+            let value = if world.platform.is(Kernel::V6_1) {
+                scan_unsigned(text).map_err(|_| Errno::INVAL)? as u32
+            } else {
+                kstrtou32(text, 10)?
+            };
+            world.platform.intel.dynamic_boost = value != 0;
+            Ok(())
+        },
+    )
+    .when(|world, _| world.platform.intel.hwp && world.platform.intel.mode == intel::Mode::Active),
+];
+
+pub(super) static AMD_PSTATE: &[Attribute] = &[
+    rw(
+        "status",
+        |world, _, out| line(out, world.platform.amd.mode.word()),
+        |world, _, text| {
+            let World { cpufreq, platform, cpus, .. } = world;
+            amd::store_status(cpufreq, platform, cpus, text)
+        },
+    ),
+    ro("prefcore", |world, _, out| {
+        line(out, if world.platform.amd.prefcore { "enabled" } else { "disabled" })
+    }),
+    rw(
+        "dynamic_epp",
+        |world, _, out| line(out, if world.platform.amd.dynamic_epp { "enabled" } else { "disabled" }),
+        |world, _, text| {
+            let World { cpufreq, platform, .. } = world;
+            amd::store_dynamic_epp(cpufreq, platform, text)
+        },
+    )
+    .when(|world, _| world.platform.since(Kernel::V7_2)),
+];
+
+/// Whether the tunables of governor number `index` of [`TUNABLES`] exist.
+fn in_use(world: &World, index: usize) -> bool {
+    let tunables = &world.cpufreq.tunables;
+    match index {
+        0 => tunables.rate_limit_us.is_some(),
+        1 => tunables.ondemand.is_some(),
+        _ => tunables.conservative.is_some(),
+    }
+}
+
+fn has_stats(world: &World, number: u32) -> bool {
+    world.cpufreq.index_of_policy(number).is_some_and(|index| world.cpufreq.policies[index].stats.is_some())
+}
+
+pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
+    match dir {
+        Dir::Cpufreq => match numbered(name, "policy") {
+            Some(number) => world.cpufreq.index_of_policy(number).map(|_| Node::Dir(Dir::Policy(number))),
+            None => TUNABLES
+                .iter()
+                .position(|governor| *governor == name)
+                .filter(|&index| in_use(world, index))
+                .map(|index| Node::Dir(Dir::Tunables(index as u8))),
+        },
+        Dir::Policy(number) => {
+            (name == "stats" && has_stats(world, number)).then_some(Node::Dir(Dir::Stats(number)))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
+    match dir {
+        Dir::Cpufreq => {
+            names.extend(world.cpufreq.policies.iter().map(|policy| format!("policy{}", policy.number)));
+            names.extend((0..TUNABLES.len()).filter(|&n| in_use(world, n)).map(|n| TUNABLES[n].to_owned()));
+        }
+        Dir::Policy(number) if has_stats(world, number) => names.push("stats".to_owned()),
+        _ => {}
+    }
+}

@@ -1,0 +1,112 @@
+//! Temperatures: coretemp (Intel) with a sensor for the package and each core, k10temp (AMD) with Tctl.
+
+use super::{Attribute, ro};
+use crate::{
+    board::Vendor,
+    errno::{Answer, Errno},
+    text::line,
+    world::World,
+};
+
+/// One device a package.
+pub(super) fn count(world: &World) -> u32 {
+    world.platform.board.packages()
+}
+
+pub(super) static COMMON: &[Attribute] = &[ro("name", |world, _, out| {
+    line(
+        out,
+        match world.platform.board.vendor {
+            Vendor::Intel => "coretemp",
+            Vendor::Amd => "k10temp",
+        },
+    )
+})];
+
+/// A file of one sensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sensor {
+    hwmon: u32,
+    /// The N of tempN.
+    index: u32,
+    what: &'static str,
+}
+
+const INTEL_FILES: [&str; 5] = ["input", "label", "max", "crit", "crit_alarm"];
+const AMD_FILES: [&str; 2] = ["input", "label"];
+
+fn files(world: &World) -> &'static [&'static str] {
+    match world.platform.board.vendor {
+        Vendor::Intel => &INTEL_FILES,
+        Vendor::Amd => &AMD_FILES,
+    }
+}
+
+/// The CPU behind tempN of a package: N is 1 for the package, core id + 2 for a core.
+fn cpu_of(world: &World, hwmon: u32, index: u32) -> Option<u32> {
+    let core = index.checked_sub(2);
+    if core.is_some() && world.platform.board.vendor == Vendor::Amd {
+        return None;
+    }
+    world.online().find(|&cpu| {
+        let place = &world.platform.board.places[cpu as usize];
+        place.package == hwmon && core.is_none_or(|core| place.core == core)
+    })
+}
+
+/// The sensor file of this name.
+pub(super) fn sensor(world: &World, hwmon: u32, name: &str) -> Option<Sensor> {
+    let rest = name.strip_prefix("temp")?;
+    let (index, what) = rest.split_once('_')?;
+    let index = super::numbered(index, "").filter(|&index| index > 0)?;
+    let what = files(world).iter().copied().find(|file| *file == what)?;
+    cpu_of(world, hwmon, index).map(|_| Sensor { hwmon, index, what })
+}
+
+pub(super) fn sensors(world: &World, hwmon: u32) -> Vec<String> {
+    let mut indices = vec![1];
+    if world.platform.board.vendor == Vendor::Intel {
+        let mut cores: Vec<u32> = world
+            .online()
+            .map(|cpu| &world.platform.board.places[cpu as usize])
+            .filter(|place| place.package == hwmon)
+            .map(|place| place.core + 2)
+            .collect();
+        cores.sort_unstable();
+        cores.dedup();
+        indices.extend(cores);
+    }
+    indices
+        .into_iter()
+        .flat_map(|index| files(world).iter().map(move |file| format!("temp{index}_{file}")))
+        .collect()
+}
+
+/// What a sensor file shows.
+pub(crate) fn show(world: &World, sensor: Sensor, out: &mut Vec<u8>) -> Answer {
+    let Sensor { hwmon, index, what } = sensor;
+    let cpu = cpu_of(world, hwmon, index).ok_or(Errno::NODEV)?;
+    let silicon = world.platform.chip.silicon();
+    let limit = silicon.spec().thermal.tjmax_c * 1000;
+    match (what, world.platform.board.vendor, index) {
+        ("label", Vendor::Amd, _) => line(out, "Tctl"),
+        ("label", _, 1) => line(out, format_args!("Package id {hwmon}")),
+        ("label", ..) => line(out, format_args!("Core {}", index - 2)),
+        ("input", Vendor::Amd, _) => {
+            // Steps of an eighth of a degree.
+            line(out, (silicon.temperature(hwmon as usize).0 * 8.0) as i64 * 125)
+        }
+        ("input", _, _) => {
+            // Whole degrees below the limit, as the register counts.
+            let degrees = match index {
+                1 => silicon.temperature(hwmon as usize),
+                _ => silicon.core_temperature(cpu as usize),
+            };
+            let below = (f64::from(limit / 1000) - degrees.0).clamp(0.0, 127.0) as u32;
+            line(out, limit - below * 1000)
+        }
+        ("max", ..) => line(out, limit.saturating_sub(10_000)),
+        ("crit", ..) => line(out, limit),
+        _ => line(out, 0),
+    }
+}

@@ -1,0 +1,482 @@
+//! The files of a simulated machine: which directories there are, what is in them, and how a path is walked.
+//!
+//! As in the kernel, an attribute is a name, a mode, a show and a store function; which of them a directory has depends
+//! on the kernel's version, the driver in use and the hardware. Nothing is built in advance: a path is resolved step
+//! by step when it is used, so that a machine of 512 CPUs starts at once.
+
+mod cpu;
+mod cpufreq;
+pub(crate) mod hwmon;
+mod powercap;
+mod procfs;
+mod system;
+
+use crate::{
+    errno::{Answer, Errno},
+    world::World,
+};
+
+/// A directory, with the numbers that tell its instances apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Dir {
+    Root,
+    /// A directory that only holds others; the index is into [`PLAIN`].
+    Plain(u8),
+    Cpus,
+    Cpu(u32),
+    Topology(u32),
+    Cppc(u32),
+    Throttle(u32),
+    CpuPower(u32),
+    Caches(u32),
+    Cache(u32, u8),
+    Idle(u32),
+    IdleState(u32, u8),
+    IdleGlobal,
+    Cpufreq,
+    Policy(u32),
+    Stats(u32),
+    Tunables(u8),
+    IntelPstate,
+    AmdPstate,
+    Smt,
+    Uncore,
+    UncoreDie(u32),
+    Node(u32),
+    NodesDir,
+    Powercap,
+    Rapl,
+    Zone(u32),
+    Subzone(u32, u8),
+    Hwmons,
+    Hwmon(u32),
+    Proc,
+    ProcSys,
+    ProcKernel,
+    DevCpus,
+    DevCpu(u32),
+    DmiId,
+}
+
+impl Dir {
+    /// The CPU or policy number, or other first index.
+    pub(crate) fn index(self) -> u32 {
+        match self {
+            Dir::Cpu(n)
+            | Dir::Topology(n)
+            | Dir::Cppc(n)
+            | Dir::Throttle(n)
+            | Dir::CpuPower(n)
+            | Dir::Caches(n)
+            | Dir::Cache(n, _)
+            | Dir::Idle(n)
+            | Dir::IdleState(n, _)
+            | Dir::Policy(n)
+            | Dir::Stats(n)
+            | Dir::UncoreDie(n)
+            | Dir::Node(n)
+            | Dir::Zone(n)
+            | Dir::Subzone(n, _)
+            | Dir::Hwmon(n)
+            | Dir::DevCpu(n) => n,
+            _ => 0,
+        }
+    }
+
+    /// The second index.
+    pub(crate) fn minor(self) -> u8 {
+        match self {
+            Dir::Cache(_, n)
+            | Dir::IdleState(_, n)
+            | Dir::Subzone(_, n)
+            | Dir::Tunables(n)
+            | Dir::Plain(n) => n,
+            _ => 0,
+        }
+    }
+}
+
+/// A show function: appends the attribute's text.
+pub(crate) type Show = fn(&World, Dir, &mut Vec<u8>) -> Answer;
+/// A store function.
+pub(crate) type Store = fn(&mut World, Dir, &[u8]) -> Answer;
+/// Whether an attribute is there.
+pub(crate) type Present = fn(&World, Dir) -> bool;
+
+/// An attribute.
+#[derive(Clone, Copy)]
+pub(crate) struct Attribute {
+    pub(crate) name: &'static str,
+    pub(crate) mode: u16,
+    pub(crate) show: Option<Show>,
+    pub(crate) store: Option<Store>,
+    present: Present,
+    /// Its value follows the processors: they must be brought up to date before it is shown.
+    pub(crate) live: bool,
+}
+
+impl std::fmt::Debug for Attribute {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:o}", self.name, self.mode)
+    }
+}
+
+/// A read-only attribute (0444).
+pub(crate) const fn ro(name: &'static str, show: Show) -> Attribute {
+    Attribute { name, mode: 0o444, show: Some(show), store: None, present: |_, _| true, live: false }
+}
+
+/// An attribute that is read and written (0644).
+pub(crate) const fn rw(name: &'static str, show: Show, store: Store) -> Attribute {
+    Attribute { name, mode: 0o644, show: Some(show), store: Some(store), present: |_, _| true, live: false }
+}
+
+/// An attribute that is only written (0200).
+pub(crate) const fn wo(name: &'static str, store: Store) -> Attribute {
+    Attribute { name, mode: 0o200, show: None, store: Some(store), present: |_, _| true, live: false }
+}
+
+impl Attribute {
+    /// Only there when this holds.
+    pub(crate) const fn when(mut self, present: Present) -> Attribute {
+        self.present = present;
+        self
+    }
+
+    /// With this mode.
+    pub(crate) const fn mode(mut self, mode: u16) -> Attribute {
+        self.mode = mode;
+        self
+    }
+
+    /// Follows the processors.
+    pub(crate) const fn live(mut self) -> Attribute {
+        self.live = true;
+        self
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    Dir(Dir),
+    File(Dir, &'static str),
+    /// A temperature sensor's file.
+    Sensor(hwmon::Sensor),
+    /// A symbolic link with its target text.
+    Link(String),
+    /// `/dev/cpu/N/msr`.
+    Msr(u32),
+    /// `/dev/cpu_dma_latency`.
+    DmaLatency,
+}
+
+/// Directories that only hold others: name, parent's index (none for the root), and what is in them by name.
+struct Plain {
+    /// Where it is, for the reader and for the test that the indices agree.
+    #[cfg_attr(not(test), expect(dead_code, reason = "documentation that a test checks"))]
+    path: &'static str,
+    children: &'static [(&'static str, Dir)],
+}
+
+/// The plain directories. `Dir::Plain(n)` is entry n.
+static PLAIN: [Plain; 19] = [
+    Plain {
+        path: "sys",
+        children: &[
+            ("devices", Dir::Plain(1)),
+            ("class", Dir::Plain(5)),
+            ("bus", Dir::Plain(8)),
+            ("kernel", Dir::Plain(11)),
+            ("module", Dir::Plain(12)),
+            ("firmware", Dir::Plain(13)),
+        ],
+    },
+    Plain {
+        path: "sys/devices",
+        children: &[("system", Dir::Plain(2)), ("virtual", Dir::Plain(3)), ("platform", Dir::Plain(16))],
+    },
+    Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::NodesDir)] },
+    Plain { path: "sys/devices/virtual", children: &[("powercap", Dir::Powercap), ("dmi", Dir::Plain(4))] },
+    Plain { path: "sys/devices/virtual/dmi", children: &[("id", Dir::DmiId)] },
+    Plain {
+        path: "sys/class",
+        children: &[("powercap", Dir::Plain(6)), ("hwmon", Dir::Plain(7)), ("dmi", Dir::Plain(15))],
+    },
+    Plain { path: "sys/class/powercap", children: &[] },
+    Plain { path: "sys/class/hwmon", children: &[] },
+    Plain { path: "sys/bus", children: &[("cpu", Dir::Plain(9))] },
+    Plain { path: "sys/bus/cpu", children: &[("devices", Dir::Plain(10))] },
+    Plain { path: "sys/bus/cpu/devices", children: &[] },
+    Plain { path: "sys/kernel", children: &[] },
+    Plain { path: "sys/module", children: &[("intel_idle", Dir::Plain(17))] },
+    Plain { path: "sys/firmware", children: &[] },
+    Plain { path: "dev", children: &[("cpu", Dir::DevCpus)] },
+    Plain { path: "sys/class/dmi", children: &[] },
+    Plain { path: "sys/devices/platform", children: &[("hwmon", Dir::Hwmons)] },
+    Plain { path: "sys/module/intel_idle", children: &[("parameters", Dir::Plain(18))] },
+    Plain { path: "sys/module/intel_idle/parameters", children: &[] },
+];
+
+const CLASS_POWERCAP: u8 = 6;
+const CLASS_HWMON: u8 = 7;
+const BUS_CPU_DEVICES: u8 = 10;
+const CLASS_DMI: u8 = 15;
+const DEV: u8 = 14;
+
+/// `prefixN` as N, without leading zeros.
+pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?;
+    if digits.is_empty()
+        || digits.len() > 1 && digits.starts_with('0')
+        || !digits.bytes().all(|b| b.is_ascii_digit())
+    {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// The attributes that a directory can have.
+pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
+    match dir {
+        Dir::Cpus => cpu::CPUS,
+        Dir::Cpu(_) => cpu::CPU,
+        Dir::Topology(_) => cpu::TOPOLOGY,
+        Dir::Cppc(_) => cpu::CPPC,
+        Dir::Throttle(_) => cpu::THROTTLE,
+        Dir::CpuPower(_) => cpu::POWER,
+        Dir::Cache(..) => cpu::CACHE,
+        Dir::IdleState(..) => cpu::IDLE_STATE,
+        Dir::IdleGlobal => cpu::IDLE_GLOBAL,
+        Dir::Smt => cpu::SMT,
+        Dir::Node(_) => cpu::NODE,
+        Dir::NodesDir => cpu::NODES,
+        Dir::Cpufreq => cpufreq::GLOBAL,
+        Dir::Policy(_) => cpufreq::POLICY,
+        Dir::Stats(_) => cpufreq::STATS,
+        Dir::Tunables(0) => cpufreq::SCHEDUTIL,
+        Dir::Tunables(1) => cpufreq::ONDEMAND,
+        Dir::Tunables(_) => cpufreq::CONSERVATIVE,
+        Dir::IntelPstate => cpufreq::INTEL_PSTATE,
+        Dir::AmdPstate => cpufreq::AMD_PSTATE,
+        Dir::UncoreDie(_) => system::UNCORE,
+        Dir::Rapl => powercap::CONTROL,
+        Dir::Zone(_) => powercap::ZONE,
+        Dir::Subzone(..) => powercap::SUBZONE,
+        Dir::Hwmon(_) => hwmon::COMMON,
+        Dir::Proc => procfs::PROC,
+        Dir::ProcKernel => procfs::KERNEL,
+        Dir::DmiId => system::DMI,
+        Dir::Plain(18) => system::INTEL_IDLE,
+        _ => &[],
+    }
+}
+
+/// The attribute of this name in a directory, if it is there now.
+pub(crate) fn attribute(world: &World, dir: Dir, name: &str) -> Option<&'static Attribute> {
+    attributes(dir).iter().find(|attribute| attribute.name == name && (attribute.present)(world, dir))
+}
+
+/// What `name` is in `dir`.
+fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
+    if let Some(attribute) = attribute(world, dir, name) {
+        return Some(Node::File(dir, attribute.name));
+    }
+    match dir {
+        Dir::Root => match name {
+            "sys" => Some(Node::Dir(Dir::Plain(0))),
+            "proc" => Some(Node::Dir(Dir::Proc)),
+            "dev" => Some(Node::Dir(Dir::Plain(DEV))),
+            _ => None,
+        },
+        Dir::Plain(index) => {
+            let plain = &PLAIN[index as usize];
+            if let Some((_, dir)) = plain.children.iter().find(|(child, _)| *child == name) {
+                return exists(world, *dir).then_some(Node::Dir(*dir));
+            }
+            match index {
+                CLASS_POWERCAP => powercap::class_link(world, name).map(Node::Link),
+                CLASS_HWMON => numbered(name, "hwmon")
+                    .filter(|&n| n < hwmon::count(world))
+                    .map(|n| Node::Link(format!("../../devices/platform/hwmon/hwmon{n}"))),
+                BUS_CPU_DEVICES => numbered(name, "cpu")
+                    .filter(|&n| n < world.platform.board.cpus())
+                    .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
+                CLASS_DMI if name == "id" => Some(Node::Link("../../devices/virtual/dmi/id".to_owned())),
+                DEV if name == "cpu_dma_latency" => Some(Node::DmaLatency),
+                _ => None,
+            }
+        }
+        Dir::Cpus
+        | Dir::Cpu(_)
+        | Dir::Caches(_)
+        | Dir::Idle(_)
+        | Dir::Node(_)
+        | Dir::NodesDir
+        | Dir::CpuPower(_) => cpu::child(world, dir, name),
+        Dir::Cpufreq | Dir::Policy(_) => cpufreq::child(world, dir, name),
+        Dir::Uncore => system::uncore_child(world, name),
+        Dir::Powercap | Dir::Rapl | Dir::Zone(_) => powercap::child(world, dir, name),
+        Dir::Hwmons => {
+            numbered(name, "hwmon").filter(|&n| n < hwmon::count(world)).map(|n| Node::Dir(Dir::Hwmon(n)))
+        }
+        Dir::Hwmon(n) => hwmon::sensor(world, n, name).map(Node::Sensor),
+        Dir::Proc => match name {
+            "sys" => Some(Node::Dir(Dir::ProcSys)),
+            _ => None,
+        },
+        Dir::ProcSys => (name == "kernel").then_some(Node::Dir(Dir::ProcKernel)),
+        Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
+        Dir::DevCpu(n) => (name == "msr").then_some(Node::Msr(n)),
+        _ => None,
+    }
+}
+
+/// Whether a directory that a plain one names is there on this machine.
+fn exists(world: &World, dir: Dir) -> bool {
+    match dir {
+        Dir::Powercap => powercap::packages(world) > 0,
+        Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
+        _ => true,
+    }
+}
+
+/// The names in a directory, in no particular order.
+pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
+    let mut names: Vec<String> = attributes(dir)
+        .iter()
+        .filter(|attribute| (attribute.present)(world, dir))
+        .map(|attribute| attribute.name.to_owned())
+        .collect();
+    match dir {
+        Dir::Root => names.extend(["sys", "proc", "dev"].map(str::to_owned)),
+        Dir::Plain(index) => {
+            let children = PLAIN[index as usize].children.iter().filter(|(_, dir)| exists(world, *dir));
+            names.extend(children.map(|(name, _)| (*name).to_owned()));
+            match index {
+                CLASS_POWERCAP => names.extend(powercap::class_names(world)),
+                CLASS_HWMON => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
+                BUS_CPU_DEVICES => names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}"))),
+                CLASS_DMI => names.push("id".to_owned()),
+                DEV => names.push("cpu_dma_latency".to_owned()),
+                _ => {}
+            }
+        }
+        Dir::Cpus
+        | Dir::Cpu(_)
+        | Dir::Caches(_)
+        | Dir::Idle(_)
+        | Dir::Node(_)
+        | Dir::NodesDir
+        | Dir::CpuPower(_) => cpu::names(world, dir, &mut names),
+        Dir::Cpufreq | Dir::Policy(_) => cpufreq::names(world, dir, &mut names),
+        Dir::Uncore => system::uncore_names(world, &mut names),
+        Dir::Powercap | Dir::Rapl | Dir::Zone(_) => powercap::names(world, dir, &mut names),
+        Dir::Hwmons => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
+        Dir::Hwmon(n) => names.extend(hwmon::sensors(world, n)),
+        Dir::Proc => names.push("sys".to_owned()),
+        Dir::ProcSys => names.push("kernel".to_owned()),
+        Dir::DevCpus => names.extend(world.online().map(|n| n.to_string())),
+        Dir::DevCpu(_) => names.push("msr".to_owned()),
+        _ => {}
+    }
+    names
+}
+
+/// The node at an absolute path. With `follow`, a link at the end is followed too.
+pub(crate) fn resolve(world: &World, path: &str, follow: bool) -> Answer<Node> {
+    resolve_at(world, path, follow, 0)
+}
+
+fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Node> {
+    if depth > 16 {
+        return Err(Errno::LOOP);
+    }
+    if path.len() > 4096 {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let rest = path.strip_prefix('/').ok_or(Errno::NOENT)?;
+    let mut dir = Dir::Root;
+    let mut parts = rest.split('/').filter(|part| !part.is_empty() && *part != ".").peekable();
+    let mut walked = 0;
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        if part == ".." {
+            return Err(Errno::INVAL);
+        }
+        walked = part.as_ptr() as usize - path.as_ptr() as usize + part.len();
+        let node = child(world, dir, part).ok_or(Errno::NOENT)?;
+        match node {
+            Node::Dir(inner) => dir = inner,
+            Node::Link(target) if !last || follow => {
+                let here = &path[..walked - part.len()];
+                let mut joined = join(here, &target);
+                joined.push_str(&path[walked..]);
+                return resolve_at(world, &joined, follow, depth + 1);
+            }
+            node if last => return Ok(node),
+            _ => return Err(Errno::NOTDIR),
+        }
+    }
+    let _ = walked;
+    Ok(Node::Dir(dir))
+}
+
+/// A link's target seen from the directory that holds it.
+fn join(directory: &str, target: &str) -> String {
+    if target.starts_with('/') {
+        return target.to_owned();
+    }
+    let mut parts: Vec<&str> = directory.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut path = String::with_capacity(directory.len() + target.len());
+    for part in parts {
+        path.push('/');
+        path.push_str(part);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_paths_are_consistent() {
+        for plain in &PLAIN {
+            for (name, dir) in plain.children {
+                if let Dir::Plain(index) = dir {
+                    assert_eq!(PLAIN[*index as usize].path, format!("{}/{name}", plain.path));
+                }
+            }
+        }
+        assert_eq!(PLAIN[BUS_CPU_DEVICES as usize].path, "sys/bus/cpu/devices");
+        assert_eq!(PLAIN[DEV as usize].path, "dev");
+    }
+
+    #[test]
+    fn numbers_have_no_leading_zeros() {
+        assert_eq!(numbered("cpu10", "cpu"), Some(10));
+        assert_eq!(numbered("cpu010", "cpu"), None);
+        assert_eq!(numbered("cpufreq", "cpu"), None);
+        assert_eq!(numbered("cpu", "cpu"), None);
+        assert_eq!(numbered("cpu99999999999", "cpu"), None);
+    }
+
+    #[test]
+    fn links_join() {
+        assert_eq!(
+            join("/sys/devices/system/cpu/cpu3/", "../cpufreq/policy3"),
+            "/sys/devices/system/cpu/cpufreq/policy3"
+        );
+        assert_eq!(join("/sys/", "/proc"), "/proc");
+    }
+}

@@ -1,0 +1,308 @@
+//! /sys/class/powercap: the intel-rapl control type, its package zones and their subzones
+//! (drivers/powercap/powercap_sys.c, intel_rapl_common.c, intel_rapl_msr.c).
+
+use super::{Attribute, Dir, Node, numbered, ro, rw};
+use crate::{
+    board::Vendor,
+    errno::{Answer, Errno},
+    text::{kstrtobool, kstrtou64, line},
+    world::World,
+};
+
+const UNIT: u32 = 0x606;
+const AMD_UNIT: u32 = 0xc001_0299;
+const POWER_LIMIT: u32 = 0x610;
+const POWER_INFO: u32 = 0x614;
+
+/// The energy counter's register of a package.
+fn package_counter(world: &World) -> u32 {
+    if world.platform.board.vendor == Vendor::Intel { 0x611 } else { 0xc001_029b }
+}
+
+/// Zones with a package's counters: none where the register is missing.
+pub(super) fn packages(world: &World) -> u32 {
+    if world.platform.chip.read(0, package_counter(world)).is_ok() {
+        world.platform.board.packages()
+    } else {
+        0
+    }
+}
+
+/// Subzones of a package zone: name and counter register, in the driver's order.
+fn subzones(world: &World) -> Vec<(&'static str, u32)> {
+    let candidates: &[(&str, u32)] = if world.platform.board.vendor == Vendor::Intel {
+        &[("core", 0x639), ("uncore", 0x641), ("dram", 0x619)]
+    } else {
+        &[("core", 0xc001_029a)]
+    };
+    candidates
+        .iter()
+        .copied()
+        .filter(|(_, register)| world.platform.chip.read(0, *register).is_ok())
+        .collect()
+}
+
+/// The whole machine's zone stands beside the packages', where the register is there.
+fn has_platform(world: &World) -> bool {
+    world.platform.board.vendor == Vendor::Intel && world.platform.chip.read(0, 0x64d).is_ok()
+}
+
+fn zones(world: &World) -> u32 {
+    match packages(world) {
+        0 => 0,
+        packages => packages + u32::from(has_platform(world)),
+    }
+}
+
+fn is_platform(world: &World, dir: Dir) -> bool {
+    dir.index() >= packages(world)
+}
+
+/// The CPU through which a zone's registers are reached: the package's first that is online.
+fn leader(world: &World, dir: Dir) -> Answer<u32> {
+    let package = if is_platform(world, dir) { 0 } else { dir.index() };
+    world
+        .online()
+        .find(|&cpu| world.platform.board.places[cpu as usize].package == package)
+        .ok_or(Errno::NODEV)
+}
+
+/// The unit register.
+fn units(world: &World, cpu: u32) -> Answer<u64> {
+    let register = if world.platform.board.vendor == Vendor::Intel { UNIT } else { AMD_UNIT };
+    world.platform.chip.read(cpu, register)
+}
+
+/// The energy unit in nanojoules, truncated as the driver's integer division does; DRAM of some servers and psys of
+/// some others have fixed units.
+fn energy_unit(world: &World, cpu: u32, register: u32) -> Answer<u64> {
+    let model = world.platform.board.model;
+    if register == 0x619 && matches!(model, 0x3f | 0x4f | 0x55 | 0x6a | 0x6c) {
+        return Ok(15_300);
+    }
+    if register == 0x64d && matches!(model, 0x8f | 0xcf) {
+        return Ok(1_000_000_000);
+    }
+    Ok(1_000_000_000 >> (units(world, cpu)? >> 8 & 0x1f))
+}
+
+fn register(world: &World, dir: Dir) -> Answer<u32> {
+    match dir {
+        Dir::Subzone(_, index) => {
+            subzones(world).get(usize::from(index)).map(|(_, register)| *register).ok_or(Errno::NODEV)
+        }
+        _ if is_platform(world, dir) => Ok(0x64d),
+        _ => Ok(package_counter(world)),
+    }
+}
+
+fn energy(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
+    let (cpu, register) = (leader(world, dir)?, register(world, dir)?);
+    let raw = world.platform.chip.read(cpu, register)? & 0xffff_ffff;
+    line(out, raw * energy_unit(world, cpu, register)? / 1000)
+}
+
+fn range(world: &World, dir: Dir, out: &mut Vec<u8>) -> Answer {
+    let (cpu, register) = (leader(world, dir)?, register(world, dir)?);
+    line(out, 0xffff_ffff * energy_unit(world, cpu, register)? / 1000)
+}
+
+/// Constraints exist where the package's limit register is there.
+fn limited(world: &World, dir: Dir) -> bool {
+    !is_platform(world, dir)
+        && world.platform.board.vendor == Vendor::Intel
+        && world.platform.chip.read(0, POWER_LIMIT).is_ok()
+}
+
+/// The limit register, and the unit of power in microwatts as a fraction: value x 1e6 / divisor.
+fn limit(world: &World, dir: Dir) -> Answer<(u32, u64, u64)> {
+    let cpu = leader(world, dir)?;
+    Ok((cpu, world.platform.chip.read(cpu, POWER_LIMIT)?, 1 << (units(world, cpu)? & 0xf)))
+}
+
+fn show_power(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
+    let (_, value, divisor) = limit(world, dir)?;
+    line(out, (value >> shift & 0x7fff) * 1_000_000 / divisor)
+}
+
+fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
+    let (cpu, value, _) = limit(world, dir)?;
+    if value >> 63 == 1 {
+        return Err(Errno::NODATA);
+    }
+    world.platform.chip.write(cpu, POWER_LIMIT, value & !mask | bits & mask).map_err(|_| Errno::NODATA)
+}
+
+fn store_power(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+    let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
+    let (_, _, divisor) = limit(world, dir)?;
+    let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000).min(0x7fff) as u64;
+    write_limit(world, dir, 0x7fff << shift, raw << shift)
+}
+
+/// Time windows are `2^Y * (1 + F/4)` units of `1 / 2^n` seconds.
+fn show_window(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
+    let (cpu, value, _) = limit(world, dir)?;
+    let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
+    let field = value >> shift & 0x7f;
+    let (y, f) = (field & 0x1f, field >> 5);
+    line(out, (u128::from(4 + f) * u128::from(unit) << y) / 4)
+}
+
+fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+    let micros = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
+    let (cpu, _, _) = limit(world, dir)?;
+    let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
+    let ticks = micros / unit.max(1);
+    if ticks == 0 {
+        return Err(Errno::INVAL);
+    }
+    let y = u64::from(ticks.ilog2()).min(0x1f);
+    let f = (4 * (ticks.min(u64::MAX / 8) - (1 << y).min(ticks)) >> y).min(3);
+    write_limit(world, dir, 0x7f << shift, (f << 5 | y) << shift)
+}
+
+/// Powers of the info register in microwatts: thermal specification, minimum, maximum.
+fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
+    let cpu = leader(world, dir)?;
+    let value = world.platform.chip.read(cpu, POWER_INFO).map_err(|_| Errno::NODATA)?;
+    Ok((value >> shift & 0x7fff) * 1_000_000 >> (units(world, cpu)? & 0xf))
+}
+
+pub(super) static CONTROL: &[Attribute] = &[
+    rw("enabled", |_, _, out| line(out, 1), |_, _, text| kstrtobool(text).map(|_| ())),
+    rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
+];
+
+pub(super) static ZONE: &[Attribute] = &[
+    ro("name", |world, dir, out| {
+        if is_platform(world, dir) {
+            line(out, "psys")
+        } else {
+            line(out, format_args!("package-{}", dir.index()))
+        }
+    }),
+    rw(
+        "enabled",
+        |world, dir, out| {
+            if limited(world, dir) {
+                let (_, value, _) = limit(world, dir)?;
+                line(out, value >> 15 & 1)
+            } else {
+                line(out, 0)
+            }
+        },
+        |world, dir, text| {
+            let on = kstrtobool(text)?;
+            if !limited(world, dir) {
+                return Err(Errno::NOSYS);
+            }
+            let mask = 1 << 15 | 1 << 47;
+            write_limit(world, dir, mask, if on { mask } else { 0 }).map_err(|_| Errno::NOSYS)
+        },
+    ),
+    ro("energy_uj", energy).mode(0o400).live(),
+    ro("max_energy_range_uj", range),
+    ro("constraint_0_name", |_, _, out| line(out, "long_term")).when(limited),
+    rw(
+        "constraint_0_power_limit_uw",
+        |w, d, out| show_power(w, d, 0, out),
+        |w, d, text| store_power(w, d, 0, text),
+    )
+    .when(limited),
+    rw(
+        "constraint_0_time_window_us",
+        |w, d, out| show_window(w, d, 17, out),
+        |w, d, text| store_window(w, d, 17, text),
+    )
+    .when(limited),
+    ro("constraint_0_max_power_uw", |w, d, out| line(out, info(w, d, 0)?)).when(limited),
+    ro("constraint_1_name", |_, _, out| line(out, "short_term")).when(limited),
+    rw(
+        "constraint_1_power_limit_uw",
+        |w, d, out| show_power(w, d, 32, out),
+        |w, d, text| store_power(w, d, 32, text),
+    )
+    .when(limited),
+    rw(
+        "constraint_1_time_window_us",
+        |w, d, out| show_window(w, d, 49, out),
+        |w, d, text| store_window(w, d, 49, text),
+    )
+    .when(limited),
+    ro("constraint_1_max_power_uw", |w, d, out| line(out, info(w, d, 32)?)).when(limited),
+    rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
+];
+
+pub(super) static SUBZONE: &[Attribute] = &[
+    ro("name", |world, dir, out| {
+        line(out, subzones(world).get(usize::from(dir.minor())).ok_or(Errno::NODEV)?.0)
+    }),
+    rw("enabled", |_, _, out| line(out, 0), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
+    ro("energy_uj", energy).mode(0o400).live(),
+    ro("max_energy_range_uj", range),
+    rw("uevent", |_, _, _| Ok(()), |_, _, _| Ok(())),
+];
+
+/// `intel-rapl:P` or `intel-rapl:P:I`.
+fn zone_of(world: &World, name: &str) -> Option<Dir> {
+    let rest = name.strip_prefix("intel-rapl:")?;
+    match rest.split_once(':') {
+        None => numbered(rest, "").filter(|&zone| zone < zones(world)).map(Dir::Zone),
+        Some((zone, sub)) => {
+            let zone = numbered(zone, "").filter(|&zone| zone < packages(world))?;
+            let sub = numbered(sub, "").filter(|&sub| (sub as usize) < subzones(world).len())?;
+            Some(Dir::Subzone(zone, sub as u8))
+        }
+    }
+}
+
+const PLACE: &str = "../../devices/virtual/powercap/intel-rapl";
+
+/// The links of /sys/class/powercap.
+pub(super) fn class_link(world: &World, name: &str) -> Option<String> {
+    if name == "intel-rapl" {
+        return (packages(world) > 0).then(|| PLACE.to_owned());
+    }
+    match zone_of(world, name)? {
+        Dir::Zone(_) => Some(format!("{PLACE}/{name}")),
+        Dir::Subzone(zone, _) => Some(format!("{PLACE}/intel-rapl:{zone}/{name}")),
+        _ => None,
+    }
+}
+
+pub(super) fn class_names(world: &World) -> Vec<String> {
+    let mut names = Vec::new();
+    if packages(world) > 0 {
+        names.push("intel-rapl".to_owned());
+        for zone in 0..zones(world) {
+            names.push(format!("intel-rapl:{zone}"));
+            if zone < packages(world) {
+                names.extend((0..subzones(world).len()).map(|sub| format!("intel-rapl:{zone}:{sub}")));
+            }
+        }
+    }
+    names
+}
+
+pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
+    let found = match dir {
+        Dir::Powercap => (name == "intel-rapl" && packages(world) > 0).then_some(Dir::Rapl)?,
+        Dir::Rapl => zone_of(world, name).filter(|found| matches!(found, Dir::Zone(_)))?,
+        Dir::Zone(zone) => zone_of(world, name)
+            .filter(|found| matches!(found, Dir::Subzone(parent, _) if *parent == zone))?,
+        _ => return None,
+    };
+    Some(Node::Dir(found))
+}
+
+pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
+    match dir {
+        Dir::Powercap if packages(world) > 0 => names.push("intel-rapl".to_owned()),
+        Dir::Rapl => names.extend((0..zones(world)).map(|zone| format!("intel-rapl:{zone}"))),
+        Dir::Zone(zone) if zone < packages(world) => {
+            names.extend((0..subzones(world).len()).map(|sub| format!("intel-rapl:{zone}:{sub}")));
+        }
+        _ => {}
+    }
+}

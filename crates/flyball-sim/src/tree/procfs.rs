@@ -1,0 +1,131 @@
+//! /proc, as far as tools about processors read it.
+
+use super::{Attribute, ro};
+use crate::{board::Vendor, errno::Answer, text::line, world::World};
+
+/// Nanoseconds to the 100ths of a second in which /proc/stat counts.
+fn ticks(ns: u64) -> u64 {
+    ns / 10_000_000
+}
+
+fn stat(world: &World, out: &mut Vec<u8>) -> Answer {
+    let row = |times: crate::cpu::Times| {
+        format!(
+            "{} 0 {} {} {} 0 0 0 0 0",
+            ticks(times.user),
+            ticks(times.system),
+            ticks(times.idle),
+            ticks(times.iowait)
+        )
+    };
+    let mut sum = crate::cpu::Times::default();
+    for cpu in &world.cpus {
+        sum.user += cpu.times.user;
+        sum.system += cpu.times.system;
+        sum.idle += cpu.times.idle;
+        sum.iowait += cpu.times.iowait;
+    }
+    line(out, format_args!("cpu  {}", row(sum)))?;
+    for number in world.online() {
+        line(out, format_args!("cpu{number} {}", row(world.cpus[number as usize].times)))?;
+    }
+    line(out, "intr 0\nctxt 0")?;
+    line(out, "btime 1700000000\nprocesses 1\nprocs_running 1\nprocs_blocked 0")?;
+    line(out, "softirq 0 0 0 0 0 0 0 0 0 0 0")
+}
+
+fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
+    let board = &world.platform.board;
+    let flags = board.flags.join(" ");
+    for number in world.online() {
+        let place = &board.places[number as usize];
+        let online = |keep: &dyn Fn(&crate::board::Place) -> bool| {
+            world.online().filter(|&cpu| keep(&board.places[cpu as usize])).count()
+        };
+        let siblings = online(&|other| other.package == place.package);
+        let threads = place.siblings.iter().filter(|&&cpu| world.is_online(cpu)).count().max(1);
+        let cpu = &world.cpus[number as usize];
+        let khz = if world.platform.now.saturating_sub(cpu.measured.1) <= 20_000_000 && cpu.measured.0 > 0 {
+            cpu.measured.0
+        } else {
+            world.cpufreq.policy_of(number).map_or(board.tsc_khz, |policy| policy.current)
+        };
+        let vendor = match board.vendor {
+            Vendor::Intel => "GenuineIntel",
+            Vendor::Amd => "AuthenticAMD",
+        };
+        let cache = board.caches.last().map_or(0, |cache| cache.kib);
+        let bogo = u64::from(board.tsc_khz) * 2;
+        line(
+            out,
+            format_args!(
+                "processor\t: {number}\nvendor_id\t: {vendor}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: {}\n\
+                 stepping\t: {}\nmicrocode\t: {:#x}\ncpu MHz\t\t: {}.{:03}\ncache size\t: {cache} KB\n\
+                 physical id\t: {}\nsiblings\t: {siblings}\ncore id\t\t: {}\ncpu cores\t: {}\napicid\t\t: {number}\n\
+                 initial apicid\t: {number}\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: {}\nwp\t\t: yes\n\
+                 flags\t\t: {flags}\nbugs\t\t:\nbogomips\t: {}.{:02}\nclflush size\t: 64\ncache_alignment\t: 64\n\
+                 address sizes\t: 48 bits physical, 48 bits virtual\npower management:\n",
+                board.family,
+                board.model,
+                board.brand,
+                board.stepping,
+                board.microcode,
+                khz / 1000,
+                khz % 1000,
+                place.package,
+                place.core,
+                siblings / threads,
+                if board.vendor == Vendor::Intel { 27 } else { 16 },
+                bogo / 1000,
+                bogo % 1000 / 10,
+            ),
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) static PROC: &[Attribute] = &[
+    ro("cpuinfo", |world, _, out| cpuinfo(world, out)).live(),
+    ro("stat", |world, _, out| stat(world, out)).live(),
+    ro("cmdline", |world, _, out| {
+        let mut words = vec!["BOOT_IMAGE=/vmlinuz".to_owned()];
+        words.extend(world.boot.options.iter().cloned());
+        line(out, words.join(" "))
+    }),
+    ro("version", |world, _, out| {
+        line(
+            out,
+            format_args!(
+                "Linux version {} (flyball sim, simulated machine {}) #1 SMP",
+                world.platform.kernel.release(),
+                world.name
+            ),
+        )
+    }),
+    ro("uptime", |world, _, out| {
+        let idle: u64 = world.cpus.iter().map(|cpu| cpu.times.idle).sum();
+        let show = |ns: u64| format!("{}.{:02}", ns / 1_000_000_000, ns % 1_000_000_000 / 10_000_000);
+        line(out, format_args!("{} {}", show(world.platform.now), show(idle)))
+    })
+    .live(),
+    ro("loadavg", |_, _, out| line(out, "0.00 0.00 0.00 1/100 1")),
+    ro("meminfo", |world, _, out| {
+        let kib = world.platform.board.memory_mib * 1024;
+        line(
+            out,
+            format_args!(
+                "MemTotal:       {kib:8} kB\nMemFree:        {kib:8} kB\nMemAvailable:   {kib:8} kB"
+            ),
+        )
+    }),
+    ro("modules", |_, _, out| line(out, "msr 16384 0 - Live 0x0000000000000000")),
+];
+
+pub(super) static KERNEL: &[Attribute] = &[
+    ro("osrelease", |world, _, out| line(out, world.platform.kernel.release())),
+    ro("hostname", |world, _, out| line(out, format_args!("sim-{}", world.name))),
+    ro("ostype", |_, _, out| line(out, "Linux")),
+    ro("nmi_watchdog", |_, _, out| line(out, 0)),
+    ro("perf_event_paranoid", |_, _, out| line(out, 2)),
+    ro("randomize_va_space", |_, _, out| line(out, 2)),
+];

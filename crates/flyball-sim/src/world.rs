@@ -1,0 +1,342 @@
+//! The simulated kernel's whole state: processors, drivers, CPUs, and what hangs off them.
+
+use flyball_silicon::{Activity, MachineSpec, Silicon};
+
+use crate::{
+    board::{Board, CppcAccess, Vendor},
+    chip::Chip,
+    cpu::{Cpu, IdleCount},
+    cpufreq::{Cpufreq, Platform, amd, intel},
+    errno::{Answer, Errno},
+    governor::Decay,
+    kernel::Kernel,
+    load::{CpuWork, Load, Step},
+};
+
+/// How long one step of the simulation is, in nanoseconds.
+pub(crate) const STEP_NS: u64 = 1_000_000;
+
+/// Boot options that change what a machine offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Boot {
+    /// Words of the kernel command line that drivers understand: `amd_pstate=passive`, `intel_pstate=no_hwp`,
+    /// `amd_prefcore=disable`, `intel_pstate=disable`; others are only shown.
+    pub options: Vec<String>,
+}
+
+impl Boot {
+    fn has(&self, word: &str) -> bool {
+        self.options.iter().any(|option| option == word)
+    }
+
+    fn value<'a>(&'a self, key: &str) -> Option<&'a str> {
+        self.options.iter().rev().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
+    }
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) boot: Boot,
+    pub(crate) platform: Platform,
+    pub(crate) cpufreq: Cpufreq,
+    pub(crate) cpus: Vec<Cpu>,
+    /// Threads beyond the first of a core are held offline by /sys/devices/system/cpu/smt/control.
+    pub(crate) smt: Smt,
+    /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
+    pub(crate) dma_latency: Vec<(u64, i32)>,
+    pub(crate) online_count: u32,
+    /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
+    throttle: Vec<[u64; 3]>,
+    activity: Vec<Activity>,
+    work: Vec<CpuWork>,
+    /// The processors' own time, which trails `platform.now` by less than a step.
+    simulated: u64,
+}
+
+/// /sys/devices/system/cpu/smt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Smt {
+    On,
+    Off,
+    ForceOff,
+    NotSupported,
+}
+
+impl World {
+    /// Boots a machine.
+    pub(crate) fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<World, String> {
+        let mut board = Board::of(&spec);
+        let (name, title) = (spec.name.clone(), spec.title.clone());
+        let silicon = Silicon::new(spec, seed).map_err(|error| error.to_string())?;
+        board.complete(&silicon);
+        Ok(World::assemble(name, title, board, Chip::new(silicon), kernel, boot))
+    }
+
+    /// Boots a machine from a board and a chip that belong together.
+    pub(crate) fn assemble(
+        name: String,
+        title: String,
+        board: Board,
+        chip: Chip,
+        kernel: Kernel,
+        boot: Boot,
+    ) -> World {
+        let count = board.cpus();
+        let states = board.idle.len() + 1;
+        let cpus: Vec<Cpu> = (0..count)
+            .map(|_| Cpu { online: true, idle: vec![IdleCount::default(); states], ..Cpu::default() })
+            .collect();
+        let threads = board.places.iter().any(|place| place.siblings.len() > 1);
+        let packages = board.packages() as usize;
+        let cpufreq = Cpufreq::new(count);
+        let platform = Platform {
+            kernel,
+            amd: amd::Amd::new(count),
+            intel: intel::Intel::new(count),
+            board,
+            chip,
+            boost: false,
+            now: 0,
+        };
+        let mut world = World {
+            name,
+            title,
+            boot,
+            platform,
+            cpufreq,
+            cpus,
+            smt: if threads { Smt::On } else { Smt::NotSupported },
+            dma_latency: Vec::new(),
+            online_count: count,
+            throttle: vec![[0; 3]; packages],
+            activity: vec![Activity::idle(0); count as usize],
+            work: vec![CpuWork::default(); count as usize],
+            simulated: 0,
+        };
+        world.load_drivers();
+        world
+    }
+
+    /// The initcalls that decide which cpufreq driver binds.
+    fn load_drivers(&mut self) {
+        let World { platform, cpufreq, cpus, boot, .. } = self;
+        for cpu in 0..platform.board.cpus() {
+            platform.intel.cpus[cpu as usize].epb = 6;
+            if platform.board.epb {
+                // arch/x86/kernel/cpu/intel_epb.c: the value that firmware left at 0 becomes normal.
+                match platform.chip.read(cpu, 0x1b0) {
+                    Ok(value) if value & 0xf == 0 => {
+                        let _ = platform.chip.write(cpu, 0x1b0, value | 6);
+                    }
+                    Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,
+                    Err(_) => {}
+                }
+            }
+        }
+        match platform.board.vendor {
+            Vendor::Intel => {
+                let word = boot.value("intel_pstate");
+                if word != Some("disable") {
+                    let registers = platform.chip.read(0, 0xce).is_ok();
+                    platform.intel.hwp = platform.board.hwp && word != Some("no_hwp");
+                    let mode = match word {
+                        Some("passive") => intel::Mode::Passive,
+                        Some("active") => intel::Mode::Active,
+                        _ if platform.intel.hwp => intel::Mode::Active,
+                        _ => intel::Mode::Passive,
+                    };
+                    if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
+                        platform.intel.present = true;
+                        platform.intel.dynamic_boost = platform.intel.hwp && platform.board.server;
+                    }
+                }
+            }
+            Vendor::Amd => {
+                // 6.1 loads only when asked to; later kernels leave servers before family 1Ah to acpi-cpufreq.
+                let word = boot.value("amd_pstate");
+                let by_default = platform.since(Kernel::V6_12)
+                    && platform.board.access != CppcAccess::None
+                    && !(platform.board.server && platform.board.family < 0x1a);
+                let mode = match word {
+                    Some("disable") => None,
+                    Some("passive") => Some(amd::Mode::Passive),
+                    Some("active") if platform.since(Kernel::V6_12) => Some(amd::Mode::Active),
+                    Some("guided") if platform.since(Kernel::V6_12) => Some(amd::Mode::Guided),
+                    _ if by_default => Some(amd::Mode::Active),
+                    _ => None,
+                };
+                let cppc = &platform.board.cppc;
+                let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
+                platform.amd.prefcore =
+                    ranked && platform.since(Kernel::V6_12) && boot.value("amd_prefcore") != Some("disable");
+                if let Some(mode) = mode
+                    && platform.board.access != CppcAccess::None
+                    && amd::register(cpufreq, platform, cpus, mode).is_ok()
+                {
+                    platform.amd.present = true;
+                }
+            }
+        }
+        if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
+            let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
+        }
+        platform.chip.silicon_mut().settle();
+    }
+
+    /// The CPUs that are online, ascending.
+    pub(crate) fn online(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online).map(|(number, _)| number as u32)
+    }
+
+    /// Whether a CPU is there and online.
+    pub(crate) fn is_online(&self, cpu: u32) -> bool {
+        self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
+    }
+
+    /// Takes a CPU offline or back.
+    pub(crate) fn set_online(&mut self, cpu: u32, online: bool) -> Answer {
+        if self.cpus[cpu as usize].online == online {
+            return Ok(());
+        }
+        if online {
+            let siblings = &self.platform.board.places[cpu as usize].siblings;
+            if matches!(self.smt, Smt::Off | Smt::ForceOff) && siblings.first() != Some(&cpu) {
+                return Err(Errno::PERM);
+            }
+            self.cpus[cpu as usize].online = true;
+            self.online_count += 1;
+            self.platform.chip.silicon_mut().set_online(cpu as usize, true);
+            self.cpufreq.online(&mut self.platform, &self.cpus, cpu);
+            if self.platform.board.epb {
+                let epb = u64::from(self.platform.intel.cpus[cpu as usize].epb);
+                let _ = self.platform.chip.write(cpu, 0x1b0, epb);
+            }
+        } else {
+            if self.online_count == 1 {
+                return Err(Errno::BUSY);
+            }
+            self.cpufreq.offline(&mut self.platform, cpu);
+            self.cpus[cpu as usize].online = false;
+            self.online_count -= 1;
+            self.platform.chip.silicon_mut().set_online(cpu as usize, false);
+        }
+        Ok(())
+    }
+
+    /// Takes second threads offline and holds them there, or brings all back (kernel/cpu.c, cpuhp_smt_*).
+    pub(crate) fn set_smt(&mut self, wanted: Smt) -> Answer {
+        let threads: Vec<u32> = (0..self.platform.board.cpus())
+            .filter(|&cpu| self.platform.board.places[cpu as usize].siblings.first() != Some(&cpu))
+            .collect();
+        if wanted == Smt::On {
+            self.smt = Smt::On;
+        }
+        for cpu in threads {
+            self.set_online(cpu, wanted == Smt::On)?;
+        }
+        self.smt = wanted;
+        Ok(())
+    }
+
+    /// Milliseconds that a package was throttled by heat: in all, and at the longest stretch.
+    pub(crate) fn throttle_ms(&self, package: u32) -> (u64, u64) {
+        let [total, longest, _] = self.throttle.get(package as usize).copied().unwrap_or_default();
+        (total / 1_000_000, longest / 1_000_000)
+    }
+
+    /// The latency that all requests together leave, in microseconds.
+    pub(crate) fn latency_limit(&self) -> i32 {
+        self.dma_latency.iter().map(|(_, us)| *us).min().unwrap_or(2_000_000_000)
+    }
+
+    /// Lets time pass to `until`, in steps; work items run when they are due.
+    pub(crate) fn run_until(&mut self, until: u64, load: &mut Option<Box<dyn Load>>) {
+        loop {
+            let next_step = self.simulated + STEP_NS;
+            let next_work = self.cpufreq.next_work().unwrap_or(u64::MAX);
+            let next = next_step.min(next_work);
+            if next > until {
+                break;
+            }
+            self.platform.now = self.platform.now.max(next);
+            if next_work <= next {
+                self.cpufreq.work(&mut self.platform);
+            }
+            if next == next_step {
+                self.step(load);
+            }
+        }
+        self.platform.now = self.platform.now.max(until);
+    }
+
+    /// One step of the processors and what the scheduler and the governors make of it.
+    fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
+        self.simulated += STEP_NS;
+        let now = self.simulated;
+        for work in &mut self.work {
+            *work = CpuWork::default();
+        }
+        if let Some(load) = load {
+            let step = Step { now_ns: now, span_ns: STEP_NS, silicon: self.platform.chip.silicon() };
+            load.step(&step, &mut self.work);
+        }
+        let limit = self.latency_limit();
+        for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
+            let state = choose_idle(&self.platform.board, cpu, limit, work.gap_us);
+            let activity = &mut self.activity[number];
+            if !cpu.online {
+                *activity = Activity::idle(state);
+                continue;
+            }
+            *activity = work.activity;
+            activity.idle = state;
+            let busy = u64::from(work.activity.busy_ns).min(STEP_NS);
+            let count = &mut cpu.idle[usize::from(state) + 1];
+            count.time_ns += STEP_NS - busy;
+            count.usage += u64::from(work.activity.wakes);
+        }
+        self.platform.chip.advance(STEP_NS, &self.activity);
+        for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
+            if self.platform.chip.silicon().throttled(package) {
+                *total += STEP_NS;
+                *present += STEP_NS;
+                *longest = (*longest).max(*present);
+            } else {
+                *present = 0;
+            }
+        }
+        let decay = Decay::over(STEP_NS);
+        for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
+            if !cpu.online {
+                continue;
+            }
+            let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
+            let khz = self.platform.chip.khz(number as u32);
+            let highest = self.cpufreq.policy_of(number as u32).map_or(khz, |policy| policy.highest);
+            cpu.woke_from_io |= work.io;
+            cpu.step(now, decay, busy, work.io, khz, highest);
+        }
+        self.cpufreq.tick(&mut self.platform, &mut self.cpus);
+    }
+}
+
+/// The menu governor, as far as it matters: the deepest state that is allowed, wakes soon enough, and pays off in
+/// the gap that is expected. Answers an index into the silicon's states (0 is C1).
+fn choose_idle(board: &Board, cpu: &Cpu, limit_us: i32, gap_us: u32) -> u8 {
+    let limit = match cpu.resume_latency_us {
+        0 => limit_us,
+        -1 => 0,
+        own => own.min(limit_us),
+    };
+    let mut chosen = 0;
+    for (index, state) in board.idle.iter().enumerate() {
+        let disabled = cpu.idle.get(index + 1).is_some_and(|count| count.disabled);
+        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= gap_us {
+            chosen = index;
+        }
+    }
+    chosen as u8
+}

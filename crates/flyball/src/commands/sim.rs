@@ -1,0 +1,157 @@
+//! `flyball sim`: machines that are not here.
+
+use std::fmt::Write as _;
+
+use flyball_sim::silicon::MachineSpec;
+use serde::Serialize;
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    simulated::Choice,
+};
+
+/// Arguments of `sim`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A simulated machine answers as the kernel's drivers answer, and behind its files stand processors with frequency,
+power and heat. Every command of flyball takes one:
+
+  flyball -M sim:ryzen-5750g show
+  flyball -M sim:epyc-512 --kernel 7.2 plan --governor powersave
+  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   the machine stays as it was left
+  flyball -M sim:my-machine.toml show                             a machine of your own")]
+pub struct Args {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// The machines that there are.
+    List,
+    /// One machine: what it is, and the file that says so.
+    Show {
+        /// A machine's name, or the path of a machine file.
+        name: String,
+        /// Print the machine's file, to start one of your own from.
+        #[arg(long)]
+        toml: bool,
+    },
+}
+
+/// Runs `sim`.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    match &args.command {
+        What::List => list(cli),
+        What::Show { name, toml } => show(cli, name, *toml),
+    }
+}
+
+/// A machine in a list.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    title: String,
+    cpus: usize,
+    packages: u32,
+    simulated: bool,
+}
+
+impl Row {
+    fn of(spec: &MachineSpec) -> Row {
+        Row {
+            name: spec.name.clone(),
+            title: spec.title.clone(),
+            cpus: spec.cpus(),
+            packages: spec.topology.packages,
+            simulated: true,
+        }
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<Exit, Failure> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    println!("{text}");
+    Ok(Exit::Done)
+}
+
+fn list(cli: &Cli) -> Result<Exit, Failure> {
+    let rows: Result<Vec<Row>, Failure> = MachineSpec::names()
+        .map(|name| {
+            let spec =
+                MachineSpec::builtin(name).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            Ok(Row::of(&spec))
+        })
+        .collect();
+    let rows = rows?;
+    if cli.json {
+        return print_json(&rows);
+    }
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in &rows {
+        let _ = writeln!(text, "{:width$}  {:4} CPUs  {}", row.name, row.cpus, row.title);
+    }
+    print!("{text}");
+    Ok(Exit::Done)
+}
+
+/// A machine in full.
+#[derive(Debug, Serialize)]
+struct Sheet {
+    #[serde(flatten)]
+    row: Row,
+    about: String,
+    processor: String,
+    driver: String,
+    frequency_mhz: [u32; 3],
+    tdp_w: f64,
+}
+
+fn show(cli: &Cli, name: &str, toml: bool) -> Result<Exit, Failure> {
+    let name = name.strip_prefix("sim:").unwrap_or(name);
+    let mut choice = Choice::parse(name)?;
+    if let Some(kernel) = &cli.kernel {
+        choice.kernel = kernel.parse().map_err(|message: String| Failure::new(Exit::Usage, message))?;
+    }
+    if toml {
+        let text = match MachineSpec::builtin_text(&choice.name) {
+            Some(text) => text.to_owned(),
+            None => std::fs::read_to_string(&choice.name).map_err(|error| {
+                Failure::new(Exit::Usage, format!("cannot read {}: {error}", choice.name))
+            })?,
+        };
+        print!("{text}");
+        return Ok(Exit::Done);
+    }
+    let spec = choice.spec()?;
+    let mut machine = choice.boot()?;
+    let driver = machine
+        .read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver")
+        .map_or_else(|_| "none".to_owned(), |text| String::from_utf8_lossy(&text).trim_end().to_owned());
+    let first = spec.core.first();
+    let sheet = Sheet {
+        row: Row::of(&spec),
+        about: spec.about.trim().to_owned(),
+        processor: spec.identity.brand.clone(),
+        driver,
+        frequency_mhz: first.map_or([0; 3], |core| [core.min_mhz, core.base_mhz, core.max_mhz]),
+        tdp_w: spec.power.tdp_w,
+    };
+    if cli.json {
+        return print_json(&sheet);
+    }
+    let [min, base, max] = sheet.frequency_mhz;
+    println!("sim:{} (simulated): {}", sheet.row.name, sheet.row.title);
+    println!("{}", sheet.processor);
+    println!(
+        "{} packages, {} CPUs; {min} MHz, base {base} MHz, up to {max} MHz; {} W a package",
+        sheet.row.packages, sheet.row.cpus, sheet.tdp_w
+    );
+    println!("driver under kernel {}: {}", choice.kernel, sheet.driver);
+    println!("\n{}", sheet.about);
+    println!("\nIts file: flyball sim show {} --toml", sheet.row.name);
+    Ok(Exit::Done)
+}

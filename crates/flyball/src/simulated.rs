@@ -1,0 +1,340 @@
+//! Simulated machines as hosts: `-M sim:NAME[,kernel=V][,boot=OPTION][,seed=N][,state=FILE]`.
+//!
+//! A simulated machine starts afresh at each command. With a state file it goes on where the last command left it: the
+//! file holds every write and the time between them, and the machine, which has nothing random, is led through them
+//! again.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use flyball_host::{Errno, Host, HostError, Kind, Op};
+use flyball_sim::{Boot, Kernel, SimMachine, silicon::MachineSpec};
+
+use crate::exit::{Exit, Failure};
+
+/// What follows `sim:`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// A built-in machine's name, or the path of a machine file or of a recorded machine.
+    pub name: String,
+    /// Whose answers the machine gives.
+    pub kernel: Kernel,
+    /// Kernel command line.
+    pub boot: Vec<String>,
+    /// What differs between two machines of one type.
+    pub seed: u64,
+    /// Where the machine is kept between commands.
+    pub state: Option<PathBuf>,
+}
+
+impl Choice {
+    /// Reads what follows `sim:`.
+    pub fn parse(text: &str) -> Result<Choice, Failure> {
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default().to_owned();
+        let mut choice = Choice { name, kernel: Kernel::V6_12, boot: Vec::new(), seed: 0, state: None };
+        let usage = |message: String| Failure::new(Exit::Usage, message);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("kernel", value)) => choice.kernel = value.parse().map_err(usage)?,
+                Some(("boot", value)) => choice.boot.extend(value.split_whitespace().map(str::to_owned)),
+                Some(("seed", value)) => {
+                    choice.seed =
+                        value.parse().map_err(|_| usage(format!("seed '{value}' is no whole number")))?;
+                }
+                Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
+                _ => {
+                    return Err(usage(format!(
+                        "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
+                         boot=amd_pstate=passive, seed=N or state=FILE, separated by commas"
+                    )));
+                }
+            }
+        }
+        Ok(choice)
+    }
+
+    /// The description of the machine.
+    pub fn spec(&self) -> Result<MachineSpec, Failure> {
+        let usage = |message: String| Failure::new(Exit::Usage, message);
+        if MachineSpec::builtin_text(&self.name).is_some() {
+            return MachineSpec::builtin(&self.name).map_err(|error| usage(error.to_string()));
+        }
+        let path = Path::new(&self.name);
+        if path.is_file() {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| usage(format!("cannot read machine file {}: {error}", path.display())))?;
+            return MachineSpec::from_toml(&text)
+                .map_err(|error| usage(format!("{}: {error}", path.display())));
+        }
+        let names: Vec<&str> = MachineSpec::names().collect();
+        Err(usage(format!(
+            "there is no simulated machine '{}'; there are {}, or give the path of a machine file",
+            self.name,
+            names.join(", ")
+        )))
+    }
+
+    /// Boots the machine, without its state.
+    pub fn boot(&self) -> Result<SimMachine, Failure> {
+        let boot = Boot { options: self.boot.clone() };
+        SimMachine::boot(self.spec()?, self.kernel, boot, self.seed)
+            .map_err(|message| Failure::new(Exit::Usage, message))
+    }
+
+    /// What a state file must agree with.
+    fn heading(&self) -> String {
+        format!(
+            "flyball-sim 1 {} kernel={} seed={} boot={}",
+            self.name,
+            self.kernel,
+            self.seed,
+            self.boot.join(" ")
+        )
+    }
+}
+
+/// A simulated machine behind the door.
+#[derive(Debug)]
+pub struct Simulated {
+    label: String,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    machine: SimMachine,
+    journal: Option<File>,
+    /// The state file that could not be written, told once.
+    failed: bool,
+}
+
+impl Simulated {
+    /// Boots the machine that was chosen and leads it to its state.
+    pub fn open(choice: &Choice) -> Result<Simulated, Failure> {
+        let mut machine = choice.boot()?;
+        let journal = match &choice.state {
+            Some(path) => Some(resume(choice, path, &mut machine)?),
+            None => None,
+        };
+        let label = format!("sim:{}", machine.name());
+        Ok(Simulated { label, inner: Mutex::new(Inner { machine, journal, failed: false }) })
+    }
+
+    /// Does something with the machine itself.
+    pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
+        work(&mut self.lock().machine)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic in another thread leaves a machine that still answers.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn note(&mut self, line: &str) {
+        if let Some(file) = &mut self.journal
+            && let Err(error) = writeln!(file, "{line}")
+            && !std::mem::replace(&mut self.failed, true)
+        {
+            eprintln!("flyball: warning: cannot keep the simulated machine's state: {error}");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let now = self.machine.now().as_nanos();
+        self.note(&format!("until {now}"));
+    }
+}
+
+/// Reads a state file and leads the machine through it; opens it for what follows.
+fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File, Failure> {
+    let fail = |what: String| Failure::new(Exit::Failed, format!("state file {}: {what}", path.display()));
+    let usage = |what: String| Failure::new(Exit::Usage, format!("state file {}: {what}", path.display()));
+    let mut file = File::options()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| fail(error.to_string()))?;
+    let mut lines = BufReader::new(&file).lines();
+    let heading = choice.heading();
+    match lines.next() {
+        None => {
+            writeln!(file, "{heading}").map_err(|error| fail(error.to_string()))?;
+            return Ok(file);
+        }
+        Some(first) => {
+            let first = first.map_err(|error| fail(error.to_string()))?;
+            if first != heading {
+                return Err(usage(format!(
+                    "it is of another machine ('{first}'); give another file or remove it"
+                )));
+            }
+        }
+    }
+    for (number, line) in lines.enumerate() {
+        let line = line.map_err(|error| fail(error.to_string()))?;
+        // A line that a crash cut short is the last; what it said did not happen.
+        if replay(machine, &line).is_none() && !line.is_empty() {
+            return Err(usage(format!("line {} ('{line}') cannot be read", number + 2)));
+        }
+    }
+    Ok(file)
+}
+
+/// Does again what a line of a state file says.
+fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
+    let mut words = line.split(' ');
+    let kind = words.next()?;
+    let at: u64 = words.next()?.parse().ok()?;
+    let gap = Duration::from_nanos(at).saturating_sub(machine.now());
+    machine.advance(gap);
+    match kind {
+        "until" => {}
+        "write" => {
+            let path = words.next()?;
+            let text = unhex(words.next()?)?;
+            let _ = machine.write(path, &text);
+        }
+        "msr" => {
+            let (cpu, register) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            let _ = machine.write_msr(cpu, register, words.next()?.parse().ok()?);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    if text == "-" {
+        return Some(Vec::new());
+    }
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len() / 2).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()).collect()
+}
+
+fn error(op: Op, path: &str, errno: flyball_sim::Errno) -> HostError {
+    HostError::new(op, path, Errno(errno.0))
+}
+
+fn msr_name(cpu: u32, register: u32) -> String {
+    format!("MSR {register:#x} of CPU {cpu}")
+}
+
+impl Host for Simulated {
+    fn kind(&self) -> Kind {
+        Kind::Simulated
+    }
+
+    fn name(&self) -> String {
+        self.label.clone()
+    }
+
+    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
+        self.lock().machine.read_into(path, buffer).map_err(|errno| error(Op::Read, path, errno))
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let result = inner.machine.write(path, bytes).map_err(|errno| error(Op::Write, path, errno));
+        inner.note(&format!("write {at} {path} {}", hex(bytes)));
+        result
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
+        self.lock().machine.list(path).map_err(|errno| error(Op::List, path, errno))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.lock().machine.exists(path)
+    }
+
+    fn writable(&self, path: &str) -> bool {
+        self.lock().machine.writable(path)
+    }
+
+    fn link(&self, path: &str) -> Result<String, HostError> {
+        self.lock().machine.readlink(path).map_err(|errno| error(Op::Link, path, errno))
+    }
+
+    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
+        let result = self.lock().machine.read_msr(cpu, register);
+        result.map_err(|errno| error(Op::ReadMsr, &msr_name(cpu, register), errno))
+    }
+
+    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let result = inner.machine.write_msr(cpu, register, value);
+        inner.note(&format!("msr {at} {cpu} {register} {value}"));
+        result.map_err(|errno| error(Op::WriteMsr, &msr_name(cpu, register), errno))
+    }
+
+    fn isst(&self, number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
+        Err(HostError::new(Op::Isst, format!("/dev/isst_interface ioctl {number:#x}"), Errno::NOENT))
+    }
+
+    fn now(&self) -> Duration {
+        self.lock().machine.now()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.lock().machine.advance(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOVERNOR: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+
+    #[test]
+    fn choices() {
+        let choice = Choice::parse("ryzen-5750g,kernel=7.2,boot=amd_pstate=passive,seed=3").unwrap();
+        assert_eq!((choice.kernel, choice.seed), (Kernel::V7_2, 3));
+        assert_eq!(choice.boot, ["amd_pstate=passive"]);
+        assert!(Choice::parse("x,kernel=5.4").is_err());
+        assert!(Choice::parse("x,colour=red").is_err());
+        assert!(Choice::parse("no-such-machine").unwrap().spec().is_err());
+    }
+
+    #[test]
+    fn a_state_file_keeps_the_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let choice = Choice::parse(&format!("ryzen-5750g,state={}", state.display())).unwrap();
+        let first = Simulated::open(&choice).unwrap();
+        let before = first.read(GOVERNOR).unwrap();
+        let other = if before == "powersave" { "performance" } else { "powersave" };
+        first.write(GOVERNOR, other.as_bytes()).unwrap();
+        first.sleep(Duration::from_millis(20));
+        let (now, energy) = (first.now(), first.with(|machine| machine.silicon().energy_femtojoules(0)));
+        drop(first);
+        let again = Simulated::open(&choice).unwrap();
+        assert_eq!(again.with(|machine| machine.silicon().energy_femtojoules(0)), energy);
+        assert_eq!(again.now(), now);
+        assert_eq!(again.read(GOVERNOR).unwrap(), other);
+        let wrong = Choice { seed: 1, ..choice };
+        assert!(Simulated::open(&wrong).is_err());
+    }
+}
