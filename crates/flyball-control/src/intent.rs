@@ -72,7 +72,12 @@ impl Setting {
     ///
     /// # Errors
     /// The knob is unknown, is a fact, or does not take the value.
-    pub fn new(name: &str, value: &str, on: Option<&str>, from: impl Into<String>) -> Result<Setting, IntentError> {
+    pub fn new(
+        name: &str,
+        value: &str,
+        on: Option<&str>,
+        from: impl Into<String>,
+    ) -> Result<Setting, IntentError> {
         let name: KnobName = name.parse()?;
         let wanted = Wanted::parse(name.knob.knob(), value)?;
         Ok(Setting { name, wanted, on: on.map(str::to_owned), from: from.into() })
@@ -117,7 +122,8 @@ mod tests {
 
     #[test]
     fn arguments_become_settings() {
-        let intent = Intent::from_arguments(&["governor=performance", "idle-state:C6=off"], Some("0-3")).unwrap();
+        let intent =
+            Intent::from_arguments(&["governor=performance", "idle-state:C6=off"], Some("0-3")).unwrap();
         assert_eq!(intent.settings[0].knob(), Id::Governor);
         assert_eq!(intent.settings[0].on.as_deref(), Some("0-3"));
         assert_eq!(intent.settings[1].name.to_string(), "idle-state:C6");

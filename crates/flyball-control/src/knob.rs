@@ -298,6 +298,8 @@ pub struct Knob {
     pub interacts: &'static [(Id, &'static str)],
     /// The knob to use for a part of the machine, where this one is machine-wide.
     pub narrower: Option<Id>,
+    /// Whose processors have it, where only one vendor's do.
+    pub vendor: Option<Vendor>,
 }
 
 impl Knob {

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use flyball_host::{CpuList, Errno, Host, HostError};
+use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz};
 
 use crate::{
     At, Form, Id, Mechanism, Place, ReadError, Reading, Scope, Source, Target, TargetError, Topology, Value,
     Why, parse,
-    topology::{self, CPUS},
+    topology::{self, CPUS, Vendor},
 };
 
 pub(crate) mod expand;
@@ -116,6 +116,13 @@ impl<'h> Machine<'h> {
 
     /// Why [`Machine::places`] of this knob is empty.
     pub fn why_nowhere(&self, knob: Id) -> Why {
+        if let Some(vendor) = knob
+            .knob()
+            .vendor
+            .filter(|vendor| self.topology.vendor != Vendor::Other && self.topology.vendor != *vendor)
+        {
+            return Why::OtherVendor(vendor);
+        }
         match knob.knob().scope {
             Scope::Policy => Why::NoCpufreq,
             Scope::IdleState => Why::NoFile(format!("{CPUS}/cpu{}/cpuidle/state0", self.first_online())),
@@ -147,7 +154,14 @@ impl<'h> Machine<'h> {
                 value @ Reading::Value { .. } => return Ok(value),
             }
         }
-        Ok(Reading::Absent(absent.unwrap_or_else(|| self.why_nowhere(knob))))
+        let why = match (knob.knob().vendor, absent) {
+            (Some(vendor), _) if self.topology.vendor != Vendor::Other && self.topology.vendor != vendor => {
+                Why::OtherVendor(vendor)
+            }
+            (_, Some(why)) => why,
+            (_, None) => self.why_nowhere(knob),
+        };
+        Ok(Reading::Absent(why))
     }
 
     /// The value of `knob` at `place`, where there is one.
@@ -171,7 +185,7 @@ impl<'h> Machine<'h> {
             }
             Mechanism::Msr { vendor, register, bits, form, .. } => {
                 if self.topology.vendor != vendor {
-                    return Ok(Reading::Absent(Why::OtherVendor));
+                    return Ok(Reading::Absent(Why::OtherVendor(vendor)));
                 }
                 self.read_msr(register, bits, form, place)
             }
@@ -199,6 +213,8 @@ impl<'h> Machine<'h> {
             return Ok(Reading::Absent(Why::NotNow(format!("the kernel says {words}"))));
         }
         match parse::value(form, &text) {
+            // Firmware that does not fill in the nominal frequency leaves 0 there.
+            Ok(Value::Frequency(KiloHertz(0))) if form == Form::MHz => Ok(Reading::Absent(Why::Unset(path))),
             Ok(value) => Ok(Reading::Value { value, source: Source::File(path) }),
             Err(expected) => Err(topology::bad(&path, &text, expected)),
         }
@@ -213,9 +229,7 @@ impl<'h> Machine<'h> {
             _ if error.is_absent() => Why::NoFile(path),
             // intel_pstate's files while the driver is switched off.
             Errno::AGAIN => Why::DriverOff(path),
-            Errno::OPNOTSUPP | Errno::NODATA => {
-                Why::NotNow(format!("{path} answers {}: not supported here", error.errno))
-            }
+            Errno::OPNOTSUPP | Errno::NODATA => Why::Unsupported(path),
             // amd-pstate before 7.x: the firmware's preference is none that has a word.
             Errno::INVAL if path.ends_with("energy_performance_preference") => {
                 Why::NotNow("the preference in force has no word (EINVAL)".to_owned())

@@ -30,7 +30,18 @@ struct Known {
     remedy: &'static str,
 }
 
-const PREFERENCES: &[Id] = &[Id::DriverMode, Id::Turbo, Id::Boost, Id::Governor, Id::Epp, Id::Epb, Id::MinFreq, Id::MaxFreq, Id::MinPerfPct, Id::MaxPerfPct];
+const PREFERENCES: &[Id] = &[
+    Id::DriverMode,
+    Id::Turbo,
+    Id::Boost,
+    Id::Governor,
+    Id::Epp,
+    Id::Epb,
+    Id::MinFreq,
+    Id::MaxFreq,
+    Id::MinPerfPct,
+    Id::MaxPerfPct,
+];
 
 const KNOWN: &[Known] = &[
     Known {

@@ -9,7 +9,8 @@ use crate::{Form, Value};
 /// # Errors
 /// What was expected instead.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
-    let text = text.trim();
+    // An attribute is one line; should there be more, the first one counts.
+    let text = text.trim().lines().next().unwrap_or_default().trim_end();
     if text.is_empty() {
         return match form {
             // An empty list is a list: boost frequencies of a driver without boost.

@@ -20,7 +20,8 @@ use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    At, Id, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting, Target, Value, Wanted, Why,
+    At, Id, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting, Target, Value,
+    Wanted, Why,
     intent::Intent,
     select,
     write::{
@@ -180,7 +181,8 @@ impl Planner<'_, '_> {
             },
         };
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
-            let narrower = knob.narrower.map(|id| format!("; '{id}' can be set for a part")).unwrap_or_default();
+            let narrower =
+                knob.narrower.map(|id| format!("; '{id}' can be set for a part")).unwrap_or_default();
             return self.refused.push(format!(
                 "{}: {} is one setting of the whole machine and cannot be set for CPUs {cpus} alone{narrower}",
                 setting.from, knob.name
@@ -206,8 +208,13 @@ impl Planner<'_, '_> {
             }
         }
         for place in places {
-            if !place.cpus.is_subset(&cpus) && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die) {
-                self.note(format!("{}: {place} spans CPUs {}, so all of them get it", setting.from, place.cpus));
+            if !place.cpus.is_subset(&cpus)
+                && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die)
+            {
+                self.note(format!(
+                    "{}: {place} spans CPUs {}, so all of them get it",
+                    setting.from, place.cpus
+                ));
             }
             let want = Want {
                 knob: knob.id,
@@ -243,7 +250,9 @@ impl Planner<'_, '_> {
     fn look_ahead(&mut self) {
         let differs = |want: &&Want| want.value.is_some() && want.value != want.now;
         let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
-        if let Some(Value::Word(mode)) = machine_wide(Id::DriverMode).filter(differs).and_then(|want| want.value.clone()) {
+        if let Some(Value::Word(mode)) =
+            machine_wide(Id::DriverMode).filter(differs).and_then(|want| want.value.clone())
+        {
             self.ahead.mode = Some(mode);
         }
         for want in self.wants.values().filter(differs) {
@@ -263,7 +272,8 @@ impl Planner<'_, '_> {
         for policy in &self.machine.topology().policies {
             let place = Place::new(At::Policy(policy.number), policy.cpus.clone());
             let now = self.machine.value(Id::Governor, &place).ok().flatten();
-            let wanted = self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
+            let wanted =
+                self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
             if wanted.is_some() && wanted != now {
                 self.ahead.governor_changes.insert(policy.number);
             }
@@ -276,9 +286,11 @@ impl Planner<'_, '_> {
     /// Whether what this knob's value is judged by will be different when its turn has come.
     fn is_open(&self, knob: Id, place: &Place) -> bool {
         let of_policy = knob.knob().scope == Scope::Policy;
-        let of_driver = of_policy || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
+        let of_driver =
+            of_policy || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
         (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
-            || (self.ahead.capacity && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
+            || (self.ahead.capacity
+                && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
             || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
             || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
     }
@@ -378,7 +390,8 @@ impl Planner<'_, '_> {
                 let tail = tail.split_once(": ").map_or(tail, |(_, accepted)| accepted);
                 let line = format!("{}: {head} on {}: {tail}", want.from, want.place);
                 let alike = |known: &String| {
-                    known.starts_with(&format!("{}: {head} on ", want.from)) && known.ends_with(&format!(": {tail}"))
+                    known.starts_with(&format!("{}: {head} on ", want.from))
+                        && known.ends_with(&format!(": {tail}"))
                 };
                 if !self.refused.iter().any(alike) {
                     self.refused.push(line);
@@ -439,7 +452,8 @@ impl Planner<'_, '_> {
     /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
     /// driver chooses frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> bool {
-        const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+        const KERNEL: [&str; 6] =
+            ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
         knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL.contains(&word))
             && !couplings::chooses_by_itself(self.machine)
@@ -482,6 +496,8 @@ fn shorten(lines: &mut Vec<String>) {
 fn spot_of(target: Target) -> (Spot, String) {
     match target {
         Target::File { path, bytes } => (Spot::File(path), String::from_utf8_lossy(&bytes).into_owned()),
-        Target::Msr { cpu, register, mask, value } => (Spot::Msr { cpu, register, mask }, format!("{value:#x}")),
+        Target::Msr { cpu, register, mask, value } => {
+            (Spot::Msr { cpu, register, mask }, format!("{value:#x}"))
+        }
     }
 }

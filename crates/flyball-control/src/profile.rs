@@ -87,8 +87,10 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// A table's entries in the order of the file: position of the key, key, value.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(usize, &'t str, &'t DeValue<'i>)> {
-    let mut entries: Vec<_> =
-        table.iter().map(|(key, value)| (key.span().start, key.get_ref().as_ref(), value.get_ref())).collect();
+    let mut entries: Vec<_> = table
+        .iter()
+        .map(|(key, value)| (key.span().start, key.get_ref().as_ref(), value.get_ref()))
+        .collect();
     entries.sort_by_key(|(at, ..)| *at);
     entries
 }
@@ -115,12 +117,21 @@ impl Reader<'_> {
             if key != "cpus" && !GROUPS.contains(&key) {
                 return Err(self.bad(
                     at,
-                    format!("no section '{key}'; sections are [cpus.\"0-3\"], and {}", GROUPS.map(|g| format!("[{g}.X]")).join(" ")),
+                    format!(
+                        "no section '{key}'; sections are [cpus.\"0-3\"], and {}",
+                        GROUPS.map(|g| format!("[{g}.X]")).join(" ")
+                    ),
                 ));
             }
             for (at, name, value) in in_order(groups) {
                 let DeValue::Table(settings) = value else {
-                    return Err(self.bad(at, format!("[{key}] needs a name: [{key}.{}]", if key == "cpus" { "\"0-3\"" } else { "0" })));
+                    return Err(self.bad(
+                        at,
+                        format!(
+                            "[{key}] needs a name: [{key}.{}]",
+                            if key == "cpus" { "\"0-3\"" } else { "0" }
+                        ),
+                    ));
                 };
                 let selector = if key == "cpus" { name.to_owned() } else { format!("{key}:{name}") };
                 for (at, knob, value) in in_order(settings) {
@@ -131,16 +142,27 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn setting(&mut self, at: usize, name: &str, value: &DeValue<'_>, on: Option<&str>) -> Result<(), ProfileError> {
+    fn setting(
+        &mut self,
+        at: usize,
+        name: &str,
+        value: &DeValue<'_>,
+        on: Option<&str>,
+    ) -> Result<(), ProfileError> {
         let text = match value {
             DeValue::String(text) => text.clone().into_owned(),
             DeValue::Boolean(on) => (if *on { "on" } else { "off" }).to_owned(),
             // A bare number is right for epp, epb and percentages, and refused with the units named for frequencies.
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-            _ => return Err(self.bad(at, format!("the value of {name} must be a text, a switch or a whole number"))),
+            _ => {
+                return Err(
+                    self.bad(at, format!("the value of {name} must be a text, a switch or a whole number"))
+                );
+            }
         };
         let from = format!("{} line {}", self.file, line_of(self.text, at));
-        let setting = Setting::new(name, &text, on, from).map_err(|error: IntentError| self.bad(at, error.to_string()))?;
+        let setting = Setting::new(name, &text, on, from)
+            .map_err(|error: IntentError| self.bad(at, error.to_string()))?;
         self.profile.intent.settings.push(setting);
         Ok(())
     }
@@ -194,7 +216,9 @@ min-freq = "base"
     fn errors_name_the_line_and_the_remedy() {
         let error = |text: &str| Profile::parse(text.as_bytes(), "p").unwrap_err().to_string();
         assert!(error("a = 1\nb =").starts_with("p line 2"), "{}", error("a = 1\nb ="));
-        assert!(error("\ngovenor = \"x\"").contains("p line 2") && error("govenor = \"x\"").contains("governor"));
+        assert!(
+            error("\ngovenor = \"x\"").contains("p line 2") && error("govenor = \"x\"").contains("governor")
+        );
         assert!(error("max-freq = 2600000").contains("unit"));
         assert!(error("[cpu.\"0\"]\nepb = 1").contains("sections are"));
         assert!(error("[cpus]\nepb = 1").contains("needs a name"));

@@ -42,7 +42,8 @@ pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
     let mut sections: BTreeMap<CpuList, String> = BTreeMap::new();
     for knob in TABLE.iter().filter(|knob| SAVED.contains(&knob.id)) {
         for (name, values) in values(machine, knob)? {
-            let key = if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
+            let key =
+                if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
             let most = most.clone();
             for (value, cpus) in values {
@@ -57,7 +58,11 @@ pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
     }
     let mut text = String::new();
     let model = machine.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
-    let _ = writeln!(text, "description = {}\n", quoted(&format!("settings of {} as saved by flyball", model.trim())));
+    let _ = writeln!(
+        text,
+        "description = {}\n",
+        quoted(&format!("settings of {} as saved by flyball", model.trim()))
+    );
     text.push_str(&top);
     for (cpus, lines) in sections {
         let _ = write!(text, "\n[cpus.\"{cpus}\"]\n{lines}");
@@ -66,14 +71,21 @@ pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
 }
 
 /// By name of place, the values that there are and the CPUs that have them.
-fn values(machine: &Machine<'_>, knob: &Knob) -> Result<BTreeMap<String, BTreeMap<String, CpuList>>, ReadError> {
+fn values(
+    machine: &Machine<'_>,
+    knob: &Knob,
+) -> Result<BTreeMap<String, BTreeMap<String, CpuList>>, ReadError> {
     let mut found: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();
     for place in machine.places(knob.id) {
         let Some(value) = machine.value(knob.id, &place)? else { continue };
         if !is_setting(machine, knob.id, &place, &value)? {
             continue;
         }
-        let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore) { place.name.clone() } else { String::new() };
+        let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore) {
+            place.name.clone()
+        } else {
+            String::new()
+        };
         let cpus = found.entry(name).or_default().entry(text(knob.id, &value)).or_default();
         *cpus = cpus.union(&place.cpus);
     }
@@ -90,7 +102,9 @@ fn is_setting(machine: &Machine<'_>, knob: Id, place: &Place, value: &Value) -> 
         }
         // What no file takes (CPU 0, a register that is only read) is no setting.
         Id::Online | Id::EnergyEfficiency => machine.target(knob, place, value).is_ok(),
-        Id::Boost => machine.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))? != Some(Value::Switch(false)),
+        Id::Boost => {
+            machine.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))? != Some(Value::Switch(false))
+        }
         _ => true,
     })
 }

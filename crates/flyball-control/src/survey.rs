@@ -47,9 +47,8 @@ impl Outcome {
     /// Whether two places may share a row: equal values, or the same reason for having none whatever the path.
     fn alike(&self, other: &Outcome) -> bool {
         match (self, other) {
-            (Outcome::Absent(Why::NoFile(_)), Outcome::Absent(Why::NoFile(_)))
-            | (Outcome::Absent(Why::DriverOff(_)), Outcome::Absent(Why::DriverOff(_)))
-            | (Outcome::Unreadable { permission: true, .. }, Outcome::Unreadable { permission: true, .. }) => {
+            (Outcome::Absent(why), Outcome::Absent(other)) => why.is_like(other),
+            (Outcome::Unreadable { permission: true, .. }, Outcome::Unreadable { permission: true, .. }) => {
                 true
             }
             _ => self == other,
@@ -83,6 +82,8 @@ pub struct Wish {
     /// policy of a driver the same attributes, and every CPU of a machine; not looking for what is not there saves
     /// a thousand failed calls on a large machine.
     pub sample_absence: bool,
+    /// One row for each place, alike or not.
+    pub apart: bool,
 }
 
 /// Rows of `knobs` on `machine`, in the order of `knobs`, then of the places.
@@ -132,11 +133,11 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
         let (outcome, source) = Outcome::of(reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
         match rows[start..].iter_mut().rev().find(alike) {
-            Some(row) => {
+            Some(row) if !wish.apart => {
                 row.cpus.extend(place.cpus.iter());
                 row.places += 1;
             }
-            None => rows.push(Row {
+            _ => rows.push(Row {
                 knob,
                 name: place.name.clone(),
                 cpus: place.cpus.clone(),
@@ -158,7 +159,9 @@ fn absent_everywhere(machine: &Machine<'_>, knob: Id, places: &[&Place]) -> Opti
     let mut first = None;
     for place in sample {
         match machine.read(knob, place) {
-            Ok(Reading::Absent(why @ (Why::NoFile(_) | Why::NoRegister { .. } | Why::OtherVendor))) => {
+            Ok(Reading::Absent(
+                why @ (Why::NoFile(_) | Why::NoRegister { .. } | Why::OtherVendor(_) | Why::NoCpufreq),
+            )) => {
                 first.get_or_insert(why);
             }
             _ => return None,

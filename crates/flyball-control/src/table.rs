@@ -182,7 +182,14 @@ const FACT: Knob = Knob {
     about: "",
     interacts: &[],
     narrower: None,
+    vendor: None,
 };
+
+/// What rows of Intel processors have in common.
+const INTEL: Knob = Knob { vendor: Some(Vendor::Intel), ..FACT };
+
+/// What rows of AMD processors have in common.
+const AMD: Knob = Knob { vendor: Some(Vendor::Amd), ..FACT };
 
 /// A file that is read only.
 const fn ro(path: &'static str, form: Form) -> Mechanism {

@@ -17,7 +17,7 @@ use crate::value::{ReadError, Source};
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Who made the processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vendor {
     /// `GenuineIntel`.
@@ -344,9 +344,15 @@ impl Topology {
 
     fn policies(&mut self, host: &dyn Host) -> Result<(), ReadError> {
         let folder = format!("{CPUS}/cpufreq");
-        for number in numbered(host, &folder, "policy")? {
+        let numbers = numbered(host, &folder, "policy")?;
+        // Policies are disjoint and not empty, and each holds the CPU that it is named after: as many policies as CPUs
+        // means one each, and a large machine is spared a read of related_cpus for every CPU.
+        let one_each =
+            numbers.len() == self.present.len() && numbers.iter().all(|&cpu| self.present.contains(cpu));
+        for number in numbers {
             let path = format!("{folder}/policy{number}/related_cpus");
-            let cpus = match host.read_optional(&path) {
+            let text = if one_each { Ok(None) } else { host.read_optional(&path) };
+            let cpus = match text {
                 Ok(Some(text)) => CpuList::from_words(&text)
                     .map_err(|_| bad(&path, &text, "CPU numbers with blanks between"))?,
                 // The policy is named after the CPU that it was made for.

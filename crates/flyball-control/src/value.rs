@@ -7,6 +7,8 @@ use flyball_host::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::topology::Vendor;
+
 /// A typed value of a knob or fact.
 ///
 /// A word that the table does not know (a driver mode of a later kernel) is still a [`Value::Word`]: shown as text,
@@ -230,10 +232,27 @@ pub enum Why {
         /// Whether `/dev/cpu/N/msr` is missing altogether (`modprobe msr`).
         no_driver: bool,
     },
-    /// It exists on the other vendor's processors only.
-    OtherVendor,
+    /// It exists on this vendor's processors only.
+    OtherVendor(Vendor),
+    /// The file is there and says 0, which is how firmware leaves a field that it does not fill in.
+    Unset(String),
+    /// The file is there and the kernel answers that this machine cannot do it (`EOPNOTSUPP`, `ENODATA`).
+    Unsupported(String),
     /// The kernel answers that it does not apply now, in these words.
     NotNow(String),
+}
+
+impl Why {
+    /// Whether it is the same reason, be it for another file.
+    pub fn is_like(&self, other: &Why) -> bool {
+        match (self, other) {
+            (Why::NoFile(_), Why::NoFile(_))
+            | (Why::DriverOff(_), Why::DriverOff(_))
+            | (Why::Unset(_), Why::Unset(_))
+            | (Why::Unsupported(_), Why::Unsupported(_)) => true,
+            _ => self == other,
+        }
+    }
 }
 
 impl fmt::Display for Why {
@@ -249,7 +268,9 @@ impl fmt::Display for Why {
             Why::NoRegister { register, no_driver: false } => {
                 write!(f, "MSR {register:#x} is not there")
             }
-            Why::OtherVendor => f.write_str("not on this vendor's processors"),
+            Why::OtherVendor(vendor) => write!(f, "on {vendor} processors only"),
+            Why::Unset(path) => write!(f, "the firmware leaves it at 0 ({path})"),
+            Why::Unsupported(path) => write!(f, "not supported here ({path})"),
             Why::NotNow(words) => f.write_str(words),
         }
     }

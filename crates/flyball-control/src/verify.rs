@@ -38,7 +38,10 @@ pub fn verify(machine: &Machine<'_>, intent: &Intent) -> Result<Verdict, PlanErr
     let drifted: Vec<Change> = plan
         .changes
         .into_iter()
-        .filter(|change| change.new != "default" && !(change.provisional && change.old.as_deref().map(str::trim) == Some(&change.new)))
+        .filter(|change| {
+            change.new != "default"
+                && !(change.provisional && change.old.as_deref().map(str::trim) == Some(&change.new))
+        })
         .collect();
     let mut owners = if drifted.is_empty() { Vec::new() } else { owners(machine.host()) };
     owners.retain(|owner| drifted.iter().any(|change| owner.writes.contains(&change.knob)));

@@ -61,7 +61,8 @@ impl Host for Plain {
             content.push(b'\n');
         }
         let mut options = std::fs::File::options();
-        let mut new = options.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(fail)?;
+        let mut new =
+            options.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(fail)?;
         std::io::Write::write_all(&mut new, &content).map_err(fail)?;
         new.set_permissions(mode).map_err(fail)?;
         std::fs::rename(&beside, &file).map_err(fail)

@@ -4,6 +4,7 @@
 
 use std::{
     ffi::CString,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
@@ -17,11 +18,16 @@ use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
+    cpus: OnceLock<Option<OwnedFd>>,
 }
+
+/// The folder below which most attributes are. Opening them relative to it spares the kernel the walk down from the
+/// root, a third of the time that a read takes.
+const CPUS: &str = "/sys/devices/system/cpu/";
 
 impl Tree {
     pub(crate) fn new(root: impl Into<PathBuf>) -> Tree {
-        Tree { root: root.into() }
+        Tree { root: root.into(), cpus: OnceLock::new() }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -42,10 +48,32 @@ impl Tree {
         CString::new(bytes).map_err(|_| HostError::new(op, path, Errno::INVAL))
     }
 
+    /// A handle on the folder of the CPUs, once it is there.
+    fn cpus(&self) -> Option<BorrowedFd<'_>> {
+        let open = || {
+            let full = self.resolve(Op::List, CPUS).ok()?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(&full, flags, Mode::empty()).ok()
+        };
+        self.cpus.get_or_init(open).as_ref().map(OwnedFd::as_fd)
+    }
+
+    fn open_to_read(&self, path: &str) -> Result<OwnedFd, HostError> {
+        let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        if let (Some(below), Some(cpus)) = (path.strip_prefix(CPUS), self.cpus()) {
+            if below.split('/').any(|part| part == "..") || below.is_empty() || below.starts_with('/') {
+                return Err(HostError::new(Op::Read, path, Errno::INVAL));
+            }
+            return rustix::fs::openat(cpus, below, flags, Mode::empty()).map_err(fail);
+        }
+        let full = self.resolve(Op::Read, path)?;
+        rustix::fs::open(&full, flags, Mode::empty()).map_err(fail)
+    }
+
     pub(crate) fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
-        let full = self.resolve(Op::Read, path)?;
-        let file = rustix::fs::open(&full, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
+        let file = self.open_to_read(path)?;
         buffer.clear();
         // Most attributes are one short line; sysfs never hands out more than a page at once.
         let mut chunk = [0; 4096];

@@ -36,6 +36,10 @@ pub struct Cli {
 pub enum Command {
     /// The whole machine on one screen.
     Show(crate::commands::show::Args),
+    /// Values of knobs, for people and scripts.
+    Get(crate::commands::get::Args),
+    /// What a knob does, takes, interacts with, and where it lives.
+    Explain(crate::commands::explain::Args),
 
     /// Is this machine set up as it should be, and what should change?
     Doctor(crate::commands::doctor::Args),

@@ -2,6 +2,8 @@
 
 pub mod apply;
 pub mod doctor;
+pub mod explain;
+pub mod get;
 pub mod guardian;
 pub mod plan;
 pub mod restore;
@@ -21,6 +23,8 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Show(args) => show::run(cli, args),
         Command::Sim(args) => sim::run(cli, args),
+        Command::Get(args) => get::run(cli, args),
+        Command::Explain(args) => explain::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Set(args) => set::run(cli, args),
         Command::Plan(args) => plan::run(cli, args),

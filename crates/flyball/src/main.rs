@@ -7,7 +7,9 @@ mod change;
 mod cli;
 mod commands;
 mod exit;
+mod knobs;
 mod machine;
+mod paint;
 mod simulated;
 
 use std::process::ExitCode;

@@ -48,17 +48,18 @@ impl Planner<'_, '_> {
                     .to_owned(),
             );
         }
-        let policy_settings: Vec<Want> = self
-            .wants
-            .values()
-            .filter(|want| matches!(want.place.at, At::Policy(_)))
-            .cloned()
-            .collect();
+        let policy_settings: Vec<Want> =
+            self.wants.values().filter(|want| matches!(want.place.at, At::Policy(_))).cloned().collect();
         if matches!(mode.as_str(), "off" | "disable") {
             for want in &policy_settings {
-                self.refuse(format!("{}: with driver-mode={mode} there are no policies to set it on", want.from));
+                self.refuse(format!(
+                    "{}: with driver-mode={mode} there are no policies to set it on",
+                    want.from
+                ));
             }
-            self.note(format!("driver-mode={mode}: no frequency driver is left; none takes over before the next boot"));
+            self.note(format!(
+                "driver-mode={mode}: no frequency driver is left; none takes over before the next boot"
+            ));
             return;
         }
         for want in &policy_settings {
@@ -72,7 +73,10 @@ impl Planner<'_, '_> {
                     ));
                 }
                 (Id::Epp, _) if mode != "active" && machine.topology().vendor == Vendor::Amd => {
-                    self.refuse(format!("{}: amd-pstate has a preference only in driver-mode=active", want.from));
+                    self.refuse(format!(
+                        "{}: amd-pstate has a preference only in driver-mode=active",
+                        want.from
+                    ));
                 }
                 _ => {}
             }
@@ -111,7 +115,9 @@ impl Planner<'_, '_> {
             .governor_changes
             .iter()
             .copied()
-            .filter(|number| self.ahead.governors.get(number).is_some_and(|governor| governor == "performance"))
+            .filter(|number| {
+                self.ahead.governors.get(number).is_some_and(|governor| governor == "performance")
+            })
             .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
             .collect();
         if active && !forced.is_empty() {
@@ -125,9 +131,11 @@ impl Planner<'_, '_> {
 
     /// A minimum above its maximum.
     fn pairs(&mut self) {
-        for (low, high) in
-            [(Id::MinFreq, Id::MaxFreq), (Id::MinPerfPct, Id::MaxPerfPct), (Id::UncoreMinFreq, Id::UncoreMaxFreq)]
-        {
+        for (low, high) in [
+            (Id::MinFreq, Id::MaxFreq),
+            (Id::MinPerfPct, Id::MaxPerfPct),
+            (Id::UncoreMinFreq, Id::UncoreMaxFreq),
+        ] {
             let wants: Vec<Want> = self.wants_of(low).into_iter().chain(self.wants_of(high)).collect();
             for want in wants {
                 let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
@@ -139,7 +147,9 @@ impl Planner<'_, '_> {
                     Some(want) => want.value.clone(),
                     None => self.machine.value(id, &want.place).ok().flatten(),
                 };
-                let (Some(min), Some(max)) = (number(value(&lower, low)), number(value(&upper, high))) else { continue };
+                let (Some(min), Some(max)) = (number(value(&lower, low)), number(value(&upper, high))) else {
+                    continue;
+                };
                 if min <= max {
                     continue;
                 }
@@ -229,7 +239,10 @@ impl Planner<'_, '_> {
             ));
         }
         if turbo.now == Some(Value::Switch(true)) {
-            self.note("turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency".to_owned());
+            self.note(
+                "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency"
+                    .to_owned(),
+            );
         }
     }
 

@@ -1,6 +1,6 @@
 //! Rows of what the drivers and the firmware say and nobody can set.
 
-use super::{FACT, Id, amd, intel, ro};
+use super::{AMD, FACT, INTEL, Id, amd, intel, ro};
 use crate::knob::{Form, Knob, Scope};
 
 macro_rules! policy {
@@ -88,7 +88,7 @@ pub(super) const BASE_FREQ: Knob = Knob {
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",
     interacts: &[(Id::Turbo, "allows frequencies above it"), (Id::MaxFreq, "the word base means this value")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const NOMINAL_FREQ: Knob = Knob {
@@ -118,7 +118,7 @@ pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
         (Id::MinFreq, "starts as this on recent kernels"),
         (Id::CppcLowestNonlinear, "its performance level"),
     ],
-    ..FACT
+    ..AMD
 };
 
 pub(super) const CUR_FREQ: Knob = Knob {
@@ -191,7 +191,7 @@ pub(super) const NUM_PSTATES: Knob = Knob {
     about: "How many steps of 100 MHz there are from the lowest frequency to the highest turbo. Not presented on hybrid \
             processors, where core types differ.",
     interacts: &[(Id::TurboPct, "the share of them that is turbo")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const TURBO_PCT: Knob = Knob {
@@ -202,7 +202,7 @@ pub(super) const TURBO_PCT: Knob = Knob {
     about: "The share of intel_pstate's P-states that lie above the guaranteed frequency. Not presented on hybrid \
             processors, where core types differ.",
     interacts: &[(Id::Turbo, "allows them")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const CPPC_HIGHEST: Knob = Knob {
@@ -273,7 +273,7 @@ pub(super) const PREFCORE: Knob = Knob {
     about: "Whether amd-pstate tells the scheduler which cores boost highest, so that single tasks land on them. \
             Disabled where all cores are equal, or by amd_prefcore=disable on the kernel command line.",
     interacts: &[(Id::PrefcoreRanking, "the order of the cores")],
-    ..FACT
+    ..AMD
 };
 
 pub(super) const PREFCORE_RANKING: Knob = Knob {
@@ -288,5 +288,5 @@ pub(super) const PREFCORE_RANKING: Knob = Knob {
         (Id::Prefcore, "whether the scheduler is told"),
         (Id::CppcHighest, "where the number comes from"),
     ],
-    ..FACT
+    ..AMD
 };

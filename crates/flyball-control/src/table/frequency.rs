@@ -1,6 +1,6 @@
 //! Rows of frequency selection: governor and limits.
 
-use super::{FACT, Id, rw};
+use super::{AMD, FACT, INTEL, Id, rw};
 use crate::knob::{Form, Knob, Phase, Scope};
 
 const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max, base or nominal";
@@ -45,7 +45,7 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         (Id::MinFreq, "the higher bound counts"),
         (Id::Turbo, "turning turbo off may lower it"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const MAX_PERF_PCT: Knob = Knob {
@@ -58,7 +58,7 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
     about: "An upper bound for all CPUs of intel_pstate, in percent of the highest turbo frequency. It adds to each \
             policy's max-freq: the lower of the two counts. The kernel clamps silently to at least min-perf-pct.",
     interacts: &[(Id::MinPerfPct, "never below it"), (Id::MaxFreq, "the lower bound counts")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const MIN_FREQ: Knob = Knob {
@@ -139,5 +139,5 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
         (Id::MaxFreq, "the floor cannot be above it"),
         (Id::HwMinFreq, "the floor cannot be below it"),
     ],
-    ..FACT
+    ..AMD
 };

@@ -1,6 +1,6 @@
 //! Rows of idle states and wake-up latency.
 
-use super::{FACT, Id, ro, rw};
+use super::{FACT, INTEL, Id, ro, rw};
 use crate::knob::{Form, Knob, Phase, Scope};
 
 pub(super) const IDLE_STATE: Knob = Knob {
@@ -55,7 +55,7 @@ pub(super) const C1_DEMOTION: Knob = Knob {
             Lowers latency for steady interrupt loads and costs idle power. The switch is presented by intel_idle \
             since kernel 6.16 on processors where it is known to work.",
     interacts: &[(Id::IdleState, "the processor's own judgement overrides the kernel's choice")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const LATENCY_LIMIT: Knob = Knob {

@@ -1,6 +1,6 @@
 //! Rows of uncore frequency, power limits, energy, heat.
 
-use super::{FACT, Id, ro, rw};
+use super::{FACT, INTEL, Id, ro, rw};
 use crate::knob::{Form, Knob, Phase, Scope};
 
 const UNCORE: &str = "a frequency with its unit in steps of 100MHz (1.8GHz), min or max";
@@ -32,7 +32,7 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
         (Id::UncoreMaxFreq, "the driver does not check their order: keep min at or below max"),
         (Id::ElcFloorFreq, "goes below it at low load where the processor can"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
@@ -50,7 +50,7 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
         (Id::UncoreMinFreq, "keep it at or above the minimum"),
         (Id::PowerLimit, "cores and uncore share the package's power"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
@@ -67,7 +67,7 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
         (Id::ElcLowThreshold, "below which the floor applies"),
         (Id::UncoreMinFreq, "applies above it"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
@@ -81,7 +81,7 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     about: "Efficiency latency control: below this load in percent, the uncore runs at elc-floor-freq; above, at \
             uncore-min-freq or higher. The processor keeps 7 bits of it, so it may read back one percent lower.",
     interacts: &[(Id::ElcFloorFreq, "what applies below it")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
@@ -96,7 +96,7 @@ pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
             as the power budget allows. Counts only while elc-high-enable is on. The processor keeps 7 bits of it, so it \
             may read back one percent lower.",
     interacts: &[(Id::ElcHighEnable, "turns it on")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
@@ -110,7 +110,7 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
     about: "Efficiency latency control: whether a load above elc-high-threshold raises the uncore frequency. Presented \
             for each fabric cluster of processors with TPMI.",
     interacts: &[(Id::ElcHighThreshold, "the load that it is about")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const POWER_LIMIT: Knob = Knob {
@@ -129,7 +129,7 @@ pub(super) const POWER_LIMIT: Knob = Knob {
         (Id::PowerMax, "the highest that the processor tells"),
         (Id::MaxFreq, "frequencies fall while the limit is reached"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const POWER_WINDOW: Knob = Knob {
@@ -143,7 +143,7 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     about: "The time over which a power limit is averaged. A long window lets short bursts run above the limit. The \
             processor knows few values; the kernel rounds down to the next.",
     interacts: &[(Id::PowerLimit, "the limit that it belongs to")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const UNCORE_FREQ: Knob = Knob {
@@ -155,7 +155,7 @@ pub(super) const UNCORE_FREQ: Knob = Knob {
     about: "The frequency at which mesh, last-level cache and memory controllers run now. Only root may read it, and \
             some kernels cannot read it at all.",
     interacts: &[(Id::UncoreMinFreq, "bounds it"), (Id::UncoreMaxFreq, "bounds it")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const UNCORE_HW_MIN: Knob = Knob {
@@ -167,7 +167,7 @@ pub(super) const UNCORE_HW_MIN: Knob = Knob {
     about: "The lowest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word min \
             for uncore knobs means this value.",
     interacts: &[(Id::UncoreMinFreq, "starts as this")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const UNCORE_HW_MAX: Knob = Knob {
@@ -179,7 +179,7 @@ pub(super) const UNCORE_HW_MAX: Knob = Knob {
     about: "The highest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word \
             max for uncore knobs means this value.",
     interacts: &[(Id::UncoreMaxFreq, "starts as this")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const POWER_MAX: Knob = Knob {
@@ -191,7 +191,7 @@ pub(super) const POWER_MAX: Knob = Knob {
     about: "The highest limit that the processor names for this constraint, usually its thermal design power for \
             long_term. Many processors tell nothing (0) for the others.",
     interacts: &[(Id::PowerLimit, "the word max means this value")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ENERGY: Knob = Knob {
@@ -228,7 +228,7 @@ pub(super) const CORE_THROTTLES: Knob = Knob {
     about: "How often since boot the core reached its temperature limit and was slowed down. A count that grows during a \
             measurement spoils it. Intel only: the kernel has no such count for AMD.",
     interacts: &[(Id::PackageThrottles, "the same for the package")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const PACKAGE_THROTTLES: Knob = Knob {
@@ -243,7 +243,7 @@ pub(super) const PACKAGE_THROTTLES: Knob = Knob {
     about: "How often since boot the package reached its temperature limit and was slowed down. Every CPU of the package \
             counts for itself, so the numbers are alike but not equal. Intel only.",
     interacts: &[(Id::CoreThrottles, "the same for the core")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const TEMPERATURE: Knob = Knob {

@@ -1,6 +1,6 @@
 //! Rows of hints between performance and power.
 
-use super::{FACT, Id, amd, intel, rw};
+use super::{FACT, INTEL, Id, amd, intel, rw};
 use crate::{
     knob::{Form, Knob, Mechanism, Phase, Scope},
     topology::Vendor,
@@ -50,7 +50,7 @@ pub(super) const EPB: Knob = Knob {
             package power decisions on many models even where EPP steers the core's frequency, so set both alike. The \
             kernel changes a 0 left by the firmware to normal at boot.",
     interacts: &[(Id::Epp, "steers the core's frequency where the processor has it")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
@@ -67,7 +67,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
             while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \
             there at boot; elsewhere it is read from bit 19 of POWER_CTL.",
     interacts: &[(Id::Epp, "steers the same trade on newer processors")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
@@ -84,5 +84,5 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
         (Id::DriverMode, "exists in active mode with HWP only"),
         (Id::MinFreq, "is raised for the moment"),
     ],
-    ..FACT
+    ..INTEL
 };

@@ -1,6 +1,6 @@
 //! Rows that only model-specific registers hold.
 
-use super::{FACT, Id, amd, intel};
+use super::{AMD, INTEL, Id, amd, intel};
 use crate::knob::{Form, Knob, Scope};
 
 pub(super) const HWP_REQUEST: Knob = Knob {
@@ -24,7 +24,7 @@ pub(super) const HWP_REQUEST: Knob = Knob {
             levels), a desired level (0: choose yourself) and EPP. It shows what is really in force when a file and the \
             processor seem to disagree.",
     interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 7:0"), (Id::MaxFreq, "bits 15:8")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const HWP_CAPABILITIES: Knob = Knob {
@@ -43,7 +43,7 @@ pub(super) const HWP_CAPABILITIES: Knob = Knob {
         (Id::HwpRequest, "asks within these levels"),
         (Id::BaseFreq, "the guaranteed level as a frequency"),
     ],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const CPPC_REQUEST: Knob = Knob {
@@ -60,7 +60,7 @@ pub(super) const CPPC_REQUEST: Knob = Knob {
             in performance levels of CPPC. Processors without the register are asked through memory \
             shared with the firmware instead.",
     interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 15:8"), (Id::MaxFreq, "bits 7:0")],
-    ..FACT
+    ..AMD
 };
 
 /// Eight fields of eight bits, lowest first.
@@ -84,7 +84,7 @@ pub(super) const TURBO_RATIOS: Knob = Knob {
     about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
             N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
     interacts: &[(Id::TurboRatioCores, "the numbers of cores"), (Id::Turbo, "allows them")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const TURBO_RATIO_CORES: Knob = Knob {
@@ -96,7 +96,7 @@ pub(super) const TURBO_RATIO_CORES: Knob = Knob {
     about: "On Xeons since Skylake-SP, the largest number of active cores for which each of the eight turbo-ratios holds. \
             On older and client processors the register means something else or is missing.",
     interacts: &[(Id::TurboRatios, "the ratios that go with them")],
-    ..FACT
+    ..INTEL
 };
 
 pub(super) const PLATFORM_INFO: Knob = Knob {
@@ -118,5 +118,5 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     about: "The highest ratio without turbo and the ratio of greatest efficiency (times 100 MHz), whether turbo ratios and \
             power limits can be written, and how many configurable power levels there are besides the nominal one.",
     interacts: &[(Id::BaseFreq, "comes from it where nothing else says")],
-    ..FACT
+    ..INTEL
 };

@@ -133,7 +133,11 @@ impl<'h> Footprints<'h> {
 
     fn policies(&mut self) -> Vec<String> {
         let names = self.list(POLICIES);
-        names.iter().filter(|name| numbered(name, "policy")).map(|name| format!("{POLICIES}/{name}")).collect()
+        names
+            .iter()
+            .filter(|name| numbered(name, "policy"))
+            .map(|name| format!("{POLICIES}/{name}"))
+            .collect()
     }
 
     fn turbo(&mut self, found: &mut BTreeSet<Spot>) {
@@ -207,5 +211,6 @@ impl<'h> Footprints<'h> {
 
 /// Whether `name` is `stem` and a number.
 fn numbered(name: &str, stem: &str) -> bool {
-    name.strip_prefix(stem).is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    name.strip_prefix(stem)
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
 }

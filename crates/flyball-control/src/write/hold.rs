@@ -140,7 +140,9 @@ impl fmt::Display for ApplyError {
                     write!(f, "\n  {reason}")?;
                 }
             }
-            ApplyError::Replan { error, .. } => write!(f, "after the first changes the rest cannot be made: {error}")?,
+            ApplyError::Replan { error, .. } => {
+                write!(f, "after the first changes the rest cannot be made: {error}")?
+            }
             ApplyError::Journal { error, .. } => error.fmt(f)?,
             ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
         }
@@ -305,7 +307,8 @@ impl<'h> Hold<'h> {
                 (spot, content)
             })
             .collect();
-        let olds: Vec<Content> = batch.iter().map(|change| Content::of(&change.spot.read(self.host))).collect();
+        let olds: Vec<Content> =
+            batch.iter().map(|change| Content::of(&change.spot.read(self.host))).collect();
         let writes = batch
             .iter()
             .zip(&olds)
@@ -318,7 +321,12 @@ impl<'h> Hold<'h> {
             if let Err(error) = change.spot.write(self.host, change.new.as_bytes()) {
                 let reason = reasons::reason(self.host, &change.spot, &error);
                 let restoration = self.put_back();
-                return Err(ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration });
+                return Err(ApplyError::Refused {
+                    change: Box::new(change.clone()),
+                    error,
+                    reason,
+                    restoration,
+                });
             }
         }
         let expected: Vec<Expected<'_>> = batch
@@ -417,13 +425,22 @@ pub struct Restored {
 ///
 /// # Errors
 /// The machine is held by another, or the journal cannot be used.
-pub fn restore(host: &dyn Host, state: &StateDir, command: &str, scope: Scope) -> Result<Restored, HoldError> {
+pub fn restore(
+    host: &dyn Host,
+    state: &StateDir,
+    command: &str,
+    scope: Scope,
+) -> Result<Restored, HoldError> {
     let _lock = state.lock(command)?;
     restore_locked(host, state, scope).map_err(HoldError::Journal)
 }
 
 /// [`restore`] for whoever already holds the lock: the guardian.
-pub(crate) fn restore_locked(host: &dyn Host, state: &StateDir, scope: Scope) -> Result<Restored, JournalError> {
+pub(crate) fn restore_locked(
+    host: &dyn Host,
+    state: &StateDir,
+    scope: Scope,
+) -> Result<Restored, JournalError> {
     let mut notes = Vec::new();
     if Journal::load(state)?.is_none() {
         return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });

@@ -137,7 +137,9 @@ pub enum JournalError {
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JournalError::Io { path, error } => write!(f, "cannot use the journal {}: {error}", path.display()),
+            JournalError::Io { path, error } => {
+                write!(f, "cannot use the journal {}: {error}", path.display())
+            }
             JournalError::Newer { path, format } => write!(
                 f,
                 "the journal {} has format {format}, this flyball knows up to {FORMAT}: restore with the flyball \
@@ -302,7 +304,9 @@ impl Journal {
         };
         let (header, contents) = parse(&bytes);
         match header {
-            Some(Record::Header { format, .. }) if format > FORMAT => Err(JournalError::Newer { path, format }),
+            Some(Record::Header { format, .. }) if format > FORMAT => {
+                Err(JournalError::Newer { path, format })
+            }
             Some(Record::Header { .. }) => Ok(Some(contents)),
             // Torn while the header was written: nothing had been changed yet.
             None if contents.entries.is_empty() && !bytes.contains(&b'\n') => Ok(None),
@@ -315,7 +319,11 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::load`]; also where it belongs to another machine.
-    pub fn open(state: &StateDir, machine: &str, boot: Option<&str>) -> Result<(Journal, Option<String>), JournalError> {
+    pub fn open(
+        state: &StateDir,
+        machine: &str,
+        boot: Option<&str>,
+    ) -> Result<(Journal, Option<String>), JournalError> {
         let path = state.journal();
         let fail = |error: io::Error| JournalError::Io { path: path.clone(), error };
         let mut aside = None;
@@ -337,12 +345,7 @@ impl Journal {
             }
         }
         let fresh = contents.is_none();
-        let file = File::options()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(fail)?;
+        let file = File::options().append(true).create(true).mode(0o600).open(&path).map_err(fail)?;
         let mut journal = Journal { path, file, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
             journal.cut(0)?;
@@ -408,14 +411,23 @@ impl Journal {
             return Err(JournalError::Interrupted { entry: Box::new(entry.clone()) });
         }
         let id = self.contents.entries.iter().map(|entry| entry.id).max().unwrap_or(0) + 1;
-        self.record(vec![Record::Begin { id, pid: std::process::id(), command: command.to_owned(), at: now() }])?;
+        self.record(vec![Record::Begin {
+            id,
+            pid: std::process::id(),
+            command: command.to_owned(),
+            at: now(),
+        }])?;
         Ok(id)
     }
 
     /// Which of these spots the open transaction has no memory of yet.
     pub fn unknown(&self, spots: &BTreeSet<Spot>) -> Vec<Spot> {
         let entry = self.contents.interrupted();
-        spots.iter().filter(|spot| entry.is_none_or(|entry| !entry.was.contains_key(*spot))).cloned().collect()
+        spots
+            .iter()
+            .filter(|spot| entry.is_none_or(|entry| !entry.was.contains_key(*spot)))
+            .cloned()
+            .collect()
     }
 
     /// Says what was, and what will be written: all of it flushed when this returns.
@@ -468,10 +480,12 @@ impl Journal {
         for entry in self.contents.pending() {
             let Entry { id, pid, command, at, .. } = entry.clone();
             records.push(Record::Begin { id, pid, command, at });
-            records.extend(entry.was.iter().map(|(spot, content)| Record::Was {
-                spot: spot.clone(),
-                content: content.clone(),
-            }));
+            records.extend(
+                entry
+                    .was
+                    .iter()
+                    .map(|(spot, content)| Record::Was { spot: spot.clone(), content: content.clone() }),
+            );
             records.extend(entry.first_old.iter().map(|(spot, old)| Record::Write {
                 spot: spot.clone(),
                 old: old.clone(),
@@ -483,8 +497,13 @@ impl Journal {
         }
         let bytes: Vec<u8> = records.iter().flat_map(line).collect();
         let beside = self.path.with_extension("new");
-        let mut file =
-            File::options().create(true).write(true).truncate(true).mode(0o600).open(&beside).map_err(fail)?;
+        let mut file = File::options()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside)
+            .map_err(fail)?;
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
         std::fs::rename(&beside, &self.path).map_err(fail)?;
         self.file = File::options().append(true).open(&self.path).map_err(fail)?;
@@ -519,7 +538,10 @@ mod tests {
         assert_eq!(aside, None);
         let first = journal.begin("flyball set governor=performance").unwrap();
         journal
-            .announce(vec![(spot(0), text("powersave\n"))], vec![(spot(0), text("powersave\n"), text("performance"))])
+            .announce(
+                vec![(spot(0), text("powersave\n"))],
+                vec![(spot(0), text("powersave\n"), text("performance"))],
+            )
             .unwrap();
         journal.commit(first).unwrap();
         journal.begin("flyball apply quiet.toml").unwrap();

@@ -52,7 +52,9 @@ impl Step {
         let Some(path) = spot.path() else {
             return match spot {
                 // Limits of IA32_HWP_REQUEST, uncore ratio and package power limits; other registers hold preferences.
-                Spot::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. } if mask & 0xff00_0000 == 0 => Step::Limit,
+                Spot::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. } if mask & 0xff00_0000 == 0 => {
+                    Step::Limit
+                }
                 Spot::Msr { register: 0x620 | 0x610 | 0x618, .. } => Step::Power,
                 Spot::Msr { register: 0x1a0 | 0xc001_0015, .. } => Step::Turbo,
                 _ => Step::Preference,
@@ -68,12 +70,15 @@ impl Step {
             "no_turbo" | "boost" | "cpb" => Step::Turbo,
             "scaling_governor" => Step::Governor,
             "scaling_setspeed" => Step::Tunable,
-            "energy_performance_preference" | "energy_perf_bias" | "hwp_dynamic_boost" | "energy_efficiency" => {
-                Step::Preference
-            }
-            "scaling_min_freq" | "scaling_max_freq" | "min_perf_pct" | "max_perf_pct" | "amd_pstate_floor_freq" => {
-                Step::Limit
-            }
+            "energy_performance_preference"
+            | "energy_perf_bias"
+            | "hwp_dynamic_boost"
+            | "energy_efficiency" => Step::Preference,
+            "scaling_min_freq"
+            | "scaling_max_freq"
+            | "min_perf_pct"
+            | "max_perf_pct"
+            | "amd_pstate_floor_freq" => Step::Limit,
             "disable" | "pm_qos_resume_latency_us" | "current_governor" | "intel_c1_demotion" => Step::Idle,
             _ if GOVERNORS.contains(&parent) => Step::Tunable,
             _ => Step::Power,

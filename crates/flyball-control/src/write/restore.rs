@@ -73,7 +73,9 @@ fn writable_form(spot: &Spot, goal: &Content) -> Option<Vec<u8>> {
         "energy_performance_preference" if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
         // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It can only be what the
         // firmware had set, and `default` brings that back.
-        "energy_performance_preference" if *goal == Content::Unreadable(Errno::INVAL.0) => Some(b"default".to_vec()),
+        "energy_performance_preference" if *goal == Content::Unreadable(Errno::INVAL.0) => {
+            Some(b"default".to_vec())
+        }
         // Reads `notsupported` or `notimplemented` where there is no SMT to control.
         "control" if text.starts_with("not") => None,
         _ => goal.to_bytes().filter(|bytes| !bytes.is_empty()),
@@ -109,7 +111,10 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
                 }
             }
             todo.sort_by_key(|(spot, bytes, found)| {
-                (rank(spot, found.trimmed(), &String::from_utf8_lossy(bytes)), natural(spot.path().unwrap_or_default()))
+                (
+                    rank(spot, found.trimmed(), &String::from_utf8_lossy(bytes)),
+                    natural(spot.path().unwrap_or_default()),
+                )
             });
             let mut expected = Vec::new();
             for (spot, bytes, found) in &todo {
@@ -162,16 +167,24 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
 /// the other governor still reigns, it is put back there.
 fn hidden_preferences(host: &dyn Host, goals: &Goals, outcome: &mut Restoration) {
     for (spot, old) in &goals.first_old {
-        if spot.name() != "energy_performance_preference" || goals.content.get(spot).is_none_or(|was| was == old) {
+        if spot.name() != "energy_performance_preference"
+            || goals.content.get(spot).is_none_or(|was| was == old)
+        {
             continue;
         }
         let found = now(host, spot);
         let (Some(bytes), false) = (writable_form(spot, old), found == *old) else { continue };
-        let Some(governor) = spot.path().map(|path| path.replace(spot.name(), "scaling_governor")) else { continue };
+        let Some(governor) = spot.path().map(|path| path.replace(spot.name(), "scaling_governor")) else {
+            continue;
+        };
         let was = goals.content.get(&Spot::File(governor.clone())).map(Content::trimmed);
         let reigns = host.read(&governor).unwrap_or_default();
         if was == Some("performance") && reigns != "performance" && spot.write(host, &bytes).is_ok() {
-            outcome.written.push(Written { spot: spot.clone(), from: found.to_string(), to: old.to_string() });
+            outcome.written.push(Written {
+                spot: spot.clone(),
+                from: found.to_string(),
+                to: old.to_string(),
+            });
         }
     }
 }
@@ -184,7 +197,10 @@ mod tests {
     fn what_cannot_be_written_as_it_reads_has_its_form() {
         let text = |text: &str| Content::Text(text.to_owned());
         let preference = Spot::file("/p/energy_performance_preference");
-        assert_eq!(writable_form(&preference, &text("dynamic(balanced:balance_performance)\n")).unwrap(), b"dynamic");
+        assert_eq!(
+            writable_form(&preference, &text("dynamic(balanced:balance_performance)\n")).unwrap(),
+            b"dynamic"
+        );
         assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::INVAL.0)).unwrap(), b"default");
         assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::BUSY.0)), None);
         assert_eq!(writable_form(&Spot::file("/p/scaling_setspeed"), &text("<unsupported>\n")), None);

@@ -47,7 +47,9 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
         if pause > 0 {
             host.sleep(Duration::from_millis(pause));
         }
-        for (index, want) in expected.iter().enumerate().filter(|(index, _)| found[*index].is_none()).collect::<Vec<_>>() {
+        for (index, want) in
+            expected.iter().enumerate().filter(|(index, _)| found[*index].is_none()).collect::<Vec<_>>()
+        {
             let now = Content::of(&want.spot.read(host));
             if agrees(want.spot, want.new, now.trimmed()) && !matches!(now, Content::Unreadable(_)) {
                 found[index] = Some(Found::Held);

@@ -102,7 +102,8 @@ impl FromStr for Spot {
         fn hex(part: Option<&str>) -> Option<&str> {
             part.and_then(|part| part.strip_prefix("0x"))
         }
-        let mut parts = text.strip_prefix("msr:").ok_or("neither a path nor msr:CPU:REGISTER:MASK")?.split(':');
+        let mut parts =
+            text.strip_prefix("msr:").ok_or("neither a path nor msr:CPU:REGISTER:MASK")?.split(':');
         let cpu = parts.next().and_then(|part| part.parse().ok());
         let register = hex(parts.next()).and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let mask = hex(parts.next()).and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -198,7 +199,9 @@ mod tests {
         ] {
             assert_eq!(spot.to_string().parse::<Spot>().unwrap(), spot);
         }
-        for bad in ["", "sys/x", "msr:", "msr:1:0x774", "msr:1:774:0xff", "msr:1:0x774:0xff:1", "msr:-1:0x1:0x1"] {
+        for bad in
+            ["", "sys/x", "msr:", "msr:1:0x774", "msr:1:774:0xff", "msr:1:0x774:0xff:1", "msr:-1:0x1:0x1"]
+        {
             assert!(bad.parse::<Spot>().is_err(), "{bad}");
         }
     }

@@ -57,8 +57,14 @@ impl StateDir {
         let fail = |error: io::Error| LockError::Io { path: path.clone(), error };
         self.create().map_err(|error| LockError::Io { path: self.0.clone(), error })?;
         let mut options = File::options();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(fail)?;
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(fail)?;
         if !flyball_host::process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
             // The holder may be writing its name just now; then the name is missing from the message, no more.
@@ -160,7 +166,11 @@ impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LockError::Held { holder: Some(holder), .. } => {
-                write!(f, "another flyball holds this machine: {holder}; let it end, or end it (kill {})", holder.pid)
+                write!(
+                    f,
+                    "another flyball holds this machine: {holder}; let it end, or end it (kill {})",
+                    holder.pid
+                )
             }
             LockError::Held { path, holder: None } => {
                 write!(f, "another flyball holds this machine: see who has {} open", path.display())

@@ -1,18 +1,160 @@
-//! `flyball show`: the whole machine on one screen.
+//! `flyball show`: the whole machine on one screen, or the knobs that are named.
+//!
+//! Everything is a list of rows first (`flyball_control::survey`); text and JSON are two ways to print it.
+
+mod facts;
+mod lines;
+mod screen;
+
+use flyball_control::{Id, KnobName, Machine, Outcome, Row, Source, Why, Wish, survey};
+use flyball_host::CpuList;
 
 use crate::{
     cli::Cli,
     exit::{Exit, Failure},
-    machine,
+    knobs, machine,
+    paint::Paint,
 };
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+#[command(
+    after_help = "Exit codes: 0 shown; 4 nothing of what was asked for exists here; 1 something is there and \
+                        cannot be read.\n\n\
+                        Examples:\n  flyball show\n  flyball show governor epp min-freq max-freq\n  \
+                        flyball show idle-state:C6 -c package:0\n  flyball show --all --json"
+)]
+pub struct Args {
+    /// Knobs or facts to show; all that fit the screen if none is named.
+    #[arg(value_name = "KNOB", value_parser = knobs::Name, help_heading = None)]
+    pub knobs: Vec<KnobName>,
+
+    /// CPUs: 0-3,7 or all, package:0, die:1, core:3, node:0, type:P, several with commas between.
+    #[arg(short, long, value_name = "CPUS")]
+    pub cpus: Option<String>,
+
+    /// Every row of the table, also those that rarely matter.
+    #[arg(short, long, conflicts_with = "knobs")]
+    pub all: bool,
+}
+
+/// Rows that do not fit the screen and are shown on request: constants of the driver, registers that repeat what files
+/// say, fine points of the uncore.
+const ON_REQUEST: &[Id] = &[
+    Id::Setspeed,
+    Id::AvailableEpp,
+    Id::FloorFreq,
+    Id::ElcFloorFreq,
+    Id::ElcLowThreshold,
+    Id::ElcHighThreshold,
+    Id::ElcHighEnable,
+    Id::BiosLimit,
+    Id::AvailableFreqs,
+    Id::BoostFreqs,
+    Id::TransitionLatency,
+    Id::NumPstates,
+    Id::TurboPct,
+    Id::CppcGuaranteed,
+    Id::HwpRequest,
+    Id::HwpCapabilities,
+    Id::CppcRequest,
+    Id::TurboRatios,
+    Id::TurboRatioCores,
+    Id::PlatformInfo,
+    Id::IdleLatency,
+    Id::IdleResidency,
+    Id::PowerMax,
+    Id::EnergyRange,
+];
 
 /// Prints the machine.
-pub fn run(cli: &Cli, _args: &Args) -> Result<Exit, Failure> {
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let host = machine::open(&cli.machine)?;
-    println!("online CPUs: {}", host.read("/sys/devices/system/cpu/online")?);
-    Ok(Exit::Done)
+    let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
+    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
+    if !args.knobs.is_empty() {
+        let wish = Wish { cpus, sample_absence: false, ..Wish::default() };
+        let rows = survey(&machine, &args.knobs, &wish);
+        if cli.json {
+            knobs::print_json(&lines::objects(&rows))?;
+        } else {
+            print!("{}", lines::render(&rows, &machine, Paint::stdout()));
+        }
+        return Ok(verdict(&rows, true));
+    }
+    let rows = whole(&machine, cpus, args.all);
+    let facts = facts::Facts::of(&machine);
+    if cli.json {
+        knobs::print_json(&serde_json::json!({ "machine": facts, "rows": lines::objects(&rows) }))?;
+    } else {
+        print!("{}", screen::render(&facts, &rows, &machine, Paint::stdout()));
+        if machine.topology().policies.is_empty() {
+            eprintln!("{}", facts.no_cpufreq());
+        }
+    }
+    Ok(verdict(&rows, false))
+}
+
+/// The rows of the screen.
+fn whole(machine: &Machine<'_>, cpus: Option<CpuList>, all: bool) -> Vec<Row> {
+    let wish = Wish { cpus, sample_absence: true, ..Wish::default() };
+    let names: Vec<KnobName> =
+        Id::ALL.iter().filter(|id| all || !ON_REQUEST.contains(id)).map(|id| KnobName::from(*id)).collect();
+    let mut rows = survey(machine, &names, &wish);
+    let userspace = |row: &Row| {
+        row.knob == Id::Governor
+            && row.outcome.value().and_then(flyball_control::Value::word) == Some("userspace")
+    };
+    if !all && rows.iter().any(userspace) {
+        rows.extend(survey(machine, &[Id::Setspeed.into()], &wish));
+    }
+    rows
+}
+
+/// How a command that printed `rows` ends, after saying on stderr what could not be read. `strict`: the rows were asked
+/// for by name, so that none at all is worth an exit code.
+pub fn verdict(rows: &[Row], strict: bool) -> Exit {
+    let (mut values, mut broken, mut denied) = (0, 0, 0);
+    for row in rows {
+        match &row.outcome {
+            Outcome::Value(_) => values += 1,
+            Outcome::Absent(_) => {}
+            Outcome::Unreadable { permission: true, .. } => denied += row.places,
+            Outcome::Unreadable { message, .. } => {
+                broken += 1;
+                eprintln!("flyball: {message}");
+            }
+        }
+    }
+    if denied > 0 {
+        eprintln!("flyball: {denied} values can be read by root only");
+    }
+    match (broken, values) {
+        (1.., _) => Exit::Failed,
+        (0, 0) if strict && denied > 0 => Exit::Failed,
+        (0, 0) if strict => Exit::NotHere,
+        _ => Exit::Done,
+    }
+}
+
+/// Where a row's absence comes from, for grouping: the folder that lacks the file, or the reason itself.
+fn reason(why: &Why) -> String {
+    match why {
+        Why::NoFile(path) => match path.rsplit_once('/') {
+            Some((folder, _)) => format!("not in {folder}"),
+            None => why.to_string(),
+        },
+        Why::NoRegister { no_driver: true, .. } => {
+            "in registers only, and no msr driver (modprobe msr)".to_owned()
+        }
+        Why::NoRegister { no_driver: false, .. } => "in a register that is not there".to_owned(),
+        Why::Unset(_) => "left at 0 by the firmware".to_owned(),
+        Why::Unsupported(_) => "not supported here".to_owned(),
+        _ => why.to_string(),
+    }
+}
+
+/// A source for people.
+fn source(row: &Row) -> String {
+    row.source.as_ref().map(Source::to_string).unwrap_or_default()
 }

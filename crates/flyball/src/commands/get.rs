@@ -1,0 +1,101 @@
+//! `flyball get`: the values of knobs, place by place in JSON, grouped in text.
+
+use flyball_control::{KnobName, Machine, Outcome, Wish, survey};
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::{
+    cli::Cli,
+    commands::show,
+    exit::{Exit, Failure},
+    knobs, machine,
+    paint::{Cell, Columns, Paint, Style, cpus},
+};
+
+/// Arguments of `get`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 at least one value; 4 nothing of what was asked for exists here; 1 something is \
+                        there and cannot be read.\n\n\
+                        Examples:\n  flyball get governor\n  flyball get min-freq max-freq -c 0-3 --json\n  \
+                        flyball get power-limit:long_term"
+)]
+pub struct Args {
+    /// Knobs or facts; `flyball explain` lists them.
+    #[arg(value_name = "KNOB", required = true, value_parser = knobs::Name)]
+    pub knobs: Vec<KnobName>,
+
+    /// CPUs: 0-3,7 or all, package:0, die:1, core:3, node:0, type:P, several with commas between.
+    #[arg(short, long, value_name = "CPUS")]
+    pub cpus: Option<String>,
+}
+
+/// One value at one place.
+#[derive(Debug, Serialize)]
+struct Object {
+    knob: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    instance: String,
+    cpus: String,
+    value: Json,
+    unit: &'static str,
+    source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Prints the values.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&cli.machine)?;
+    let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
+    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
+    let wish = Wish { cpus, sample_absence: false, apart: cli.json };
+    let rows = survey(&machine, &args.knobs, &wish);
+    if cli.json {
+        let objects: Vec<Object> = rows
+            .iter()
+            .map(|row| Object {
+                knob: row.knob.to_string(),
+                instance: row.name.clone(),
+                cpus: row.cpus.to_string(),
+                value: row
+                    .outcome
+                    .value()
+                    .and_then(|value| serde_json::to_value(value.plain()).ok())
+                    .unwrap_or(Json::Null),
+                unit: row.knob.knob().unit().symbol(),
+                source: row.source.as_ref().map(ToString::to_string),
+                absent: match &row.outcome {
+                    Outcome::Absent(why) => Some(why.to_string()),
+                    _ => None,
+                },
+                error: match &row.outcome {
+                    Outcome::Unreadable { message, .. } => Some(message.clone()),
+                    _ => None,
+                },
+            })
+            .collect();
+        knobs::print_json(&objects)?;
+    } else {
+        let mut columns = Columns::new();
+        for row in &rows {
+            let name =
+                KnobName { knob: row.knob, instance: Some(row.name.clone()).filter(|name| !name.is_empty()) };
+            match &row.outcome {
+                Outcome::Value(value) => columns.row(vec![
+                    Cell::styled(Style::Heading, name.to_string()),
+                    value.to_string().into(),
+                    format!("CPUs {}", self::cpus(&row.cpus)).into(),
+                ]),
+                Outcome::Absent(why) => {
+                    eprintln!("flyball: {name} is absent on CPUs {}: {why}", self::cpus(&row.cpus));
+                }
+                Outcome::Unreadable { .. } => {}
+            }
+        }
+        print!("{}", columns.render(Paint::stdout()));
+    }
+    Ok(show::verdict(&rows, true))
+}

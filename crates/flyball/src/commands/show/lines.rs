@@ -1,0 +1,91 @@
+//! Rows as lines of knob, value and CPUs, and as JSON objects.
+
+use flyball_control::{Machine, Outcome, Row, Scope};
+use serde::Serialize;
+use serde_json::Value as Json;
+
+use crate::paint::{Cell, Columns, Paint, Style, cpus_within};
+
+/// A row as JSON has it.
+#[derive(Debug, Serialize)]
+pub struct Object {
+    knob: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    instance: String,
+    cpus: String,
+    places: usize,
+    value: Json,
+    unit: &'static str,
+    source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl From<&Row> for Object {
+    fn from(row: &Row) -> Object {
+        let knob = row.knob.knob();
+        let value = row.outcome.value().map(|value| serde_json::to_value(value.plain()));
+        Object {
+            knob: knob.name.to_owned(),
+            instance: row.name.clone(),
+            cpus: row.cpus.to_string(),
+            places: row.places,
+            value: value.and_then(Result::ok).unwrap_or(Json::Null),
+            unit: knob.unit().symbol(),
+            source: row.source.as_ref().map(ToString::to_string),
+            absent: match &row.outcome {
+                Outcome::Absent(why) => Some(why.to_string()),
+                _ => None,
+            },
+            error: match &row.outcome {
+                Outcome::Unreadable { message, .. } => Some(message.clone()),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Rows as JSON has them.
+pub fn objects(rows: &[Row]) -> Vec<Object> {
+    rows.iter().map(Object::from).collect()
+}
+
+/// One line a row: knob, value, CPUs, source.
+pub fn render(rows: &[Row], machine: &Machine<'_>, paint: Paint) -> String {
+    let mut columns = Columns::new();
+    let mut last = String::new();
+    for row in rows {
+        let name = match row.name.as_str() {
+            "" => row.knob.to_string(),
+            instance => format!("{}:{instance}", row.knob),
+        };
+        // A name stands once, above the values that its places have.
+        let shown = if name == last { String::new() } else { name.clone() };
+        last = name;
+        let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == machine.topology().present;
+        let cpus = if everywhere { "machine".to_owned() } else { cpus_within(&row.cpus, 32) };
+        let more = if row.places > 1 { format!(" and {} more", row.places - 1) } else { String::new() };
+        columns.row(vec![
+            Cell::styled(Style::Heading, shown),
+            value(row),
+            Cell::from(cpus),
+            Cell::styled(Style::Faint, super::source(row) + &more),
+        ]);
+    }
+    columns.render(paint)
+}
+
+/// A row's value as a cell.
+pub fn value(row: &Row) -> Cell {
+    match &row.outcome {
+        Outcome::Value(value) => {
+            let text = value.to_string();
+            Cell::from(if text.is_empty() { "(none)".to_owned() } else { text })
+        }
+        Outcome::Absent(why) => Cell::styled(Style::Faint, format!("absent: {why}")),
+        Outcome::Unreadable { permission: true, .. } => Cell::styled(Style::Notice, "root only"),
+        Outcome::Unreadable { .. } => Cell::styled(Style::Alert, "unreadable"),
+    }
+}

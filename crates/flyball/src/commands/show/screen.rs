@@ -1,0 +1,601 @@
+//! The whole machine on one screen.
+
+use std::collections::BTreeMap;
+
+use flyball_control::{At, CoreType, Id, Machine, Outcome, Row, Scope, Value};
+use flyball_host::{CpuList, KiloHertz, Kind};
+
+use super::{facts::Facts, lines, reason};
+use crate::paint::{Cell, Columns, Paint, Style, cpus_within, wrapped};
+
+/// How wide the screen is taken to be.
+const WIDTH: usize = 110;
+
+/// The screen.
+pub fn render(facts: &Facts, rows: &[Row], machine: &Machine<'_>, paint: Paint) -> String {
+    let screen = Screen { facts, rows, machine, paint };
+    let mut out = screen.head();
+    for section in [
+        screen.settings(),
+        screen.classes(),
+        screen.levels(),
+        screen.idle(),
+        screen.uncore(),
+        screen.power(),
+        screen.heat(),
+        screen.rest(),
+        screen.absent(),
+    ] {
+        if !section.is_empty() {
+            out.push('\n');
+            out.push_str(&section);
+        }
+    }
+    out
+}
+
+struct Screen<'a> {
+    facts: &'a Facts,
+    rows: &'a [Row],
+    machine: &'a Machine<'a>,
+    paint: Paint,
+}
+
+/// Per-CPU and per-policy settings that make CPUs alike or different, in the order of their columns.
+const CLASS: &[Id] = &[
+    Id::Governor,
+    Id::Epp,
+    Id::Epb,
+    Id::MinFreq,
+    Id::MaxFreq,
+    Id::HwMinFreq,
+    Id::HwMaxFreq,
+    Id::BaseFreq,
+    Id::NominalFreq,
+    Id::Boost,
+    Id::LatencyLimit,
+    Id::Setspeed,
+];
+
+/// Performance levels that make CPUs alike or different.
+const LEVELS: &[Id] = &[
+    Id::CppcHighest,
+    Id::CppcNominal,
+    Id::CppcLowestNonlinear,
+    Id::CppcLowest,
+    Id::LowestNonlinearFreq,
+    Id::PrefcoreRanking,
+];
+
+const UNCORE: &[Id] =
+    &[Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
+
+/// A frequency as `3.9`, in GHz with at most two digits behind the point.
+fn ghz(frequency: KiloHertz) -> String {
+    let text = format!("{:.2}", frequency.0 as f64 / 1e6);
+    let short = text.trim_end_matches('0');
+    if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
+}
+
+fn range(low: Option<KiloHertz>, high: Option<KiloHertz>) -> String {
+    match (low, high) {
+        (Some(low), Some(high)) if ghz(low) == ghz(high) => ghz(low),
+        (Some(low), Some(high)) => format!("{}-{}", ghz(low), ghz(high)),
+        (Some(one), None) | (None, Some(one)) => ghz(one),
+        (None, None) => String::new(),
+    }
+}
+
+/// CPUs that are alike in some rows.
+struct Class {
+    cpus: CpuList,
+    kind: Option<CoreType>,
+    online: bool,
+    /// The index of the row that has them, for each knob that was asked for.
+    rows: Vec<Option<usize>>,
+}
+
+impl Screen<'_> {
+    fn of(&self, knob: Id) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.knob == knob)
+    }
+
+    fn value(&self, knob: Id) -> Option<&Value> {
+        self.of(knob).find_map(|row| row.outcome.value())
+    }
+
+    fn head(&self) -> String {
+        let facts = self.facts;
+        let unknown = match facts.vendor {
+            flyball_control::Vendor::Other => "Unknown processor".to_owned(),
+            vendor => format!("{vendor} processor"),
+        };
+        let mut line =
+            vec![self.paint.apply(Style::Heading, facts.model_name.as_deref().unwrap_or(&unknown))];
+        let count = |number: usize, one: &str, many: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            more => Some(format!("{more} {many}")),
+        };
+        line.extend(count(facts.packages.len(), "package", "packages"));
+        if facts.dies > facts.packages.len() {
+            line.extend(count(facts.dies, "die", "dies"));
+        }
+        line.extend(count(facts.cores, "core", "cores"));
+        line.extend(count(facts.present.len(), "CPU", "CPUs"));
+        if facts.nodes.len() > 1 {
+            line.extend(count(facts.nodes.len(), "node", "nodes"));
+        }
+        let mut out = line.join(", ") + "\n";
+        let mut second = Vec::new();
+        second.extend(facts.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+        second.push(match facts.kind {
+            Kind::Live => "this machine".to_owned(),
+            Kind::Recorded => format!("recorded in {}", facts.name),
+            Kind::Simulated => format!("simulated: {}", facts.name),
+        });
+        match (facts.policies, facts.policy_size) {
+            (0, _) => {}
+            (_, 0 | 1) => second.push("one policy per CPU".to_owned()),
+            (policies, size) => second.push(format!("{policies} policies of up to {size} CPUs")),
+        }
+        out += &self.paint.apply(Style::Faint, &second.join(", "));
+        out.push('\n');
+        let mut places = Vec::new();
+        let differ = |groups: usize| groups > 1;
+        if differ(facts.packages.len()) {
+            places.extend(facts.packages.iter().map(|(number, cpus)| (format!("package {number}"), cpus)));
+        }
+        places.extend(facts.core_types.iter().map(|(kind, cpus)| (format!("{kind} cores"), cpus)));
+        if !facts.offline.is_empty() {
+            places.push(("offline".to_owned(), &facts.offline));
+        }
+        if !places.is_empty() {
+            let text: Vec<String> =
+                places.iter().map(|(name, cpus)| format!("{name}: {}", cpus_within(cpus, 36))).collect();
+            for line in wrapped(&text.join("; "), WIDTH) {
+                out += &self.paint.apply(Style::Faint, &line);
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// Machine-wide values, three to a line.
+    fn settings(&self) -> String {
+        let wide = |row: &&Row| {
+            row.knob.knob().scope == Scope::Machine && !matches!(row.outcome, Outcome::Absent(_))
+        };
+        let mut rows: Vec<&Row> = self.rows.iter().filter(wide).collect();
+        // What sets the frequency comes first, though as a fact it is late in the table.
+        rows.sort_by_key(|row| row.knob != Id::Driver);
+        let is_list = |row: &&Row| matches!(row.outcome.value(), Some(Value::Words(_) | Value::Fields(_)));
+        let (long, short): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(is_list);
+        let pair = |row: &Row| (row.knob.to_string(), lines::value(row));
+        let (long, short) = (long.into_iter().map(pair), short.into_iter().map(pair).collect::<Vec<_>>());
+        let mut columns = Columns::new();
+        let height = short.len().div_ceil(3);
+        let name = |text: &str| Cell::styled(Style::Heading, text);
+        for line in 0..height {
+            let mut row = Vec::new();
+            for column in 0..3 {
+                if let Some((knob, value)) = short.get(column * height + line) {
+                    row.extend([name(knob), value.clone()]);
+                }
+            }
+            columns.row(row);
+        }
+        let mut out = columns.render(self.paint);
+        let mut columns = Columns::new();
+        for (knob, value) in long {
+            columns.row(vec![name(&knob), value]);
+        }
+        out += &columns.render(self.paint);
+        out
+    }
+
+    /// Groups the CPUs by what `knobs` hold for them.
+    fn group(&self, knobs: &[Id]) -> Vec<Class> {
+        let size = self.machine.topology().present.iter().last().map_or(0, |last| last as usize + 1);
+        let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
+        for (index, row) in self.rows.iter().enumerate() {
+            let Some(column) = knobs.iter().position(|knob| *knob == row.knob) else { continue };
+            // Absent everywhere is no difference, and is told below.
+            if row.places == 0
+                || matches!(row.outcome, Outcome::Absent(ref why) if *why != flyball_control::Why::Offline)
+            {
+                continue;
+            }
+            for cpu in row.cpus.iter() {
+                if let Some(rows) = where_from.get_mut(cpu as usize) {
+                    rows[column] = Some(index);
+                }
+            }
+        }
+        let mut classes: Vec<Class> = Vec::new();
+        let mut index: BTreeMap<(Option<CoreType>, bool, Vec<Option<usize>>), usize> = BTreeMap::new();
+        for (number, cpu) in &self.machine.topology().cpus {
+            let Some(rows) = where_from.get(*number as usize) else { continue };
+            if rows.iter().all(Option::is_none) {
+                continue;
+            }
+            let key = (cpu.core_type, cpu.online, rows.clone());
+            let at = *index.entry(key).or_insert_with(|| {
+                classes.push(Class {
+                    cpus: CpuList::new(),
+                    kind: cpu.core_type,
+                    online: cpu.online,
+                    rows: rows.clone(),
+                });
+                classes.len() - 1
+            });
+            classes[at].cpus.insert(*number);
+        }
+        classes
+    }
+
+    /// The text of a class's value of the knob in column `column`.
+    fn text(&self, class: &Class, column: usize) -> Cell {
+        match class.rows[column] {
+            Some(row) => lines::value(&self.rows[row]),
+            None => Cell::from(""),
+        }
+    }
+
+    fn frequency(&self, class: &Class, column: usize) -> Option<KiloHertz> {
+        self.rows[class.rows[column]?].outcome.value()?.frequency()
+    }
+
+    /// What CPUs are told to do, alike CPUs in one row.
+    fn classes(&self) -> String {
+        let classes = self.group(CLASS);
+        if self.facts.policies == 0
+            && classes.iter().all(|class| class.rows[..11].iter().all(Option::is_none))
+        {
+            return String::new();
+        }
+        let at = |knob: Id| CLASS.iter().position(|other| *other == knob).unwrap_or(0);
+        let mut columns = Columns::new();
+        columns.heading([
+            "CPUs",
+            "type",
+            "governor",
+            "epp",
+            "epb",
+            "min-max GHz",
+            "hardware",
+            "base",
+            "nominal",
+            "boost",
+            "latency",
+            "setspeed",
+            "now",
+        ]);
+        for class in &classes {
+            let mut row = vec![
+                Cell::from(cpus_within(&class.cpus, 26)),
+                Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
+            ];
+            if !class.online {
+                row.push(Cell::styled(Style::Notice, "offline"));
+                columns.row(row);
+                continue;
+            }
+            let one = |knob: Id| range(self.frequency(class, at(knob)), None);
+            let both =
+                |low: Id, high: Id| range(self.frequency(class, at(low)), self.frequency(class, at(high)));
+            row.extend([
+                self.text(class, at(Id::Governor)),
+                self.text(class, at(Id::Epp)),
+                self.text(class, at(Id::Epb)),
+                both(Id::MinFreq, Id::MaxFreq).into(),
+                both(Id::HwMinFreq, Id::HwMaxFreq).into(),
+                one(Id::BaseFreq).into(),
+                one(Id::NominalFreq).into(),
+                self.text(class, at(Id::Boost)),
+                match self.text(class, at(Id::LatencyLimit)) {
+                    cell if cell.text() == "no-limit" => Cell::from(""),
+                    cell => cell,
+                },
+                one(Id::Setspeed).into(),
+                self.now(&class.cpus).into(),
+            ]);
+            columns.row(row);
+        }
+        columns.drop_empty();
+        if columns.width() < 2 { String::new() } else { columns.render(self.paint) }
+    }
+
+    /// The range of current frequencies on `cpus`.
+    fn now(&self, cpus: &CpuList) -> String {
+        let (mut low, mut high): (Option<KiloHertz>, Option<KiloHertz>) = (None, None);
+        for row in self.of(Id::CurFreq) {
+            let Some(frequency) = row.outcome.value().and_then(Value::frequency) else { continue };
+            if row.cpus.iter().any(|cpu| cpus.contains(cpu)) {
+                low = Some(low.map_or(frequency, |low| low.min(frequency)));
+                high = Some(high.map_or(frequency, |high| high.max(frequency)));
+            }
+        }
+        range(low, high)
+    }
+
+    /// The firmware's performance levels.
+    fn levels(&self) -> String {
+        let mut classes = self.group(LEVELS);
+        classes.retain(|class| class.online);
+        if classes.is_empty() {
+            return String::new();
+        }
+        let mut columns = Columns::new();
+        columns.heading([
+            "CPPC levels",
+            "type",
+            "highest",
+            "nominal",
+            "lowest-nonlinear",
+            "lowest",
+            "nonlinear GHz",
+            "rank",
+        ]);
+        for class in &classes {
+            let mut row = vec![
+                Cell::from(cpus_within(&class.cpus, 40)),
+                Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
+            ];
+            for (column, knob) in LEVELS.iter().enumerate() {
+                row.push(match knob {
+                    Id::LowestNonlinearFreq => range(self.frequency(class, column), None).into(),
+                    _ => self.text(class, column),
+                });
+            }
+            columns.row(row);
+        }
+        columns.drop_empty();
+        columns.render(self.paint)
+    }
+
+    /// Idle states and where they may be used.
+    fn idle(&self) -> String {
+        let names = self.machine.idle_states();
+        let Some(cpu) = self.machine.topology().online.first() else { return String::new() };
+        if names.is_empty() || self.of(Id::IdleState).next().is_none() {
+            return String::new();
+        }
+        let mut columns = Columns::new();
+        columns.heading(["idle state", "wakes within", "pays after", "on", "off"]);
+        for (state, name) in names.iter().enumerate() {
+            let at = At::IdleState { cpu, state: state as u32 };
+            let place = flyball_control::Place::named(at, name.as_str(), CpuList::from_iter([cpu]));
+            let time = |knob: Id| match self.machine.value(knob, &place) {
+                Ok(Some(value)) => value.to_string(),
+                _ => String::new(),
+            };
+            let on = |wanted: bool| {
+                let mut cpus = CpuList::new();
+                for row in self.of(Id::IdleState).filter(|row| row.name == *name) {
+                    if row.outcome.value().and_then(Value::switch) == Some(wanted) {
+                        cpus.extend(row.cpus.iter());
+                    }
+                }
+                if cpus.is_empty() { String::new() } else { cpus_within(&cpus, 32) }
+            };
+            columns.row(vec![
+                name.as_str().into(),
+                time(Id::IdleLatency).into(),
+                time(Id::IdleResidency).into(),
+                on(true).into(),
+                Cell::styled(Style::Notice, on(false)),
+            ]);
+        }
+        columns.drop_empty();
+        columns.render(self.paint)
+    }
+
+    /// Uncore domains, alike ones in one row.
+    fn uncore(&self) -> String {
+        // Domain by domain: the rows of each knob that have its name.
+        let mut domains: Vec<(String, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
+        for row in
+            self.rows.iter().filter(|row| row.knob.knob().scope == Scope::Uncore && !row.name.is_empty())
+        {
+            let Some(column) = UNCORE.iter().position(|knob| *knob == row.knob) else { continue };
+            let frequency = row.outcome.value().and_then(Value::frequency);
+            match domains.iter_mut().find(|(name, _, _)| *name == row.name) {
+                Some((_, _, values)) => values[column] = frequency,
+                None => {
+                    let mut values = [None; 5];
+                    values[column] = frequency;
+                    domains.push((row.name.clone(), &row.cpus, values));
+                }
+            }
+        }
+        if domains.is_empty() {
+            return String::new();
+        }
+        let mut columns = Columns::new();
+        columns.heading(["uncore domain", "CPUs", "min-max GHz", "at boot", "now"]);
+        let mut merged: Vec<(String, usize, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
+        for (name, cpus, values) in domains {
+            match merged.last_mut() {
+                Some((_, count, other, alike)) if *other == cpus && *alike == values => *count += 1,
+                _ => merged.push((name, 1, cpus, values)),
+            }
+        }
+        for (name, count, cpus, [min, max, low, high, now]) in merged {
+            let name = if count > 1 { format!("{name} and {} more", count - 1) } else { name };
+            columns.row(vec![
+                name.into(),
+                cpus_within(cpus, 26).into(),
+                range(min, max).into(),
+                range(low, high).into(),
+                range(now, None).into(),
+            ]);
+        }
+        columns.drop_empty();
+        columns.render(self.paint)
+    }
+
+    /// Power limits and energy counters.
+    fn power(&self) -> String {
+        let rows = [Id::PowerLimit, Id::PowerWindow, Id::Energy]
+            .map(|knob| self.of(knob).filter(|row| !row.name.is_empty()).collect::<Vec<_>>());
+        let [limits, windows, energies] = &rows;
+        if limits.is_empty() && energies.is_empty() {
+            return String::new();
+        }
+        let mut columns = Columns::new();
+        columns.heading(["power and energy", "CPUs", "limit", "over", "used"]);
+        for row in limits {
+            let window = windows.iter().find(|other| other.name == row.name);
+            columns.row(vec![
+                row.name.as_str().into(),
+                cpus_within(&row.cpus, 26).into(),
+                lines::value(row),
+                window.map_or(Cell::from(""), |row| match row.outcome.value() {
+                    Some(Value::Time(time)) if time.0 >= 100_000 => {
+                        format!("{} s", time.0 as f64 / 1e6).into()
+                    }
+                    _ => lines::value(row),
+                }),
+            ]);
+        }
+        for row in energies {
+            let used = match row.outcome.value() {
+                Some(Value::Energy(energy)) => format!("{:.0} J", energy.0 as f64 / 1e6).into(),
+                _ => lines::value(row),
+            };
+            columns.row(vec![
+                row.name.as_str().into(),
+                cpus_within(&row.cpus, 26).into(),
+                "".into(),
+                "".into(),
+                used,
+            ]);
+        }
+        columns.drop_empty();
+        columns.render(self.paint)
+    }
+
+    /// Temperatures and throttling, in two lines.
+    fn heat(&self) -> String {
+        let mut columns = Columns::new();
+        let mut sensors: Vec<(&str, f64)> = Vec::new();
+        for row in self.of(Id::Temperature) {
+            if let Some(Value::Temperature(temperature)) = row.outcome.value() {
+                sensors.push((&row.name, temperature.0));
+            }
+        }
+        let core = |name: &str| name.contains(" Core ");
+        let hottest = sensors.iter().filter(|(name, _)| core(name)).max_by(|a, b| a.1.total_cmp(&b.1));
+        let mut parts: Vec<String> = sensors
+            .iter()
+            .filter(|(name, _)| !core(name))
+            .map(|(name, degrees)| format!("{name} {degrees:.0} C"))
+            .collect();
+        parts.extend(hottest.map(|(name, degrees)| format!("hottest: {name} {degrees:.0} C")));
+        for (index, line) in wrapped(&parts.join(", "), WIDTH - 20).into_iter().enumerate() {
+            if !line.is_empty() {
+                let name = if index == 0 { "temperature" } else { "" };
+                columns.row(vec![Cell::styled(Style::Heading, name), line.into()]);
+            }
+        }
+        for knob in [Id::CoreThrottles, Id::PackageThrottles] {
+            let counts: Vec<(u64, &CpuList)> = self
+                .of(knob)
+                .filter_map(|row| match row.outcome.value() {
+                    Some(Value::Count(count)) => Some((*count, &row.cpus)),
+                    _ => None,
+                })
+                .collect();
+            let Some((most, cpus)) = counts.iter().max_by_key(|(count, _)| *count) else { continue };
+            let cell = if *most == 0 {
+                Cell::from("0 since boot")
+            } else {
+                Cell::styled(
+                    Style::Notice,
+                    format!("up to {most} since boot (CPUs {})", cpus_within(cpus, 40)),
+                )
+            };
+            columns.row(vec![Cell::styled(Style::Heading, knob.to_string()), cell]);
+        }
+        columns.render(self.paint)
+    }
+
+    /// Rows that no table above has taken.
+    fn rest(&self) -> String {
+        let taken = |knob: Id| {
+            let scope = knob.knob().scope;
+            scope == Scope::Machine
+                || CLASS.contains(&knob)
+                || LEVELS.contains(&knob)
+                || UNCORE.contains(&knob)
+                || matches!(
+                    knob,
+                    Id::CurFreq
+                        | Id::IdleState
+                        | Id::PowerLimit
+                        | Id::PowerWindow
+                        | Id::Energy
+                        | Id::Temperature
+                        | Id::CoreThrottles
+                        | Id::PackageThrottles
+                )
+                // All that it could say is in the table of CPUs.
+                || (knob == Id::Online && self.facts.offline.is_empty())
+        };
+        let rows: Vec<&Row> = self
+            .rows
+            .iter()
+            .filter(|row| !taken(row.knob) && !matches!(row.outcome, Outcome::Absent(_)))
+            .collect();
+        let mut columns = Columns::new();
+        let mut last = String::new();
+        for row in rows {
+            let name = match row.name.as_str() {
+                "" => row.knob.to_string(),
+                instance => format!("{}:{instance}", row.knob),
+            };
+            let shown = if name == last { String::new() } else { name.clone() };
+            last = name;
+            columns.row(vec![
+                Cell::styled(Style::Heading, shown),
+                lines::value(row),
+                format!("CPUs {}", cpus_within(&row.cpus, 40)).into(),
+            ]);
+        }
+        columns.render(self.paint)
+    }
+
+    /// What the machine lacks, by reason.
+    fn absent(&self) -> String {
+        let mut reasons: Vec<(String, Vec<Id>)> = Vec::new();
+        for row in self.rows {
+            let Outcome::Absent(why) = &row.outcome else { continue };
+            // Present on other places: the tables show where.
+            if *why == flyball_control::Why::Offline || self.value(row.knob).is_some() {
+                continue;
+            }
+            let reason = reason(why);
+            match reasons.iter_mut().find(|(other, _)| *other == reason) {
+                Some((_, knobs)) if knobs.contains(&row.knob) => {}
+                Some((_, knobs)) => knobs.push(row.knob),
+                None => reasons.push((reason, vec![row.knob])),
+            }
+        }
+        if reasons.is_empty() {
+            return String::new();
+        }
+        let mut out = self.paint.apply(Style::Heading, "absent") + "\n";
+        for (reason, knobs) in reasons {
+            let names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
+            for (index, line) in
+                wrapped(&format!("{reason}: {}", names.join(", ")), WIDTH - 4).iter().enumerate()
+            {
+                let indent = if index == 0 { "  " } else { "    " };
+                out += &self.paint.apply(Style::Faint, &format!("{indent}{line}"));
+                out.push('\n');
+            }
+        }
+        out
+    }
+}

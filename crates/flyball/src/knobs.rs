@@ -1,0 +1,57 @@
+//! What every command on knobs needs: knob names as arguments, CPU selectors, JSON on stdout.
+
+use std::io::Write;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use flyball_control::{KnobName, Machine, ReadError, knob::TABLE, select};
+use flyball_host::CpuList;
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+
+/// Reads a knob's name with its instance. Knows all names, for help and completions.
+#[derive(Debug, Clone, Copy)]
+pub struct Name;
+
+impl TypedValueParser for Name {
+    type Value = KnobName;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<KnobName, clap::Error> {
+        value.to_string_lossy().parse().map_err(|error: flyball_control::UnknownKnob| {
+            clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{error}\n")).with_cmd(command)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(TABLE.iter().map(|knob| PossibleValue::new(knob.name).help(knob.title))))
+    }
+}
+
+/// The CPUs that a selector names on a machine.
+pub fn cpus(text: &str, machine: &Machine<'_>) -> Result<CpuList, Failure> {
+    select(text, machine.topology()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+}
+
+/// A file of the machine that should be readable and is not.
+pub fn unreadable(error: ReadError) -> Failure {
+    match error {
+        ReadError::Host(error) => error.into(),
+        ReadError::Content { .. } => Failure::new(Exit::Failed, error.to_string()),
+    }
+}
+
+/// Prints `data` as JSON, on lines of its own.
+pub fn print_json(data: &impl Serialize) -> Result<(), Failure> {
+    let out = std::io::stdout().lock();
+    let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
+    let written = serde_json::to_writer_pretty(&mut out, data)
+        .map_err(std::io::Error::from)
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+    written.map_err(|error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}")))
+}

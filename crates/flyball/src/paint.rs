@@ -1,0 +1,233 @@
+//! Text for a terminal: styles that vanish where they are not wanted, columns that line up, CPU lists that stay short.
+
+use std::{fmt::Write, io::IsTerminal};
+
+use flyball_host::CpuList;
+
+/// Whether and how to colour standard output.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// Colour on a terminal, unless `NO_COLOR` is set to anything or the terminal is dumb.
+    pub fn stdout() -> Paint {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        Paint { on: !refused && std::io::stdout().is_terminal() }
+    }
+
+    /// Never any colour.
+    #[cfg(test)]
+    pub fn plain() -> Paint {
+        Paint { on: false }
+    }
+
+    /// `text` in `style`.
+    pub fn apply(self, style: Style, text: &str) -> String {
+        if !self.on || text.is_empty() || style == Style::Plain {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Plain => "0",
+            Style::Heading => "1",
+            Style::Faint => "2",
+            Style::Alert => "1;31",
+            Style::Notice => "33",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+/// How a piece of text stands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Not at all.
+    Plain,
+    /// A heading.
+    Heading,
+    /// Beside the point.
+    Faint,
+    /// Wrong.
+    Alert,
+    /// Worth a look.
+    Notice,
+}
+
+/// One cell of a table.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell { text: text.into(), style: Style::Plain }
+    }
+}
+
+impl Cell {
+    /// A cell in a style.
+    pub fn styled(style: Style, text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), style }
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Rows of cells in columns that line up, two blanks apart. Lines have no trailing blanks.
+#[derive(Debug, Default)]
+pub struct Columns {
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Columns {
+    /// An empty table.
+    pub fn new() -> Columns {
+        Columns::default()
+    }
+
+    /// Adds a heading row.
+    pub fn heading<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(|text| Cell::styled(Style::Heading, text)).collect());
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Drops the columns whose cells below the heading are all empty.
+    pub fn drop_empty(&mut self) {
+        let width = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        for column in (0..width).rev() {
+            if self.rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell.text.is_empty())) {
+                for row in &mut self.rows {
+                    if column < row.len() {
+                        row.remove(column);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many columns the widest row has.
+    pub fn width(&self) -> usize {
+        self.rows.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The lines.
+    pub fn render(&self, paint: Paint) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count()).max()
+        };
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let last = row.iter().rposition(|cell| !cell.text.is_empty());
+            for (column, cell) in row.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
+                out.push_str(&paint.apply(cell.style, &cell.text));
+                if Some(column) != last {
+                    let gap = widths[column] - cell.text.chars().count() + 2;
+                    let _ = write!(out, "{:gap$}", "");
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// A CPU list for people: runs with a step are written as `0-14:2`, which `-c` reads again.
+pub fn cpus(list: &CpuList) -> String {
+    let numbers: Vec<u32> = list.iter().collect();
+    let mut out = String::new();
+    let mut rest = numbers.as_slice();
+    while let [first, tail @ ..] = rest {
+        let step = tail.first().map_or(1, |next| next - first);
+        let run = 1 + tail.iter().zip(1..).take_while(|(cpu, index)| **cpu == first + step * index).count();
+        // Two in a row are no run, unless they are neighbours.
+        let run = if run == 2 && step != 1 { 1 } else { run };
+        let last = rest[run - 1];
+        let separator = if out.is_empty() { "" } else { "," };
+        let _ = match (run, step) {
+            (1, _) => write!(out, "{separator}{first}"),
+            (2, 1) => write!(out, "{separator}{first},{last}"),
+            (_, 1) => write!(out, "{separator}{first}-{last}"),
+            _ => write!(out, "{separator}{first}-{last}:{step}"),
+        };
+        rest = &rest[run..];
+    }
+    out
+}
+
+/// A CPU list in at most `width` characters: cut at a comma, with the number of CPUs.
+pub fn cpus_within(list: &CpuList, width: usize) -> String {
+    let whole = cpus(list);
+    if whole.len() <= width {
+        return whole;
+    }
+    let tail = format!(",... ({} CPUs)", list.len());
+    let room = width.saturating_sub(tail.len());
+    let cut = whole[..room.min(whole.len())].rfind(',').unwrap_or(0);
+    if cut == 0 { format!("{} CPUs", list.len()) } else { format!("{}{tail}", &whole[..cut]) }
+}
+
+/// `text` broken into lines of at most `width` characters.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > 0 && line + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_use_steps_and_read_back() {
+        for (text, short) in [
+            ("0-511", "0-511"),
+            ("0,2,4,6,8", "0-8:2"),
+            ("0,1", "0,1"),
+            ("0,2", "0,2"),
+            ("0,2,3,4,9", "0,2-4,9"),
+            ("5", "5"),
+            ("", ""),
+            ("0-3,8-11,16", "0-3,8-11,16"),
+        ] {
+            let list: CpuList = text.parse().unwrap();
+            assert_eq!(cpus(&list), short);
+            assert_eq!(cpus(&list).parse::<CpuList>().unwrap(), list);
+        }
+        let odd: CpuList = [1, 2, 5, 6, 9, 10, 13, 14, 17, 18, 21, 22].into_iter().collect();
+        assert_eq!(cpus_within(&odd, 24), "1,2,5,... (12 CPUs)");
+    }
+
+    #[test]
+    fn columns_line_up_without_trailing_blanks() {
+        let mut columns = Columns::new();
+        columns.heading(["a", "none", "long heading"]);
+        columns.row(vec!["value".into(), "".into(), "x".into()]);
+        columns.row(vec!["v".into(), "".into(), "".into()]);
+        columns.drop_empty();
+        assert_eq!(columns.render(Paint::plain()), "a      long heading\nvalue  x\nv\n");
+    }
+}
