@@ -20,6 +20,7 @@ mod place;
 pub mod plan;
 pub mod profile;
 pub mod save;
+pub mod quiet;
 mod select;
 mod snapshot;
 mod survey;

@@ -1,0 +1,217 @@
+//! Which settings make this machine steady for benchmarks, and what stands in the way.
+//!
+//! [`recipe`] only decides: the settings are made, journaled and undone like any others. Three levels, each with
+//! everything of the one before: `light` loses no speed, `steady` gives up turbo, `fixed` holds one frequency.
+
+use std::{fmt, str::FromStr};
+
+use flyball_host::{CpuList, KiloHertz};
+use serde::Serialize;
+
+use crate::{Id, Machine};
+
+/// How much speed may be given up for steadiness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// No loss of speed: governor, preference, wake-up latency, interrupts elsewhere.
+    Light,
+    /// Turbo off as well.
+    Steady,
+    /// One frequency as well (the base one unless another is given), and SMT siblings offline.
+    Fixed,
+}
+
+impl FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Level, String> {
+        match text {
+            "light" => Ok(Level::Light),
+            "steady" => Ok(Level::Steady),
+            "fixed" => Ok(Level::Fixed),
+            _ => Err(format!("'{text}' is no level; give light, steady or fixed")),
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Light => "light",
+            Level::Steady => "steady",
+            Level::Fixed => "fixed",
+        })
+    }
+}
+
+/// A setting of the recipe: `governor=performance`, for these CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ingredient {
+    /// The setting, as one would type it.
+    pub setting: String,
+    /// For which CPUs; all where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuList>,
+    /// What it is good for.
+    pub because: &'static str,
+}
+
+/// What to do on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Recipe {
+    /// The CPUs on which the benchmark is to run.
+    pub cpus: CpuList,
+    /// The settings, in no particular order: the plan orders them.
+    pub settings: Vec<Ingredient>,
+    /// What this machine does not have, each with its reason.
+    pub cannot: Vec<String>,
+    /// What would help but needs another boot.
+    pub boot: Vec<String>,
+}
+
+/// The exit latency above which idle states are kept away from the benchmark's CPUs: C1 and C1E are faster on all
+/// processors, C6 is slower on all.
+const LATENCY: &str = "20us";
+
+/// Decides what makes this machine steady for a benchmark on `cpus`.
+pub fn recipe(machine: &Machine<'_>, level: Level, cpus: &CpuList, frequency: Option<KiloHertz>) -> Recipe {
+    let mut recipe = Recipe { cpus: cpus.clone(), ..Recipe::default() };
+    governor(machine, &mut recipe);
+    latency(machine, cpus, &mut recipe);
+    if level >= Level::Steady {
+        turbo(machine, &mut recipe);
+    }
+    if level >= Level::Fixed {
+        fixed(machine, frequency, &mut recipe);
+        siblings(machine, cpus, &mut recipe);
+    }
+    boot(machine, cpus, &mut recipe);
+    recipe
+}
+
+/// Whether the machine has the knob anywhere, with a value.
+fn has(machine: &Machine<'_>, knob: Id) -> bool {
+    machine.places(knob).iter().any(|place| machine.value(knob, place).is_ok_and(|value| value.is_some()))
+}
+
+fn add(recipe: &mut Recipe, setting: impl Into<String>, cpus: Option<CpuList>, because: &'static str) {
+    recipe.settings.push(Ingredient { setting: setting.into(), cpus, because });
+}
+
+fn governor(machine: &Machine<'_>, recipe: &mut Recipe) {
+    let offers = |word: &str| {
+        machine.places(Id::AvailableGovernors).iter().any(|place| {
+            machine.value(Id::AvailableGovernors, place).ok().flatten().is_some_and(|value| {
+                value.words().is_some_and(|words| words.iter().any(|offered| offered == word))
+            })
+        })
+    };
+    if !has(machine, Id::Governor) {
+        recipe.cannot.push(format!("hold the frequency: {}", machine.why_nowhere(Id::Governor)));
+        return;
+    }
+    if offers("performance") {
+        add(recipe, "governor=performance", None, "the governor's reaction to load is no part of the result");
+    } else {
+        recipe.cannot.push("use the performance governor: the kernel does not offer it".to_owned());
+        if has(machine, Id::Epp) {
+            add(recipe, "epp=performance", None, "the processor does not trade speed for power");
+        }
+    }
+    if has(machine, Id::Epb) {
+        add(recipe, "epb=performance", None, "firmware policies do not trade speed for power");
+    }
+}
+
+fn latency(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
+    if has(machine, Id::LatencyLimit) && has(machine, Id::IdleState) {
+        let setting = format!("latency-limit={LATENCY}");
+        add(recipe, setting, Some(cpus.clone()), "wake-ups from deep idle states are no part of the result");
+    } else if !has(machine, Id::IdleState) {
+        recipe.cannot.push(format!("hold deep idle states away: {}", machine.why_nowhere(Id::IdleState)));
+    }
+}
+
+fn turbo(machine: &Machine<'_>, recipe: &mut Recipe) {
+    if has(machine, Id::Turbo) {
+        add(recipe, "turbo=off", None, "turbo depends on heat, power and on who else is busy");
+    } else {
+        recipe.cannot.push("switch turbo off: this machine has no switch for it".to_owned());
+    }
+}
+
+fn fixed(machine: &Machine<'_>, frequency: Option<KiloHertz>, recipe: &mut Recipe) {
+    if !has(machine, Id::MaxFreq) {
+        return;
+    }
+    let value = match frequency {
+        Some(frequency) => format!("{}kHz", frequency.0),
+        None if has(machine, Id::BaseFreq) => "base".to_owned(),
+        None if has(machine, Id::NominalFreq) => "nominal".to_owned(),
+        // With turbo off the highest frequency that is left is the base one.
+        None => "max".to_owned(),
+    };
+    for knob in ["max-freq", "min-freq"] {
+        add(recipe, format!("{knob}={value}"), None, "one frequency, whatever the load");
+    }
+}
+
+fn siblings(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
+    let topology = machine.topology();
+    let beside: CpuList = cpus
+        .iter()
+        .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
+        .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
+        .collect();
+    if beside.is_empty() {
+        return;
+    }
+    let switchable: CpuList = machine
+        .places_on(Id::Online, &beside)
+        .iter()
+        .filter(|place| machine.value(Id::Online, place).is_ok_and(|value| value.is_some()))
+        .flat_map(|place| place.cpus.iter().collect::<Vec<_>>())
+        .collect();
+    let stuck = beside.difference(&switchable);
+    if !switchable.is_empty() {
+        add(recipe, "online=off", Some(switchable), "a busy SMT sibling takes half of the core");
+    }
+    if !stuck.is_empty() {
+        recipe.cannot.push(format!("take SMT siblings {stuck} offline: the kernel has no switch for them"));
+    }
+}
+
+fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
+    let Ok(cmdline) = machine.host().read("/proc/cmdline") else { return };
+    let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
+    if cpus.len() < machine.topology().online.len() {
+        for (name, why) in [
+            ("isolcpus", "keeps other tasks off the benchmark's CPUs"),
+            ("rcu_nocbs", "moves the kernel's deferred work elsewhere"),
+            ("irqaffinity", "keeps interrupts that cannot be moved later on other CPUs"),
+        ] {
+            if !has(name) {
+                let list = if name == "irqaffinity" {
+                    machine.topology().online.difference(cpus).to_string()
+                } else {
+                    cpus.to_string()
+                };
+                recipe.boot.push(format!("{name}={list}: {why}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_names() {
+        for level in [Level::Light, Level::Steady, Level::Fixed] {
+            assert_eq!(level.to_string().parse(), Ok(level));
+        }
+        assert!("loud".parse::<Level>().unwrap_err().contains("light, steady or fixed"));
+    }
+}
