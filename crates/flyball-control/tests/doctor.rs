@@ -267,7 +267,7 @@ fn rows() -> Vec<Row> {
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
         row("now.temperature", intel, |f| put(f, "sys/class/hwmon/hwmon0/temp1_input", "99000"), Warning),
         row("now.offline", intel, |f| put(f, format!("{CPU}/online"), "0-2"), Note),
-        row("now.owners", intel, |f| put(f, "proc/77/comm", "power-profiles-"), Note),
+        row("now.owners", intel, |f| put(f, "proc/77/comm", "thermald"), Note),
         row("storpool.hwp", intel, |f| msr(f, 0x770, "0"), Warning),
         row("storpool.autonomous-c-state", intel, |f| msr(f, 0xe2, "8402"), Warning),
         row("storpool.energy-bias", intel, |_| {}, Warning),

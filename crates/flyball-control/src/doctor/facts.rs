@@ -92,8 +92,10 @@ pub struct Facts<'h> {
     pub policies: Vec<Policy>,
     /// The kernel's log, where it can be read.
     pub log: Option<String>,
-    /// Names of running processes, where /proc has them.
-    pub processes: Option<Vec<String>>,
+    /// Other programs that write the same knobs.
+    pub owners: Vec<crate::owners::Owner>,
+    /// Whether /proc has the machine's processes.
+    pub sees_processes: bool,
 }
 
 impl std::fmt::Debug for Facts<'_> {
@@ -122,7 +124,10 @@ impl<'h> Facts<'h> {
             present: topology.present.clone(),
             policies: policies(host, &topology),
             log: host.kernel_log().ok(),
-            processes: processes(host),
+            owners: crate::owners::owners(host),
+            sees_processes: host
+                .list("/proc")
+                .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
             topology,
         })
     }
@@ -249,17 +254,4 @@ fn policies(host: &dyn Host, topology: &Topology) -> Vec<Policy> {
         Policy { number: policy.number, cpus: policy.cpus.clone(), core_type, attributes }
     };
     topology.policies.iter().map(read).collect()
-}
-
-/// The names of running processes; `None` where /proc has none, as on a recorded machine.
-fn processes(host: &dyn Host) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in host.list("/proc").ok()? {
-        if entry.bytes().all(|byte| byte.is_ascii_digit())
-            && let Ok(name) = host.read(&format!("/proc/{entry}/comm"))
-        {
-            names.push(name);
-        }
-    }
-    (!names.is_empty()).then_some(names)
 }

@@ -48,20 +48,6 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Services that write cpufreq, preference or power limit settings, by the name that /proc/PID/comm shows (the
-/// kernel keeps 15 characters).
-pub(super) const OWNERS: &[(&str, &str)] = &[
-    ("tuned", "tuned"),
-    ("power-profiles-", "power-profiles-daemon"),
-    ("tlp", "TLP"),
-    ("auto-cpufreq", "auto-cpufreq"),
-    ("thermald", "thermald"),
-    ("cpupower", "cpupower"),
-    ("system76-power", "system76-power"),
-    ("laptop_mode", "laptop-mode-tools"),
-    ("intel-speed-sel", "intel-speed-select"),
-];
-
 /// Set where the machine hides its processors: a virtual machine or a container without cpufreq.
 pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     if facts.driver().is_some() {
@@ -318,23 +304,17 @@ fn offline(facts: &Facts) -> Option<Answer> {
 }
 
 fn owners(facts: &Facts) -> Option<Answer> {
-    let Some(processes) = &facts.processes else {
+    if !facts.sees_processes {
         return Some(unknown("the machine's processes are not visible"));
+    }
+    let Some(first) = facts.owners.first() else {
+        return Some(ok("no service is known to manage these settings").seen("/proc", "none of them runs"));
     };
-    let found: Vec<&str> = OWNERS
-        .iter()
-        .filter(|(comm, _)| processes.iter().any(|process| process == comm))
-        .map(|(_, name)| *name)
-        .collect();
-    Some(if found.is_empty() {
-        ok("no service is known to manage these settings")
-            .seen("/proc", format!("{} processes", processes.len()))
-    } else {
-        note(format!("{} may overwrite settings", found.join(" and "))).seen("/proc", found.join(", ")).fix(
-            Fix::Person(format!(
-                "stop it while you measure, or make the setting there: systemctl stop {}",
-                found[0]
-            )),
-        )
-    })
+    let names: Vec<&str> = facts.owners.iter().map(|owner| owner.name).collect();
+    let answer = note(format!("{} may overwrite settings", names.join(" and ")));
+    let answer = facts.owners.iter().fold(answer, |answer, owner| {
+        let pid = owner.pid.map_or_else(|| "has left its traces".to_owned(), |pid| format!("process {pid}"));
+        answer.seen(owner.name, pid)
+    });
+    Some(answer.fix(Fix::Person(first.remedy.to_owned())))
 }

@@ -349,6 +349,31 @@ impl<'h> Hold<'h> {
             .collect())
     }
 
+    /// Writes files that need not all take it (interrupts of per-CPU devices refuse to move): journaled and put back
+    /// like every change, but a refusal is an answer and undoes nothing. Gives the refused ones with their errors.
+    ///
+    /// # Errors
+    /// The journal cannot be written; then nothing was, and everything has been put back.
+    pub fn offer(&mut self, writes: &[(Spot, String)]) -> Result<Vec<(Spot, HostError)>, ApplyError> {
+        let spots: BTreeSet<Spot> = writes.iter().map(|(spot, _)| spot.clone()).collect();
+        let content = |spot: &Spot| Content::of(&spot.read(self.host));
+        let was = self.journal.unknown(&spots).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
+        let announced = writes
+            .iter()
+            .map(|(spot, new)| (spot.clone(), content(spot), Content::Text(new.clone())))
+            .collect();
+        if let Err(error) = self.journal.announce(was, announced) {
+            return Err(ApplyError::Journal { error, restoration: self.put_back() });
+        }
+        let mut refused = Vec::new();
+        for (spot, new) in writes {
+            if let Err(error) = spot.write(self.host, new.as_bytes()) {
+                refused.push((spot.clone(), error));
+            }
+        }
+        Ok(refused)
+    }
+
     fn goals(&self) -> Goals {
         Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
     }

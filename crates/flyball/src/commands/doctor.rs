@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use flyball_control::doctor::{self, Finding, Fix, Group, Options, Report, Verdict};
+use flyball_control::{
+    Intent,
+    doctor::{self, Finding, Fix, Group, Options, Report, Verdict},
+};
 
 use crate::{
+    change,
     cli::Cli,
     exit::{Exit, Failure},
     machine,
@@ -23,7 +27,8 @@ Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides i
   flyball doctor -v                   with evidence for everything, the good included
   flyball doctor --only driver.hwp    one check
   flyball doctor --storpool           also hold a Xeon Scalable against StorPool's page
-  flyball doctor -M DIR --json        a recorded machine, as data")]
+  flyball doctor -M DIR --json        a recorded machine, as data
+  flyball doctor --fix -n             the writes that would mend what flyball can set")]
 pub struct Args {
     /// Show evidence and reason for every check, not only for those that found something.
     #[arg(short, long)]
@@ -36,6 +41,14 @@ pub struct Args {
     /// Also hold the machine against StorPool's values for Xeon Scalable processors.
     #[arg(long)]
     storpool: bool,
+
+    /// Apply what flyball itself can set of the fixes, as one transaction, after showing it.
+    #[arg(long, conflicts_with = "list")]
+    fix: bool,
+
+    /// With --fix: show the writes, and make none.
+    #[arg(short = 'n', long, requires = "fix")]
+    dry_run: bool,
 
     /// List the checks and what each is for.
     #[arg(long)]
@@ -80,6 +93,26 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
+}
+
+/// Plans what the findings ask for, shows it, and applies it.
+fn fix(cli: &Cli, host: &dyn flyball_host::Host, report: &Report, dry_run: bool) -> Result<Exit, Failure> {
+    let settings = report.settings();
+    if settings.is_empty() {
+        eprintln!(
+            "flyball: nothing that was found can be set from here; see the firmware and kernel advice above"
+        );
+        return Ok(Exit::Done);
+    }
+    let intent =
+        Intent::from_arguments(&settings, None).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    if dry_run {
+        return super::plan::print(cli, host, &intent);
+    }
+    if !cli.json {
+        super::plan::print(cli, host, &intent)?;
+    }
+    change::apply(cli, host, &intent)
 }
 
 fn list(cli: &Cli) -> Result<Exit, Failure> {
