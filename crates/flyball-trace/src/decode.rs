@@ -24,7 +24,7 @@ struct Slot {
 impl Slot {
     /// `size` is how long every record of the event is at least.
     fn new(field: &Field, size: usize) -> Option<Slot> {
-        if field.shape != Shape::Integer || field.offset + field.size > size || size < 8 {
+        if field.shape != Shape::Integer || field.offset.saturating_add(field.size) > size || size < 8 {
             return None;
         }
         let load = field.offset.min(size - 8);
@@ -315,10 +315,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder for events of these formats. Names of events that are passed through go into `names`.
-    ///
-    /// # Errors
-    /// Where the common fields are not those of any kernel, or differ from one format to the next.
-    pub fn new(formats: &[EventFormat], names: &Names) -> Result<Decoder, Malformed> {
+    pub fn new(formats: &[EventFormat], names: &Names) -> Decoder {
         let mut decoder = Decoder {
             by_id: Vec::new(),
             events: Vec::with_capacity(formats.len()),
@@ -327,21 +324,9 @@ impl Decoder {
             pid: Slot { load: 0, shift: 32, mask: 0xffff_ffff, sign: 1 << 31 },
             common: 8,
         };
-        if let Some(format) = formats.iter().find(|format| format.common > 0) {
-            let size = format.fields[..format.common].iter().map(|field| field.offset + field.size).max();
-            let size = size.unwrap_or(8).max(8);
-            let slot = |name: &str| {
-                let field = format.field(name);
-                let slot = field.and_then(|field| Slot::new(field, size));
-                slot.ok_or_else(|| Malformed::new(0, format!("{} has no usable field {name}", format.name)))
-            };
-            let kind = slot("common_type")?;
-            if (kind.load, kind.shift, kind.mask) != (0, 0, 0xffff) {
-                return Err(Malformed::new(0, "common_type is not the record's first two bytes"));
-            }
-            decoder.flags = slot("common_flags")?;
-            decoder.preempt = slot("common_preempt_count")?;
-            decoder.pid = slot("common_pid")?;
+        // All events of a trace share the common fields; where no format is whole, they lie as ever since 2.6.31.
+        if let Some((slots, size)) = formats.iter().find_map(common_slots) {
+            [decoder.flags, decoder.preempt, decoder.pid] = slots;
             decoder.common = size;
         }
         for format in formats {
@@ -360,7 +345,7 @@ impl Decoder {
             });
             decoder.by_id[at] = decoder.events.len() as u16;
         }
-        Ok(decoder)
+        decoder
     }
 
     fn known(&self, payload: &[u8]) -> Option<&Known> {
@@ -399,6 +384,18 @@ impl Decoder {
             event: known.plan.decode(payload, known.name),
         })
     }
+}
+
+/// Flags, preemption count and task of a format's common fields, and their size.
+fn common_slots(format: &EventFormat) -> Option<([Slot; 3], usize)> {
+    let common = format.fields.get(..format.common)?;
+    let size = common.iter().map(|field| field.offset.saturating_add(field.size)).max()?;
+    let slot = |name: &str| format.field(name).and_then(|field| Slot::new(field, size));
+    let kind = slot("common_type")?;
+    if (kind.load, kind.shift, kind.mask) != (0, 0, 0xffff) {
+        return None;
+    }
+    Some(([slot("common_flags")?, slot("common_preempt_count")?, slot("common_pid")?], size))
 }
 
 #[cold]
@@ -457,7 +454,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_byte_wide_layout_is_read() {
-        let decoder = Decoder::new(&[amd_perf_new()], &Names::default()).unwrap();
+        let decoder = Decoder::new(&[amd_perf_new()], &Names::default());
         let record = decoder.decode(5, 3, &amd_perf_payload(-1, &sample())).unwrap();
         assert_eq!((record.time, record.cpu, record.pid), (5, 3, -1));
         assert_eq!(record.event, Event::AmdPerf(sample()));
@@ -484,7 +481,7 @@ pub(crate) mod tests {
             "\"\"",
         );
         let format = EventFormat::parse("amd_cpu", text.as_bytes()).unwrap();
-        let decoder = Decoder::new(&[format], &Names::default()).unwrap();
+        let decoder = Decoder::new(&[format], &Names::default());
         let mut payload = vec![0; 72];
         payload[..2].copy_from_slice(&1405u16.to_le_bytes());
         for (at, value) in [(8, 15u64), (16, 166), (24, 255), (32, 4_682_052), (40, u64::MAX), (48, 1 << 40)]
@@ -500,12 +497,12 @@ pub(crate) mod tests {
 
     #[test]
     fn unknown_and_short_records_are_refused() {
-        let decoder = Decoder::new(&[amd_perf_new()], &Names::default()).unwrap();
+        let decoder = Decoder::new(&[amd_perf_new()], &Names::default());
         let payload = amd_perf_payload(1, &sample());
         assert!(decoder.decode(0, 0, &payload[..52]).unwrap_err().what.contains("amd_pstate_perf"));
         assert!(decoder.decode(0, 0, &[1, 0, 0, 0]).unwrap_err().what.contains("event 1"));
         assert!(decoder.decode(0, 0, &[]).is_err());
-        assert!(Decoder::new(&[], &Names::default()).unwrap().decode(0, 0, &payload).is_err());
+        assert!(Decoder::new(&[], &Names::default()).decode(0, 0, &payload).is_err());
     }
 
     #[test]
@@ -513,7 +510,7 @@ pub(crate) mod tests {
         let text = format_text("amd_pstate_perf", 9, &[("unsigned long amd_min_perf", 8, 8)], "\"\"");
         let format = EventFormat::parse("amd_cpu", text.as_bytes()).unwrap();
         let names = Names::default();
-        let decoder = Decoder::new(&[format], &names).unwrap();
+        let decoder = Decoder::new(&[format], &names);
         let mut payload = vec![0; 16];
         payload[0] = 9;
         let Event::Other(name) = decoder.decode(0, 0, &payload).unwrap().event else { panic!() };
@@ -537,7 +534,7 @@ pub(crate) mod tests {
             "\"\"",
         );
         let format = EventFormat::parse("sched", text.as_bytes()).unwrap();
-        let decoder = Decoder::new(&[format], &Names::default()).unwrap();
+        let decoder = Decoder::new(&[format], &Names::default());
         let mut payload = vec![0; 64];
         payload[..2].copy_from_slice(&316u16.to_le_bytes());
         payload[8..15].copy_from_slice(b"job[12]");

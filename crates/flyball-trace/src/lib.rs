@@ -9,20 +9,32 @@
 //! library panic; what cannot be read is counted and placed, never guessed.
 
 mod clock;
+pub mod csv;
+pub mod dat;
 mod decode;
 mod error;
 mod format;
+mod histogram;
+mod input;
+mod merge;
 mod page;
 mod record;
+pub mod report;
 mod scan;
+mod stats;
+mod tasks;
 mod text;
 
 pub use clock::{Clock, Stamp, microseconds};
 pub use decode::Decoder;
 pub use error::{Malformed, TraceError};
 pub use format::{EventFormat, Field, PageHeader, Shape};
-pub use page::{Entries, Entry, Missed, Page};
+pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
+pub use merge::{BufferSummary, CpuCount, Readahead, merge};
+pub use page::{Entries, Entry, Missed, Page, Walk};
 pub use record::{
     AmdEpp, AmdPerf, AmdReq2, Comm, Event, IntelSample, NameId, Names, Record, Switch, Thermal, ThermalKind,
 };
+pub use stats::CpuStats;
+pub use tasks::Tasks;
 pub use text::{LineParser, TextBatch, TextOptions, TextSummary, read_text};

@@ -71,7 +71,12 @@ impl<'a> Page<'a> {
 
     /// The page's records, in order.
     pub fn entries(&self) -> Entries<'a> {
-        Entries { data: self.data, at: self.start, time: self.time }
+        Entries { data: self.data, walk: self.walk() }
+    }
+
+    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see [`Walk`].
+    pub fn walk(&self) -> Walk {
+        Walk { at: self.start, end: self.data.len(), time: self.time }
     }
 
     /// How many data records the page holds, and where it is damaged, if it is.
@@ -107,21 +112,7 @@ pub struct Entry<'a> {
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     data: &'a [u8],
-    at: usize,
-    time: u64,
-}
-
-impl Entries<'_> {
-    /// The time that was reached: that of the last record, or of a stamp behind it.
-    pub fn time(&self) -> u64 {
-        self.time
-    }
-
-    fn fail(&mut self, what: &str) -> Malformed {
-        let offset = self.at as u64;
-        self.at = self.data.len();
-        Malformed::new(offset, what)
-    }
+    walk: Walk,
 }
 
 impl<'a> Iterator for Entries<'a> {
@@ -129,9 +120,32 @@ impl<'a> Iterator for Entries<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while self.at < self.data.len() {
+        self.walk.next(self.data)
+    }
+}
+
+/// How far a page has been read. Holds no borrow; [`Walk::next`] must be given the page that it came from.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    at: usize,
+    end: usize,
+    time: u64,
+}
+
+impl Walk {
+    fn fail(&mut self, what: &str) -> Malformed {
+        let offset = self.at as u64;
+        self.at = self.end;
+        Malformed::new(offset, what)
+    }
+
+    /// The next data record of `page`; `None` at its end.
+    #[inline]
+    pub fn next<'a>(&mut self, page: &'a [u8]) -> Option<Result<Entry<'a>, Malformed>> {
+        let data = page.get(..self.end)?;
+        while self.at < data.len() {
             let offset = self.at;
-            let Some(head) = word(self.data, offset) else {
+            let Some(head) = word(data, offset) else {
                 return Some(Err(self.fail("a record's header is cut off")));
             };
             let delta = u64::from(head >> 5);
@@ -141,7 +155,7 @@ impl<'a> Iterator for Entries<'a> {
                     (offset + 4, offset + 4 + 4 * kind as usize)
                 }
                 0 => {
-                    let Some(length) = word(self.data, offset + 4).filter(|length| *length >= 4) else {
+                    let Some(length) = word(data, offset + 4).filter(|length| *length >= 4) else {
                         return Some(Err(self.fail("a long record without a length")));
                     };
                     self.time = self.time.wrapping_add(delta);
@@ -150,10 +164,10 @@ impl<'a> Iterator for Entries<'a> {
                 }
                 29 => {
                     if delta == 0 {
-                        self.at = self.data.len();
+                        self.at = data.len();
                         return None;
                     }
-                    let Some(length) = word(self.data, offset + 4) else {
+                    let Some(length) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a discarded record is cut off")));
                     };
                     self.time = self.time.wrapping_add(delta);
@@ -161,7 +175,7 @@ impl<'a> Iterator for Entries<'a> {
                     continue;
                 }
                 kind => {
-                    let Some(high) = word(self.data, offset + 4) else {
+                    let Some(high) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a time stamp is cut off")));
                     };
                     let value = delta | (u64::from(high) << 27);
@@ -171,7 +185,7 @@ impl<'a> Iterator for Entries<'a> {
                     continue;
                 }
             };
-            let Some(payload) = self.data.get(start..end) else {
+            let Some(payload) = data.get(start..end) else {
                 return Some(Err(self.fail("a record reaches over the end of its page")));
             };
             self.at = end;

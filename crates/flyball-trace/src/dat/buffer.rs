@@ -1,0 +1,174 @@
+//! The pages of one CPU in a trace.dat file, read a stretch at a time.
+
+use crate::{
+    clock::Clock,
+    error::{Malformed, TraceError},
+};
+
+use super::{metadata::Compression, source::Source};
+
+/// One ring buffer of a trace: the main one, or that of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Buffer {
+    /// The instance's name; empty for the main buffer.
+    pub name: String,
+    /// What its times count.
+    pub clock: Clock,
+    /// Bytes of a page (or sub-buffer).
+    pub page_size: u32,
+    /// Its CPUs.
+    pub cpus: Vec<CpuData>,
+}
+
+/// Where one CPU's pages lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct CpuData {
+    /// The CPU.
+    pub cpu: u32,
+    /// Place in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub size: u64,
+    /// Whether they are compressed.
+    pub compressed: bool,
+}
+
+/// Most bytes that one compressed stretch may claim to hold. trace-cmd writes far smaller ones.
+const LARGEST_CHUNK: u32 = 64 << 20;
+
+/// Reads one CPU's pages in order.
+#[derive(Debug)]
+pub struct CpuPages {
+    source: Source,
+    data: CpuData,
+    page_size: usize,
+    compression: Compression,
+    /// Bytes read and not handed out yet are `stretch[used..]`.
+    stretch: Vec<u8>,
+    used: usize,
+    /// Place in the file of what is read next.
+    at: u64,
+    end: u64,
+    /// Compressed stretches still to come; `None` before their number was read.
+    chunks: Option<u32>,
+    /// Bytes to read at once, uncompressed.
+    ahead: usize,
+}
+
+impl CpuPages {
+    pub(super) fn new(
+        source: Source,
+        data: CpuData,
+        page_size: u32,
+        compression: Compression,
+        ahead: usize,
+    ) -> CpuPages {
+        let page_size = page_size as usize;
+        CpuPages {
+            at: data.offset,
+            // A file that was cut off gives what it has.
+            end: data.offset.saturating_add(data.size).min(source.len()),
+            source,
+            data,
+            page_size,
+            compression,
+            stretch: Vec::new(),
+            used: 0,
+            chunks: None,
+            ahead: ahead.div_ceil(page_size).max(1) * page_size,
+        }
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> u32 {
+        self.data.cpu
+    }
+
+    /// Where in the file the page that was handed out last came from; for compressed data, the stretch behind it.
+    pub fn place(&self) -> u64 {
+        if self.data.compressed { self.at } else { self.at - (self.stretch.len() - self.used) as u64 }
+    }
+
+    fn damaged(&self, what: impl Into<String>) -> TraceError {
+        let name = format!("{}, CPU {}", self.source.path().display(), self.data.cpu);
+        TraceError::damaged(name, Malformed::new(self.at, what))
+    }
+
+    /// Moves the next page to the front of `page`; `false` behind the last.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or decompressed, or ends inside a page.
+    pub fn next_page(&mut self, page: &mut Vec<u8>) -> Result<bool, TraceError> {
+        if self.stretch.len() - self.used < self.page_size {
+            self.stretch.drain(..self.used);
+            self.used = 0;
+            while self.stretch.len() < self.page_size {
+                if !self.more()? {
+                    if self.stretch.is_empty() {
+                        let missing =
+                            self.data.offset.saturating_add(self.data.size).saturating_sub(self.source.len());
+                        if missing > 0 && !self.data.compressed {
+                            self.data.size = 0;
+                            return Err(self.damaged(format!(
+                                "the file ends {missing} bytes before this CPU's data does"
+                            )));
+                        }
+                        return Ok(false);
+                    }
+                    let left = self.stretch.len();
+                    self.stretch.clear();
+                    return Err(self.damaged(format!("the last page is cut off after {left} bytes")));
+                }
+            }
+        }
+        page.clear();
+        page.extend_from_slice(&self.stretch[self.used..self.used + self.page_size]);
+        self.used += self.page_size;
+        Ok(true)
+    }
+
+    /// Reads the next stretch behind what is there. `false` at the end.
+    fn more(&mut self) -> Result<bool, TraceError> {
+        if self.data.compressed {
+            return self.more_compressed();
+        }
+        let count = (self.end.saturating_sub(self.at)).min(self.ahead as u64) as usize;
+        if count == 0 {
+            return Ok(false);
+        }
+        let have = self.stretch.len();
+        self.stretch.resize(have + count, 0);
+        let got = self.source.read_at(self.at, &mut self.stretch[have..])?;
+        self.stretch.truncate(have + got);
+        self.at += got as u64;
+        Ok(got > 0)
+    }
+
+    fn more_compressed(&mut self) -> Result<bool, TraceError> {
+        let mut cursor = self.source.cursor(self.at, Some(self.end));
+        let left = match self.chunks {
+            Some(left) => left,
+            // A CPU without data has no number of stretches either.
+            None if cursor.left() == 0 => 0,
+            None => cursor.u32("the number of compressed stretches")?,
+        };
+        if left == 0 {
+            self.chunks = Some(0);
+            self.at = cursor.at();
+            return Ok(false);
+        }
+        // Whatever fails from here on, the next call must not meet it again.
+        self.chunks = Some(0);
+        let packed = cursor.u32("a stretch's compressed size")?;
+        let size = cursor.u32("a stretch's size")?;
+        if size > LARGEST_CHUNK {
+            return Err(self.damaged(format!("a compressed stretch says that it holds {size} bytes")));
+        }
+        let bytes = cursor.bytes(u64::from(packed), "a compressed stretch")?;
+        let unpacked = self.compression.unpack(&bytes, size as usize).map_err(|what| self.damaged(what))?;
+        self.at = cursor.at();
+        self.stretch.extend_from_slice(&unpacked);
+        self.chunks = Some(left - 1);
+        Ok(true)
+    }
+}

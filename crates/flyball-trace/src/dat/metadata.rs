@@ -1,0 +1,393 @@
+//! Everything of a trace.dat file but its pages: which kernel, which events, whose names.
+
+use std::path::Path;
+
+use crate::{
+    clock::Clock,
+    error::TraceError,
+    format::{EventFormat, PageHeader},
+    tasks::Tasks,
+};
+
+use super::{
+    MAGIC,
+    buffer::{Buffer, CpuData, CpuPages},
+    id,
+    options::Options,
+    source::{Cursor, Source},
+};
+
+/// How version 7 packs its sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    None,
+    Zstd,
+    Zlib,
+}
+
+/// No metadata section is larger; /proc/kallsyms of the largest kernels is below 20 MiB.
+const LARGEST_SECTION: u32 = 256 << 20;
+
+impl Compression {
+    #[cfg(feature = "compressed")]
+    pub(super) fn unpack(self, bytes: &[u8], size: usize) -> Result<Vec<u8>, String> {
+        use std::io::Read;
+        let unpacked = match self {
+            Compression::None => return Err("compressed data in a file that names no compression".into()),
+            Compression::Zstd => {
+                // Trust the frame, not the claim, with memory: it is grown as bytes come out.
+                let mut unpacked = Vec::new();
+                let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| error.to_string())?;
+                decoder
+                    .take(size as u64 + 1)
+                    .read_to_end(&mut unpacked)
+                    .map_err(|error| format!("zstd: {error}"))?;
+                unpacked
+            }
+            Compression::Zlib => {
+                let mut unpacked = Vec::new();
+                let decoder = flate2::read::ZlibDecoder::new(bytes);
+                decoder
+                    .take(size as u64 + 1)
+                    .read_to_end(&mut unpacked)
+                    .map_err(|error| format!("zlib: {error}"))?;
+                unpacked
+            }
+        };
+        if unpacked.len() == size {
+            Ok(unpacked)
+        } else {
+            Err(format!("compressed data should hold {size} bytes and holds {}", unpacked.len()))
+        }
+    }
+
+    #[cfg(not(feature = "compressed"))]
+    pub(super) fn unpack(self, _bytes: &[u8], _size: usize) -> Result<Vec<u8>, String> {
+        Err("this build cannot read compressed sections (feature `compressed`)".into())
+    }
+}
+
+/// An opened trace.dat.
+#[derive(Debug)]
+pub struct TraceFile {
+    source: Source,
+    compression: Compression,
+    /// 6 or 7; 0 for bare pages.
+    pub version: u32,
+    /// Bytes of a page of the main buffer.
+    pub page_size: u32,
+    /// The layout of pages' headers.
+    pub header: PageHeader,
+    /// Layouts of all events that the file describes.
+    pub formats: Vec<EventFormat>,
+    /// Names of tasks.
+    pub tasks: Tasks,
+    /// The kernel, as `uname` says it, where the file has it.
+    pub uname: Option<String>,
+    /// The program that wrote the file.
+    pub writer: Option<String>,
+    /// per_cpu/cpuN/stats at the end of the recording, one text a CPU.
+    pub stats: Vec<String>,
+    /// The ring buffers.
+    pub buffers: Vec<Buffer>,
+    /// What could not be read of the metadata. The rest can be used.
+    pub problems: Vec<String>,
+}
+
+impl TraceFile {
+    /// Opens the file at `path` and reads its metadata.
+    ///
+    /// # Errors
+    /// Where it is no trace.dat of version 6 or 7, or too damaged to find the pages.
+    pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
+        TraceFile::read(Source::open(path)?)
+    }
+
+    /// Reads the metadata of `source`.
+    ///
+    /// # Errors
+    /// As [`TraceFile::open`].
+    pub fn read(source: Source) -> Result<TraceFile, TraceError> {
+        let mut cursor = source.cursor(0, None);
+        if cursor.bytes(10, "the file's first bytes")? != MAGIC {
+            return Err(source.cursor(0, None).error("this is no trace.dat file"));
+        }
+        let version = cursor.text("the version")?;
+        let version: u32 = version.parse().map_err(|_| cursor.error(format!("'{version}' is no version")))?;
+        if !matches!(version, 6 | 7) {
+            return Err(TraceError::Unsupported(format!(
+                "{}: trace.dat version {version}; versions 6 and 7 can be read (`trace-cmd convert` makes version 6)",
+                source.path().display()
+            )));
+        }
+        let big = cursor.u8("the byte order")? != 0;
+        let long = cursor.u8("the size of long")?;
+        if big || !matches!(long, 4 | 8) {
+            return Err(TraceError::Unsupported(format!(
+                "{}: recorded on a machine {}; P-state drivers run on little-endian x86 alone",
+                source.path().display(),
+                if big { "of big-endian byte order".to_owned() } else { format!("with a {long}-byte long") }
+            )));
+        }
+        let page_size = cursor.u32("the page size").and_then(|size| page_size(&cursor, size))?;
+        let mut file = TraceFile {
+            source,
+            compression: Compression::None,
+            version,
+            page_size,
+            header: PageHeader::default(),
+            formats: Vec::new(),
+            tasks: Tasks::default(),
+            uname: None,
+            writer: None,
+            stats: Vec::new(),
+            buffers: Vec::new(),
+            problems: Vec::new(),
+        };
+        if version == 6 {
+            file.version_6(&mut cursor)?
+        } else {
+            file.version_7(&mut cursor)?
+        }
+        Ok(file)
+    }
+
+    /// Bare pages, with what a trace.dat file would have said of them; `version` is 0.
+    pub(crate) fn of_pages(
+        source: Source,
+        formats: Vec<EventFormat>,
+        header: PageHeader,
+        tasks: Tasks,
+        buffer: Buffer,
+    ) -> TraceFile {
+        TraceFile {
+            source,
+            compression: Compression::None,
+            version: 0,
+            page_size: buffer.page_size,
+            header,
+            formats,
+            tasks,
+            uname: None,
+            writer: None,
+            stats: Vec::new(),
+            buffers: vec![buffer],
+            problems: Vec::new(),
+        }
+    }
+
+    fn version_6(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        self.header_info(cursor)?;
+        self.ftrace_formats(cursor)?;
+        self.event_formats(cursor)?;
+        let size = cursor.u32("the size of the symbols")?;
+        cursor.skip(u64::from(size), "the symbols")?;
+        let size = cursor.u32("the size of the printk formats")?;
+        cursor.skip(u64::from(size), "the printk formats")?;
+        self.cmdlines(cursor)?;
+        let cpus = cursor.u32("the number of CPUs")?;
+        let mut options = Options::default();
+        let mut kind = cursor.bytes(10, "the kind of the data")?;
+        if kind == b"options  \0" {
+            options.read(cursor, false, false)?;
+            kind = cursor.bytes(10, "the kind of the data")?;
+        }
+        if kind == b"latency  \0" {
+            return Err(TraceError::Unsupported(format!(
+                "{}: holds the text of a latency tracer, not records",
+                self.source.path().display()
+            )));
+        }
+        if kind != b"flyrecord\0" {
+            return Err(cursor.error("neither options nor records where one of them should be"));
+        }
+        let mut found = Vec::new();
+        for cpu in 0..cpus {
+            match (cursor.u64("a CPU's place"), cursor.u64("a CPU's size")) {
+                (Ok(offset), Ok(size)) => found.push(CpuData { cpu, offset, size, compressed: false }),
+                (Err(error), _) | (_, Err(error)) => {
+                    self.problems.push(error.to_string());
+                    break;
+                }
+            }
+        }
+        let clock = options.clock.unwrap_or_default();
+        self.buffers.push(Buffer { name: String::new(), clock, page_size: self.page_size, cpus: found });
+        self.take(options);
+        Ok(())
+    }
+
+    fn version_7(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        let name = cursor.text("the compression's name")?;
+        cursor.text("the compression's version")?;
+        self.compression = match name.as_str() {
+            "none" | "" => Compression::None,
+            "zstd" => Compression::Zstd,
+            "zlib" => Compression::Zlib,
+            other => {
+                return Err(TraceError::Unsupported(format!(
+                    "{}: compressed with {other}; zstd and zlib can be read",
+                    self.source.path().display()
+                )));
+            }
+        };
+        let mut next = cursor.u64("the place of the options")?;
+        let mut options = Options::default();
+        let mut seen = Vec::new();
+        while next != 0 {
+            if seen.contains(&next) || seen.len() > 10_000 {
+                self.problems.push(format!("the options at byte {next} point back at themselves"));
+                break;
+            }
+            seen.push(next);
+            let read = self.section(next, id::DONE).and_then(|mut cursor| {
+                options.read(&mut cursor, true, self.compression != Compression::None)
+            });
+            if let Err(error) = read {
+                // The first list leads to everything; without a later one there is less.
+                if seen.len() == 1 && options.sections.is_empty() {
+                    return Err(error);
+                }
+                self.problems.push(error.to_string());
+                break;
+            }
+            next = options.next;
+        }
+        for (number, place) in std::mem::take(&mut options.sections) {
+            let read = self.section(place, number).and_then(|mut cursor| match number {
+                id::HEADER_INFO => self.header_info(&mut cursor),
+                id::FTRACE_EVENTS => self.ftrace_formats(&mut cursor),
+                id::EVENT_FORMATS => self.event_formats(&mut cursor),
+                id::CMDLINES => self.cmdlines(&mut cursor),
+                // Symbols and printk formats are for events that print addresses.
+                _ => Ok(()),
+            });
+            if let Err(error) = read {
+                self.problems.push(error.to_string());
+            }
+        }
+        for buffer in &mut options.buffers {
+            let places = buffer.cpus.first().map_or(0, |cpu| cpu.offset);
+            buffer.page_size = page_size(&self.source.cursor(places, None), buffer.page_size)?;
+        }
+        self.buffers = std::mem::take(&mut options.buffers);
+        self.take(options);
+        Ok(())
+    }
+
+    /// A cursor over the (unpacked) content of the section at `place`.
+    fn section(&self, place: u64, number: u16) -> Result<Cursor, TraceError> {
+        let mut cursor = self.source.cursor(place, None);
+        let found = cursor.u16("a section's number")?;
+        if found != number {
+            return Err(self
+                .source
+                .cursor(place, None)
+                .error(format!("section {found} where section {number} should be")));
+        }
+        let flags = cursor.u16("a section's flags")?;
+        cursor.u32("a section's description")?;
+        let size = cursor.u64("a section's size")?;
+        if size > cursor.left() {
+            return Err(cursor.error(format!(
+                "section {number} should take {size} bytes, but the file ends after {}",
+                cursor.left()
+            )));
+        }
+        if flags & 1 == 0 || number == id::KALLSYMS || number == id::PRINTK {
+            let at = cursor.at();
+            return Ok(self.source.cursor(at, Some(at + size)));
+        }
+        let packed = cursor.u32("a section's compressed size")?;
+        let whole = cursor.u32("a section's full size")?;
+        if whole > LARGEST_SECTION {
+            return Err(cursor.error(format!("section {number} says that it holds {whole} bytes")));
+        }
+        let bytes = cursor.bytes(u64::from(packed), "a compressed section")?;
+        let unpacked = self.compression.unpack(&bytes, whole as usize).map_err(|what| cursor.error(what))?;
+        Ok(Source::memory(unpacked).cursor(0, None))
+    }
+
+    fn take(&mut self, options: Options) {
+        self.uname = options.uname;
+        self.writer = options.writer;
+        self.stats = options.stats;
+        if let (Some(clock), Some(main)) = (options.clock, self.buffers.first_mut())
+            && main.clock == Clock::Unknown
+        {
+            main.clock = clock;
+        }
+    }
+
+    fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        if cursor.text("the page header's name")? != "header_page" {
+            return Err(cursor.error("no header_page where it should be"));
+        }
+        let size = cursor.u64("the page header's size")?;
+        let bytes = cursor.bytes(size, "the page header's description")?;
+        match PageHeader::parse(&bytes) {
+            Ok(header) => self.header = header,
+            Err(error) => self.problems.push(format!(
+                "the page header's description is damaged {error}; taken for a 64-bit kernel's"
+            )),
+        }
+        if cursor.text("the event header's name")? != "header_event" {
+            return Err(cursor.error("no header_event where it should be"));
+        }
+        let size = cursor.u64("the event header's size")?;
+        cursor.skip(size, "the event header's description")
+    }
+
+    fn format(&mut self, cursor: &mut Cursor, system: &str) -> Result<(), TraceError> {
+        let size = cursor.u64("a format's size")?;
+        let at = cursor.at();
+        let bytes = cursor.bytes(size, "a format")?;
+        match EventFormat::parse(system, &bytes) {
+            Ok(format) => self.formats.push(format),
+            Err(error) => self.problems.push(format!("a format is damaged {}", error.within(at))),
+        }
+        Ok(())
+    }
+
+    fn ftrace_formats(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        for _ in 0..cursor.u32("the number of the tracers' events")? {
+            self.format(cursor, "ftrace")?;
+        }
+        Ok(())
+    }
+
+    fn event_formats(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        for _ in 0..cursor.u32("the number of event groups")? {
+            let system = cursor.text("an event group's name")?;
+            for _ in 0..cursor.u32("the number of a group's events")? {
+                self.format(cursor, &system)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cmdlines(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        let size = cursor.u64("the size of the tasks' names")?;
+        self.tasks = Tasks::parse(&cursor.bytes(size, "the tasks' names")?);
+        Ok(())
+    }
+
+    /// The pages of one CPU, read `ahead` bytes at a time.
+    pub fn pages(&self, buffer: &Buffer, data: CpuData, ahead: usize) -> CpuPages {
+        CpuPages::new(self.source.clone(), data, buffer.page_size, self.compression, ahead)
+    }
+
+    /// What the file is called in messages.
+    pub fn name(&self) -> String {
+        self.source.path().display().to_string()
+    }
+}
+
+/// A page size that a kernel may have: whole pages of 4 KiB, at most 64 MiB as a sub-buffer.
+fn page_size(cursor: &Cursor, size: u32) -> Result<u32, TraceError> {
+    if (4096..=64 << 20).contains(&size) && size.is_multiple_of(4096) {
+        Ok(size)
+    } else {
+        Err(cursor.error(format!("{size} bytes is no page size")))
+    }
+}

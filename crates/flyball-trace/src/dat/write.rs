@@ -1,0 +1,355 @@
+//! Writing trace.dat files that trace-cmd and kernelshark open.
+
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+};
+
+use crate::clock::Clock;
+
+use super::{MAGIC, id};
+
+/// Which version of the format to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DatVersion {
+    /// Parts in a fixed order; every trace-cmd and kernelshark reads it.
+    #[default]
+    Six,
+    /// Sections; needs trace-cmd 3.0 or later. The only one that says a sub-buffer's size apart from the page's.
+    Seven,
+}
+
+/// What stands in a trace.dat file beside the pages: texts as tracefs has them.
+#[derive(Debug, Clone, Default)]
+pub struct Description {
+    /// Bytes of a page or sub-buffer.
+    pub page_size: u32,
+    /// `events/header_page`.
+    pub header_page: Vec<u8>,
+    /// `events/header_event`.
+    pub header_event: Vec<u8>,
+    /// Format files of `events/ftrace`.
+    pub ftrace_formats: Vec<Vec<u8>>,
+    /// Groups, and the format files of their events.
+    pub event_formats: Vec<(String, Vec<Vec<u8>>)>,
+    /// `/proc/kallsyms`, or nothing: only events that print addresses need it.
+    pub kallsyms: Vec<u8>,
+    /// `printk_formats`.
+    pub printk: Vec<u8>,
+    /// `saved_cmdlines`.
+    pub cmdlines: Vec<u8>,
+    /// `trace_clock`, with the chosen clock in brackets.
+    pub clock: String,
+    /// `uname`: system, host, release, machine.
+    pub uname: String,
+    /// The program that records, and its version.
+    pub writer: String,
+    /// For each CPU `CPU: N` and its per_cpu/cpuN/stats.
+    pub stats: Vec<String>,
+    /// How many CPUs the machine has; CPUs without pages are described as empty.
+    pub cpus: u32,
+    /// A number that tells this trace from others.
+    pub trace_id: u64,
+}
+
+/// The pages of one CPU, in a file of their own, from its start.
+#[derive(Debug)]
+pub struct CpuInput {
+    /// The CPU.
+    pub cpu: u32,
+    /// Where the pages are.
+    pub pages: File,
+    /// Bytes of pages.
+    pub size: u64,
+}
+
+/// Bytes that are put together before they are written.
+#[derive(Default)]
+struct Part(Vec<u8>);
+
+impl Part {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn u16(&mut self, value: u16) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+        self.bytes(&[0]);
+    }
+
+    fn long_text(&mut self, bytes: &[u8]) {
+        self.u64(bytes.len() as u64);
+        self.bytes(bytes);
+    }
+
+    fn option(&mut self, number: u16, data: &[u8]) {
+        self.u16(number);
+        self.u32(data.len() as u32);
+        self.bytes(data);
+    }
+
+    fn text_option(&mut self, number: u16, text: &str) {
+        let mut data = text.as_bytes().to_vec();
+        data.push(0);
+        self.option(number, &data);
+    }
+}
+
+impl Description {
+    fn header_info(&self) -> Part {
+        let mut part = Part::default();
+        part.text("header_page");
+        part.long_text(&self.header_page);
+        part.text("header_event");
+        part.long_text(&self.header_event);
+        part
+    }
+
+    fn ftrace_part(&self) -> Part {
+        let mut part = Part::default();
+        part.u32(self.ftrace_formats.len() as u32);
+        for format in &self.ftrace_formats {
+            part.long_text(format);
+        }
+        part
+    }
+
+    fn events_part(&self) -> Part {
+        let mut part = Part::default();
+        part.u32(self.event_formats.len() as u32);
+        for (system, formats) in &self.event_formats {
+            part.text(system);
+            part.u32(formats.len() as u32);
+            for format in formats {
+                part.long_text(format);
+            }
+        }
+        part
+    }
+
+    fn short(bytes: &[u8]) -> Part {
+        let mut part = Part::default();
+        part.u32(bytes.len() as u32);
+        part.bytes(bytes);
+        part
+    }
+
+    fn cmdlines_part(&self) -> Part {
+        let mut part = Part::default();
+        part.long_text(&self.cmdlines);
+        part
+    }
+
+    /// The options that both versions have.
+    fn common_options(&self, part: &mut Part) {
+        part.text_option(id::TRACECLOCK, &self.clock);
+        part.text_option(id::UNAME, &self.uname);
+        part.text_option(id::VERSION, &self.writer);
+        part.option(id::TRACEID, &self.trace_id.to_le_bytes());
+        for stats in &self.stats {
+            part.text_option(id::CPUSTAT, stats);
+        }
+    }
+
+    fn clock_name(&self) -> &str {
+        let name =
+            self.clock.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
+        name.unwrap_or(self.clock.trim())
+    }
+
+    fn start(&self, version: &str) -> Part {
+        let mut part = Part::default();
+        part.bytes(MAGIC);
+        part.text(version);
+        // Little-endian, and a 64-bit long: the only kernels with these drivers that trace-cmd is built for.
+        part.bytes(&[0, 8]);
+        part.u32(self.page_size);
+        part
+    }
+}
+
+/// Writes a whole trace.dat file to `out`, which must be empty.
+///
+/// # Errors
+/// What the operating system said while reading pages or writing.
+pub fn write(
+    out: &mut File,
+    version: DatVersion,
+    about: &Description,
+    cpus: &mut [CpuInput],
+) -> io::Result<()> {
+    debug_assert!(Clock::chosen(&about.clock) != Clock::Ticks);
+    match version {
+        DatVersion::Six => version_6(out, about, cpus),
+        DatVersion::Seven => version_7(out, about, cpus),
+    }
+}
+
+/// Where each CPU's pages go, from `start` on, and where they end.
+fn places(start: u64, page_size: u32, cpus: &[CpuInput]) -> (Vec<u64>, u64) {
+    let page = u64::from(page_size.max(1));
+    let mut at = start;
+    let places = cpus
+        .iter()
+        .map(|cpu| {
+            let place = at.next_multiple_of(page);
+            at = place + cpu.size;
+            place
+        })
+        .collect();
+    (places, at)
+}
+
+fn copy_pages(out: &mut File, places: &[u64], cpus: &mut [CpuInput]) -> io::Result<()> {
+    for (place, cpu) in places.iter().zip(cpus) {
+        out.seek(SeekFrom::Start(*place))?;
+        cpu.pages.seek(SeekFrom::Start(0))?;
+        // From file to file the kernel copies, or shares the blocks.
+        let copied = io::copy(&mut io::Read::take(&mut cpu.pages, cpu.size), out)?;
+        if copied != cpu.size {
+            return Err(io::Error::other(format!(
+                "CPU {}: {copied} of {} bytes of pages",
+                cpu.cpu, cpu.size
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
+    let mut head = about.start("6");
+    head.bytes(&about.header_info().0);
+    head.bytes(&about.ftrace_part().0);
+    head.bytes(&about.events_part().0);
+    head.bytes(&Description::short(&about.kallsyms).0);
+    head.bytes(&Description::short(&about.printk).0);
+    head.bytes(&about.cmdlines_part().0);
+    head.u32(about.cpus);
+    head.bytes(b"options  \0");
+    about.common_options(&mut head);
+    head.u16(id::DONE);
+    head.bytes(b"flyrecord\0");
+    let clock = format!("[{}]", about.clock_name());
+    let table = 16 * u64::from(about.cpus);
+    let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
+    let (places, end) = places(start, about.page_size, cpus);
+    let mut described =
+        vec![(end.next_multiple_of(u64::from(about.page_size.max(1))), 0); about.cpus as usize];
+    for (place, cpu) in places.iter().zip(cpus.iter()) {
+        if let Some(slot) = described.get_mut(cpu.cpu as usize) {
+            *slot = (*place, cpu.size);
+        }
+    }
+    for (place, size) in described {
+        head.u64(place);
+        head.u64(size);
+    }
+    head.long_text(clock.as_bytes());
+    out.write_all(&head.0)?;
+    copy_pages(out, &places, cpus)
+}
+
+/// Puts sections one behind the other, each with its description in the list of strings.
+struct Sections {
+    bytes: Part,
+    strings: Part,
+}
+
+impl Sections {
+    fn add(&mut self, number: u16, description: &str, content: &[u8]) -> u64 {
+        let place = self.bytes.0.len() as u64;
+        self.header(number, description, content.len() as u64);
+        self.bytes.bytes(content);
+        place
+    }
+
+    fn header(&mut self, number: u16, description: &str, size: u64) {
+        let string = self.strings.0.len() as u32;
+        self.strings.text(description);
+        self.bytes.u16(number);
+        self.bytes.u16(0);
+        self.bytes.u32(string);
+        self.bytes.u64(size);
+    }
+}
+
+fn version_7(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
+    let mut head = about.start("7");
+    head.text("none");
+    head.text("");
+    let options_place = head.0.len();
+    head.u64(0);
+    let mut sections = Sections { bytes: head, strings: Part::default() };
+    let mut options = Part::default();
+    for (number, name, content) in [
+        (id::HEADER_INFO, "headers", about.header_info()),
+        (id::FTRACE_EVENTS, "ftrace events", about.ftrace_part()),
+        (id::EVENT_FORMATS, "events format", about.events_part()),
+        (id::KALLSYMS, "kallsyms", Description::short(&about.kallsyms)),
+        (id::PRINTK, "printk", Description::short(&about.printk)),
+        (id::CMDLINES, "command lines", about.cmdlines_part()),
+    ] {
+        let place = sections.add(number, name, &content.0);
+        options.option(number, &place.to_le_bytes());
+    }
+    about.common_options(&mut options);
+    options.option(id::CPUCOUNT, &about.cpus.to_le_bytes());
+
+    // The options describe the pages, which lie behind everything else: all sizes are known beforehand.
+    let buffer_description = |place: u64, places: &[u64], cpus: &[CpuInput]| {
+        let mut data = Part::default();
+        data.u64(place);
+        data.text("");
+        data.text(about.clock_name());
+        data.u32(about.page_size);
+        data.u32(cpus.len() as u32);
+        for (place, cpu) in places.iter().zip(cpus) {
+            data.u32(cpu.cpu);
+            data.u64(*place);
+            data.u64(cpu.size);
+        }
+        data.0
+    };
+    let buffer_size = buffer_description(0, &vec![0; cpus.len()], cpus).len();
+    let options_size = options.0.len() + 6 + buffer_size + 6 + 8;
+    let options_at = sections.bytes.0.len() as u64;
+    sections.bytes.0[options_place..options_place + 8].copy_from_slice(&options_at.to_le_bytes());
+    let strings = "options\0strings\0flyrecord\0";
+    let strings_size = sections.strings.0.len() + strings.len();
+    let buffer_at = options_at + 16 + options_size as u64 + 16 + strings_size as u64;
+    let (places, end) = places(buffer_at + 16, about.page_size, cpus);
+    options.option(id::BUFFER, &buffer_description(buffer_at, &places, cpus));
+    options.option(id::DONE, &0u64.to_le_bytes());
+    debug_assert_eq!(options.0.len(), options_size);
+    sections.add(id::DONE, "options", &options.0);
+    let string = sections.strings.0.len() as u32;
+    sections.strings.text("strings");
+    let flyrecord = sections.strings.0.len() as u32;
+    sections.strings.text("flyrecord");
+    let Sections { mut bytes, strings } = sections;
+    debug_assert_eq!(strings.0.len(), strings_size);
+    bytes.u16(id::STRINGS);
+    bytes.u16(0);
+    bytes.u32(string);
+    bytes.u64(strings.0.len() as u64);
+    bytes.bytes(&strings.0);
+    debug_assert_eq!(bytes.0.len() as u64, buffer_at);
+    bytes.u16(id::BUFFER);
+    bytes.u16(0);
+    bytes.u32(flyrecord);
+    bytes.u64(end - buffer_at - 16);
+    out.write_all(&bytes.0)?;
+    copy_pages(out, &places, cpus)
+}

@@ -1,0 +1,384 @@
+//! Any trace, by its first bytes: trace.dat, raw pages, or text, compressed text too; from a file or a pipe.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, Write},
+    path::Path,
+    sync::Arc,
+};
+
+use crate::{
+    clock::Clock,
+    dat::{self, Buffer, CpuData, Source, TraceFile},
+    decode::Decoder,
+    error::TraceError,
+    format::{EventFormat, PageHeader},
+    merge::{BufferSummary, Readahead, merge},
+    record::{Event, Names, Record},
+    stats::CpuStats,
+    tasks::Tasks,
+    text::{TextOptions, TextSummary, read_text},
+};
+
+/// What raw pages lack: a trace.dat file carries all of this itself.
+#[derive(Debug, Clone, Default)]
+pub struct RawDescription {
+    /// The CPU whose pages they are.
+    pub cpu: u32,
+    /// Layouts of events.
+    pub formats: Vec<EventFormat>,
+    /// Layout of the pages' headers.
+    pub header: PageHeader,
+    /// Bytes of a page; 0 for 4096.
+    pub page_size: u32,
+    /// What times count.
+    pub clock: Clock,
+    /// Names of tasks.
+    pub tasks: Tasks,
+}
+
+/// How a trace was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stored {
+    /// trace.dat.
+    TraceDat,
+    /// Pages of trace_pipe_raw.
+    RawPages,
+    /// Text of trace or trace_pipe.
+    Text,
+}
+
+/// What a trace was, beside its records.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct TraceSummary {
+    /// How it was stored.
+    pub stored: Stored,
+    /// What its times count.
+    pub clock: Clock,
+    /// The kernel that it was recorded on, where the file says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uname: Option<String>,
+    /// The program that wrote it, where the file says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writer: Option<String>,
+    /// What the text was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextSummary>,
+    /// What the buffers held.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buffers: Vec<BufferSummary>,
+    /// What the kernel counted at the end of the recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stats: Vec<CpuStats>,
+    /// What is damaged or missing, in words. Empty for a whole trace.
+    pub problems: Vec<String>,
+}
+
+impl TraceSummary {
+    /// Records that were lost before they could be read, as the kernel counted them at the end of the recording;
+    /// `None` where the trace does not carry these counts.
+    pub fn lost(&self) -> Option<u64> {
+        (!self.stats.is_empty()).then(|| self.stats.iter().map(CpuStats::lost).sum())
+    }
+}
+
+/// Receives records in the order of their time.
+pub type RecordSink<'a> = dyn FnMut(&[Record]) -> Result<(), TraceError> + Send + 'a;
+
+/// An opened trace, ready to be read once.
+pub struct Trace {
+    content: Content,
+    name: String,
+}
+
+enum Content {
+    Dat(Box<TraceFile>),
+    Raw(Source),
+    Text(Box<dyn Read + Send>),
+}
+
+impl Trace {
+    /// Opens the file at `path`.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or is nothing that can be read; then the error says what to do.
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
+        let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
+        let regular = file.metadata().map_err(|error| TraceError::io("read", path, error))?.is_file();
+        if regular { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
+    }
+
+    /// A trace that comes through a pipe, called `path` in messages. A trace.dat is first stored in a nameless
+    /// temporary file, because its parts must be read in another order than they come.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
+        let mut start = Vec::new();
+        let failed = |error| TraceError::io("read", path, error);
+        reader.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
+        let whole = io::Cursor::new(start.clone()).chain(reader);
+        match sniff(&start) {
+            Sniffed::Dat | Sniffed::Binary => {
+                let mut file = tempfile::tempfile().map_err(failed)?;
+                let mut whole = whole;
+                io::copy(&mut whole, &mut file).map_err(failed)?;
+                file.flush().and_then(|()| file.rewind()).map_err(failed)?;
+                Trace::from_file(file, path)
+            }
+            sniffed => Trace::text(sniffed, Box::new(whole), path),
+        }
+    }
+
+    fn from_file(mut file: File, path: &Path) -> Result<Trace, TraceError> {
+        let failed = |error| TraceError::io("read", path, error);
+        let mut start = Vec::new();
+        Read::by_ref(&mut file).take(512).read_to_end(&mut start).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        let name = path.display().to_string();
+        match sniff(&start) {
+            Sniffed::Dat => {
+                let file = TraceFile::read(Source::file(file, path)?)?;
+                Ok(Trace { content: Content::Dat(Box::new(file)), name })
+            }
+            Sniffed::Binary => Ok(Trace { content: Content::Raw(Source::file(file, path)?), name }),
+            sniffed => Trace::text(sniffed, Box::new(file), path),
+        }
+    }
+
+    fn text(sniffed: Sniffed, reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
+        let name = path.display().to_string();
+        let reader = match sniffed {
+            Sniffed::Text => reader,
+            #[cfg(feature = "compressed")]
+            Sniffed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(reader)),
+            #[cfg(feature = "compressed")]
+            Sniffed::Zstd => {
+                let decoder = zstd::stream::read::Decoder::new(reader);
+                Box::new(decoder.map_err(|error| TraceError::io("unpack", path, error))?)
+            }
+            Sniffed::Refused(why) => return Err(TraceError::Unsupported(format!("{name}: {why}"))),
+            _ => return Err(TraceError::Unsupported(format!("{name}: this build reads no compressed text"))),
+        };
+        Ok(Trace { content: Content::Text(reader), name })
+    }
+
+    /// How the trace is stored.
+    pub fn stored(&self) -> Stored {
+        match self.content {
+            Content::Dat(_) => Stored::TraceDat,
+            Content::Raw(_) => Stored::RawPages,
+            Content::Text(_) => Stored::Text,
+        }
+    }
+
+    /// The trace.dat file behind the trace, if that is what it is.
+    pub fn dat(&self) -> Option<&TraceFile> {
+        if let Content::Dat(file) = &self.content { Some(file) } else { None }
+    }
+
+    /// Reads all records, in the order of their time, in batches of some thousand.
+    ///
+    /// # Errors
+    /// Where reading fails, and whatever `sink` answers; raw pages without `raw` cannot be read. Damage goes into
+    /// the summary.
+    pub fn read(
+        self,
+        options: &TextOptions,
+        raw: Option<RawDescription>,
+        names: &Arc<Names>,
+        sink: &mut RecordSink<'_>,
+    ) -> Result<TraceSummary, TraceError> {
+        let file = match self.content {
+            Content::Text(reader) => return read_as_text(reader, &self.name, options, names, sink),
+            Content::Dat(file) => *file,
+            Content::Raw(source) => {
+                let Some(raw) = raw else {
+                    return Err(TraceError::Unsupported(format!(
+                        "{}: neither trace.dat nor text; if it holds pages of trace_pipe_raw, say where the format \
+                         files of their kernel are",
+                        self.name
+                    )));
+                };
+                raw_file(source, raw)
+            }
+        };
+        read_file(&file, names, sink)
+    }
+}
+
+fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
+    let page_size = if raw.page_size == 0 { 4096 } else { raw.page_size };
+    let data = CpuData { cpu: raw.cpu, offset: 0, size: source.len(), compressed: false };
+    let buffer = Buffer { name: String::new(), clock: raw.clock, page_size, cpus: vec![data] };
+    TraceFile::of_pages(source, raw.formats, raw.header, raw.tasks, buffer)
+}
+
+/// Reads the buffers of a trace.dat file, one after the other, each in the order of time.
+///
+/// # Errors
+/// As [`Trace::read`].
+pub fn read_file(
+    file: &TraceFile,
+    names: &Arc<Names>,
+    sink: &mut RecordSink<'_>,
+) -> Result<TraceSummary, TraceError> {
+    const BATCH: usize = 2048;
+    let decoder = Decoder::new(&file.formats, names);
+    let mut summary = TraceSummary {
+        stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
+        clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
+        uname: file.uname.clone(),
+        writer: file.writer.clone(),
+        text: None,
+        buffers: Vec::new(),
+        stats: file.stats.iter().enumerate().map(|(cpu, text)| CpuStats::parse(cpu as u32, text)).collect(),
+        problems: file.problems.clone(),
+    };
+    let mut batch = Vec::with_capacity(BATCH);
+    for buffer in &file.buffers {
+        let read = merge(file, buffer, &decoder, Readahead::default(), |record, _| {
+            batch.push(*record);
+            if batch.len() == BATCH {
+                sink(&batch)?;
+                batch.clear();
+            }
+            Ok(())
+        })?;
+        sink(&batch)?;
+        batch.clear();
+        summary.problems.extend(read.problems.iter().cloned());
+        let more = read.damaged.saturating_sub(read.problems.len() as u64);
+        if more > 0 {
+            summary.problems.push(format!("{more} more damaged places"));
+        }
+        summary.buffers.push(read);
+    }
+    Ok(summary)
+}
+
+fn read_as_text(
+    reader: Box<dyn Read + Send>,
+    name: &str,
+    options: &TextOptions,
+    names: &Arc<Names>,
+    sink: &mut RecordSink<'_>,
+) -> Result<TraceSummary, TraceError> {
+    let mut ticks = false;
+    let text = read_text(reader, Path::new(name), names, options, &mut |batch| {
+        ticks |= batch.ticks;
+        sink(&batch.records)
+    })?;
+    let mut problems = Vec::new();
+    if text.strange > 0 {
+        let first = text.first_strange.unwrap_or(0);
+        problems.push(format!(
+            "{} of {} lines are no trace text, the first at byte {first}",
+            text.strange, text.lines
+        ));
+    }
+    if text.cut_off && text.lines > 0 {
+        problems.push(format!("the text ends inside a line at byte {}", text.bytes));
+    }
+    Ok(TraceSummary {
+        stored: Stored::Text,
+        clock: if ticks { Clock::Ticks } else { Clock::Local },
+        uname: None,
+        writer: None,
+        text: Some(text),
+        buffers: Vec::new(),
+        stats: Vec::new(),
+        problems,
+    })
+}
+
+enum Sniffed {
+    Dat,
+    Binary,
+    Text,
+    Gzip,
+    Zstd,
+    Refused(&'static str),
+}
+
+fn sniff(start: &[u8]) -> Sniffed {
+    const KNOWN: [(&[u8], &str); 4] = [
+        (b"PERFILE2", "perf.data of perf record; pipe it through `perf script -i FILE`"),
+        (b"\xfd7zXZ", "xz-compressed; pipe it through `xz -dc FILE`"),
+        (b"BZh", "bzip2-compressed; pipe it through `bzip2 -dc FILE`"),
+        (b"PAR1", "a Parquet file; traces are read from trace.dat, raw pages and text"),
+    ];
+    if let Some((_, why)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Sniffed::Refused(why);
+    }
+    if start.starts_with(dat::MAGIC) {
+        Sniffed::Dat
+    } else if start.starts_with(b"\x1f\x8b") {
+        Sniffed::Gzip
+    } else if start.starts_with(b"\x28\xb5\x2f\xfd") {
+        Sniffed::Zstd
+    } else if start.contains(&0) {
+        Sniffed::Binary
+    } else {
+        Sniffed::Text
+    }
+}
+
+/// Whether a record belongs to one of `cpus`, by the CPU that it is about or ran on.
+pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
+    match record.event {
+        Event::AmdPerf(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
+        _ => chosen(record.subject()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "              sh-9       [000] .....     1.000000: cpu_idle: state=1 cpu_id=0\n";
+
+    fn read(bytes: &[u8]) -> Result<(usize, TraceSummary), TraceError> {
+        let trace = Trace::from_reader(Box::new(io::Cursor::new(bytes.to_vec())), Path::new("-"))?;
+        let mut count = 0;
+        let mut sink = |records: &[Record]| {
+            count += records.len();
+            Ok(())
+        };
+        let summary = trace.read(&TextOptions::default(), None, &Arc::default(), &mut sink)?;
+        Ok((count, summary))
+    }
+
+    #[test]
+    fn text_comes_through_a_pipe_also_compressed() {
+        let (count, summary) = read(LINE.repeat(100).as_bytes()).unwrap();
+        assert_eq!((count, summary.stored, summary.problems.len()), (100, Stored::Text, 0));
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(LINE.repeat(50).as_bytes()).unwrap();
+        assert_eq!(read(&packed.finish().unwrap()).unwrap().0, 50);
+        let packed = zstd::bulk::compress(LINE.repeat(70).as_bytes(), 1).unwrap();
+        assert_eq!(read(&packed).unwrap().0, 70);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_what_to_do() {
+        for (bytes, words) in [
+            (&b"PERFILE2xxxx"[..], "perf script"),
+            (b"\x00\x01\x02 pages", "format files"),
+            (b"\x17\x08Dtracing5\x00\x00\x08\x00\x10\x00\x00", "version 5"),
+            (b"\x17\x08Dtracing6\x00\x01\x08\x00\x10\x00\x00", "big-endian"),
+        ] {
+            let error = read(bytes).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn damage_of_text_is_said() {
+        let (count, summary) = read(format!("{LINE}nonsense\n{LINE}{}", &LINE[..60]).as_bytes()).unwrap();
+        assert_eq!(count, 3);
+        assert_eq!(summary.problems.len(), 2, "{:?}", summary.problems);
+        assert_eq!(read(b"").unwrap().0, 0);
+    }
+}

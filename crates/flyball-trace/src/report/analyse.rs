@@ -1,0 +1,306 @@
+//! Records in, a report out, in one pass and bounded memory.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    clock::Clock,
+    record::{Event, NameId, Names, Record},
+};
+
+use super::{
+    MOST_CPUS,
+    cpu::{CpuMeter, CpuReport},
+    task::{TaskMeters, TaskReport},
+};
+
+/// How often an event occurred.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct EventCount {
+    /// The event.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Records that were lost on one CPU, as far as the trace itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Loss {
+    /// The CPU.
+    pub cpu: u32,
+    /// Records whose number is known.
+    pub records: u64,
+    /// Places at which records were lost.
+    pub places: u64,
+}
+
+/// A trace in numbers.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Report {
+    /// The driver, by its events: `amd-pstate`, `amd-pstate-epp`, `intel_pstate`; absent without any.
+    pub driver: Option<&'static str>,
+    /// What the times count.
+    pub clock: Clock,
+    /// Time of the first record, seconds (or ticks).
+    pub start: f64,
+    /// Time from the first record to the last, seconds (or ticks).
+    pub duration: f64,
+    /// Records, lost ones not counted.
+    pub records: u64,
+    /// Records by event, the most frequent first.
+    pub events: Vec<EventCount>,
+    /// Where records were lost.
+    pub losses: Vec<Loss>,
+    /// Records that name a CPU that cannot be.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub impossible_cpus: u64,
+    /// The CPUs that have requests, samples, frequency or idle events.
+    pub cpus: Vec<CpuReport>,
+    /// The tasks that had requests, the one with the most first.
+    pub tasks: Vec<TaskReport>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Adds up records.
+#[derive(Debug, Default)]
+pub struct Analyser {
+    first: Option<u64>,
+    last: u64,
+    records: u64,
+    counts: [u64; KINDS.len()],
+    others: HashMap<NameId, u64>,
+    losses: BTreeMap<u32, (u64, u64)>,
+    impossible: u64,
+    cpus: Vec<Option<Box<CpuMeter>>>,
+    tasks: TaskMeters,
+}
+
+/// The known events, in the order of [`kind`].
+const KINDS: [&str; 13] = [
+    "amd_pstate_perf",
+    "amd_pstate_epp_perf",
+    "amd_pstate_cppc_req2",
+    "pstate_sample",
+    "cpu_frequency",
+    "cpu_frequency_limits",
+    "cpu_idle",
+    "cpu_idle_miss",
+    "sched_switch",
+    "thermal_temperature",
+    "thermal_zone_trip",
+    "cdev_update",
+    "hw_pressure_update",
+];
+
+impl Analyser {
+    /// Nothing added yet.
+    pub fn new() -> Analyser {
+        Analyser::default()
+    }
+
+    #[inline]
+    fn cpu(&mut self, cpu: u32) -> Option<&mut CpuMeter> {
+        if cpu >= MOST_CPUS {
+            self.impossible += 1;
+            return None;
+        }
+        let cpu = cpu as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize_with(cpu + 1, || None);
+        }
+        Some(self.cpus[cpu].get_or_insert_default())
+    }
+
+    /// Adds one record. A CPU's records must come in the order of their time.
+    #[inline]
+    pub fn add(&mut self, record: &Record) {
+        if let Event::Lost(count) = record.event {
+            if record.cpu < MOST_CPUS {
+                let loss = self.losses.entry(record.cpu).or_default();
+                loss.0 += count.unwrap_or(0);
+                loss.1 += 1;
+            }
+            return;
+        }
+        let first = self.first.get_or_insert(record.time);
+        *first = (*first).min(record.time);
+        self.last = self.last.max(record.time);
+        self.records += 1;
+        let (time, pid, comm) = (record.time, record.pid, record.comm);
+        match &record.event {
+            Event::AmdPerf(event) => {
+                self.counts[0] += 1;
+                if let Some(cpu) = self.cpu(event.cpu) {
+                    cpu.amd(time, event);
+                }
+                self.tasks.add(pid, comm, Some(event.des), event.khz, event.mperf, event.tsc);
+            }
+            Event::Intel(event) => {
+                self.counts[3] += 1;
+                if let Some(cpu) = self.cpu(record.cpu) {
+                    cpu.intel(time, event);
+                }
+                self.tasks.add(pid, comm, Some(event.to), u64::from(event.khz), event.mperf, event.tsc);
+            }
+            Event::AmdEpp(event) => {
+                self.counts[1] += 1;
+                if let Some(cpu) = self.cpu(event.cpu) {
+                    cpu.amd_epp(time, event);
+                }
+                self.tasks.add(pid, comm, None, 0, 0, 0);
+            }
+            Event::AmdReq2(_) => self.counts[2] += 1,
+            Event::Frequency { cpu, .. } => {
+                self.counts[4] += 1;
+                if let Some(cpu) = self.cpu(*cpu) {
+                    cpu.frequency_events += 1;
+                }
+            }
+            Event::Limits { cpu, .. } => {
+                self.counts[5] += 1;
+                if let Some(cpu) = self.cpu(*cpu) {
+                    cpu.limits_events += 1;
+                }
+            }
+            Event::Idle { cpu, state } => {
+                self.counts[6] += 1;
+                if let Some(cpu) = self.cpu(*cpu) {
+                    cpu.idle(time, *state);
+                }
+            }
+            Event::IdleMiss { .. } => self.counts[7] += 1,
+            Event::Switch(_) => self.counts[8] += 1,
+            Event::Thermal(event) => {
+                let kind = match event.kind {
+                    crate::ThermalKind::Temperature => 9,
+                    crate::ThermalKind::Trip => 10,
+                    crate::ThermalKind::Cooling => 11,
+                    crate::ThermalKind::Pressure | crate::ThermalKind::Throttle => 12,
+                };
+                self.counts[kind] += 1;
+            }
+            Event::Other(name) => *self.others.entry(*name).or_default() += 1,
+            Event::Lost(_) => {}
+        }
+    }
+
+    /// The report. `names` are those of the trace's passed-through events.
+    pub fn report(&self, clock: Clock, names: &Names) -> Report {
+        let unit = if clock.nanoseconds() { 1e9 } else { 1.0 };
+        let first = self.first.unwrap_or(0);
+        let mut events: Vec<EventCount> = KINDS
+            .iter()
+            .zip(self.counts)
+            .map(|(name, count)| EventCount { name: (*name).to_owned(), count })
+            .chain(self.others.iter().map(|(id, count)| EventCount { name: names.name(*id), count: *count }))
+            .filter(|event| event.count > 0)
+            .collect();
+        events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        Report {
+            driver: [(0, "amd-pstate"), (1, "amd-pstate-epp"), (3, "intel_pstate")]
+                .into_iter()
+                .filter(|(kind, _)| self.counts[*kind] > 0)
+                .max_by_key(|(kind, _)| self.counts[*kind])
+                .map(|(_, driver)| driver),
+            clock,
+            start: first as f64 / unit,
+            duration: self.last.saturating_sub(first) as f64 / unit,
+            records: self.records,
+            events,
+            losses: self
+                .losses
+                .iter()
+                .map(|(cpu, (records, places))| Loss { cpu: *cpu, records: *records, places: *places })
+                .collect(),
+            impossible_cpus: self.impossible,
+            cpus: self
+                .cpus
+                .iter()
+                .enumerate()
+                .filter_map(|(cpu, meter)| Some(meter.as_ref()?.report(cpu as u32, clock)))
+                .collect(),
+            tasks: self.tasks.report(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AmdPerf, Comm, IntelSample};
+
+    fn record(time: u64, cpu: u32, event: Event) -> Record {
+        Record { time, cpu, pid: 7, comm: Comm::new(b"job[12]"), flags: 0, preempt: 0, event }
+    }
+
+    #[test]
+    fn one_cpu_in_numbers() {
+        let mut analyser = Analyser::new();
+        for (time, des, mperf, khz) in
+            [(1_000, 100, 50, 2_000_000), (1_001, 200, 100, 3_000_000), (1_004, 100, 0, 1_000_000)]
+        {
+            let event = AmdPerf {
+                min: 15,
+                des,
+                max: 255,
+                cpu: 3,
+                khz,
+                mperf,
+                aperf: 0,
+                tsc: 100,
+                changed: None,
+                fast_switch: des == 200,
+            };
+            analyser.add(&record(time * 1_000_000, 9, Event::AmdPerf(event)));
+        }
+        analyser.add(&record(0, 9, Event::Lost(Some(5))));
+        analyser.add(&record(0, 9, Event::Lost(None)));
+        let report = analyser.report(Clock::Local, &Names::default());
+        assert_eq!((report.driver, report.records), (Some("amd-pstate"), 3));
+        assert!((report.duration - 0.004).abs() < 1e-12 && (report.start - 1.0).abs() < 1e-12);
+        assert_eq!(report.losses, [Loss { cpu: 9, records: 5, places: 2 }]);
+        let [cpu] = &report.cpus[..] else { panic!("{report:?}") };
+        assert_eq!((cpu.cpu, cpu.samples, cpu.decisions), (3, 3, 2));
+        assert_eq!(cpu.load, Some(Range { min: 0.0, mean: 50.0, max: 100.0 }));
+        assert_eq!(cpu.c0, Some(50.0));
+        assert_eq!(cpu.des_perf.unwrap().max, 200.0);
+        assert!((cpu.fast_switch.unwrap() - 100.0 / 3.0).abs() < 1e-9);
+        assert!((cpu.decisions_per_second.unwrap() - 500.0).abs() < 1e-6);
+        let levels: Vec<(u32, u64, f64)> =
+            cpu.levels.iter().map(|level| (level.level, level.samples, level.seconds)).collect();
+        assert_eq!(levels, [(100, 2, 0.001), (200, 1, 0.003)]);
+        assert_eq!((report.tasks[0].name.to_string().as_str(), report.tasks[0].samples), ("job[12]", 3));
+    }
+
+    use super::super::cpu::Range;
+
+    #[test]
+    fn idle_states_are_timed_between_entry_and_exit() {
+        let mut analyser = Analyser::new();
+        for (time, state) in [(10, u32::MAX), (20, 1), (50, u32::MAX), (60, 2), (70, u32::MAX), (80, 1)] {
+            analyser.add(&record(time * 1_000_000_000, 0, Event::Idle { cpu: 0, state }));
+        }
+        let report = analyser.report(Clock::Mono, &Names::default());
+        let idle: Vec<(u32, u64, f64)> =
+            report.cpus[0].idle.iter().map(|idle| (idle.state, idle.entries, idle.seconds)).collect();
+        assert_eq!(idle, [(1, 2, 30.0), (2, 1, 10.0)]);
+        assert_eq!(report.driver, None);
+    }
+
+    #[test]
+    fn impossible_cpus_and_endless_tasks_are_bounded() {
+        let mut analyser = Analyser::new();
+        analyser.add(&record(1, 0, Event::Frequency { cpu: u32::MAX, khz: 1 }));
+        for pid in 0..100_000 {
+            let mut sample = record(2, 0, Event::Intel(IntelSample { tsc: 1, ..IntelSample::default() }));
+            sample.pid = pid;
+            analyser.add(&sample);
+        }
+        let report = analyser.report(Clock::Local, &Names::default());
+        assert_eq!(report.impossible_cpus, 1);
+        assert!(report.tasks.len() < 40_000);
+        assert_eq!(report.tasks.iter().map(|task| task.samples).sum::<u64>(), 100_000);
+    }
+}

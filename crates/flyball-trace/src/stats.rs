@@ -1,0 +1,70 @@
+//! `per_cpu/cpuN/stats`: what the kernel counted. Pages' headers undercount losses; this does not: what was read plus
+//! what was overwritten or dropped is what was written.
+
+use crate::scan::decimal;
+
+/// One CPU's counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CpuStats {
+    /// The CPU.
+    pub cpu: u32,
+    /// Records still in the buffer.
+    pub entries: u64,
+    /// Records that were overwritten unread.
+    pub overrun: u64,
+    /// Records that did not fit because a nested writer was ahead.
+    pub commit_overrun: u64,
+    /// Records that were refused because the buffer was full (only when it does not overwrite).
+    pub dropped: u64,
+    /// Records that were read.
+    pub read: u64,
+}
+
+impl CpuStats {
+    /// Reads the file's text. Lines that are missing count 0; a `CPU: N` line, as trace.dat has it, names the CPU.
+    pub fn parse(cpu: u32, text: &str) -> CpuStats {
+        let mut stats = CpuStats { cpu, ..CpuStats::default() };
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let value = decimal(value.trim().as_bytes(), 0).map_or(0, |(value, _)| value);
+            match key.trim() {
+                "CPU" => stats.cpu = u32::try_from(value).unwrap_or(cpu),
+                "entries" => stats.entries = value,
+                "overrun" => stats.overrun = value,
+                "commit overrun" => stats.commit_overrun = value,
+                "dropped events" => stats.dropped = value,
+                "read events" => stats.read = value,
+                _ => {}
+            }
+        }
+        stats
+    }
+
+    /// Records that no reader will ever see.
+    pub fn lost(&self) -> u64 {
+        self.overrun + self.commit_overrun + self.dropped
+    }
+
+    /// Records that were written, or would have been.
+    pub fn written(&self) -> u64 {
+        self.entries + self.read + self.lost()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_add_up() {
+        let text = "CPU: 3\nentries: 617\noverrun: 20\ncommit overrun: 1\nbytes: 24456\n\
+                    oldest event ts:  1371.627877\nnow ts:  1371.7\ndropped events: 4\nread events: 120\n";
+        let stats = CpuStats::parse(0, text);
+        assert_eq!(
+            stats,
+            CpuStats { cpu: 3, entries: 617, overrun: 20, commit_overrun: 1, dropped: 4, read: 120 }
+        );
+        assert_eq!((stats.lost(), stats.written()), (25, 762));
+        assert_eq!(CpuStats::parse(9, "").cpu, 9);
+    }
+}

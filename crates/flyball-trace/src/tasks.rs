@@ -1,0 +1,71 @@
+//! Names of tasks. A ring-buffer record has only a task's number; the names lie in `saved_cmdlines`, which the kernel
+//! fills while it traces and which a trace.dat file carries.
+
+use std::collections::HashMap;
+
+use crate::record::{Comm, Event, Record};
+
+/// The name of every task number that is known.
+#[derive(Debug, Clone, Default)]
+pub struct Tasks {
+    names: HashMap<i32, Comm>,
+}
+
+impl Tasks {
+    /// Reads `saved_cmdlines`: a number, a blank and a name a line. Other lines are left out.
+    pub fn parse(bytes: &[u8]) -> Tasks {
+        let mut names = HashMap::new();
+        for line in bytes.split(|byte| matches!(byte, b'\n' | 0)) {
+            let Some((pid, end)) = crate::scan::signed(line, 0) else { continue };
+            if let (Ok(pid), Some(b' '), Some(name)) =
+                (i32::try_from(pid), line.get(end), line.get(end + 1..))
+            {
+                names.insert(pid, Comm::new(name));
+            }
+        }
+        Tasks { names }
+    }
+
+    /// The name of task `pid`: `<idle>` for 0 and `<...>` for one that is not known, as the kernel prints them.
+    pub fn name(&self, pid: i32) -> Comm {
+        if pid == 0 {
+            return Comm::new(b"<idle>");
+        }
+        self.names.get(&pid).copied().unwrap_or_else(|| Comm::new(b"<...>"))
+    }
+
+    /// Takes the names that a task switch tells, where none was known.
+    pub fn learn(&mut self, record: &Record) {
+        if let Event::Switch(switch) = &record.event {
+            for (pid, comm) in [(switch.prev_pid, switch.prev_comm), (switch.next_pid, switch.next_comm)] {
+                if pid != 0 {
+                    self.names.entry(pid).or_insert(comm);
+                }
+            }
+        }
+    }
+
+    /// How many names are known.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_hold_blanks() {
+        let tasks = Tasks::parse(b"18 migration/0\n7 job [1] 2\nnonsense\n-1 x\n9\n");
+        assert_eq!(tasks.name(18).to_string(), "migration/0");
+        assert_eq!(tasks.name(7).to_string(), "job [1] 2");
+        assert_eq!((tasks.name(0).to_string(), tasks.name(9).to_string()), ("<idle>".into(), "<...>".into()));
+        assert_eq!(tasks.len(), 3);
+    }
+}
