@@ -62,6 +62,9 @@ pub enum Command {
     /// Write the present settings as a profile.
     Save(crate::commands::save::Args),
 
+    /// Every decision of the P-state driver: record, report, diagnose.
+    Trace(crate::commands::trace::Args),
+
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),

@@ -11,6 +11,9 @@ pub mod save;
 pub mod set;
 pub mod show;
 pub mod sim;
+pub mod trace;
+mod trace_input;
+mod trace_report;
 pub mod verify;
 
 use crate::{
@@ -25,6 +28,7 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Sim(args) => sim::run(cli, args),
         Command::Get(args) => get::run(cli, args),
         Command::Explain(args) => explain::run(cli, args),
+        Command::Trace(args) => trace::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
         Command::Set(args) => set::run(cli, args),
         Command::Plan(args) => plan::run(cli, args),

@@ -1,0 +1,167 @@
+//! The trace that a user named: which file, which CPUs, which threads; and what raw pages need to know.
+
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use flyball_host::CpuList;
+use flyball_trace::{
+    Clock, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks, TextOptions, Trace,
+    TraceError, TraceSummary, concerns,
+};
+
+use crate::exit::{Exit, Failure};
+
+/// Arguments of every command that reads a trace.
+#[derive(Debug, clap::Args)]
+pub struct Input {
+    /// The trace: trace.dat, text of trace or trace_pipe (also gzip or zstd), raw pages; - for a pipe.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Only these CPUs: 0-3,7.
+    #[arg(short = 'c', long, value_name = "LIST")]
+    pub cpus: Option<CpuList>,
+
+    /// Threads that read text; as many as there are CPUs if not given.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// For raw pages: a directory with the kernel's events/ (header_page and */*/format); tracefs itself will do.
+    #[arg(long, value_name = "DIR")]
+    pub events: Option<PathBuf>,
+
+    /// For raw pages: the CPU whose pages they are; the number in the file's name if not given.
+    #[arg(long, value_name = "CPU")]
+    pub raw_cpu: Option<u32>,
+
+    /// For raw pages: bytes of a sub-buffer, if not 4096.
+    #[arg(long, value_name = "BYTES")]
+    pub page_size: Option<u32>,
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        let exit = match error {
+            TraceError::Io { .. } => Exit::Failed,
+            TraceError::Damaged { .. } | TraceError::Unsupported(_) => Exit::Usage,
+        };
+        Failure::new(exit, error.to_string())
+    }
+}
+
+impl Input {
+    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`.
+    pub fn read(
+        &self,
+        names: &Arc<Names>,
+        sink: &mut (dyn FnMut(&Record) -> Result<(), TraceError> + Send),
+    ) -> Result<TraceSummary, Failure> {
+        let trace = if self.file == Path::new("-") {
+            Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
+        } else {
+            Trace::open(&self.file)?
+        };
+        let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
+        let options = TextOptions { threads: threads.unwrap_or(NonZeroUsize::MIN), ..TextOptions::default() };
+        let chosen = self.chosen();
+        let summary = trace.read(&options, raw, names, &mut |records| {
+            for record in records {
+                if chosen.as_ref().is_none_or(|chosen| {
+                    concerns(record, |cpu| chosen.get(cpu as usize).copied().unwrap_or(false))
+                }) {
+                    sink(record)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(summary)
+    }
+
+    /// The chosen CPUs as a table; a set would be asked once a record.
+    fn chosen(&self) -> Option<Vec<bool>> {
+        let cpus = self.cpus.as_ref()?;
+        let mut chosen = Vec::new();
+        for cpu in cpus.iter().filter(|cpu| *cpu < flyball_trace::report::MOST_CPUS) {
+            if chosen.len() <= cpu as usize {
+                chosen.resize(cpu as usize + 1, false);
+            }
+            chosen[cpu as usize] = true;
+        }
+        Some(chosen)
+    }
+
+    fn raw(&self) -> Result<Option<RawDescription>, Failure> {
+        let Some(directory) = &self.events else { return Ok(None) };
+        let formats = read_formats(directory)?;
+        if formats.is_empty() {
+            let message = format!("{}: no format file in any GROUP/EVENT below it", directory.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        let read = |path: PathBuf| std::fs::read(path).ok();
+        let root = directory.parent().unwrap_or(directory);
+        let header = read(directory.join("header_page"))
+            .or_else(|| read(directory.join("events/header_page")))
+            .and_then(|bytes| PageHeader::parse(&bytes).ok())
+            .unwrap_or_default();
+        let beside = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));
+        let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
+        let digits: String =
+            name.chars().rev().take_while(char::is_ascii_digit).collect::<Vec<_>>().iter().rev().collect();
+        Ok(Some(RawDescription {
+            cpu: self.raw_cpu.or_else(|| digits.parse().ok()).unwrap_or(0),
+            formats,
+            header,
+            page_size: self.page_size.unwrap_or(0),
+            clock: beside("trace_clock")
+                .map_or(Clock::Local, |bytes| Clock::chosen(&String::from_utf8_lossy(&bytes))),
+            tasks: beside("saved_cmdlines").map_or_else(Tasks::default, |bytes| Tasks::parse(&bytes)),
+        }))
+    }
+}
+
+/// The format files below `directory`, which is an events directory or holds one.
+fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
+    let events = directory.join("events");
+    let root = if events.is_dir() { events } else { directory.to_owned() };
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+    };
+    let mut formats = Vec::new();
+    for group in std::fs::read_dir(&root).map_err(|error| failed(&root, error))?.flatten() {
+        let Ok(events) = std::fs::read_dir(group.path()) else { continue };
+        for event in events.flatten() {
+            let Ok(bytes) = std::fs::read(event.path().join("format")) else { continue };
+            let system = group.file_name().to_string_lossy().into_owned();
+            let format = EventFormat::parse(&system, &bytes).map_err(|error| {
+                Failure::new(Exit::Usage, format!("{}/format is damaged {error}", event.path().display()))
+            })?;
+            formats.push(format);
+        }
+    }
+    Ok(formats)
+}
+
+/// Says on stderr what is damaged, missing or lost. Answers whether the trace was whole.
+pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
+    for problem in summary.problems.iter().take(20) {
+        eprintln!("flyball: {problem}");
+    }
+    if summary.problems.len() > 20 {
+        eprintln!("flyball: and {} more places", summary.problems.len() - 20);
+    }
+    if !summary.problems.is_empty() {
+        eprintln!("flyball: what is shown is what could be read");
+    }
+    if let Some(lost) = summary.lost().filter(|lost| *lost > 0) {
+        let read: u64 = summary.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|cpu| cpu.records).sum();
+        let share = lost as f64 * 100.0 / (lost + read) as f64;
+        eprintln!(
+            "flyball: {lost} records ({share:.1} %) were lost while recording; use a larger buffer (record -b)"
+        );
+    }
+    summary.problems.is_empty()
+}

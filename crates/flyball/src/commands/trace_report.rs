@@ -1,0 +1,248 @@
+//! `flyball trace report`: what a trace holds, in numbers.
+
+use std::{path::PathBuf, sync::Arc};
+
+use comfy_table::{CellAlignment, Table, presets};
+use flyball_trace::{
+    Names, TraceSummary,
+    csv::CsvFiles,
+    report::{Analyser, CpuReport, Range, Report},
+};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+};
+
+use super::trace_input::{Input, say_what_is_missing};
+
+/// Arguments of `trace report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  flyball trace report trace.dat                    per CPU, per task
+  flyball trace report --csv out trace.txt          cpu.csv and cpuNNN.csv as the kernel's tracers write them
+  cat /sys/kernel/tracing/trace | flyball trace report -
+  flyball trace report --json trace.dat | jq '.report.cpus[] | {cpu, load}'
+
+Load is MPERF/TSC of each sample and its mean the plain mean over samples, as the kernel's scripts have it;
+C0 is the sum of all MPERF over the sum of all TSC. Lag is the time from a changed request until the measured
+frequency has gone half the way.")]
+pub struct Args {
+    #[command(flatten)]
+    input: Input,
+
+    /// Write cpu.csv and one cpuNNN.csv a CPU into this directory, in the columns of the kernel's tracers.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+
+    /// With --csv: only cpu.csv, not one file a CPU.
+    #[arg(long, requires = "csv")]
+    no_per_cpu: bool,
+
+    /// Show this many tasks.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    tasks: usize,
+
+    /// Show the time at each performance level of each CPU.
+    #[arg(long)]
+    levels: bool,
+}
+
+/// What --json prints.
+#[derive(serde::Serialize)]
+struct Output<'a> {
+    trace: &'a TraceSummary,
+    report: &'a Report,
+}
+
+/// Reads the trace and prints the report.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let names = Arc::new(Names::default());
+    let mut analyser = Analyser::new();
+    let mut csv = args.csv.as_ref().map(|path| CsvFiles::create(path, !args.no_per_cpu)).transpose()?;
+    let summary = args.input.read(&names, &mut |record| {
+        analyser.add(record);
+        if let Some(csv) = &mut csv {
+            csv.add(record)?;
+        }
+        Ok(())
+    })?;
+    let report = analyser.report(summary.clock, &names);
+    if let (Some(csv), Some(path)) = (csv, &args.csv) {
+        let (rows, others) = csv.finish()?;
+        if rows == 0 {
+            eprintln!(
+                "flyball: no rows for {}: the tracers' files need two amd_pstate_perf or pstate_sample records of a CPU",
+                path.display()
+            );
+        }
+        if others > 0 {
+            eprintln!("flyball: {others} records of the other driver are not in {}", path.display());
+        }
+    }
+    if cli.json {
+        let output = Output { trace: &summary, report: &report };
+        let text = serde_json::to_string_pretty(&output)
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        println!("{text}");
+    } else {
+        print(&summary, &report, args);
+    }
+    let whole = say_what_is_missing(&summary);
+    Ok(if whole { Exit::Done } else { Exit::Failed })
+}
+
+fn print(summary: &TraceSummary, report: &Report, args: &Args) {
+    let unit = if report.clock.nanoseconds() { "s" } else { " ticks" };
+    let driver = report.driver.unwrap_or("no P-state driver's");
+    println!(
+        "{driver} events: {} records in {:.3}{unit}, from {:.6}{unit}",
+        report.records, report.duration, report.start
+    );
+    if let Some(uname) = &summary.uname {
+        println!("kernel: {uname}");
+    }
+    let events: Vec<String> =
+        report.events.iter().map(|event| format!("{} {}", event.name, event.count)).collect();
+    println!("events: {}", if events.is_empty() { "none".to_owned() } else { events.join(", ") });
+    let lost: u64 = report.losses.iter().map(|loss| loss.records).sum();
+    if !report.losses.is_empty() {
+        let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
+        println!("lost inside the trace: {lost} records at {places} places on {} CPUs", report.losses.len());
+    }
+    if report.impossible_cpus > 0 {
+        println!("left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
+    }
+    if report.cpus.iter().any(|cpu| cpu.samples > 0) {
+        println!("\n{}", cpu_table(report));
+    }
+    if report.cpus.iter().any(|cpu| !cpu.idle.is_empty()) {
+        println!("\n{}", idle_table(report));
+    }
+    if args.levels {
+        println!("\n{}", level_table(report));
+    }
+    if !report.tasks.is_empty() && args.tasks > 0 {
+        println!("\n{}", task_table(report, args.tasks));
+    }
+}
+
+fn table(heads: &[&str], left: usize) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(heads.iter().copied());
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if at >= left {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn range(range: Option<Range>, digits: usize) -> String {
+    range.map_or_else(String::new, |range| {
+        format!("{:.*} {:.*} {:.*}", digits.min(2), range.min, digits, range.mean, digits.min(2), range.max)
+    })
+}
+
+fn optional(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+}
+
+fn cpu_table(report: &Report) -> Table {
+    let level = if report.driver == Some("intel_pstate") { "P-state" } else { "desired" };
+    let mut table = table(
+        &[
+            "CPU",
+            "samples",
+            "min",
+            level,
+            "max",
+            "GHz",
+            "load %",
+            "C0 %",
+            "decisions",
+            "/s",
+            "fast %",
+            "lag ms",
+            "gap s",
+        ],
+        1,
+    );
+    let levels = |range: Option<Range>| {
+        range.map_or_else(String::new, |range| {
+            if range.min == range.max {
+                format!("{:.0}", range.min)
+            } else {
+                format!("{:.0}-{:.0}", range.min, range.max)
+            }
+        })
+    };
+    for cpu in report.cpus.iter().filter(|cpu| cpu.samples > 0) {
+        let CpuReport { lag, .. } = cpu;
+        table.add_row([
+            cpu.cpu.to_string(),
+            cpu.samples.to_string(),
+            levels(cpu.min_perf),
+            range(cpu.des_perf, 0),
+            levels(cpu.max_perf),
+            range(cpu.ghz, 3),
+            range(cpu.load, 1),
+            optional(cpu.c0, 1),
+            cpu.decisions.to_string(),
+            optional(cpu.decisions_per_second, 1),
+            optional(cpu.fast_switch, 0),
+            lag.map_or_else(String::new, |lag| format!("{:.1} ({:.1})", lag.median_ms, lag.p95_ms)),
+            optional(cpu.longest_gap_seconds, 3),
+        ]);
+    }
+    table
+}
+
+fn idle_table(report: &Report) -> Table {
+    let mut table = table(&["CPU", "idle state", "entries", "seconds", "share %"], 1);
+    for cpu in &report.cpus {
+        for idle in &cpu.idle {
+            let share = (report.duration > 0.0).then(|| idle.seconds * 100.0 / report.duration);
+            table.add_row([
+                cpu.cpu.to_string(),
+                idle.state.to_string(),
+                idle.entries.to_string(),
+                format!("{:.3}", idle.seconds),
+                optional(share, 1),
+            ]);
+        }
+    }
+    table
+}
+
+fn level_table(report: &Report) -> Table {
+    let mut table = table(&["CPU", "level", "samples", "seconds"], 1);
+    for cpu in &report.cpus {
+        for level in &cpu.levels {
+            table.add_row([
+                cpu.cpu.to_string(),
+                level.level.to_string(),
+                level.samples.to_string(),
+                format!("{:.3}", level.seconds),
+            ]);
+        }
+    }
+    table
+}
+
+fn task_table(report: &Report, count: usize) -> Table {
+    let mut table = table(&["task", "PID", "samples", "desired", "GHz", "load %"], 1);
+    for task in report.tasks.iter().take(count) {
+        table.add_row([
+            task.name.to_string(),
+            task.pid.to_string(),
+            task.samples.to_string(),
+            range(task.des_perf, 0),
+            range(task.ghz, 3),
+            range(task.load, 1),
+        ]);
+    }
+    table
+}
