@@ -12,8 +12,6 @@ pub mod set;
 pub mod show;
 pub mod sim;
 pub mod trace;
-mod trace_input;
-mod trace_report;
 pub mod verify;
 
 use crate::{

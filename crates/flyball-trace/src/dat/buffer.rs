@@ -66,8 +66,13 @@ impl CpuPages {
         let page_size = page_size as usize;
         CpuPages {
             at: data.offset,
-            // A file that was cut off gives what it has.
-            end: data.offset.saturating_add(data.size).min(source.len()),
+            // A file that was cut off gives what it has. Compressed data is counted without the number of its
+            // stretches, which says where it ends.
+            end: if data.compressed {
+                source.len()
+            } else {
+                data.offset.saturating_add(data.size).min(source.len())
+            },
             source,
             data,
             page_size,
@@ -149,7 +154,7 @@ impl CpuPages {
         let left = match self.chunks {
             Some(left) => left,
             // A CPU without data has no number of stretches either.
-            None if cursor.left() == 0 => 0,
+            None if self.data.size == 0 => 0,
             None => cursor.u32("the number of compressed stretches")?,
         };
         if left == 0 {

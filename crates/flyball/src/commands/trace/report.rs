@@ -14,7 +14,7 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-use super::trace_input::{Input, say_what_is_missing};
+use super::input::{Input, say_what_is_missing};
 
 /// Arguments of `trace report`.
 #[derive(Debug, clap::Args)]
