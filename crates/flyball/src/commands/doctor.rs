@@ -76,11 +76,11 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             .findings
             .retain(|finding| args.only.iter().any(|wanted| finding.id.starts_with(wanted.as_str())));
     }
+    if args.fix && report.not_visible.is_none() {
+        return fix(cli, &*host, &report, args.dry_run);
+    }
     if cli.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&report).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?
-        );
+        change::print_json(&report)?;
     } else {
         anstream::print!("{}", render(&report, args.verbose));
     }
@@ -121,10 +121,7 @@ fn list(cli: &Cli) -> Result<Exit, Failure> {
         let rows: Vec<_> = checks
             .map(|check| serde_json::json!({"id": check.id, "group": check.group, "why": check.why}))
             .collect();
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&rows).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?
-        );
+        change::print_json(&rows)?;
     } else {
         for check in checks {
             println!("{:<28} {}", check.id, check.why);
