@@ -212,7 +212,11 @@ impl Board {
                     let ranking = kind.ranking.get(core.in_package as usize).copied();
                     Cppc {
                         highest: ranking.unwrap_or(kind.perf.highest),
-                        guaranteed: if intel { kind.perf.nominal } else { 0 },
+                        guaranteed: if firmware.interface == InterfaceSpec::CppcMsr {
+                            0
+                        } else {
+                            kind.perf.nominal
+                        },
                         nominal: kind.perf.nominal,
                         lowest_nonlinear: kind.perf.efficient,
                         lowest: kind.perf.lowest,
@@ -286,7 +290,11 @@ impl Board {
             pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
             pss_latency_us: firmware.transition_us,
             pss_ports: false,
-            cppc_latency_ns: 0,
+            cppc_latency_ns: if access == CppcAccess::SharedMemory {
+                firmware.transition_us * 1000
+            } else {
+                0
+            },
             boost: firmware.turbo,
             hwp,
             epb: intel,

@@ -22,6 +22,8 @@ pub struct Boot {
     /// Words of the kernel command line that drivers understand: `amd_pstate=passive`, `intel_pstate=no_hwp`,
     /// `amd_prefcore=disable`, `intel_pstate=disable`; others are only shown.
     pub options: Vec<String>,
+    /// Governors other than performance and schedutil are modules, which the first use loads, as in Debian's kernels.
+    pub modular_governors: bool,
 }
 
 impl Boot {
@@ -116,6 +118,9 @@ impl World {
             work: vec![CpuWork::default(); count as usize],
             simulated: 0,
         };
+        if world.boot.modular_governors {
+            world.cpufreq.governors = vec!["performance", "schedutil"];
+        }
         world.load_drivers();
         world
     }

@@ -82,7 +82,7 @@ impl Choice {
 
     /// Boots the machine, without its state.
     pub fn boot(&self) -> Result<SimMachine, Failure> {
-        let boot = Boot { options: self.boot.clone() };
+        let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         SimMachine::boot(self.spec()?, self.kernel, boot, self.seed)
             .map_err(|message| Failure::new(Exit::Usage, message))
     }

@@ -70,6 +70,8 @@ impl PerfRequest {
 /// `struct amd_cpudata`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AmdCpu {
+    /// The driver has seen this CPU before: firmware's values below are kept.
+    known: bool,
     /// The minimum that firmware had asked for; 0 none.
     bios_min: u8,
     /// The value last sent; nothing is sent twice.
@@ -238,7 +240,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     let state = &mut platform.amd.cpus[cpu as usize];
     state.cached = request;
     state.raw = false;
-    if state.bios_min == 0 && state.default_epp == 0 {
+    if !std::mem::replace(&mut state.known, true) {
         state.bios_min = request.min;
         state.default_epp = request.epp;
     }

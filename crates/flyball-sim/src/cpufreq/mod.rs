@@ -126,6 +126,8 @@ pub(crate) struct Cpufreq {
     /// Index of each CPU's policy.
     of_cpu: Vec<Option<usize>>,
     pub(crate) tunables: Tunables,
+    /// Governors that are loaded, the last first.
+    pub(crate) governors: Vec<&'static str>,
 }
 
 impl std::fmt::Debug for Cpufreq {
@@ -144,6 +146,7 @@ impl Cpufreq {
             policies: Vec::new(),
             of_cpu: vec![None; cpus as usize],
             tunables: Tunables::default(),
+            governors: GOVERNORS.to_vec(),
         }
     }
 
@@ -381,6 +384,11 @@ impl Cpufreq {
             _ => return Err(Errno::INVAL),
         };
         policy.governor = governor;
+        if let Some(name) = GOVERNORS.into_iter().find(|known| *known == name)
+            && !self.governors.contains(&name)
+        {
+            self.governors.insert(0, name);
+        }
         self.drop_unused_tunables();
         driver.set_policy(platform, &mut self.policies[index]);
         self.governor_limits(platform, index);

@@ -96,7 +96,7 @@ pub(super) static POLICY: &[Attribute] = &[
         policy(world, dir)?;
         match world.cpufreq.driver.map(|driver| driver.style()) {
             Some(Style::SetPolicy) => line(out, "performance powersave"),
-            _ => line(out, format_args!("{} ", GOVERNORS.join(" "))),
+            _ => line(out, format_args!("{} ", world.cpufreq.governors.join(" "))),
         }
     }),
     rw(
