@@ -16,6 +16,7 @@ mod msrfile;
 mod plain;
 pub mod process;
 mod recorded;
+pub mod thermal;
 mod units;
 
 pub use cpuset::{CpuList, CpuListError};
@@ -24,7 +25,7 @@ pub use live::Live;
 pub use plain::Plain;
 pub use recorded::Recorded;
 pub use units::{
-    Celsius, Epb, Epp, Joules, KiloHertz, MicroJoules, MicroWatts, Micros, ParseUnitError, Percent, Perf,
+    Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError, Percent, Perf,
     Watts,
 };
 
@@ -64,6 +65,14 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// The errno that the kernel answered; [`Errno::ROFS`] from a recorded machine.
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError>;
+
+    /// Makes a directory, mode 0755: a control group, or a tracing instance.
+    ///
+    /// # Errors
+    /// The errno of mkdir(2); [`Errno::ROFS`] where the machine cannot be changed.
+    fn make_dir(&self, path: &str) -> Result<(), HostError> {
+        Err(HostError::new(Op::Write, path, Errno::ROFS))
+    }
 
     /// The names in a directory, sorted so that `cpu2` comes before `cpu10`.
     ///

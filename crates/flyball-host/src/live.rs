@@ -51,6 +51,10 @@ impl Host for Live {
         self.tree.write(path, bytes)
     }
 
+    fn make_dir(&self, path: &str) -> Result<(), HostError> {
+        self.tree.make_dir(path)
+    }
+
     fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         self.tree.list(path)
     }

@@ -107,6 +107,12 @@ impl Tree {
         if count == bytes.len() { Ok(()) } else { Err(HostError::new(Op::Write, path, Errno::IO)) }
     }
 
+    pub(crate) fn make_dir(&self, path: &str) -> Result<(), HostError> {
+        let full = self.resolve(Op::Write, path)?;
+        rustix::fs::mkdir(&full, Mode::from_raw_mode(0o755))
+            .map_err(|errno| HostError::new(Op::Write, path, errno))
+    }
+
     pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::List, path, errno);
         let full = self.resolve(Op::List, path)?;

@@ -32,6 +32,8 @@ macro_rules! integer_units {
 integer_units! {
     /// Frequency in kHz, as cpufreq files have it.
     KiloHertz(u64);
+    /// Frequency in MHz, as Speed Select has it.
+    MegaHertz(u32);
     /// Energy in microjoules, as powercap files have it.
     MicroJoules(u64);
     /// Power in microwatts, as powercap files have it.
@@ -200,6 +202,18 @@ impl fmt::Display for Joules {
 impl fmt::Display for Watts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:.2} W", self.0))
+    }
+}
+
+impl fmt::Display for MegaHertz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} MHz", self.0))
+    }
+}
+
+impl From<MegaHertz> for KiloHertz {
+    fn from(frequency: MegaHertz) -> KiloHertz {
+        KiloHertz(u64::from(frequency.0) * 1_000)
     }
 }
 

@@ -65,6 +65,10 @@ pub enum Command {
     /// Every decision of the P-state driver: record, report, diagnose.
     Trace(crate::commands::trace::Args),
 
+    /// The drop-in for intel-speed-select: its command lines, output and exit codes.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    IntelSpeedSelect(crate::commands::intel_speed_select::Args),
+
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),

@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod explain;
 pub mod get;
 pub mod guardian;
+pub mod intel_speed_select;
 pub mod plan;
 pub mod restore;
 pub mod save;
@@ -35,5 +36,6 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Restore(args) => restore::run(cli, args),
         Command::Save(args) => save::run(cli, args),
         Command::Guardian(args) => guardian::run(cli, args),
+        Command::IntelSpeedSelect(args) => intel_speed_select::run(cli, args),
     }
 }

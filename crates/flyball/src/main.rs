@@ -18,6 +18,9 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     exit::die_quietly_on_a_closed_pipe();
+    if let Some(code) = commands::intel_speed_select::of_process() {
+        return code;
+    }
     let mut cli = cli::Cli::parse();
     let result = machine::complete(&cli).and_then(|text| {
         cli.machine = text;

@@ -49,7 +49,8 @@ impl PunitCpu {
     }
 }
 
-/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not know.
+/// The power unit's numbers of `cpus`, in their order; `None` for a CPU that the driver does not know, and
+/// [`PunitCpu::UNKNOWN`] for one whose MSR it could not read.
 ///
 /// # Errors
 /// The errno of the call where the driver answers none at all.
@@ -71,7 +72,7 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
         };
         for index in 0..done {
             let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
-            answers.push((raw != PunitCpu::UNKNOWN).then_some(raw));
+            answers.push(Some(raw));
         }
         if done == count {
             rest = &rest[count..];

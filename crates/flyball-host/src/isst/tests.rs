@@ -133,7 +133,7 @@ fn a_refused_cpu_does_not_hide_those_after_it() {
         Ok(count as i32)
     });
     let answers = legacy::punit_cpus(&host, &[1, 3, 7, 7, 2]).unwrap();
-    assert_eq!(answers, [Some(PunitCpu(2)), None, None, None, Some(PunitCpu(4))]);
+    assert_eq!(answers, [Some(PunitCpu(2)), Some(PunitCpu::UNKNOWN), None, None, Some(PunitCpu(4))]);
     let many: Vec<u32> = (100..300).collect();
     assert_eq!(legacy::punit_cpus(&host, &many).unwrap().len(), 200);
     assert!(host.seen().iter().all(|(_, bytes)| bytes.len() <= legacy::cpu_maps_size(64)));
@@ -334,7 +334,8 @@ fn sane(block: &Block) {
     assert!((60..=110).contains(&level.tjunction));
     if level.cores != 0 {
         assert!((5..=40).contains(&level.base[0]), "base ratio {}", level.base[0]);
-        assert_eq!(u64::from(level.cores.count_ones()), level.core_counts[1]);
+        // Firmware that does not count leaves 0.
+        assert!([0, u64::from(level.cores.count_ones())].contains(&level.core_counts[1]));
         assert_eq!(level.base_freq.cores & !level.cores, 0);
         for pair in level.bucket_cores.windows(2) {
             assert!(pair[0] <= pair[1]);

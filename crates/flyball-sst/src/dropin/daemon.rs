@@ -1,0 +1,121 @@
+//! `--oob`: follow level changes that a management controller makes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{Ended, display::Id, online, session::Session};
+
+/// What the process can do for a daemon.
+pub trait Daemon {
+    /// Begins: signals are to end it from now on.
+    fn begin(&mut self) {}
+    /// Goes into the background. `Err` with an exit code where it cannot, or where the background took over.
+    ///
+    /// # Errors
+    /// How this process ends.
+    fn detach(&mut self) -> Result<(), Ended>;
+    /// Waits for CPUs whose capability the firmware changed, no longer than `time`; `None` where the kernel tells
+    /// of none.
+    fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
+    /// Whether the process was asked to end.
+    fn stopped(&self) -> bool;
+}
+
+/// What was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub wanted: bool,
+    pub stay: bool,
+    pub interval: Option<u64>,
+}
+
+/// A domain is looked at no more often than this.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Levels as they were last seen, and when, by package, die and domain.
+type Seen = BTreeMap<(i32, i32, i32), (Duration, Option<u8>)>;
+
+pub(super) fn run(
+    session: &mut Session<'_>,
+    request: &Request,
+    daemon: &mut dyn Daemon,
+) -> Result<(), Ended> {
+    if session.debug {
+        session.warn("OOB mode is enabled in debug mode\n");
+    }
+    if !request.stay && request.interval.is_none() && !session.debug {
+        session.warn("OOB mode is enabled and will run as daemon\n");
+        daemon.detach()?;
+    }
+    daemon.begin();
+    let mut seen = Seen::new();
+    let Some(interval) = request.interval else {
+        if !has_events(session) {
+            session.warn("CPU Doesn't support HFI\n");
+            return Err(refused(session));
+        }
+        while !daemon.stopped() {
+            let Some(cpus) = daemon.changes(Duration::from_secs(1)) else { return Err(refused(session)) };
+            for cpu in cpus {
+                let id = session.id(cpu);
+                follow(session, &id, &mut seen)?;
+            }
+        }
+        return Ok(());
+    };
+    while !daemon.stopped() {
+        // In short naps, so that a signal does not have to wait.
+        for _ in 0..interval.saturating_mul(10) {
+            if daemon.stopped() {
+                return Ok(());
+            }
+            session.host.sleep(Duration::from_millis(100));
+        }
+        for id in session.power_domains()? {
+            follow(session, &id, &mut seen)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_events(session: &Session<'_>) -> bool {
+    let cpuinfo = session.host.read("/proc/cpuinfo").unwrap_or_default();
+    cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("flags"))
+        .any(|line| line.split_whitespace().any(|flag| flag == "hfi"))
+}
+
+fn refused(session: &mut Session<'_>) -> Ended {
+    session.warn("HFI initialization failed\n");
+    session.warn("Must specify poll-interval\n");
+    session.warn("OOB mode enable failed\n");
+    session.failed = true;
+    Ended(0)
+}
+
+/// Brings a domain's CPUs to the level in force, if that changed. The first look counts as a change.
+fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), Ended> {
+    if id.package < 0 || id.die < 0 || id.domain < 0 {
+        return Ok(());
+    }
+    let now = session.host.now();
+    let last = seen.entry((id.package, id.die, id.domain)).or_insert((Duration::ZERO, None));
+    if last.1.is_some() && now.saturating_sub(last.0) < QUIET {
+        return Ok(());
+    }
+    last.0 = now;
+    let before = last.1;
+    let Ok(levels) = session.levels(id)? else { return Ok(()) };
+    if levels.locked || before == Some(levels.current) {
+        return Ok(());
+    }
+    seen.insert((id.package, id.die, id.domain), (now, Some(levels.current)));
+    let cores = session.at(id, |access, place| access.level_cores(place, levels.current));
+    let Ok(cores) = session.ask(cores)? else { return Ok(()) };
+    let cpus = session.of_cores(id, cores);
+    if session.cgroup && online::enable_cpusets(session) {
+        let _ = online::isolate(session, id, &cpus, levels.current != 0, false);
+        return Ok(());
+    }
+    online::set_online(session, id, &cpus, false)
+}

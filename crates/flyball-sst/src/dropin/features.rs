@@ -1,0 +1,310 @@
+//! base-freq and turbo-freq.
+
+use flyball_host::MegaHertz;
+
+use super::{
+    Ended, Options, bios,
+    display::Id,
+    online, power, profile,
+    session::{Code, FAILED, Session},
+};
+use crate::access::Clos;
+
+/// `base-freq info`.
+pub(super) fn base_info(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
+    let Some(level) = options.level else {
+        session.error("Invalid command: specify tdp_level");
+        return Err(Ended(1));
+    };
+    session.display.start();
+    session.each(|session, id| {
+        let base = if session.is_bios_set() {
+            Ok(bios::base_freq(session, id)?)
+        } else {
+            profile::base_freq(session, id, level)?
+        };
+        match base {
+            Ok(base) => profile::show_base_freq(session, id, &base),
+            Err(_) => {
+                session.error(&format!("Failed to get base-freq info at this level {level}"));
+                session.display.finish();
+                return Err(Ended(1));
+            }
+        }
+        Ok(())
+    })?;
+    session.display.finish();
+    Ok(())
+}
+
+/// `base-freq enable` and `disable`.
+pub(super) fn set_base(session: &mut Session<'_>, options: &Options, on: bool) -> Result<(), Ended> {
+    session.display.start();
+    session.each(|session, id| {
+        let result = set_base_of(session, id, options, on)?;
+        session.result(id, "base-freq", if on { "enable" } else { "disable" }, result);
+        Ok(())
+    })?;
+    session.display.finish();
+    Ok(())
+}
+
+fn set_base_of(
+    session: &mut Session<'_>,
+    id: &Id,
+    options: &Options,
+    on: bool,
+) -> Result<Result<(), Code>, Ended> {
+    if session.is_bios_set() {
+        bios::set_limits(session, id, on)?;
+        return Ok(Ok(()));
+    }
+    let (level, control) = match current(session, id)? {
+        Ok(current) => current,
+        Err(code) => return Ok(Err(code)),
+    };
+    if !control.features.base_freq {
+        session.error(&format!("base-freq feature is not present at this level {level}"));
+        return Ok(Err(FAILED));
+    }
+    if options.auto && on {
+        if let Err(code) = prefer_high_cores(session, id)? {
+            return Ok(Err(code));
+        }
+    }
+    let result = set_features(session, id, true, on)?;
+    if options.auto {
+        match result {
+            Err(_) => {
+                let _ = power::set_qos(session, id, false, 0)?;
+            }
+            Ok(()) if on => online::raise_min(session, id)?,
+            Ok(()) => online::lower_min(session, id)?,
+        }
+        if !on {
+            let _ = power::set_qos(session, id, false, 1)?;
+        }
+    }
+    Ok(result)
+}
+
+/// The current level and what it has.
+fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, super::session::Control), Code>, Ended> {
+    let levels = match session.levels(id)? {
+        Ok(levels) => levels,
+        Err(code) => {
+            session.error("Failed to get number of levels");
+            return Ok(Err(code));
+        }
+    };
+    match session.control(id, levels.current)? {
+        Ok(control) => Ok(Ok((levels.current, control))),
+        Err(code) => {
+            session.error("Failed to get current level");
+            Ok(Err(code))
+        }
+    }
+}
+
+/// Switches one feature and leaves the other as it is.
+fn set_features(session: &mut Session<'_>, id: &Id, base: bool, on: bool) -> Result<Result<(), Code>, Ended> {
+    let level = session.levels(id)?.map_or(0, |levels| levels.current);
+    let control = match session.control(id, level)? {
+        Ok(control) => control,
+        Err(code) => return Ok(Err(code)),
+    };
+    if !base && on && !control.core_power_on {
+        session.display.message(false, "Make sure to execute before: core-power enable");
+    }
+    let features = control.features;
+    let (base_freq, turbo_freq) =
+        if base { (on, features.turbo_freq_on) } else { (features.base_freq_on, on) };
+    let answer = session.at(id, |access, place| access.set_features(place, base_freq, turbo_freq));
+    session.ask(answer)
+}
+
+/// Classes of service for base-freq: class 0 for the high-priority cores, class 3 for the others.
+fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Code>, Ended> {
+    if id.cpu < 0 {
+        return Ok(Ok(()));
+    }
+    let levels = match session.levels(id)? {
+        Ok(levels) => levels,
+        Err(code) => return Ok(Err(code)),
+    };
+    let (base, high) = match profile::base_freq(session, id, levels.current.into())? {
+        Ok(base) => base,
+        Err(code) => return Ok(Err(code)),
+    };
+    if high.is_empty() {
+        return Ok(Err(FAILED));
+    }
+    if let Err(code) = set_classes(session, id, base.high, base.low)? {
+        return Ok(Err(code));
+    }
+    for cpu in session.domain_cpus(id) {
+        let own = session.id(cpu.number);
+        let class = if high.contains(cpu.number) { 0 } else { 3 };
+        if let Err(code) = power::associate(session, &own, class)? {
+            session.error("isst_clos_associate failed");
+            return Ok(Err(code));
+        }
+    }
+    power::set_qos(session, id, true, 1)
+}
+
+/// Class 0 with one lowest frequency and all favour, classes 1 to 3 with another and none.
+fn set_classes(
+    session: &mut Session<'_>,
+    id: &Id,
+    high: MegaHertz,
+    low: MegaHertz,
+) -> Result<Result<(), Code>, Ended> {
+    for class in 0..4 {
+        let before = match power::read_class(session, id, class)? {
+            Ok(clos) => clos,
+            Err(code) => {
+                session.error("isst_pm_get_clos failed");
+                return Ok(Err(code));
+            }
+        };
+        let (min, least) = if class == 0 { (high, 0) } else { (low, 15) };
+        let clos = Clos { min, max: Clos::NO_LIMIT, epp: least, weight: least, desired: before.desired };
+        if let Err(code) = power::write_class(session, id, class, &clos)? {
+            session.error("isst_set_clos failed");
+            return Ok(Err(code));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// `turbo-freq info`.
+pub(super) fn turbo_info(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
+    let Some(level) = options.level else {
+        // With an empty line after it.
+        session.error("Invalid command: specify tdp_level\n");
+        return Err(Ended(1));
+    };
+    session.display.start();
+    session.each(|session, id| match profile::turbo_freq(session, id, level, options.bucket)? {
+        Ok(turbo) => {
+            profile::show_turbo_freq(session, id, &turbo, options);
+            Ok(())
+        }
+        Err(_) => {
+            session.error(&format!("Failed to get turbo-freq info at this level {level}"));
+            session.display.finish();
+            Err(Ended(1))
+        }
+    })?;
+    session.display.finish();
+    Ok(())
+}
+
+/// `turbo-freq enable` and `disable`.
+pub(super) fn set_turbo(session: &mut Session<'_>, options: &Options, on: bool) -> Result<(), Ended> {
+    session.display.start();
+    let mut failed = false;
+    session.each(|session, id| {
+        let result = set_turbo_of(session, id, options, on)?;
+        if on {
+            failed |= result.is_err();
+            session.result(id, "turbo-freq", "enable", result);
+        } else {
+            // Enabling changed the turbo limits.
+            restore_turbo_limits(session, id, options.turbo_limits)?;
+            session.result(id, "turbo-freq", "disable", result);
+        }
+        Ok(())
+    })?;
+    if on && options.auto && !failed {
+        let (id, result) = prefer_targets(session)?;
+        session.result(&id, "turbo-freq --auto", "enable", result);
+    }
+    session.display.finish();
+    Ok(())
+}
+
+fn set_turbo_of(
+    session: &mut Session<'_>,
+    id: &Id,
+    options: &Options,
+    on: bool,
+) -> Result<Result<(), Code>, Ended> {
+    if on && online::no_turbo(session)? {
+        session.error("Turbo mode is disabled");
+        return Ok(Err(FAILED));
+    }
+    let (level, control) = match current(session, id)? {
+        Ok(current) => current,
+        Err(code) => return Ok(Err(code)),
+    };
+    if !control.features.turbo_freq {
+        session.error(&format!("turbo-freq feature is not present at this level {level}"));
+        return Ok(Err(FAILED));
+    }
+    if on {
+        if let Err(code) = power::set_qos(session, id, true, 1)? {
+            return Ok(Err(code));
+        }
+    }
+    let mut result = set_features(session, id, false, on)?;
+    if on && result.is_ok() {
+        result = session.levels(id)?.map(|_| ());
+        if result.is_ok() && id.cpu >= 0 {
+            result = super::turbo::set_limits(session, id, options.turbo_limits)?;
+        }
+    }
+    // On: only after a failure. Off: always, but a failure is already the reason.
+    if options.auto && (result.is_err() || !on) {
+        let _ = power::set_qos(session, id, false, 0)?;
+    }
+    Ok(result)
+}
+
+/// The turbo limits of the current level, or those that the user gave.
+fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Result<(), Ended> {
+    if id.cpu < 0 {
+        return Ok(());
+    }
+    let mut limits = given;
+    if limits == 0 {
+        let Ok(levels) = session.levels(id)? else { return Ok(()) };
+        let row = session.at(id, |access, place| access.turbo_limits(place, levels.current));
+        let Ok(row) = session.ask(row)? else { return Ok(()) };
+        limits = u64::from_le_bytes(row[0].map(|limit| (limit.0 / 100).min(0xff) as u8));
+    }
+    let register = flyball_host::isst::legacy::MSR_TURBO_RATIO_LIMIT;
+    let answer = flyball_host::isst::legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);
+    let _ = session.ask_msr(id, register, true, answer)?;
+    Ok(())
+}
+
+/// Classes of service for turbo-freq: class 0 for the target CPUs and their siblings, class 3 for all others.
+fn prefer_targets(session: &mut Session<'_>) -> Result<(Id, Result<(), Code>), Ended> {
+    let mut targets = session.targets.clone().unwrap_or_default().intersection(session.map.present());
+    for cpu in targets.clone().iter() {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        if let Some(siblings) = session.host.read(&path).ok().and_then(|text| text.parse().ok()) {
+            targets = targets.union(&siblings);
+        }
+    }
+    let mut set = std::collections::BTreeSet::new();
+    for cpu in session.map.present().iter().collect::<Vec<_>>() {
+        if !session.seems_online(cpu) {
+            continue;
+        }
+        let id = session.id(cpu);
+        // Classes belong to the package, so once each is enough.
+        if set.insert((id.package, id.die, id.domain)) {
+            if let Err(code) = set_classes(session, &id, MegaHertz(0), MegaHertz(0))? {
+                return Ok((id, Err(code)));
+            }
+        }
+        let class = if targets.contains(cpu) { 0 } else { 3 };
+        if let Err(code) = power::associate(session, &id, class)? {
+            return Ok((id, Err(code)));
+        }
+    }
+    Ok((Id { cpu: -1, package: -1, die: -1, domain: -1 }, Ok(())))
+}

@@ -1,0 +1,240 @@
+//! CPUs online and offline, or set apart with cgroup partitions, as a level wants; and cpufreq's limits.
+
+use std::time::Duration;
+
+use flyball_host::{CpuList, Errno, MegaHertz};
+
+use super::{Ended, display::Id, session::Session};
+
+const CGROUP: &str = "/sys/fs/cgroup";
+const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
+
+/// After a level change: mesh limits, then the CPUs that the level has.
+pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
+    session.flush();
+    // Base frequencies take a moment to change.
+    session.host.sleep(Duration::from_millis(2));
+    if session.model.family != 19 {
+        set_mesh_limits(session, id, level)?;
+    }
+    session.warn("Option is set to online/offline\n");
+    let cores = session.at(id, |access, place| access.level_cores(place, level));
+    let Ok(cores) = session.ask(cores)? else {
+        session.error("Can't get coremask, online/offline option is ignored");
+        return Ok(());
+    };
+    let cpus = session.of_cores(id, cores);
+    if session.cgroup {
+        session.warn("Using cgroup v2 in lieu of online/offline\n");
+        if enable_cpusets(session) && isolate(session, id, &cpus, level != 0, false) {
+            return Ok(());
+        }
+    }
+    set_online(session, id, &cpus, true)
+}
+
+/// Brings the CPUs of a domain online that are in `cpus`, and the others offline.
+pub(super) fn set_online(
+    session: &mut Session<'_>,
+    id: &Id,
+    cpus: &CpuList,
+    limits: bool,
+) -> Result<(), Ended> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    for cpu in session.domain_cpus(id) {
+        let cpu = cpu.number;
+        if cpus.contains(cpu) {
+            session.warn(&format!("online cpu {cpu}\n"));
+            switch(session, cpu, true)?;
+            if limits {
+                raise_low_max(session, cpu)?;
+            }
+        } else {
+            session.warn(&format!("offline cpu {cpu}\n"));
+            switch(session, cpu, false)?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings one CPU online or offline. CPU 0, which most kernels keep, is set apart by cgroup instead.
+pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Result<(), Ended> {
+    if session.cgroup_cpu0 && cpu == 0 {
+        session.warn("Will use cgroup v2 for CPU 0\n");
+        set_cpu0_apart(session, !online);
+        return Ok(());
+    }
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    if !session.host.exists(&path) {
+        if cpu == 0 {
+            session.warn("This system is not configured for CPU 0 online/offline\n");
+            session.warn("Will use cgroup v2\n");
+            set_cpu0_apart(session, !online);
+            return Ok(());
+        }
+        return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
+    }
+    match session.host.write(&path, if online { b"1\n" } else { b"0\n" }) {
+        Ok(()) => Ok(()),
+        Err(error) if matches!(error.errno, Errno::ACCES | Errno::PERM | Errno::ROFS) => {
+            Err(session.fatal(255, &format!("{path} open failed"), Some(error.errno)))
+        }
+        Err(error) => {
+            session.warn(&format!("Online/Offline: Operation failed\n: {}\n", error.errno.describe()));
+            session.failed = true;
+            Ok(())
+        }
+    }
+}
+
+/// `--all-cpus-online`.
+pub(super) fn all_online(session: &mut Session<'_>) -> Result<(), Ended> {
+    session.warn("Forcing all CPUs online\n");
+    let room = session.map.room;
+    for cpu in 0..room {
+        // The tool stops at the first CPU that the kernel has room for and the machine has not.
+        if session.strict && !session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}")) {
+            continue;
+        }
+        switch(session, cpu, true)?;
+    }
+    session.cache.remove();
+    Ok(())
+}
+
+/// Lets the kernel's cpuset controller into the root group.
+pub(super) fn enable_cpusets(session: &Session<'_>) -> bool {
+    session.host.write(&format!("{CGROUP}/cgroup.subtree_control"), b" +cpuset").is_ok()
+}
+
+/// Puts the CPUs of a domain that are not in `cpus` (or CPU 0) into a partition of their own, or back.
+pub(super) fn isolate(session: &Session<'_>, id: &Id, cpus: &CpuList, apart: bool, cpu0_only: bool) -> bool {
+    let folder = format!("{CGROUP}/{}-{}-{}", id.package, id.die, id.domain);
+    if !session.host.exists(&folder) && session.host.make_dir(&folder).is_err() {
+        return false;
+    }
+    let partition = format!("{folder}/cpuset.cpus.partition");
+    if !apart {
+        return session.host.write(&partition, b"member").is_ok();
+    }
+    if cpus.is_empty() {
+        return false;
+    }
+    let mut list = if cpu0_only {
+        "0".to_owned()
+    } else {
+        let outside = session.domain_cpus(id).into_iter().filter(|cpu| !cpus.contains(cpu.number));
+        outside.map(|cpu| cpu.number.to_string()).collect::<Vec<_>>().join(",")
+    };
+    list.truncate(511);
+    if session.host.write(&format!("{folder}/cpuset.cpus"), list.as_bytes()).is_err() {
+        return false;
+    }
+    session.host.write(&partition, b"isolated").is_ok() || session.host.write(&partition, b"root").is_ok()
+}
+
+/// Sets CPU 0 apart by cgroup, or takes it back where it was.
+fn set_cpu0_apart(session: &mut Session<'_>, apart: bool) {
+    let folder = format!("{CGROUP}/0-0-0");
+    if !apart {
+        let Ok(cpus) = session.host.read(&format!("{folder}/cpuset.cpus")) else { return };
+        let partition = session.host.read(&format!("{folder}/cpuset.cpus.partition"));
+        if !cpus.starts_with('0') || partition.map_or(true, |kind| kind.starts_with('m')) {
+            return;
+        }
+    }
+    let id = Id { cpu: 0, package: 0, die: 0, domain: 0 };
+    let cpus = CpuList::from_iter([0]);
+    if !enable_cpusets(session) || !isolate(session, &id, &cpus, apart, true) {
+        session.warn("Can't isolate CPU 0\n");
+        session.failed = true;
+    }
+}
+
+fn limit(cpu: u32, name: &str) -> String {
+    format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}")
+}
+
+pub(super) fn no_turbo(session: &mut Session<'_>) -> Result<bool, Ended> {
+    // A missing file counts as set.
+    Ok(session.number(false, "/sys/devices/system/cpu/intel_pstate/no_turbo")? != 0)
+}
+
+/// Takes cpufreq's upper limit away where it is below the base frequency, or turbo is off.
+pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), Ended> {
+    let max = session.number(false, &limit(cpu, "scaling_max_freq"))?;
+    let base = session.number(false, &limit(cpu, "base_frequency"))?;
+    if max < base || no_turbo(session)? {
+        let _ = session.host.write(&limit(cpu, "scaling_max_freq"), b"2147483647");
+    }
+    Ok(())
+}
+
+/// Writes what one limit says into another.
+pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) {
+    if let Ok(value) = session.host.read(&limit(cpu, from)) {
+        let _ = session.host.write(&limit(cpu, to), format!("{value}\n").as_bytes());
+    }
+}
+
+/// base-freq on, `--auto`: the lower limit of every online CPU of the domain goes as high as it may.
+pub(super) fn raise_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
+    for cpu in online_cpus(session, id) {
+        raise_low_max(session, cpu)?;
+        copy_limit(session, cpu, "cpuinfo_max_freq", "scaling_min_freq");
+        let min = session.number(false, &limit(cpu, "scaling_min_freq"))?;
+        let base = session.number(false, &limit(cpu, "base_frequency"))?;
+        if min < base {
+            write_limit(session, cpu, "scaling_min_freq", base);
+        }
+    }
+    Ok(())
+}
+
+/// base-freq off, `--auto`: the lower limit goes back to the lowest.
+pub(super) fn lower_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
+    for cpu in online_cpus(session, id) {
+        raise_low_max(session, cpu)?;
+        copy_limit(session, cpu, "cpuinfo_min_freq", "scaling_min_freq");
+    }
+    Ok(())
+}
+
+pub(super) fn write_limit(session: &Session<'_>, cpu: u32, name: &str, value: i64) {
+    let _ = session.host.write(&limit(cpu, name), value.to_string().as_bytes());
+}
+
+fn online_cpus(session: &Session<'_>, id: &Id) -> Vec<u32> {
+    if id.cpu < 0 {
+        return Vec::new();
+    }
+    let cpus = session.domain_cpus(id).into_iter().map(|cpu| cpu.number);
+    cpus.filter(|&cpu| session.seems_online(cpu)).collect()
+}
+
+fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
+    let uncore = session.at(id, |access, place| access.uncore(place, level));
+    let Ok([max, _, min]) = session.ask(uncore)? else { return Ok(()) };
+    let Some(folder) = mesh_folder(session, id) else { return Ok(()) };
+    for (name, MegaHertz(value)) in [("min_freq_khz", min), ("max_freq_khz", max)] {
+        if value != 0 {
+            let _ = session.host.write(&format!("{folder}/{name}"), (value * 1000).to_string().as_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The uncore driver's folder of a domain: by package and die before TPMI, then by numbers in files.
+fn mesh_folder(session: &Session<'_>, id: &Id) -> Option<String> {
+    if !session.platform.is_tpmi() {
+        return Some(format!("{UNCORE}/package_{:02}_die_{:02}", id.package, id.die));
+    }
+    session.host.list(UNCORE).ok()?.into_iter().map(|name| format!("{UNCORE}/{name}")).find(|folder| {
+        let is = |name: &str, value: i32| {
+            session.host.read(&format!("{folder}/{name}")).is_ok_and(|text| text.trim() == value.to_string())
+        };
+        is("domain_id", id.domain) && is("package_id", id.package)
+    })
+}

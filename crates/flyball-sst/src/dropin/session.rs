@@ -1,0 +1,418 @@
+//! What every command shares: the streams, the machine, the ways to walk it, and questions to the firmware with
+//! the tool's answer to each kind of failure.
+
+use std::io::Write;
+
+use flyball_host::{CpuList, Errno, Host, HostError, isst};
+
+use super::{
+    Ended,
+    display::{Display, Id},
+};
+use crate::{
+    access::{Access, CpuModel, Features, Levels, Place},
+    cpus::{Cpu, CpuMap, TopologyCache, is_online},
+};
+
+/// The tool's arrays end here; packages, dies and domains beyond are not addressed.
+const PACKAGES: u32 = 32;
+const DIES: u32 = 16;
+const DOMAINS: u32 = 8;
+
+/// Where results go.
+pub(super) enum Results {
+    /// stderr, as the tool has it.
+    Err,
+    /// stdout (`--strict`).
+    Out,
+    /// The file of `--out`; the tool closes stderr for it.
+    File(Box<dyn Write>),
+}
+
+/// One run.
+pub(super) struct Session<'a> {
+    pub host: &'a dyn Host,
+    pub out: &'a mut dyn Write,
+    pub err: &'a mut dyn Write,
+    pub results: Results,
+    pub display: Display,
+    /// The program's name as messages have it, and its last part.
+    pub program: String,
+    pub access: Box<dyn Access + 'a>,
+    pub platform: isst::Platform,
+    pub model: CpuModel,
+    pub map: CpuMap,
+    pub cache: TopologyCache,
+    /// CPUs of `--cpu`, or `None` for one run a power domain.
+    pub targets: Option<CpuList>,
+    pub read_only: bool,
+    pub strict: bool,
+    pub debug: bool,
+    pub cgroup: bool,
+    pub cgroup_cpu0: bool,
+    /// Whether anything failed, for `--strict`.
+    pub failed: bool,
+}
+
+/// A failure of the tool's functions, as it shows in `failed(error N)`.
+pub(super) type Code = i32;
+
+/// A failure without a number of its own.
+pub(super) const FAILED: Code = -1;
+
+impl Session<'_> {
+    /// Hands finished output to its stream, so that warnings come after it.
+    pub(super) fn flush(&mut self) {
+        let text = std::mem::take(&mut self.display.text);
+        if text.is_empty() {
+            return;
+        }
+        // A reader that went away, or a full disk, is not told of: the tool does not look either.
+        let _ = match &mut self.results {
+            Results::Err => self.err.write_all(text.as_bytes()),
+            Results::Out => self.out.write_all(text.as_bytes()),
+            Results::File(file) => file.write_all(text.as_bytes()),
+        };
+    }
+
+    /// A warning on stderr.
+    pub(super) fn warn(&mut self, text: &str) {
+        self.flush();
+        if !matches!(self.results, Results::File(_)) || self.strict {
+            let _ = self.err.write_all(text.as_bytes());
+        }
+    }
+
+    /// A note on stdout; on stderr with `--strict`, where stdout is for results alone.
+    pub(super) fn note(&mut self, text: &str) {
+        if self.strict {
+            self.warn(text);
+        } else {
+            let _ = self.out.write_all(text.as_bytes());
+        }
+    }
+
+    /// A line among the results.
+    pub(super) fn line(&mut self, text: &str) {
+        self.display.text.push_str(text);
+    }
+
+    /// As err(3): name, message and errno on stderr, and the end.
+    pub(super) fn fatal(&mut self, code: u8, message: &str, errno: Option<Errno>) -> Ended {
+        let name = self.program.rsplit('/').next().unwrap_or_default().to_owned();
+        let why = errno.map_or_else(|| "Success".to_owned(), Errno::describe);
+        self.warn(&format!("{name}: {message}: {why}\n"));
+        self.failed = true;
+        Ended(code)
+    }
+
+    /// An error among the results.
+    pub(super) fn error(&mut self, text: &str) {
+        self.failed = true;
+        self.display.message(true, text);
+    }
+
+    /// Ends a run that only root may make.
+    pub(super) fn check_privilege(&mut self) -> Result<(), Ended> {
+        if !self.read_only {
+            return Ok(());
+        }
+        self.error("Insufficient privileges");
+        self.display.finish();
+        Err(Ended(1))
+    }
+
+    /// The result of a command.
+    pub(super) fn result(&mut self, id: &Id, feature: &str, command: &str, result: Result<(), Code>) {
+        self.failed |= result.is_err();
+        self.display.record(id, |lines| {
+            lines.section(feature, |lines| match result {
+                Ok(()) => lines.value(command, "success"),
+                Err(code) => lines.value(command, format_args!("failed(error {code})")),
+            });
+        });
+    }
+
+    pub(super) fn access(&self) -> &dyn Access {
+        self.access.as_ref()
+    }
+
+    /// Whether this is a Cascade Lake N part, which is set up by its BIOS and seen in cpufreq alone.
+    pub(super) fn is_bios_set(&self) -> bool {
+        self.model.is_cascade_lake()
+    }
+
+    /// Whom a CPU belongs to, within the tool's bounds.
+    pub(super) fn id(&self, cpu: u32) -> Id {
+        let Some(known) = self.map.get(cpu) else {
+            return Id { cpu: cpu as i32, package: -1, die: 0, domain: -1 };
+        };
+        let within = |value: u32, end: u32| if value < end { value as i32 } else { -1 };
+        Id {
+            cpu: cpu as i32,
+            package: within(known.package, PACKAGES),
+            die: within(known.die, DIES),
+            domain: within(known.domain.into(), DOMAINS),
+        }
+    }
+
+    /// CPUs of the same package, die and power domain, present ones alone.
+    pub(super) fn domain_cpus(&self, id: &Id) -> Vec<Cpu> {
+        let same = |cpu: &&Cpu| {
+            let other = self.id(cpu.number);
+            (other.package, other.die, other.domain) == (id.package, id.die, id.domain)
+        };
+        self.map.iter().filter(same).copied().collect()
+    }
+
+    /// CPUs of a domain's core mask.
+    pub(super) fn of_cores(&self, id: &Id, cores: u64) -> CpuList {
+        if id.cpu < 0 {
+            return CpuList::new();
+        }
+        let has = |cpu: &Cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0;
+        self.domain_cpus(id).iter().filter(|cpu| has(cpu)).map(|cpu| cpu.number).collect()
+    }
+
+    /// Once for each target CPU, or for each power domain; with `needs_targets`, never for domains.
+    pub(super) fn each(
+        &mut self,
+        mut run: impl FnMut(&mut Self, &Id) -> Result<(), Ended>,
+    ) -> Result<(), Ended> {
+        let ids = match self.targets.clone() {
+            Some(targets) => {
+                let online: Vec<u32> =
+                    targets.iter().filter(|&cpu| self.map.present().contains(cpu)).collect();
+                let mut ids = Vec::new();
+                for cpu in online {
+                    if cpu == 0
+                        || self.number(true, &format!("/sys/devices/system/cpu/cpu{cpu}/online"))? != 0
+                    {
+                        ids.push(self.id(cpu));
+                    }
+                }
+                if ids.is_empty() {
+                    self.warn("No valid CPU in the list\n");
+                    self.failed = true;
+                }
+                ids
+            }
+            None => self.power_domains()?,
+        };
+        for id in ids {
+            run(self, &id)?;
+        }
+        Ok(())
+    }
+
+    /// One [`Id`] a power domain, with its lowest online CPU. Domains without CPUs come too, where they have
+    /// registers and a CPU of the package is online.
+    pub(super) fn power_domains(&mut self) -> Result<Vec<Id>, Ended> {
+        let mut lowest = std::collections::BTreeMap::new();
+        let mut dies = std::collections::BTreeSet::new();
+        let highest = |values: &mut dyn Iterator<Item = u32>| values.max().unwrap_or(0);
+        let highest_package = highest(&mut self.map.iter().map(|cpu| cpu.package));
+        let highest_die = highest(&mut self.map.iter().map(|cpu| cpu.die));
+        let dies_of_first =
+            1 + highest(&mut self.map.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.die));
+        for cpu in self.map.present().iter().collect::<Vec<_>>() {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+            if self.number(cpu != 0, &path)? == 0 {
+                continue;
+            }
+            let id = self.id(cpu);
+            if id.package < 0 || id.die < 0 || id.domain < 0 {
+                continue;
+            }
+            // Dies are numbered on from package to package.
+            let die = id.die as u32 % dies_of_first;
+            dies.insert((id.package as u32, die));
+            lowest.entry((id.package as u32, die, id.domain as u32)).or_insert(cpu);
+        }
+        let mut ids = Vec::new();
+        for package in 0..PACKAGES {
+            if highest_die > highest_package {
+                // Each domain is a die.
+                for domain in 0..DOMAINS {
+                    let cpu = lowest.get(&(package, domain, domain)).copied();
+                    let die = cpu.map_or(-1, |cpu| self.id(cpu).die);
+                    ids.push(Id { cpu: or_none(cpu), package: package as i32, die, domain: domain as i32 });
+                }
+                continue;
+            }
+            for die in (0..DIES).filter(|&die| dies.contains(&(package, die))) {
+                for domain in 0..DOMAINS {
+                    let cpu = lowest.get(&(package, die, domain)).copied();
+                    let die = cpu.map_or(package as i32, |cpu| self.id(cpu).die);
+                    ids.push(Id { cpu: or_none(cpu), package: package as i32, die, domain: domain as i32 });
+                }
+            }
+        }
+        ids.retain(|id| place(id).is_some_and(|place| self.access().has(&place)));
+        Ok(ids)
+    }
+
+    /// A number in a file. A file that is not there is -1, or the end where `must`; one without a number is the end.
+    pub(super) fn number(&mut self, must: bool, path: &str) -> Result<i64, Ended> {
+        let text = match self.host.read(path) {
+            Ok(text) => text,
+            Err(error) if !self.host.exists(path) || error.errno == Errno::ACCES => {
+                return if must {
+                    Err(self.fatal(1, &format!("{path}: open failed"), Some(error.errno)))
+                } else {
+                    Ok(-1)
+                };
+            }
+            Err(error) => {
+                let message = format!("{path}: failed to parse number from file");
+                return Err(self.fatal(1, &message, Some(error.errno)));
+            }
+        };
+        let digits: String = text
+            .trim_start()
+            .char_indices()
+            .take_while(|(at, c)| c.is_ascii_digit() || *at == 0 && matches!(c, '-' | '+'))
+            .map(|(_, c)| c)
+            .collect();
+        match digits.trim_start_matches('+').parse() {
+            Ok(number) => Ok(number),
+            Err(_) => Err(self.fatal(1, &format!("{path}: failed to parse number from file"), None)),
+        }
+    }
+
+    /// Lets the firmware's answer through; a refusal is [`FAILED`]. Without a driver or node the run ends.
+    pub(super) fn ask<T>(&mut self, answer: Result<T, HostError>) -> Result<Result<T, Code>, Ended> {
+        let error = match answer {
+            Ok(value) => return Ok(Ok(value)),
+            Err(error) => error,
+        };
+        if self.strict {
+            let why = isst::explain(self.host, &error);
+            self.warn(&format!("{why}\n"));
+        }
+        if self.platform.is_tpmi() {
+            return Ok(Err(FAILED));
+        }
+        if error.path == isst::NODE {
+            return Err(self.fatal(255, &format!("{} open failed", isst::NODE), Some(error.errno)));
+        }
+        if error.errno == Errno::NOTTY {
+            let (call, modules) = if error.path.starts_with("MMIO") {
+                ("ISST_IF_IO_COMMAND", "isst_if_mmio")
+            } else {
+                ("ISST_IF_MBOX_COMMAND", "isst_if_mbox_pci or isst_if_mbox_msr")
+            };
+            self.warn(&format!("{call}\n: {}\n", error.errno.describe()));
+            self.warn(&format!("Check presence of kernel modules: {modules}\n"));
+            self.failed = true;
+            return Err(Ended(0));
+        }
+        if error.path.starts_with("MSR") {
+            self.warn(&format!("ISST_IF_MSR_COMMAND: {}\n", error.errno.describe()));
+        }
+        Ok(Err(FAILED))
+    }
+
+    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a refusal there has a
+    /// line of its own.
+    pub(super) fn ask_class<T>(
+        &mut self,
+        id: &Id,
+        register: u32,
+        write: bool,
+        answer: Result<T, HostError>,
+    ) -> Result<Result<T, Code>, Ended> {
+        let refused = answer.as_ref().is_err_and(|error| error.path.starts_with("MMIO"));
+        let answer = self.ask(answer)?;
+        if refused {
+            let write = u8::from(write);
+            self.line(&format!("Error: mmio_cmd cpu:{} reg:{register:x} read_write:{write:x}\n", id.cpu));
+        }
+        Ok(answer)
+    }
+
+    /// [`Session::ask`] for a turbo MSR.
+    pub(super) fn ask_msr<T>(
+        &mut self,
+        id: &Id,
+        register: u32,
+        write: bool,
+        answer: Result<T, HostError>,
+    ) -> Result<Result<T, Code>, Ended> {
+        match answer {
+            Err(error) if error.path != isst::NODE => {
+                self.warn(&format!("ISST_IF_MSR_COMMAND: {}\n", error.errno.describe()));
+                let write = u8::from(write);
+                self.line(&format!("Error: msr_cmd cpu:{} msr:{register:x} read_write:{write}\n", id.cpu));
+                Ok(Err(FAILED))
+            }
+            Err(error) => Err(self.fatal(255, &format!("{} open failed", isst::NODE), Some(error.errno))),
+            Ok(value) => Ok(Ok(value)),
+        }
+    }
+
+    /// The levels. A mailbox that does not answer stands for a part with level 0 alone, locked.
+    pub(super) fn levels(&mut self, id: &Id) -> Result<Result<Levels, Code>, Ended> {
+        let answer = self.at(id, |access, place| access.levels(place));
+        let answer = self.ask(answer)?;
+        if answer.is_err() && !self.platform.is_tpmi() {
+            return Ok(Ok(Levels { version: 0, highest: 0, current: 0, locked: true, enabled: false }));
+        }
+        Ok(answer)
+    }
+
+    /// What a level has and what is on, SST-CP included.
+    pub(super) fn control(&mut self, id: &Id, level: u8) -> Result<Result<Control, Code>, Ended> {
+        let features = self.at(id, |access, place| access.features(place, level));
+        let features = match self.ask(features)? {
+            Ok(features) => features,
+            Err(code) => return Ok(Err(code)),
+        };
+        let power = self.at(id, |access, place| access.pm_config(place));
+        let power = match self.ask(power)? {
+            Ok(power) => power,
+            Err(code) if self.platform.is_tpmi() => return Ok(Err(code)),
+            Err(_) => crate::access::PmConfig::default(),
+        };
+        Ok(Ok(Control { features, core_power: power.supported, core_power_on: power.enabled }))
+    }
+
+    /// Asks the firmware of a place; one outside of the tool's bounds is refused.
+    pub(super) fn at<T>(
+        &self,
+        id: &Id,
+        question: impl FnOnce(&dyn Access, &Place) -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
+        let nowhere =
+            || HostError::new(flyball_host::Op::Isst, "a CPU of no known power domain", Errno::NODEV);
+        question(self.access(), &place(id).ok_or_else(nowhere)?)
+    }
+
+    /// CPUs that are online, as the tool sees it: one without the attribute (CPU 0) counts as offline.
+    pub(super) fn seems_online(&self, cpu: u32) -> bool {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        (self.strict && is_online(self.host, cpu))
+            || self.host.read(&path).is_ok_and(|text| text.starts_with('1'))
+    }
+}
+
+/// What a level has and what is on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Control {
+    pub features: Features,
+    pub core_power: bool,
+    pub core_power_on: bool,
+}
+
+fn or_none(cpu: Option<u32>) -> i32 {
+    cpu.map_or(-1, |cpu| cpu as i32)
+}
+
+/// The place of an [`Id`]; `None` where package or domain are out of the tool's bounds.
+pub(super) fn place(id: &Id) -> Option<Place> {
+    Some(Place {
+        cpu: u32::try_from(id.cpu).ok(),
+        package: u8::try_from(id.package).ok()?,
+        domain: u8::try_from(id.domain).ok()?,
+    })
+}

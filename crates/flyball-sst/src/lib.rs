@@ -1,0 +1,12 @@
+//! Intel Speed Select Technology: what a machine offers of it, setting it, following it.
+//!
+//! [`access`] makes one interface of the two that kernels have; [`cpus`] knows which CPU belongs to which power
+//! domain and core; [`model`] reads a whole machine; [`ops`] are the steps that change one; [`recommend`] says
+//! which setting serves given CPUs; [`follow`] keeps CPUs online as the level in force wants. [`dropin`] is the
+//! command line, the output and the exit codes of intel-speed-select v1.26, for scripts that were written for it.
+
+pub mod access;
+pub mod cpus;
+pub mod dropin;
+#[cfg(any(test, feature = "player"))]
+pub mod player;

@@ -1,0 +1,217 @@
+//! `flyball intel-speed-select`, and the same under the name `intel-speed-select`: the drop-in for that tool.
+//!
+//! Its words are taken before the command line's own parser sees them, because they follow other rules.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    process::{ExitCode, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
+use flyball_sst::{
+    cpus::{TOPOLOGY_CACHE, TopologyCache},
+    dropin::{self, Daemon, Ended, Surroundings},
+};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// The tool's name, as a link to this program has it.
+const NAME: &str = "intel-speed-select";
+
+/// Set for the process that `--oob` leaves in the background.
+const BACKGROUND: &str = "FLYBALL_OOB_BACKGROUND";
+
+/// Where the background process keeps its number, as the tool does.
+const PID_FILE: &str = "/tmp/hfi-events.pid";
+
+/// Arguments of `intel-speed-select`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The tool's own options and commands; --strict first for results on stdout and honest exit codes.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    words: Vec<String>,
+}
+
+/// Runs the tool where the process was called by its name, or with it as the command; `None` otherwise.
+pub fn of_process() -> Option<ExitCode> {
+    let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let called = Path::new(args.first()?).file_name()?.to_str()?;
+    if called == NAME {
+        return Some(on("live", &args));
+    }
+    let (machine, at) = command_word(&args)?;
+    Some(on(&machine, &args[at..]))
+}
+
+/// The machine named before the command word, and where that is.
+fn command_word(args: &[String]) -> Option<(String, usize)> {
+    let mut machine = "live".to_owned();
+    let mut at = 1;
+    loop {
+        let word = args.get(at)?;
+        if word == NAME {
+            return Some((machine, at));
+        }
+        match word.as_str() {
+            "-M" | "--machine" => {
+                machine.clone_from(args.get(at + 1)?);
+                at += 1;
+            }
+            "--state-dir" => at += 1,
+            _ if word.starts_with("--machine=") => word["--machine=".len()..].clone_into(&mut machine),
+            _ if word.starts_with("-M") => word[2..].clone_into(&mut machine),
+            _ if word.starts_with('-') => {}
+            _ => return None,
+        }
+        at += 1;
+    }
+}
+
+fn on(machine: &str, args: &[String]) -> ExitCode {
+    match machine::open(machine).and_then(|host| run_on(host.as_ref(), args)) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("flyball: {failure}");
+            failure.exit.into()
+        }
+    }
+}
+
+fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
+    let live = host.kind() == Kind::Live;
+    let stopped = Arc::new(AtomicBool::new(false));
+    let mut daemon = Process { stopped, events: None, live };
+    let surroundings = Surroundings {
+        host,
+        root: !live || process::is_root(),
+        cache: TopologyCache(live.then(|| TOPOLOGY_CACHE.into())),
+        out: &mut std::io::stdout(),
+        err: &mut std::io::stderr(),
+        daemon: &mut daemon,
+    };
+    let code = dropin::run(args, surroundings);
+    std::io::stdout()
+        .flush()
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
+    Ok(code)
+}
+
+/// Runs the tool on the machine that was named, where the command line's own parser got here.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&cli.machine)?;
+    let words: Vec<String> = std::iter::once(NAME.to_owned()).chain(args.words.iter().cloned()).collect();
+    run_on(host.as_ref(), &words).map(Exit::Command)
+}
+
+/// This process as a daemon.
+struct Process {
+    stopped: Arc<AtomicBool>,
+    events: Option<CapabilityEvents>,
+    live: bool,
+}
+
+impl Process {
+    /// Lets signals end the daemon between two looks.
+    fn catch_signals(&self) {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // Without a handler the signal ends the process at once, which is no worse.
+            let _ = signal_hook::flag::register(signal, Arc::clone(&self.stopped));
+        }
+    }
+}
+
+impl Daemon for Process {
+    fn begin(&mut self) {
+        self.catch_signals();
+    }
+
+    fn detach(&mut self) -> Result<(), Ended> {
+        if std::env::var_os(BACKGROUND).is_some() {
+            return keep_pid_file();
+        }
+        let program = std::env::current_exe().map_err(|_| Ended(1))?;
+        let mut command = std::process::Command::new(program);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+            .args(std::env::args_os().skip(1))
+            .env(BACKGROUND, "1")
+            .current_dir("/tmp")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if std::env::args().next().is_some_and(|name| name.ends_with(NAME)) {
+            std::os::unix::process::CommandExt::arg0(&mut command, NAME);
+        }
+        match command.spawn() {
+            Ok(_) => Err(Ended(0)),
+            Err(_) => Err(Ended(1)),
+        }
+    }
+
+    fn changes(&mut self, time: Duration) -> Option<Vec<u32>> {
+        if !self.live {
+            return None;
+        }
+        if self.events.is_none() {
+            self.events = CapabilityEvents::subscribe().ok();
+        }
+        match self.events.as_ref()?.wait(time) {
+            Ok(changes) => Some(changes.into_iter().map(|change| change.cpu).collect()),
+            // A signal, or more events at once than the socket holds: what is read next is as good.
+            Err(error) if matches!(error.errno.name(), Some("EINTR" | "ENOBUFS")) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes the pid file, which one daemon may hold.
+fn keep_pid_file() -> Result<(), Ended> {
+    let linked = std::fs::symlink_metadata(PID_FILE).is_ok_and(|data| !data.is_file());
+    let mut options = std::fs::File::options();
+    options.write(true).create(true).truncate(false);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(PID_FILE).ok().filter(|_| !linked);
+    let Some(mut file) = file else { return Err(Ended(1)) };
+    if !process::try_lock(&file).unwrap_or(false) {
+        return Err(Ended(1));
+    }
+    let _ = file.set_len(0);
+    let _ = writeln!(file, "{}", std::process::id());
+    // The lock lasts as long as the file is open: as long as this process.
+    std::mem::forget(file);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command_word;
+
+    fn found(words: &[&str]) -> Option<(String, usize)> {
+        let args: Vec<String> =
+            std::iter::once("flyball").chain(words.iter().copied()).map(str::to_owned).collect();
+        command_word(&args)
+    }
+
+    #[test]
+    fn the_command_word_is_found_behind_global_options_alone() {
+        assert_eq!(found(&["intel-speed-select", "-h"]), Some(("live".to_owned(), 1)));
+        assert_eq!(found(&["-M", "sim:guide", "intel-speed-select"]), Some(("sim:guide".to_owned(), 3)));
+        assert_eq!(found(&["--machine=x", "--json", "intel-speed-select"]), Some(("x".to_owned(), 3)));
+        assert_eq!(found(&["show", "intel-speed-select"]), None);
+        assert_eq!(found(&["-M"]), None);
+    }
+}
