@@ -8,8 +8,10 @@
 //!
 //! A host is a value: two of them, with different roots, live side by side in one process.
 
+mod child;
 mod cpuset;
 mod error;
+mod event;
 pub mod isst;
 mod live;
 mod msrfile;
@@ -19,8 +21,10 @@ mod recorded;
 pub mod thermal;
 mod units;
 
+pub use child::{Ended, Launch, Running, Usage};
 pub use cpuset::{CpuList, CpuListError};
 pub use error::{Errno, HostError, Op};
+pub use event::EventCounter;
 pub use live::Live;
 pub use plain::Plain;
 pub use recorded::Recorded;
@@ -116,6 +120,16 @@ pub trait Host: Send + Sync {
     /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where none was recorded.
     fn kernel_log(&self) -> Result<String, HostError> {
         Err(HostError::new(Op::Read, "the kernel log", Errno::NOENT))
+    }
+
+    /// Opens a counter of event `config` of the PMU with type number `kind` (`/sys/bus/event_source/devices/NAME/type`)
+    /// on `cpu`, for all tasks. Only a live machine has these.
+    ///
+    /// # Errors
+    /// The errno of perf_event_open(2); `ENOSYS` where there are no counters.
+    fn event_counter(&self, kind: u32, config: u64, cpu: u32) -> Result<Box<dyn EventCounter>, HostError> {
+        let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
+        Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
     /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.

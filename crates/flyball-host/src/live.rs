@@ -132,6 +132,15 @@ impl Host for Live {
         Ok(String::from_utf8_lossy(&buffer).into_owned())
     }
 
+    fn event_counter(
+        &self,
+        kind: u32,
+        config: u64,
+        cpu: u32,
+    ) -> Result<Box<dyn crate::EventCounter>, HostError> {
+        Ok(Box::new(crate::event::LiveCounter::open(kind, config, cpu)?))
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }

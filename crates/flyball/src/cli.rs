@@ -69,6 +69,19 @@ pub enum Command {
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(crate::commands::intel_speed_select::Args),
 
+    /// Run one workload under several settings, and say what differs and how surely.
+    Compare(crate::commands::compare::Args),
+
+    /// Run one command under settings, then put them back.
+    Run(crate::commands::run::Args),
+
+    /// Make the report of a comparison again, or read a selftest's CSV.
+    Report(crate::commands::report::Args),
+
+    /// Do a built-in workload once and print its result.
+    #[command(hide = true)]
+    Task(crate::commands::task::Args),
+
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),

@@ -1,18 +1,22 @@
 //! One module a command: its arguments, and `run`.
 
 pub mod apply;
+pub mod compare;
 pub mod doctor;
 pub mod explain;
 pub mod get;
 pub mod guardian;
 pub mod intel_speed_select;
 pub mod plan;
+pub mod report;
 pub mod restore;
+pub mod run;
 pub mod save;
 pub mod set;
 pub mod show;
 pub mod sim;
 pub mod trace;
+pub mod task;
 pub mod verify;
 
 use crate::{
@@ -35,6 +39,10 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Verify(args) => verify::run(cli, args),
         Command::Restore(args) => restore::run(cli, args),
         Command::Save(args) => save::run(cli, args),
+        Command::Compare(args) => compare::run(cli, args),
+        Command::Run(args) => run::run(cli, args),
+        Command::Report(args) => report::run(cli, args),
+        Command::Task(args) => task::run(cli, args),
         Command::Guardian(args) => guardian::run(cli, args),
         Command::IntelSpeedSelect(args) => intel_speed_select::run(cli, args),
     }

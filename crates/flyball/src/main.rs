@@ -1,8 +1,10 @@
 //! The command line: parse, call, render.
 //!
+//! `arms` brings a comparison's arms to the machine, `workloads` makes what it runs of what was typed.
 //! `cli` holds what the user may type, `change` what commands that write share, `commands` one module a command, `machine` how `-M` becomes a
 //! [`flyball_host::Host`], `simulated` the adapter of simulated machines, `exit` what a command's end means. No knowledge of kernels lives here.
 
+mod arms;
 mod change;
 mod cli;
 mod commands;
@@ -11,6 +13,7 @@ mod knobs;
 mod machine;
 mod paint;
 mod simulated;
+mod workloads;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,304 @@
+//! Child processes as a benchmark needs them: a process group of their own, a fixed set of CPUs, death with their
+//! parent, and the kernel's accounting (wait4's rusage) when they end.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, FromRawFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::CpuList;
+
+/// What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Usage {
+    /// Seconds of CPU time in user mode.
+    pub user_seconds: f64,
+    /// Seconds of CPU time in the kernel.
+    pub system_seconds: f64,
+    /// Times that a task gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that a task lost its CPU.
+    pub involuntary_switches: u64,
+    /// The largest resident set, in KiB.
+    pub peak_kib: u64,
+    /// Page faults that needed input.
+    pub major_faults: u64,
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(raw: &libc::rusage) -> Usage {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        Usage {
+            user_seconds: seconds(raw.ru_utime),
+            system_seconds: seconds(raw.ru_stime),
+            voluntary_switches: raw.ru_nvcsw as u64,
+            involuntary_switches: raw.ru_nivcsw as u64,
+            peak_kib: raw.ru_maxrss as u64,
+            major_faults: raw.ru_majflt as u64,
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ended {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// What it used.
+    pub usage: Usage,
+    /// From just before it was started to its end.
+    pub wall: Duration,
+}
+
+/// A process that was started and has not been waited for.
+#[derive(Debug)]
+pub struct Running {
+    pid: i32,
+    descriptor: OwnedFd,
+    started: Instant,
+    own_group: bool,
+}
+
+/// How to start a process.
+#[derive(Debug)]
+pub struct Launch {
+    command: Command,
+    cpus: Option<Vec<u8>>,
+    own_group: bool,
+}
+
+impl Launch {
+    /// Starts `program` with `arguments`, input from /dev/null, in a process group of its own.
+    pub fn new(program: &str, arguments: &[String]) -> Launch {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        Launch { command, cpus: None, own_group: true }
+    }
+
+    /// Stays in this process's group, with its terminal and standard input: a command that a person uses.
+    #[must_use]
+    pub fn in_foreground(mut self) -> Launch {
+        self.own_group = false;
+        self.command.stdin(Stdio::inherit());
+        self
+    }
+
+    /// Allows it and its descendants these CPUs only.
+    #[must_use]
+    pub fn on(mut self, cpus: &CpuList) -> Launch {
+        // The mask that sched_setaffinity(2) takes, as long as the highest CPU needs.
+        let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
+        let mut mask = vec![0_u8; longs * 8];
+        for cpu in cpus.iter() {
+            mask[cpu as usize / 8] |= 1 << (cpu % 8);
+        }
+        self.cpus = Some(mask);
+        self
+    }
+
+    /// Sends standard output to one file and standard error to another.
+    #[must_use]
+    pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
+        self.command.stdout(stdout).stderr(stderr);
+        self
+    }
+
+    /// Starts it in this directory.
+    #[must_use]
+    pub fn in_directory(mut self, directory: &std::path::Path) -> Launch {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all offline.
+    pub fn start(mut self) -> io::Result<Running> {
+        if self.own_group {
+            self.command.process_group(0);
+        }
+        let parent = rustix::process::getpid().as_raw_nonzero().get();
+        let mask = self.cpus.take();
+        let dies_with_us = self.own_group;
+        // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe
+        // (prctl, getppid, sched_setaffinity, signal) and allocates nothing; `mask` was made before the fork.
+        unsafe {
+            self.command.pre_exec(move || {
+                if dies_with_us {
+                    // The kernel clears this at execve of a set-user-ID program, which is as it should be.
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    if libc::getppid() != parent {
+                        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                    }
+                }
+                if let Some(mask) = &mask
+                    && libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) < 0
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let started = Instant::now();
+        let child = self.command.spawn()?;
+        let pid = child.id() as i32;
+        // SAFETY: pidfd_open(2) on a child that nobody has waited for: the number cannot have been reused. The
+        // descriptor returned is new and ours alone.
+        let descriptor = unsafe {
+            let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            if raw < 0 {
+                let error = io::Error::last_os_error();
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+                return Err(error);
+            }
+            OwnedFd::from_raw_fd(raw as i32)
+        };
+        Ok(Running { pid, descriptor, started, own_group: self.own_group })
+    }
+}
+
+impl Running {
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Waits for the end, at most `limit`. `None` when that time is over or a signal arrived.
+    ///
+    /// # Errors
+    /// What poll(2) or wait4(2) answered.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut watched = [PollFd::from_borrowed_fd(self.descriptor.as_fd(), PollFlags::IN)];
+        let timeout = rustix::event::Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let wall = self.started.elapsed();
+        let mut status = 0;
+        // SAFETY: an all-zero rusage is a valid value of this plain C structure.
+        let mut raw: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` and `raw` are live and exclusively borrowed for the call; `pid` is our child.
+        let answer = unsafe { libc::wait4(self.pid, &raw mut status, libc::WNOHANG, &raw mut raw) };
+        match answer {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: Usage::from(&raw), wall })),
+        }
+    }
+
+    /// Ends it: SIGTERM to its whole group, after `patience` SIGKILL.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub fn stop(mut self, patience: Duration) -> io::Result<Ended> {
+        self.signal(rustix::process::Signal::TERM);
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(ended) = self.wait(left.min(Duration::from_millis(100)))? {
+                // Those of the group that outlived their leader.
+                self.signal(rustix::process::Signal::KILL);
+                return Ok(ended);
+            }
+            if left.is_zero() {
+                self.signal(rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is fine.
+    fn signal(&self, signal: rustix::process::Signal) {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
+        let _ = if self.own_group {
+            rustix::process::kill_process_group(pid, signal)
+        } else {
+            rustix::process::kill_process(pid, signal)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Launch {
+        Launch::new("/bin/sh", &["-c".to_owned(), script.to_owned()])
+    }
+
+    fn finish(mut running: Running) -> Ended {
+        for _ in 0..600 {
+            if let Some(ended) = running.wait(Duration::from_millis(100)).expect("poll and wait4 work") {
+                return ended;
+            }
+        }
+        panic!("it does not end");
+    }
+
+    #[test]
+    fn exit_codes_and_usage_arrive() {
+        let ended =
+            finish(shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3").start().expect("sh"));
+        assert_eq!(ended.status.code(), Some(3));
+        assert!(ended.usage.user_seconds > 0.0);
+        assert!(ended.wall.as_secs_f64() >= ended.usage.user_seconds * 0.5);
+    }
+
+    #[test]
+    fn the_whole_group_is_stopped() {
+        let started = Instant::now();
+        let mut running = shell("trap '' TERM; sleep 300 & sleep 300").start().expect("sh");
+        assert!(running.wait(Duration::from_millis(200)).expect("poll works").is_none());
+        let group = running.id() as i32;
+        let ended = running.stop(Duration::from_millis(200)).expect("it stops");
+        assert!(!ended.status.success());
+        assert!(started.elapsed() < Duration::from_secs(20));
+        // Nobody of the group is left once init has reaped the orphan.
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            rustix::process::Pid::from_raw(group)
+                .is_none_or(|pid| rustix::process::test_kill_process_group(pid).is_err())
+        });
+        assert!(gone, "sleep still runs");
+    }
+
+    #[test]
+    fn affinity_is_inherited() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("out");
+        let out = File::create(&path).expect("a file");
+        let only: CpuList = "0".parse().expect("a list");
+        let launch = shell("grep Cpus_allowed_list /proc/self/status")
+            .on(&only)
+            .output_to(out.try_clone().expect("dup"), out);
+        assert!(finish(launch.start().expect("sh")).status.success());
+        let text = std::fs::read_to_string(path).expect("it was written");
+        assert_eq!(text.split_whitespace().last(), Some("0"));
+        let none: CpuList = "4000".parse().expect("a list");
+        assert!(shell("true").on(&none).start().is_err());
+    }
+
+    #[test]
+    fn what_is_not_there_says_so() {
+        let error = Launch::new("/nonexistent/program", &[]).start().expect_err("no such program");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}

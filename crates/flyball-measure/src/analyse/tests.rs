@@ -1,0 +1,218 @@
+//! Reports of made-up rounds, and how often the verdicts are right.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::*;
+use crate::record::tests::{boot, manifest, round};
+
+/// Standard normal noise.
+struct Noise(Pcg64Mcg, Normal);
+
+impl Noise {
+    fn new(seed: u64) -> Noise {
+        Noise(Pcg64Mcg::seed_from_u64(seed), Normal::standard())
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.1.inverse_cdf(self.0.random_range(1e-12..1.0 - 1e-12))
+    }
+}
+
+/// A machine as machines are: it drifts over the run, noise is skewed to the slow side, and now and then somebody
+/// disturbs a round. `slowdown` is what arm b costs, `noise` the spread of a round.
+fn comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize) -> Report {
+    disturbed_comparison(seed, slowdown, noise, blocks, 0.03)
+}
+
+/// The same with this probability that somebody disturbs a round.
+fn disturbed_comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize, disturbance: f64) -> Report {
+    let mut random = Noise::new(seed);
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    manifest.schedule.seed = seed;
+    let drift = random.draw() * 0.02;
+    let mut rounds = Vec::new();
+    for block in 0..blocks {
+        for arm in manifest.schedule.order(block, &[0, 1]) {
+            let place = rounds.len() as f64 / (2 * blocks) as f64;
+            let disturbed = if random.0.random_range(0.0..1.0) < disturbance { 0.1 } else { 0.0 };
+            let value = 10.0
+                * (1.0 + drift * place)
+                * (random.draw() * noise).exp()
+                * (1.0 + disturbed)
+                * if arm == 1 { 1.0 + slowdown } else { 1.0 };
+            rounds.push(round(block, arm, value));
+        }
+    }
+    analyse(&manifest, &rounds)
+}
+
+#[test]
+fn a_setting_does_not_differ_from_itself() {
+    // 200 comparisons of a setting with itself, with drift and disturbances, at three levels of noise.
+    for (noise, base) in [(0.002, 0), (0.01, 1000), (0.05, 2000)] {
+        let called = (0..200)
+            .filter(|seed| {
+                let report = comparison(base + seed, 0.0, noise, 15);
+                report.comparisons.iter().any(|c| matches!(c.verdict, Verdict::Better | Verdict::Worse))
+            })
+            .count();
+        println!("A/A: {called} of 200 called different at noise {noise}");
+        assert!(called <= 10, "{called} of 200 at noise {noise}");
+    }
+}
+
+#[test]
+fn a_planted_slowdown_is_found() {
+    // 2 % on a quiet workload (0.5 % from round to round), and on one that somebody disturbs now and then.
+    for (disturbance, base) in [(0.0, 5000), (0.03, 6000)] {
+        let found = (0..200)
+            .filter(|seed| {
+                let report = disturbed_comparison(base + seed, 0.02, 0.005, 15, disturbance);
+                report.comparisons[0].verdict == Verdict::Worse
+            })
+            .count();
+        println!("A/B: {found} of 200 found, {disturbance} of rounds disturbed");
+        let least = if disturbance > 0.0 { 160 } else { 180 };
+        assert!(found >= least, "{found} of 200 with {disturbance} of rounds disturbed");
+    }
+}
+
+#[test]
+fn intervals_hold_the_truth_as_often_as_they_say() {
+    let held = (0..200)
+        .filter(|seed| {
+            let report = comparison(9000 + seed, 0.02, 0.01, 12);
+            report.comparisons[0].interval.is_some_and(|interval| interval.contains(0.02))
+        })
+        .count();
+    assert!(held >= 190, "{held} of 200 at 99 %");
+}
+
+#[test]
+fn few_rounds_say_that_they_are_few() {
+    let report = comparison(1, 0.5, 0.001, 3);
+    assert_eq!(report.comparisons[0].verdict, Verdict::TooFewRounds);
+    assert_eq!(report.comparisons[0].interval, None);
+    let text = crate::render::text(&report);
+    assert!(text.contains("no difference shown against a; 3 rounds cannot show one at 99 %"), "{text}");
+}
+
+#[test]
+fn throttled_rounds_are_left_out_and_named() {
+    let mut manifest = manifest(&["cool", "hot"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut rounds: Vec<Round> = (0..10)
+        .flat_map(|block| {
+            [round(block, 0, 1.0 + block as f64 * 0.001), round(block, 1, 1.1 + block as f64 * 0.0007)]
+        })
+        .collect();
+    rounds[6].readings.throttled = Some(4);
+    rounds[6].outcome.value = Some(9.0);
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.arms[0].rounds, 9);
+    assert_eq!(report.comparisons[0].pairs, 9);
+    assert!(
+        report.notes.iter().any(|note| note == "cool: round 4 is left out: throttled (4 events)."),
+        "{:?}",
+        report.notes
+    );
+    // Throttling in most rounds belongs to the arm.
+    for round in &mut rounds {
+        round.readings.throttled = Some(u64::from(round.arm == 1));
+    }
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.arms[1].rounds, 10);
+    assert!(report.notes.iter().any(|note| note.starts_with("hot: throttled in most")), "{:?}", report.notes);
+}
+
+#[test]
+fn drift_and_outliers_are_told() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let mut random = Noise::new(4);
+    let mut rounds: Vec<Round> = (0..12)
+        .flat_map(|block| {
+            let level = 10.0 * (1.0 + 0.01 * block as f64);
+            [
+                round(block, 0, level * (1.0 + 0.001 * random.draw())),
+                round(block, 1, 10.0 + 0.01 * random.draw()),
+            ]
+        })
+        .collect();
+    rounds[9].outcome.value = Some(12.0);
+    let report = analyse(&manifest, &rounds);
+    let drift = report.arms[0].summary(Quantity::Performance).and_then(|s| s.drift).expect("it drifts");
+    assert!((drift.change - 0.104).abs() < 0.01, "{drift:?}");
+    assert_eq!(report.arms[1].summary(Quantity::Performance).map(|s| s.outliers.clone()), Some(vec![4]));
+    assert!(
+        report.notes.iter().any(|note| note.starts_with("a: wall time drifts by +10")),
+        "{:?}",
+        report.notes
+    );
+    assert!(
+        report.notes.iter().any(|note| note.contains("far from the others in round 5")),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
+fn energy_decides_where_time_does_not() {
+    use crate::meter::{Domain, EnergySource};
+    let mut manifest = manifest(&["a", "b"]);
+    let mut boot = boot(&[0, 1]);
+    boot.meters.no_energy = None;
+    boot.meters.energy.push(EnergySource {
+        domain: Domain::Package,
+        name: "package-0".to_owned(),
+        place: String::new(),
+        unit: 1e-6,
+        wraps_after: None,
+        is_power: false,
+    });
+    manifest.boots.push(boot);
+    let mut random = Noise::new(11);
+    let rounds: Vec<Round> = (0..10)
+        .flat_map(|block| {
+            [0, 1].map(|arm| {
+                let mut round = round(block, arm, 10.0 + 0.01 * random.draw());
+                let joules = if arm == 1 { 80.0 } else { 100.0 } * (1.0 + 0.003 * random.draw());
+                round.readings.energy = vec![vec![(0.0, 5), (10.0, 5 + (joules * 1e6) as u64)]];
+                round
+            })
+        })
+        .collect();
+    let report = analyse(&manifest, &rounds);
+    let verdicts: Vec<(Quantity, Verdict)> =
+        report.comparisons.iter().map(|c| (c.quantity, c.verdict)).collect();
+    assert_eq!(
+        verdicts,
+        [
+            (Quantity::Performance, Verdict::NoDifferenceShown),
+            (Quantity::Energy, Verdict::Better),
+            (Quantity::PerWatt, Verdict::Better)
+        ]
+    );
+    assert!((report.comparisons[2].change - 0.25).abs() < 0.01);
+    let power = report.arms[0].summary(Quantity::Power).expect("it is metered");
+    assert!((power.median - 10.0).abs() < 0.1);
+}
+
+#[test]
+fn the_same_rounds_give_the_same_report() {
+    let first = comparison(3, 0.01, 0.01, 10);
+    let second = comparison(3, 0.01, 0.01, 10);
+    assert_eq!(first, second);
+    let json = serde_json::to_string(&first).expect("it can be written");
+    assert_eq!(serde_json::from_str::<Report>(&json).expect("it can be read"), first);
+}
+
+#[test]
+fn nothing_measured_makes_no_claim() {
+    let report = analyse(&manifest(&["a", "b"]), &[]);
+    assert_eq!(report.comparisons, []);
+    assert!(crate::render::text(&report).contains("arm"));
+}

@@ -1,0 +1,381 @@
+//! The comparison as it runs: block after block, arm after arm, always with the way back.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use flyball_host::{Host, Kind};
+
+use crate::{
+    analyse::half_width,
+    arm::Arm,
+    meter::{MeterList, Meters},
+    record::{Boot, RecordError, Round, RunDirectory},
+    schedule::Length,
+    workload::{Outcome, Stop, Workload, WorkloadError},
+};
+
+/// Whoever can put a machine into the state that an arm wants, and back.
+pub trait Settings {
+    /// Brings the machine from whatever state this object left it in to what `arm` wants: settings of the arm
+    /// before that this one does not name go back to what they were at first. Returns what is worth knowing, such
+    /// as values that the kernel clamped.
+    ///
+    /// # Errors
+    /// Why the arm cannot be had. What was written is put back by [`Settings::restore`].
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError>;
+
+    /// Puts everything back as it was at first.
+    ///
+    /// # Errors
+    /// What could not be put back.
+    fn restore(&mut self) -> Result<(), SettingsError>;
+
+    /// What the machine has to be booted with before this arm can be applied; `None` if it can be now.
+    ///
+    /// # Errors
+    /// An arm that no boot makes possible.
+    fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
+        let _ = arm;
+        Ok(None)
+    }
+
+    /// The settings as they are, for the record.
+    fn snapshot(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}
+
+/// Why settings could not be applied or put back, in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(pub String);
+
+/// For machines without knobs: only arms without settings.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSettings;
+
+impl Settings for NoSettings {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        match arm.wishes.first() {
+            None => Ok(Vec::new()),
+            Some(wish) => Err(SettingsError(format!("nothing here can set {wish}"))),
+        }
+    }
+
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        Ok(())
+    }
+}
+
+/// What happens, for whoever shows progress.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A round begins. Nothing may be drawn until it is over.
+    Begin {
+        /// The arm.
+        arm: &'a Arm,
+        /// Rounds done in this session.
+        done: usize,
+        /// Rounds at most in this session.
+        of: usize,
+    },
+    /// A round is over.
+    Over {
+        /// The arm.
+        arm: &'a Arm,
+        /// The round.
+        round: &'a Round,
+        /// Rounds done in this session.
+        done: usize,
+        /// Rounds at most in this session.
+        of: usize,
+        /// Time left, by the mean of the rounds so far.
+        left: Duration,
+    },
+}
+
+/// How a comparison ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Every round that can be run in this boot has been.
+    Complete,
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+/// What ended a comparison early. Whatever it was, settings were put back unless it says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// An arm could not be applied.
+    #[error("arm '{arm}': {cause}")]
+    Apply {
+        /// The arm.
+        arm: String,
+        /// Why.
+        cause: SettingsError,
+    },
+    /// The workload could not be run.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The workload ran and failed.
+    #[error("arm '{arm}': the workload failed ({failure}){}", tail(output))]
+    Failed {
+        /// The arm.
+        arm: String,
+        /// How.
+        failure: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// The workload's output does not hold the metric.
+    #[error("arm '{arm}': found no {metric} in the workload's output{}", tail(output))]
+    NoValue {
+        /// The arm.
+        arm: String,
+        /// What was looked for.
+        metric: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// The run directory failed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Settings could not be put back. The worst that can happen; said last and in any case.
+    #[error("the settings could not be put back: {cause}{}", first.as_ref().map(|e| format!(" (after: {e})")).unwrap_or_default())]
+    Restore {
+        /// What could not be put back.
+        cause: SettingsError,
+        /// What had gone wrong before, if anything.
+        first: Option<Box<MeasureError>>,
+    },
+}
+
+/// The last lines of an output, for a message.
+fn tail(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(5)..];
+    if last.is_empty() { String::new() } else { format!("; it printed:\n  {}", last.join("\n  ")) }
+}
+
+/// Everything that takes part in a comparison.
+pub struct Conductor<'a> {
+    /// The machine.
+    pub host: &'a dyn Host,
+    /// Its settings.
+    pub settings: &'a mut dyn Settings,
+    /// What runs.
+    pub workload: &'a mut dyn Workload,
+    /// What is read.
+    pub meters: &'a Meters,
+    /// A wish to stop.
+    pub stop: &'a Stop,
+    /// Whether a failing workload is recorded and passed over instead of ending the comparison.
+    pub ignore_failure: bool,
+    /// Run before each round, unmetered.
+    pub prepare: Option<&'a mut dyn Workload>,
+}
+
+impl Conductor<'_> {
+    /// Runs what the manifest asks for and this boot can give, and puts the settings back whatever happens.
+    ///
+    /// # Errors
+    /// See [`MeasureError`]. Rounds that were measured are in the directory in any case.
+    pub fn conduct(
+        &mut self,
+        directory: &mut RunDirectory,
+        progress: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<End, MeasureError> {
+        let boot = self.enter_boot(directory)?;
+        let outcome = if directory.manifest.boots[boot].arms.is_empty() {
+            Ok(End::Complete)
+        } else {
+            directory.write(&format!("snapshot-{boot}-before.json"), &pretty(&self.settings.snapshot()))?;
+            self.blocks(directory, boot, progress)
+        };
+        if let Err(cause) = self.settings.restore() {
+            return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
+        }
+        directory.write(&format!("snapshot-{boot}-after.json"), &pretty(&self.settings.snapshot()))?;
+        match outcome {
+            Err(MeasureError::Workload(WorkloadError::Stopped)) => Ok(End::Stopped),
+            other => other,
+        }
+    }
+
+    /// Finds or makes this boot in the manifest, and which arms run in it.
+    fn enter_boot(&mut self, directory: &mut RunDirectory) -> Result<usize, MeasureError> {
+        let fact = |path: &str| self.host.read(path).unwrap_or_default();
+        let id = match self.host.kind() {
+            Kind::Simulated => "simulated".to_owned(),
+            Kind::Live | Kind::Recorded => fact("/proc/sys/kernel/random/boot_id"),
+        };
+        let mut needs = Vec::new();
+        for arm in &directory.manifest.arms {
+            needs.push(
+                self.settings
+                    .boot_needed(arm)
+                    .map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?,
+            );
+        }
+        if let Some(boot) = directory.manifest.boots.iter().position(|boot| boot.id == id) {
+            return Ok(boot);
+        }
+        // Arms that this boot can apply and that no earlier one has finished.
+        let most = directory.manifest.schedule.most();
+        let arms = (0..directory.manifest.arms.len())
+            .filter(|arm| needs[*arm].is_none() && !finished(directory, *arm, most))
+            .collect();
+        directory.manifest.boots.push(Boot {
+            id,
+            kernel: fact("/proc/sys/kernel/osrelease"),
+            command_line: fact("/proc/cmdline"),
+            driver: self.host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").ok(),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            arms,
+            meters: MeterList::clone(self.meters.list()),
+        });
+        for (known, new) in directory.manifest.boot_needs.iter_mut().zip(&needs) {
+            if new.is_some() {
+                known.clone_from(new);
+            }
+        }
+        if directory.manifest.boot_needs.len() != needs.len() {
+            directory.manifest.boot_needs = needs;
+        }
+        directory.save()?;
+        Ok(directory.manifest.boots.len() - 1)
+    }
+
+    /// All blocks, the warm-up first.
+    fn blocks(
+        &mut self,
+        directory: &mut RunDirectory,
+        boot: usize,
+        progress: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<End, MeasureError> {
+        let schedule = directory.manifest.schedule.clone();
+        let arms = directory.manifest.boots[boot].arms.clone();
+        let done_before: Vec<(usize, usize)> = directory
+            .rounds
+            .iter()
+            .filter(|round| round.boot == boot && !round.warm_up)
+            .map(|round| (round.block, round.arm))
+            .collect();
+        let of =
+            schedule.warm_up * arms.len() + (schedule.most() * arms.len()).saturating_sub(done_before.len());
+        let began = self.host.now();
+        let mut done = 0;
+        for number in 0..schedule.warm_up + schedule.most() {
+            let warm_up = number < schedule.warm_up;
+            // Warm-up blocks are numbered apart, so that block 0 is the first that counts.
+            let block = if warm_up { number } else { number - schedule.warm_up };
+            for (place, arm) in schedule.order(number, &arms).into_iter().enumerate() {
+                if !warm_up && done_before.contains(&(block, arm)) {
+                    continue;
+                }
+                if self.stop.asked() {
+                    return Ok(End::Stopped);
+                }
+                let arm_data = directory.manifest.arms[arm].clone();
+                progress(&Event::Begin { arm: &arm_data, done, of });
+                let started = self.host.now().saturating_sub(began).as_secs_f64();
+                let (notes, outcome, readings) = self.round(&arm_data, &schedule)?;
+                done += 1;
+                let round = Round { boot, block, arm, place, warm_up, started, notes, outcome, readings };
+                let spent = self.host.now().saturating_sub(began);
+                let left = spent.mul_f64((of - done.min(of)) as f64 / done as f64);
+                progress(&Event::Over { arm: &arm_data, round: &round, done, of, left });
+                directory.append(round)?;
+            }
+            if let Length::Until { half_width: wanted, least, .. } = schedule.length
+                && !warm_up
+                && block + 1 >= least
+                && half_width(&directory.manifest, &directory.rounds, boot)
+                    .is_some_and(|width| width <= wanted)
+            {
+                break;
+            }
+        }
+        Ok(End::Complete)
+    }
+
+    /// One round: settings, pause, preparation, then the workload between two readings of the meters.
+    fn round(
+        &mut self,
+        arm: &Arm,
+        schedule: &crate::schedule::Schedule,
+    ) -> Result<(Vec<String>, Outcome, crate::meter::Readings), MeasureError> {
+        let notes =
+            self.settings.apply(arm).map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?;
+        self.pause(schedule.pause())?;
+        if let Some(prepare) = &mut self.prepare {
+            let outcome = prepare.run(self.host, schedule.tick(), &mut || (), self.stop)?;
+            if let Some(failure) = outcome.failure {
+                return Err(MeasureError::Failed {
+                    arm: arm.name.clone(),
+                    failure: format!("in --prepare: {failure}"),
+                    output: outcome.output,
+                });
+            }
+        }
+        let mut recording = self.meters.start(self.host);
+        let outcome = self.workload.run(self.host, schedule.tick(), &mut || recording.tick(), self.stop)?;
+        let readings = recording.finish();
+        if !self.ignore_failure {
+            if let Some(failure) = &outcome.failure {
+                return Err(MeasureError::Failed {
+                    arm: arm.name.clone(),
+                    failure: failure.clone(),
+                    output: outcome.output,
+                });
+            }
+            if outcome.value.is_none() {
+                return Err(MeasureError::NoValue {
+                    arm: arm.name.clone(),
+                    metric: self.workload.metric().name,
+                    output: outcome.output,
+                });
+            }
+        }
+        Ok((notes, outcome, readings))
+    }
+
+    /// Lets time pass, in steps short enough for a wish to stop.
+    fn pause(&self, time: Duration) -> Result<(), WorkloadError> {
+        let until = self.host.now() + time;
+        loop {
+            if self.stop.asked() {
+                return Err(WorkloadError::Stopped);
+            }
+            let left = until.saturating_sub(self.host.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.host.sleep(left.min(Duration::from_millis(100)));
+        }
+    }
+}
+
+/// Whether one of the boots so far ran all rounds of an arm.
+fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
+    let wanted = match directory.manifest.schedule.length {
+        Length::Rounds(rounds) => rounds,
+        Length::Until { least, .. } => least.min(most),
+    };
+    (0..directory.manifest.boots.len()).any(|boot| {
+        directory
+            .rounds
+            .iter()
+            .filter(|round| round.boot == boot && round.arm == arm && !round.warm_up)
+            .count()
+            >= wanted
+    })
+}
+
+fn pretty(value: &serde_json::Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! Scheduling without time passing: a fake machine with its own clock, a fake workload, and settings that remember.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use flyball_host::{Errno, HostError, Op};
+
+use super::*;
+use crate::{
+    analyse::{Quantity, Verdict, analyse},
+    arm::Wish,
+    metric::Metric,
+    record::tests::manifest,
+    schedule::Length,
+};
+
+/// A machine that has nothing but a clock.
+#[derive(Default)]
+struct Clockwork {
+    nanoseconds: AtomicU64,
+    boot: Mutex<String>,
+}
+
+impl Host for Clockwork {
+    fn kind(&self) -> Kind {
+        Kind::Live
+    }
+    fn name(&self) -> String {
+        "clockwork".to_owned()
+    }
+    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
+        if path.ends_with("boot_id") {
+            buffer.clear();
+            buffer.extend_from_slice(self.boot.lock().expect("one thread").as_bytes());
+            return Ok(());
+        }
+        Err(HostError::new(Op::Read, path, Errno::NOENT))
+    }
+    fn write(&self, path: &str, _: &[u8]) -> Result<(), HostError> {
+        Err(HostError::new(Op::Write, path, Errno::NOENT))
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
+        Err(HostError::new(Op::List, path, Errno::NOENT))
+    }
+    fn exists(&self, _: &str) -> bool {
+        false
+    }
+    fn writable(&self, _: &str) -> bool {
+        false
+    }
+    fn link(&self, path: &str) -> Result<String, HostError> {
+        Err(HostError::new(Op::Link, path, Errno::NOENT))
+    }
+    fn msr(&self, _: u32, _: u32) -> Result<u64, HostError> {
+        Err(HostError::new(Op::ReadMsr, "msr", Errno::NOENT))
+    }
+    fn write_msr(&self, _: u32, _: u32, _: u64) -> Result<(), HostError> {
+        Err(HostError::new(Op::WriteMsr, "msr", Errno::NOENT))
+    }
+    fn isst(&self, _: u32, _: &mut [u8]) -> Result<i32, HostError> {
+        Err(HostError::new(Op::Isst, "isst", Errno::NOENT))
+    }
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.load(Ordering::SeqCst))
+    }
+    fn sleep(&self, time: Duration) {
+        self.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
+    }
+}
+
+/// Remembers what was asked of it.
+#[derive(Default)]
+struct Remembering {
+    log: Mutex<Vec<String>>,
+    /// Arms with this setting need another boot until it is cleared.
+    needs_boot: Option<&'static str>,
+    refuses: Option<&'static str>,
+}
+
+impl Settings for &Remembering {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        self.log.lock().expect("one thread").push(arm.name.clone());
+        if self.refuses == Some(arm.name.as_str()) {
+            return Err(SettingsError("no".to_owned()));
+        }
+        Ok(Vec::new())
+    }
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        self.log.lock().expect("one thread").push("restore".to_owned());
+        Ok(())
+    }
+    fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
+        let needs = self.needs_boot.is_some_and(|knob| arm.wishes.iter().any(|wish| wish.knob == knob));
+        Ok(needs.then(|| "amd_pstate=disable".to_owned()))
+    }
+}
+
+/// Takes two seconds, and stops or fails when told.
+struct Fake {
+    runs: usize,
+    fails_at: Option<usize>,
+    stops_at: Option<usize>,
+}
+
+impl Workload for Fake {
+    fn name(&self) -> String {
+        "fake".to_owned()
+    }
+    fn metric(&self) -> Metric {
+        Metric::wall_time()
+    }
+    fn run(
+        &mut self,
+        host: &dyn Host,
+        interval: Duration,
+        tick: &mut dyn FnMut(),
+        stop: &Stop,
+    ) -> Result<Outcome, WorkloadError> {
+        self.runs += 1;
+        let start = host.now();
+        while host.now() - start < Duration::from_secs(2) {
+            host.sleep(interval);
+            tick();
+        }
+        if self.stops_at == Some(self.runs) {
+            stop.ask();
+            return Err(WorkloadError::Stopped);
+        }
+        // Ratios of pairs differ from block to block, as real ones do.
+        let seconds = (host.now() - start).as_secs_f64() + (self.runs * self.runs % 7) as f64 * 0.001;
+        let failure = (self.fails_at == Some(self.runs)).then(|| "exit 1".to_owned());
+        Ok(Outcome {
+            value: Some(seconds),
+            seconds,
+            work_seconds: None,
+            usage: None,
+            failure,
+            output: "first\nlast words\n".to_owned(),
+        })
+    }
+}
+
+struct Session {
+    host: Clockwork,
+    settings: Remembering,
+    workload: Fake,
+    stop: Stop,
+    _place: tempfile::TempDir,
+    directory: RunDirectory,
+}
+
+fn session(arms: &[&str], change: impl FnOnce(&mut crate::record::Manifest)) -> Session {
+    let place = tempfile::tempdir().expect("a directory");
+    let mut manifest = manifest(arms);
+    change(&mut manifest);
+    let directory = RunDirectory::create(&place.path().join("run"), manifest).expect("it can be made");
+    let host = Clockwork::default();
+    *host.boot.lock().expect("one thread") = "first".to_owned();
+    Session {
+        host,
+        settings: Remembering::default(),
+        workload: Fake { runs: 0, fails_at: None, stops_at: None },
+        stop: Stop::default(),
+        _place: place,
+        directory,
+    }
+}
+
+impl Session {
+    fn conduct(&mut self, progress: &mut dyn FnMut(&Event<'_>)) -> Result<End, MeasureError> {
+        let meters = Meters::find(&self.host, None);
+        let mut settings = &self.settings;
+        Conductor {
+            host: &self.host,
+            settings: &mut settings,
+            workload: &mut self.workload,
+            meters: &meters,
+            stop: &self.stop,
+            ignore_failure: false,
+            prepare: None,
+        }
+        .conduct(&mut self.directory, progress)
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.settings.log.lock().expect("one thread").clone()
+    }
+}
+
+#[test]
+fn every_block_has_every_arm_and_all_is_put_back() {
+    let mut session = session(&["a", "b", "c"], |manifest| manifest.schedule.cool_down = 5.0);
+    let mut left = Vec::new();
+    let end = session.conduct(&mut |event| {
+        if let Event::Over { left: time, .. } = event {
+            left.push(time.as_secs());
+        }
+    });
+    assert_eq!(end.expect("it works"), End::Complete);
+    let rounds = &session.directory.rounds;
+    assert_eq!(rounds.len(), 33);
+    assert_eq!(rounds.iter().filter(|round| round.warm_up).count(), 3);
+    for block in 0..10 {
+        let mut arms: Vec<usize> = rounds
+            .iter()
+            .filter(|round| !round.warm_up && round.block == block)
+            .map(|round| round.arm)
+            .collect();
+        arms.sort_unstable();
+        assert_eq!(arms, [0, 1, 2]);
+    }
+    // Rounds of two seconds after five of pause: the estimate is exact on a machine this steady.
+    assert_eq!(left[0], 32 * 7);
+    assert_eq!(left[32], 0);
+    assert_eq!(session.host.now(), Duration::from_secs(33 * 7));
+    let log = session.log();
+    assert_eq!(log.len(), 34);
+    assert_eq!(log.last().map(String::as_str), Some("restore"));
+}
+
+#[test]
+fn a_failure_ends_it_with_everything_put_back_and_kept() {
+    let mut session = session(&["a", "b"], |_| ());
+    session.workload.fails_at = Some(6);
+    let error = session.conduct(&mut |_| ()).expect_err("round six fails");
+    assert!(error.to_string().contains("exit 1"), "{error}");
+    assert!(error.to_string().contains("last words"), "{error}");
+    assert_eq!(session.log().last().map(String::as_str), Some("restore"));
+    assert_eq!(RunDirectory::open(session.directory.path()).expect("it can be read").rounds.len(), 5);
+}
+
+#[test]
+fn an_arm_that_is_refused_is_named() {
+    let mut session = session(&["a", "b"], |_| ());
+    session.settings.refuses = Some("b");
+    let error = session.conduct(&mut |_| ()).expect_err("b is refused");
+    assert!(error.to_string().starts_with("arm 'b'"), "{error}");
+    assert_eq!(session.log().last().map(String::as_str), Some("restore"));
+}
+
+#[test]
+fn a_stopped_comparison_can_be_continued() {
+    let mut session = session(&["a", "b"], |_| ());
+    session.workload.stops_at = Some(8);
+    assert_eq!(session.conduct(&mut |_| ()).expect("it stops"), End::Stopped);
+    assert_eq!(session.log().last().map(String::as_str), Some("restore"));
+    assert_eq!(session.directory.rounds.len(), 7);
+    session.workload.stops_at = None;
+    session.stop = Stop::default();
+    session.directory = RunDirectory::open(session.directory.path()).expect("it can be read");
+    assert_eq!(session.conduct(&mut |_| ()).expect("it goes on"), End::Complete);
+    let counted: Vec<(usize, usize)> = session
+        .directory
+        .rounds
+        .iter()
+        .filter(|round| !round.warm_up)
+        .map(|round| (round.block, round.arm))
+        .collect();
+    let mut once = counted.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), 20);
+    assert_eq!(counted.len(), 20);
+    assert_eq!(session.directory.manifest.boots.len(), 1);
+}
+
+#[test]
+fn arms_of_another_boot_wait_for_it() {
+    let mut session = session(&["here", "there"], |manifest| {
+        manifest.arms[1].wishes.push(Wish { knob: "driver".to_owned(), value: "acpi-cpufreq".to_owned() });
+    });
+    session.settings.needs_boot = Some("driver");
+    assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
+    let report = analyse(&session.directory.manifest, &session.directory.rounds);
+    assert_eq!(report.arms[1].waits_for.as_deref(), Some("amd_pstate=disable"));
+    assert!(report.notes.iter().any(|note| note.contains("amd_pstate=disable")), "{:?}", report.notes);
+    assert_eq!(report.comparisons, []);
+
+    // The other boot.
+    *session.host.boot.lock().expect("one thread") = "second".to_owned();
+    session.settings.needs_boot = None;
+    session.directory = RunDirectory::open(session.directory.path()).expect("it can be read");
+    assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
+    assert_eq!(session.directory.manifest.boots.len(), 2);
+    assert_eq!(session.directory.manifest.boots[1].arms, [1]);
+    let report = analyse(&session.directory.manifest, &session.directory.rounds);
+    assert_eq!(report.arms[1].waits_for, None);
+    let comparison = &report.comparisons[0];
+    assert!(!comparison.paired);
+    assert_eq!(comparison.quantity, Quantity::Performance);
+    assert_eq!(comparison.verdict, Verdict::NoDifferenceShown);
+    assert!(report.notes.iter().any(|note| note.starts_with("Boot 2") && note.contains("there")));
+}
+
+#[test]
+fn until_stops_when_precise() {
+    let mut session = session(&["a", "b"], |manifest| {
+        manifest.schedule.length = Length::Until { half_width: 0.01, least: 8, most: 50 };
+    });
+    assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
+    assert_eq!(session.directory.rounds.iter().filter(|round| !round.warm_up).count(), 16);
+}

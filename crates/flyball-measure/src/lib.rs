@@ -1,0 +1,30 @@
+//! Run workloads in a fair order, meter energy, say what differs and how surely.
+//!
+//! The parts, in the order of a comparison: [`Arm`]s are the settings to compare; a [`Schedule`] says who runs when;
+//! a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`] brings them together and hands each round
+//! to a [`RunDirectory`], which keeps raw readings only; [`analyse`] makes a [`Report`] of those, purely, as often as
+//! one likes. Settings are applied and put back by whoever implements [`Settings`]: this crate does not know a knob.
+
+mod analyse;
+mod arm;
+mod conduct;
+mod meter;
+mod metric;
+mod record;
+pub mod render;
+mod schedule;
+pub mod stats;
+mod workload;
+
+pub use analyse::{
+    ArmReport, Comparison, Drift, LeftOut, Point, Quantity, Report, Summary, Verdict, analyse, half_width,
+};
+pub use arm::{Arm, ArmError, Wish};
+pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, Settings, SettingsError};
+pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
+pub use metric::{Better, Metric};
+pub use record::{
+    Boot, FORMAT, MachineNote, Manifest, RecordError, Round, RunDirectory, VERSION, WorkloadNote,
+};
+pub use schedule::{Length, Schedule};
+pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, task};

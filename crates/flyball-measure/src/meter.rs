@@ -1,0 +1,201 @@
+//! Meters: what is read of the machine around and during a round.
+//!
+//! [`Meters::find`] looks once what there is; a [`Recording`] reads it at a round's start, now and then, and at its
+//! end, and keeps the raw readings. What they mean in joules and hertz is worked out later, from the record
+//! ([`Readings`] has the arithmetic), so a report can be made again.
+
+mod clock;
+mod energy;
+mod heat;
+#[cfg(test)]
+mod tests;
+
+pub use clock::Effective;
+pub use energy::{Domain, EnergySource};
+
+use flyball_host::{CpuList, Host};
+
+/// A series of readings: seconds since the round's start, and the number that the file held.
+pub type Series = Vec<(f64, u64)>;
+
+/// Where a meter's numbers come from, in the manifest.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct MeterList {
+    /// Energy meters; the order is that of [`Readings::energy`].
+    pub energy: Vec<EnergySource>,
+    /// Why there is no energy meter, if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_energy: Option<String>,
+    /// Frequency files read during a round, by CPU; the order is that of [`Readings::frequency`].
+    pub frequency: Vec<(u32, String)>,
+    /// Why no frequency can be had during a round, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_frequency: Option<String>,
+    /// CPUs whose APERF, MPERF and TSC registers are read at both ends of a round.
+    pub registers: Vec<u32>,
+    /// Temperature files, in thousandths of a degree; the order is that of [`Readings::temperature`].
+    pub temperature: Vec<(String, String)>,
+    /// Whether the kernel counts thermal throttling.
+    pub throttle: bool,
+}
+
+/// The raw readings of one round.
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Readings {
+    /// Per energy source: counts of a counter, or microwatts of a power meter.
+    #[serde(default)]
+    pub energy: Vec<Series>,
+    /// Per CPU: kHz.
+    #[serde(default)]
+    pub frequency: Vec<Series>,
+    /// Per CPU: registers at both ends.
+    #[serde(default)]
+    pub registers: Vec<Option<Effective>>,
+    /// Per sensor: thousandths of a degree Celsius.
+    #[serde(default)]
+    pub temperature: Vec<Series>,
+    /// How often cores and packages were throttled during the round, by the kernel's count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<u64>,
+    /// Context switches of the whole machine during the round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u64>,
+}
+
+/// The meters that a machine has.
+pub struct Meters {
+    list: MeterList,
+    energy: energy::EnergyMeters,
+    clock: clock::Clocks,
+    heat: heat::Heat,
+}
+
+impl Meters {
+    /// Looks what `host` has. Frequencies are followed on `cpus`, those that the workload may use.
+    pub fn find(host: &dyn Host, cpus: Option<&CpuList>) -> Meters {
+        let (energy, no_energy) = energy::EnergyMeters::find(host);
+        let (clock, no_frequency) = clock::Clocks::find(host, cpus);
+        let heat = heat::Heat::find(host);
+        let list = MeterList {
+            energy: energy.sources(),
+            no_energy,
+            frequency: clock.files(),
+            no_frequency,
+            registers: clock.registers(),
+            temperature: heat.sensors(),
+            throttle: heat.counts_throttling(),
+        };
+        Meters { list, energy, clock, heat }
+    }
+
+    /// What was found.
+    pub fn list(&self) -> &MeterList {
+        &self.list
+    }
+
+    /// Reads everything for the first time.
+    pub fn start<'a>(&'a self, host: &'a dyn Host) -> Recording<'a> {
+        let mut readings = Readings {
+            energy: vec![Series::new(); self.list.energy.len()],
+            frequency: vec![Series::new(); self.list.frequency.len()],
+            registers: Vec::new(),
+            temperature: vec![Series::new(); self.list.temperature.len()],
+            throttled: None,
+            switches: None,
+        };
+        let throttled = self.heat.throttle_count(host);
+        let switches = context_switches(host);
+        self.heat.read(host, 0.0, &mut readings.temperature);
+        let registers = self.clock.read_registers(host);
+        // Energy last, so that what it counts begins with the work.
+        let started = host.now();
+        self.energy.read(host, 0.0, &mut readings.energy);
+        Recording { meters: self, host, started, readings, registers, throttled, switches }
+    }
+}
+
+/// A round that is being metered.
+pub struct Recording<'a> {
+    meters: &'a Meters,
+    host: &'a dyn Host,
+    started: std::time::Duration,
+    readings: Readings,
+    registers: Vec<Option<clock::Registers>>,
+    throttled: Option<u64>,
+    switches: Option<u64>,
+}
+
+impl Recording<'_> {
+    fn seconds(&self) -> f64 {
+        self.host.now().saturating_sub(self.started).as_secs_f64()
+    }
+
+    /// Reads what moves.
+    pub fn tick(&mut self) {
+        let at = self.seconds();
+        self.meters.energy.read(self.host, at, &mut self.readings.energy);
+        self.meters.clock.read(self.host, at, &mut self.readings.frequency);
+        self.meters.heat.read(self.host, at, &mut self.readings.temperature);
+    }
+
+    /// Reads everything for the last time.
+    pub fn finish(mut self) -> Readings {
+        let at = self.seconds();
+        self.meters.energy.read(self.host, at, &mut self.readings.energy);
+        let after = self.meters.clock.read_registers(self.host);
+        self.readings.registers = self
+            .registers
+            .iter()
+            .zip(after)
+            .map(|(before, after)| clock::Registers::difference(before.as_ref()?, &after?))
+            .collect();
+        self.meters.heat.read(self.host, at, &mut self.readings.temperature);
+        let difference = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
+        self.readings.throttled = difference(self.throttled, self.meters.heat.throttle_count(self.host));
+        self.readings.switches = difference(self.switches, context_switches(self.host));
+        self.readings
+    }
+}
+
+impl Readings {
+    /// Energy of a domain over the round in joules: the sum of its sources. `None` where there is no such source or
+    /// one of them has no usable readings.
+    pub fn joules(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
+        let mut sum = None;
+        for (source, series) in sources.iter().zip(&self.energy).filter(|(source, _)| source.domain == domain)
+        {
+            *sum.get_or_insert(0.0) += source.joules(series)?;
+        }
+        sum
+    }
+
+    /// Mean frequency while running, in kHz: APERF over MPERF, weighted by how long each CPU ran, else the mean of the
+    /// frequency files' readings.
+    pub fn mean_khz(&self) -> Option<f64> {
+        clock::effective(&self.registers).or_else(|| {
+            let all: Vec<f64> = self.frequency.iter().flatten().map(|(_, khz)| *khz as f64).collect();
+            crate::stats::mean(&all)
+        })
+    }
+
+    /// Share of time that the metered CPUs were not idle, 0 to 1, where the registers say.
+    pub fn busy(&self) -> Option<f64> {
+        clock::busy(&self.registers)
+    }
+
+    /// The highest temperature of the round in degrees Celsius.
+    pub fn peak_celsius(&self) -> Option<f64> {
+        self.temperature.iter().flatten().map(|(_, milli)| *milli as f64 / 1000.0).max_by(f64::total_cmp)
+    }
+}
+
+/// Context switches since boot, from /proc/stat.
+fn context_switches(host: &dyn Host) -> Option<u64> {
+    let text = host.read("/proc/stat").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok())
+}
+
+/// A file that holds one number.
+pub(crate) fn read_number(host: &dyn Host, path: &str) -> Option<u64> {
+    host.read(path).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,317 @@
+//! Energy: powercap zones, the perf PMU `power`, hwmon meters; the first that can be read wins.
+
+use flyball_host::{CpuList, EventCounter, Host, HostError};
+
+use super::{Series, read_number};
+
+/// What a meter measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Domain {
+    /// A processor package: cores, uncore, integrated graphics.
+    Package,
+    /// Memory.
+    Dram,
+    /// The whole platform.
+    Platform,
+    /// Cores of a package: a part of its energy, never added to it.
+    Cores,
+}
+
+impl Domain {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Domain::Package => "package",
+            Domain::Dram => "DRAM",
+            Domain::Platform => "platform",
+            Domain::Cores => "cores",
+        }
+    }
+}
+
+/// One energy meter, and how its numbers become joules.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct EnergySource {
+    /// What it measures.
+    pub domain: Domain,
+    /// The kernel's name for it: `package-0`, `power/energy-pkg/`.
+    pub name: String,
+    /// The file, or the CPU of a perf counter.
+    pub place: String,
+    /// Joules of one count; for a power meter, joules of one reading held for a second.
+    pub unit: f64,
+    /// Where a counter starts again from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wraps_after: Option<u64>,
+    /// Whether readings are power (to be summed over time), not a count of energy.
+    #[serde(default)]
+    pub is_power: bool,
+}
+
+impl EnergySource {
+    /// The energy of a series of readings in joules. `None` of fewer than two readings, or of a counter that went
+    /// back without a range that explains it.
+    pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
+        if series.len() < 2 {
+            return None;
+        }
+        let mut sum = 0.0;
+        for pair in series.windows(2) {
+            let ((start, before), (end, after)) = (pair[0], pair[1]);
+            if self.is_power {
+                sum += (before as f64 + after as f64) / 2.0 * (end - start);
+            } else {
+                sum += match (after.checked_sub(before), self.wraps_after) {
+                    (Some(count), _) => count as f64,
+                    // Readings are close enough together that it went round once. The counter's own steps are some
+                    // tens of microjoules, so whether the range itself is a value makes no difference.
+                    (None, Some(range)) if before <= range => (range - before + after) as f64,
+                    (None, _) => return None,
+                };
+            }
+        }
+        Some(sum * self.unit)
+    }
+}
+
+enum Access {
+    File(String),
+    Counter(Box<dyn EventCounter>),
+}
+
+/// The energy meters in use.
+pub(super) struct EnergyMeters {
+    meters: Vec<(EnergySource, Access)>,
+}
+
+impl EnergyMeters {
+    /// Finds the meters, or says why there are none.
+    pub(super) fn find(host: &dyn Host) -> (EnergyMeters, Option<String>) {
+        let mut reasons = Vec::new();
+        for find in [powercap, event, hwmon] {
+            match find(host) {
+                Ok(meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
+                    return (EnergyMeters { meters }, None);
+                }
+                Ok(_) => {}
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        (EnergyMeters { meters: Vec::new() }, Some(reasons.join("; ")))
+    }
+
+    pub(super) fn sources(&self) -> Vec<EnergySource> {
+        self.meters.iter().map(|(source, _)| source.clone()).collect()
+    }
+
+    pub(super) fn read(&self, host: &dyn Host, at: f64, into: &mut [Series]) {
+        for ((_, access), series) in self.meters.iter().zip(into) {
+            let value = match access {
+                Access::File(path) => read_number(host, path),
+                Access::Counter(counter) => counter.read().ok(),
+            };
+            if let Some(value) = value {
+                series.push((at, value));
+            }
+        }
+    }
+}
+
+type Found = Result<Vec<(EnergySource, Access)>, String>;
+
+/// `/sys/class/powercap/intel-rapl:N` (drivers/powercap/intel_rapl_common.c; AMD's counters too): packages, `psys`,
+/// and below a package `core`, `uncore`, `dram`.
+fn powercap(host: &dyn Host) -> Found {
+    const CLASS: &str = "/sys/class/powercap";
+    let names =
+        host.list(CLASS).map_err(|_| format!("no powercap zones ({CLASS}; is intel_rapl_msr loaded?)"))?;
+    let mut zones = Vec::new();
+    let mut refused: Option<HostError> = None;
+    for name in names {
+        // intel-rapl-mmio has the same package once more.
+        if !name.starts_with("intel-rapl:") {
+            continue;
+        }
+        let zone = format!("{CLASS}/{name}");
+        let Ok(title) = host.read(&format!("{zone}/name")) else { continue };
+        let depth = name.matches(':').count();
+        let domain = match title.as_str() {
+            title if title.starts_with("package") && depth == 1 => Domain::Package,
+            "psys" => Domain::Platform,
+            "dram" => Domain::Dram,
+            "core" => Domain::Cores,
+            _ => continue,
+        };
+        let path = format!("{zone}/energy_uj");
+        if let Err(error) = host.read(&path) {
+            refused.get_or_insert(error);
+            continue;
+        }
+        let source = EnergySource {
+            domain,
+            name: title,
+            place: path.clone(),
+            unit: 1e-6,
+            wraps_after: read_number(host, &format!("{zone}/max_energy_range_uj")),
+            is_power: false,
+        };
+        zones.push((source, Access::File(path)));
+    }
+    match refused {
+        Some(error) if zones.is_empty() => {
+            let why = if error.errno == flyball_host::Errno::ACCES || error.errno == flyball_host::Errno::PERM
+            {
+                " (only root may read it, since Linux 5.10)"
+            } else {
+                ""
+            };
+            Err(format!("{error}{why}"))
+        }
+        _ if zones.is_empty() => Err(format!("no energy zones in {CLASS} (is intel_rapl_msr loaded?)")),
+        _ => Ok(zones),
+    }
+}
+
+/// The PMU `power` (arch/x86/events/rapl.c): one CPU of each package counts for it.
+fn event(host: &dyn Host) -> Found {
+    const PMU: &str = "/sys/bus/event_source/devices/power";
+    let kind = host
+        .read(&format!("{PMU}/type"))
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| "no perf PMU 'power'".to_owned())?;
+    let cpus: CpuList = host
+        .read(&format!("{PMU}/cpumask"))
+        .map_err(|error| error.to_string())?
+        .parse()
+        .map_err(|error| format!("{PMU}/cpumask: {error}"))?;
+    let mut meters = Vec::new();
+    let mut refused = None;
+    for (file, domain) in
+        [("energy-pkg", Domain::Package), ("energy-ram", Domain::Dram), ("energy-psys", Domain::Platform)]
+    {
+        let Ok(description) = host.read(&format!("{PMU}/events/{file}")) else { continue };
+        let Some(config) = event_config(&description) else { continue };
+        let scale = host.read(&format!("{PMU}/events/{file}.scale")).ok().and_then(|text| text.parse().ok());
+        // 2^-32 J is what the driver gives out for every event (rapl.c, RAPL_EVENT_ATTR_STR).
+        let unit = scale.unwrap_or(2.0_f64.powi(-32));
+        for cpu in cpus.iter() {
+            match host.event_counter(kind, config, cpu) {
+                Ok(counter) => {
+                    let source = EnergySource {
+                        domain,
+                        name: format!("power/{file}/"),
+                        place: format!("CPU {cpu}"),
+                        unit,
+                        wraps_after: None,
+                        is_power: false,
+                    };
+                    meters.push((source, Access::Counter(counter)));
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    match refused {
+        // A package missing would make the sum wrong: all or none.
+        Some(error) => Err(format!("{error} (needs CAP_PERFMON or kernel.perf_event_paranoid <= 0)")),
+        None if meters.is_empty() => Err("the perf PMU 'power' has no energy events".to_owned()),
+        None => Ok(meters),
+    }
+}
+
+/// `event=0x02` as a number.
+fn event_config(description: &str) -> Option<u64> {
+    let value = description.trim().split(',').find_map(|part| part.trim().strip_prefix("event="))?;
+    u64::from_str_radix(value.strip_prefix("0x")?, 16).ok()
+}
+
+/// hwmon: energy counters of processors (amd_energy), else power meters of the whole machine or of processors.
+fn hwmon(host: &dyn Host) -> Found {
+    const CLASS: &str = "/sys/class/hwmon";
+    let mut counters = Vec::new();
+    let mut powers = Vec::new();
+    for device in host.list(CLASS).unwrap_or_default() {
+        let root = format!("{CLASS}/{device}");
+        let driver = host.read(&format!("{root}/name")).unwrap_or_default();
+        for file in host.list(&root).unwrap_or_default() {
+            let path = format!("{root}/{file}");
+            let label = |kind: &str| {
+                let stem = file.split_once('_').map_or("", |(stem, _)| stem);
+                host.read(&format!("{root}/{stem}_{kind}")).unwrap_or_default()
+            };
+            let is_energy = driver == "amd_energy" && file.starts_with("energy") && file.ends_with("_input");
+            // acpi_power_meter and fam15h_power know an average; others an instant.
+            let is_power = file.starts_with("power")
+                && (file.ends_with("_average") || file.ends_with("_input"))
+                && matches!(
+                    driver.as_str(),
+                    "power_meter" | "fam15h_power" | "zenpower" | "ina2xx" | "xgene"
+                );
+            if !(is_energy || is_power) || read_number(host, &path).is_none() {
+                continue;
+            }
+            let label = label("label");
+            let domain = match driver.as_str() {
+                "amd_energy" if label.starts_with("Esocket") => Domain::Package,
+                "amd_energy" => Domain::Cores,
+                "power_meter" => Domain::Platform,
+                _ => Domain::Package,
+            };
+            let source = EnergySource {
+                domain,
+                name: if label.is_empty() { driver.clone() } else { format!("{driver} {label}") },
+                place: path.clone(),
+                unit: 1e-6,
+                wraps_after: None,
+                is_power,
+            };
+            if is_energy { &mut counters } else { &mut powers }.push((source, Access::File(path)));
+        }
+    }
+    let found = if counters.is_empty() { powers } else { counters };
+    if found.is_empty() { Err("no hwmon power meter".to_owned()) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counter(wraps_after: Option<u64>) -> EnergySource {
+        EnergySource {
+            domain: Domain::Package,
+            name: "package-0".to_owned(),
+            place: String::new(),
+            unit: 1e-6,
+            wraps_after,
+            is_power: false,
+        }
+    }
+
+    #[test]
+    fn counters_wrap() {
+        let range = 262_143_328_850;
+        let series = [(0.0, range - 1_000_000), (1.0, 500_000), (2.0, 2_500_000), (3.0, range), (4.0, 0)];
+        let joules = counter(Some(range)).joules(&series).expect("two wraps");
+        assert!((joules - (1.5 + 2.0 + (range - 2_500_000) as f64 / 1e6)).abs() < 1e-6, "{joules}");
+        assert_eq!(counter(None).joules(&series), None);
+        assert_eq!(counter(Some(10)).joules(&[(0.0, 20), (1.0, 5)]), None);
+        assert_eq!(counter(None).joules(&[(0.0, 20)]), None);
+    }
+
+    #[test]
+    fn power_is_summed_over_time() {
+        let meter = EnergySource { is_power: true, ..counter(None) };
+        let joules = meter.joules(&[(0.0, 10_000_000), (2.0, 20_000_000), (3.0, 20_000_000)]);
+        assert_eq!(joules, Some(50.0));
+    }
+
+    #[test]
+    fn event_descriptions_are_read() {
+        assert_eq!(event_config("event=0x02"), Some(2));
+        assert_eq!(event_config("umask=0x1,event=0x10\n"), Some(16));
+        assert_eq!(event_config("event=2"), None);
+        assert_eq!(event_config(""), None);
+    }
+}

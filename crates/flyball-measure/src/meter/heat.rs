@@ -1,0 +1,111 @@
+//! Temperatures, and how often the processor throttled itself.
+
+use flyball_host::Host;
+
+use super::{Series, read_number};
+
+/// Temperature sensors and throttle counters.
+pub(super) struct Heat {
+    /// Name and file.
+    sensors: Vec<(String, String)>,
+    counters: Vec<String>,
+}
+
+impl Heat {
+    pub(super) fn find(host: &dyn Host) -> Heat {
+        Heat { sensors: sensors(host), counters: counters(host) }
+    }
+
+    pub(super) fn sensors(&self) -> Vec<(String, String)> {
+        self.sensors.clone()
+    }
+
+    pub(super) fn counts_throttling(&self) -> bool {
+        !self.counters.is_empty()
+    }
+
+    pub(super) fn read(&self, host: &dyn Host, at: f64, into: &mut [Series]) {
+        for ((_, path), series) in self.sensors.iter().zip(into) {
+            // Below zero is a broken sensor, not a cold one.
+            if let Some(milli) = read_number(host, path) {
+                series.push((at, milli));
+            }
+        }
+    }
+
+    pub(super) fn throttle_count(&self, host: &dyn Host) -> Option<u64> {
+        if self.counters.is_empty() {
+            return None;
+        }
+        Some(self.counters.iter().filter_map(|path| read_number(host, path)).sum())
+    }
+}
+
+/// The package sensors of coretemp and k10temp, else the kernel's thermal zone of the package.
+fn sensors(host: &dyn Host) -> Vec<(String, String)> {
+    const HWMON: &str = "/sys/class/hwmon";
+    const THERMAL: &str = "/sys/class/thermal";
+    let mut found = Vec::new();
+    for device in host.list(HWMON).unwrap_or_default() {
+        let root = format!("{HWMON}/{device}");
+        let driver = host.read(&format!("{root}/name")).unwrap_or_default();
+        if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
+            continue;
+        }
+        for file in host.list(&root).unwrap_or_default() {
+            let Some(stem) = file.strip_prefix("temp").and_then(|rest| rest.strip_suffix("_input")) else {
+                continue;
+            };
+            let label = host.read(&format!("{root}/temp{stem}_label")).unwrap_or_default();
+            // Cores one by one would be hundreds of files; the package's sensor is the hottest of them. k10temp's
+            // Tdie is the real one where Tctl carries an offset, and only Tctl is always there.
+            let package = label.starts_with("Package id") || label == "Tctl" || label == "Tdie";
+            if package || (label.is_empty() && stem == "1") {
+                found.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
+            }
+        }
+    }
+    if found.is_empty() {
+        for zone in host.list(THERMAL).unwrap_or_default() {
+            let path = format!("{THERMAL}/{zone}/temp");
+            let kind = host.read(&format!("{THERMAL}/{zone}/type")).unwrap_or_default();
+            if kind == "x86_pkg_temp" && host.exists(&path) {
+                found.push((kind, path));
+            }
+        }
+    }
+    found
+}
+
+/// `cpuN/thermal_throttle/core_throttle_count` of each core and `package_throttle_count` of each package (Intel only;
+/// arch/x86's therm_throt.c). The package's count is the same on all its CPUs: one CPU of each is read.
+fn counters(host: &dyn Host) -> Vec<String> {
+    const CPUS: &str = "/sys/devices/system/cpu";
+    let mut found = Vec::new();
+    let mut packages = std::collections::BTreeSet::new();
+    let mut cores = std::collections::BTreeSet::new();
+    for name in host.list(CPUS).unwrap_or_default() {
+        let Some(number) = name.strip_prefix("cpu").filter(|rest| rest.bytes().all(|b| b.is_ascii_digit()))
+        else {
+            continue;
+        };
+        if number.is_empty() {
+            continue;
+        }
+        let folder = format!("{CPUS}/{name}/thermal_throttle");
+        let topology = |file: &str| host.read(&format!("{CPUS}/{name}/topology/{file}")).unwrap_or_default();
+        let core = format!("{folder}/core_throttle_count");
+        if !host.exists(&core) {
+            continue;
+        }
+        let package = topology("physical_package_id");
+        if cores.insert((package.clone(), topology("die_id"), topology("core_id"))) {
+            found.push(core);
+        }
+        let path = format!("{folder}/package_throttle_count");
+        if packages.insert(package) && host.exists(&path) {
+            found.push(path);
+        }
+    }
+    found
+}

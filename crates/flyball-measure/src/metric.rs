@@ -1,0 +1,74 @@
+//! What is measured of a workload: a number, its unit, and which way is better.
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// More is better: throughput.
+    Higher,
+    /// Less is better: time, energy, latency.
+    Lower,
+}
+
+/// A quantity that rounds yield.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Metric {
+    /// What it is: `wall time`, `throughput`.
+    pub name: String,
+    /// Its unit: `s`, `MB/s`.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+}
+
+impl Metric {
+    /// A metric.
+    pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better) -> Metric {
+        Metric { name: name.into(), unit: unit.into(), better }
+    }
+
+    /// The time from start to end of a command.
+    pub fn wall_time() -> Metric {
+        Metric::new("wall time", "s", Better::Lower)
+    }
+
+    /// Whether the unit is one of a rate, so that metric x time is work.
+    pub fn is_rate(&self) -> bool {
+        self.better == Better::Higher
+    }
+
+    /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate selftest defines it:
+    /// work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the time of a fixed piece of work.
+    pub fn per_watt(&self) -> Metric {
+        let unit = if self.is_rate() {
+            self.unit
+                .strip_suffix("/s")
+                .map_or_else(|| format!("{} s/J", self.unit), |work| format!("{work}/J"))
+        } else {
+            "1/J".to_owned()
+        };
+        Metric::new("performance per watt", unit, Better::Higher)
+    }
+
+    /// Performance per watt of one round.
+    pub fn value_per_watt(&self, value: f64, seconds: f64, joules: f64) -> Option<f64> {
+        let result = if self.is_rate() { value * seconds / joules } else { 1.0 / joules };
+        (joules > 0.0 && result.is_finite()).then_some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn performance_per_watt_is_the_selftests() {
+        // First round of the amd-pstate document's tbench table: 99 s at 2504.05 MB/s for 1563.67 J.
+        let tbench = Metric::new("throughput", "MB/s", Better::Higher);
+        assert_eq!(tbench.per_watt().unit, "MB/J");
+        let value = tbench.value_per_watt(2504.05, 99.0, 1563.67).expect("energy is positive");
+        assert!((value - 158.5378).abs() < 1e-4);
+        assert_eq!(Metric::wall_time().per_watt().unit, "1/J");
+        assert_eq!(Metric::wall_time().value_per_watt(10.0, 10.0, 0.0), None);
+    }
+}

@@ -1,0 +1,490 @@
+//! The run directory: everything that was measured, raw.
+//!
+//! ```text
+//! manifest.json        what was compared, how, on what; the boots; versioned
+//! rounds.jsonl         one line a round: outcome and raw readings, flushed when the round ends
+//! snapshot-N-before.json, snapshot-N-after.json   the machine's settings around boot N's rounds
+//! report.*             made from the above; may be deleted and made again
+//! ```
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    arm::Arm,
+    meter::{MeterList, Readings},
+    metric::Metric,
+    schedule::Schedule,
+    workload::{Outcome, preset::Reader},
+};
+
+/// What the `format` field of a manifest says.
+pub const FORMAT: &str = "flyball-comparison";
+
+/// The version of the format that is written. Older ones are read.
+pub const VERSION: u32 = 1;
+
+/// The machine that was measured.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct MachineNote {
+    /// `live`, or the name of a simulated machine.
+    pub name: String,
+    /// Whether it exists only in software.
+    pub simulated: bool,
+    /// The processor's name.
+    pub processor: String,
+    /// Logical CPUs online.
+    pub cpus: usize,
+}
+
+/// The workload that was run.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct WorkloadNote {
+    /// Its name in reports.
+    pub name: String,
+    /// What it yields.
+    pub metric: Metric,
+    /// The command line, if it was a command.
+    #[serde(default)]
+    pub argv: Vec<String>,
+    /// How its output was read, if it was a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader: Option<Reader>,
+    /// The CPUs that it was kept on, in list form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// Where it ran, if it was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<PathBuf>,
+    /// The command line of a server that ran meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Vec<String>>,
+    /// A shell command that ran before each round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
+    /// Whether failing rounds were passed over.
+    #[serde(default)]
+    pub ignore_failure: bool,
+}
+
+/// One boot of the machine in which rounds were run.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Boot {
+    /// The kernel's boot id (/proc/sys/kernel/random/boot_id).
+    pub id: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// The cpufreq driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Seconds since 1970 at the start.
+    pub started: u64,
+    /// The arms that ran, by index.
+    pub arms: Vec<usize>,
+    /// The meters that were there.
+    pub meters: MeterList,
+}
+
+/// What was compared, how and where.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`] at the time of writing.
+    pub version: u32,
+    /// The program that wrote it, with its version.
+    pub tool: String,
+    /// The machine.
+    pub machine: MachineNote,
+    /// The workload.
+    pub workload: WorkloadNote,
+    /// The arms; the first is what the others are compared with.
+    pub arms: Vec<Arm>,
+    /// For each arm that needs a boot of its own, what to boot with.
+    #[serde(default)]
+    pub boot_needs: Vec<Option<String>>,
+    /// The schedule.
+    pub schedule: Schedule,
+    /// The boots, in order.
+    pub boots: Vec<Boot>,
+}
+
+/// One round: one run of the workload under one arm.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Round {
+    /// The boot, by index in the manifest.
+    pub boot: usize,
+    /// The block. Rounds of one boot and block are compared as pairs.
+    pub block: usize,
+    /// The arm, by index.
+    pub arm: usize,
+    /// When in its block it ran, from 0.
+    pub place: usize,
+    /// Whether it was only to warm up.
+    #[serde(default)]
+    pub warm_up: bool,
+    /// Start on the machine's clock, in seconds since the comparison began in this boot.
+    pub started: f64,
+    /// What applying the arm had to say: clamped values and the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What the workload yielded.
+    pub outcome: Outcome,
+    /// What the meters read.
+    pub readings: Readings,
+}
+
+/// What went wrong with a run directory.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// A file of it.
+    #[error("cannot {what} {path}: {cause}")]
+    Io {
+        /// `read`, `write`, `make`.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// Content that is none.
+    #[error("{path}{}: {cause}", line.map(|n| format!(" line {n}")).unwrap_or_default())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// What is wrong.
+        cause: String,
+    },
+}
+
+/// A run directory.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    /// The manifest.
+    pub manifest: Manifest,
+    /// The rounds, in the order run.
+    pub rounds: Vec<Round>,
+    /// What had to be passed over when it was read.
+    pub warnings: Vec<String>,
+    log: Option<File>,
+}
+
+impl RunDirectory {
+    /// Makes a new one at `path`, which must not exist or be empty.
+    ///
+    /// # Errors
+    /// What the system answered; EEXIST for a directory with something in it.
+    pub fn create(path: &Path, manifest: Manifest) -> Result<RunDirectory, RecordError> {
+        let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
+        fs::create_dir_all(path).map_err(|cause| fail("make", cause))?;
+        let mut entries = fs::read_dir(path).map_err(|cause| fail("read", cause))?;
+        if entries.next().is_some() {
+            return Err(fail(
+                "use",
+                io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "it is not empty (give another, or continue it with --resume)",
+                ),
+            ));
+        }
+        let mut directory = RunDirectory {
+            path: path.to_owned(),
+            manifest,
+            rounds: Vec::new(),
+            warnings: Vec::new(),
+            log: None,
+        };
+        directory.save()?;
+        directory.open_log()?;
+        Ok(directory)
+    }
+
+    /// Reads one. A last line that is cut short (power lost while it was written) is passed over with a warning.
+    ///
+    /// # Errors
+    /// Files that are missing, unreadable or not what they should be.
+    pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
+        let file = path.join("manifest.json");
+        let bytes =
+            fs::read(&file).map_err(|cause| RecordError::Io { what: "read", path: file.clone(), cause })?;
+        let manifest = parse_manifest(&bytes).map_err(|cause| RecordError::Content {
+            path: file.clone(),
+            line: None,
+            cause,
+        })?;
+        let file = path.join("rounds.jsonl");
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(cause) => return Err(RecordError::Io { what: "read", path: file, cause }),
+        };
+        let (rounds, warnings) = parse_rounds(&bytes, &manifest)
+            .map_err(|(line, cause)| RecordError::Content { path: file, line: Some(line), cause })?;
+        Ok(RunDirectory { path: path.to_owned(), manifest, rounds, warnings, log: None })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the manifest, in one step.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn save(&self) -> Result<(), RecordError> {
+        let mut text = serde_json::to_string_pretty(&self.manifest).unwrap_or_default();
+        text.push('\n');
+        self.write("manifest.json", text.as_bytes())
+    }
+
+    /// Writes a file of the run directory in one step: under another name first, then renamed.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
+        let path = self.path.join(name);
+        let new = self.path.join(format!(".{name}.new"));
+        let go = || {
+            let mut file = File::create(&new)?;
+            file.write_all(bytes)?;
+            file.sync_data()?;
+            fs::rename(&new, &path)
+        };
+        go().map_err(|cause| RecordError::Io { what: "write", path: path.clone(), cause })
+    }
+
+    /// Adds a round and makes sure that it is on disk.
+    ///
+    /// # Errors
+    /// What the system answered.
+    pub fn append(&mut self, round: Round) -> Result<(), RecordError> {
+        if self.log.is_none() {
+            self.open_log()?;
+        }
+        let path = self.path.join("rounds.jsonl");
+        let mut line = serde_json::to_string(&round).map_err(|error| RecordError::Content {
+            path: path.clone(),
+            line: None,
+            cause: error.to_string(),
+        })?;
+        line.push('\n');
+        if let Some(log) = &mut self.log {
+            log.write_all(line.as_bytes())
+                .and_then(|()| log.sync_data())
+                .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
+        }
+        self.rounds.push(round);
+        Ok(())
+    }
+
+    /// Opens the log for appending; what is left of a line cut short is cut off first.
+    fn open_log(&mut self) -> Result<(), RecordError> {
+        let path = self.path.join("rounds.jsonl");
+        let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
+        let mut file = File::options().create(true).read(true).append(true).open(&path).map_err(fail)?;
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
+        if bytes.last().is_some_and(|last| *last != b'\n') {
+            let keep = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+            file.set_len(keep as u64).map_err(fail)?;
+        }
+        self.log = Some(file);
+        Ok(())
+    }
+}
+
+/// Reads a manifest, refusing what is none or from the future.
+fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        format: String,
+        version: u32,
+    }
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))?;
+    if head.format != FORMAT {
+        return Err(format!("the format is '{}', not '{FORMAT}'", head.format));
+    }
+    if head.version > VERSION {
+        return Err(format!(
+            "written by a newer flyball (version {}; this one reads up to {VERSION})",
+            head.version
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+type Parsed = Result<(Vec<Round>, Vec<String>), (usize, String)>;
+
+/// Reads the rounds.
+fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
+    let mut rounds = Vec::new();
+    let mut warnings = Vec::new();
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
+    for (index, line) in &mut lines {
+        let whole = line.last() == Some(&b'\n');
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match serde_json::from_slice::<Round>(line) {
+            Ok(round) if round.arm >= manifest.arms.len() || round.boot >= manifest.boots.len() => {
+                return Err((index + 1, "an arm or boot that the manifest does not have".to_owned()));
+            }
+            Ok(round) if whole => rounds.push(round),
+            // Without its end the last line is not known to be whole.
+            _ if !whole => {
+                warnings.push(format!("the last round (line {}) was cut short and is left out", index + 1))
+            }
+            Ok(_) => {}
+            Err(error) => return Err((index + 1, error.to_string())),
+        }
+    }
+    Ok((rounds, warnings))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{metric::Metric, schedule::Length};
+
+    pub(crate) fn manifest(arms: &[&str]) -> Manifest {
+        Manifest {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            tool: "test".to_owned(),
+            machine: MachineNote {
+                name: "fake".to_owned(),
+                simulated: true,
+                processor: "a processor".to_owned(),
+                cpus: 4,
+            },
+            workload: WorkloadNote {
+                name: "work".to_owned(),
+                metric: Metric::wall_time(),
+                argv: Vec::new(),
+                reader: None,
+                cpus: None,
+                directory: None,
+                server: None,
+                prepare: None,
+                ignore_failure: false,
+            },
+            arms: arms.iter().map(|name| Arm { name: (*name).to_owned(), wishes: Vec::new() }).collect(),
+            boot_needs: Vec::new(),
+            schedule: Schedule {
+                seed: 1,
+                length: Length::Rounds(10),
+                warm_up: 1,
+                cool_down: 0.0,
+                interval: 0.25,
+                confidence: 0.99,
+            },
+            boots: Vec::new(),
+        }
+    }
+
+    pub(crate) fn boot(arms: &[usize]) -> Boot {
+        Boot {
+            id: "b".to_owned(),
+            kernel: "6.12".to_owned(),
+            command_line: String::new(),
+            driver: None,
+            started: 0,
+            arms: arms.to_vec(),
+            meters: MeterList {
+                energy: Vec::new(),
+                no_energy: Some("none".to_owned()),
+                frequency: Vec::new(),
+                no_frequency: None,
+                registers: Vec::new(),
+                temperature: Vec::new(),
+                throttle: false,
+            },
+        }
+    }
+
+    pub(crate) fn round(block: usize, arm: usize, value: f64) -> Round {
+        Round {
+            boot: 0,
+            block,
+            arm,
+            place: arm,
+            warm_up: false,
+            started: block as f64,
+            notes: Vec::new(),
+            outcome: Outcome {
+                value: Some(value),
+                seconds: value,
+                work_seconds: None,
+                usage: None,
+                failure: None,
+                output: String::new(),
+            },
+            readings: Readings::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("run");
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let mut written = RunDirectory::create(&path, manifest).expect("it can be made");
+        written.append(round(0, 1, 0.1 + 0.2)).expect("it can be written");
+        written.append(round(0, 0, 1.0 / 3.0)).expect("it can be written");
+        let read = RunDirectory::open(&path).expect("it can be read");
+        assert_eq!(read.manifest, written.manifest);
+        assert_eq!(read.rounds, written.rounds);
+        assert!(RunDirectory::create(&path, read.manifest).is_err(), "it is not empty");
+    }
+
+    #[test]
+    fn a_line_cut_short_is_left_out_and_cut_off() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("run");
+        let mut manifest = manifest(&["a", "b"]);
+        manifest.boots.push(boot(&[0, 1]));
+        let mut run = RunDirectory::create(&path, manifest).expect("it can be made");
+        for block in 0..3 {
+            run.append(round(block, 0, 1.0)).expect("it can be written");
+        }
+        drop(run);
+        let log = path.join("rounds.jsonl");
+        let bytes = fs::read(&log).expect("it is there");
+        // At whatever byte the power went, what is whole is read, and the log can be continued.
+        for length in 0..=bytes.len() {
+            fs::write(&log, &bytes[..length]).expect("it can be written");
+            let mut run = RunDirectory::open(&path).expect("it can be read");
+            let whole = bytes[..length].iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(run.rounds.len(), whole, "{length}");
+            run.append(round(9, 1, 2.0)).expect("it can be continued");
+            let again = RunDirectory::open(&path).expect("it can be read");
+            assert_eq!(again.rounds.len(), whole + 1);
+            assert_eq!(again.warnings, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn strangers_are_refused() {
+        for (text, want) in [
+            ("", "no manifest"),
+            ("{}", "no manifest"),
+            (r#"{"format":"other","version":1}"#, "format is 'other'"),
+            (r#"{"format":"flyball-comparison","version":99}"#, "newer flyball"),
+        ] {
+            let error = parse_manifest(text.as_bytes()).expect_err("no manifest");
+            assert!(error.contains(want), "{error}");
+        }
+        let lines = b"{\"boot\":0}\n";
+        assert_eq!(parse_rounds(lines, &manifest(&["a"])).expect_err("no round").0, 1);
+    }
+}

@@ -1,0 +1,189 @@
+//! The report on a terminal.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+
+use super::{number, percent, probability};
+use crate::{
+    analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
+    metric::Better,
+    schedule::Length,
+    stats::Interval,
+};
+
+/// The whole report.
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = head(report, &mut out);
+    out.push('\n');
+    out.push_str(&table(report));
+    out.push('\n');
+    for verdict in verdicts(report) {
+        out.push_str(&verdict);
+        out.push('\n');
+    }
+    if !report.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+fn head(report: &Report, out: &mut String) -> std::fmt::Result {
+    let metric = &report.workload.metric;
+    let way = match metric.better {
+        Better::Higher => "more is better",
+        Better::Lower => "less is better",
+    };
+    writeln!(out, "workload  {}", report.workload.name)?;
+    if let Some(cpus) = &report.workload.cpus {
+        writeln!(out, "pinned    to CPUs {cpus}")?;
+    }
+    writeln!(out, "metric    {} in {}, {way}", metric.name, metric.unit)?;
+    let machine = &report.machine;
+    let simulated = if machine.simulated { " (simulated)" } else { "" };
+    writeln!(out, "machine   {}{simulated}: {}, {} CPUs", machine.name, machine.processor, machine.cpus)?;
+    let schedule = &report.schedule;
+    let length = match schedule.length {
+        Length::Rounds(rounds) => format!("{rounds} blocks"),
+        Length::Until { half_width, most, .. } => {
+            format!("blocks until {} half-width, {most} at most", percent(half_width).trim_start_matches('+'))
+        }
+    };
+    writeln!(
+        out,
+        "schedule  {length}, {} arms in random order (seed {}), {} warm-up, {} s cool-down",
+        report.arms.len(),
+        schedule.seed,
+        schedule.warm_up,
+        schedule.cool_down
+    )
+}
+
+/// The columns that at least one arm fills; energy always, since its absence has a reason to tell.
+fn columns(report: &Report) -> Vec<Quantity> {
+    [
+        Quantity::Performance,
+        Quantity::Time,
+        Quantity::Energy,
+        Quantity::Dram,
+        Quantity::Platform,
+        Quantity::PerWatt,
+        Quantity::Power,
+        Quantity::Frequency,
+        Quantity::Busy,
+        Quantity::Temperature,
+        Quantity::Switches,
+    ]
+    .into_iter()
+    .filter(|quantity| {
+        // Wall time is a column of its own only beside another metric.
+        let twice = *quantity == Quantity::Time && report.workload.metric.name == "wall time";
+        !twice && report.arms.iter().any(|arm| arm.summary(*quantity).is_some())
+    })
+    .collect()
+}
+
+fn table(report: &Report) -> String {
+    let columns = columns(report);
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    let mut header = vec!["arm".to_owned(), "rounds".to_owned()];
+    header.extend(columns.iter().map(|quantity| {
+        let metric = quantity.metric(&report.workload.metric);
+        if metric.unit.is_empty() { metric.name } else { format!("{}, {}", metric.name, metric.unit) }
+    }));
+    table.set_header(header);
+    for arm in &report.arms {
+        let mut row = vec![arm.name.clone(), rounds(arm)];
+        row.extend(columns.iter().map(|quantity| cell(arm, *quantity)));
+        table.add_row(row);
+    }
+    for column in 1..=columns.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut out = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    out.push('\n');
+    let _ = writeln!(
+        out,
+        "medians; brackets: {:.0} % bootstrap intervals of the median",
+        report.schedule.confidence * 100.0
+    );
+    if let Some(why) = &report.no_energy {
+        let _ = writeln!(out, "no energy: {why}");
+    }
+    if let Some(why) = &report.no_frequency {
+        let _ = writeln!(out, "no frequency: {why}");
+    }
+    out
+}
+
+fn rounds(arm: &ArmReport) -> String {
+    if arm.left_out.is_empty() {
+        arm.rounds.to_string()
+    } else {
+        format!("{} (-{})", arm.rounds, arm.left_out.len())
+    }
+}
+
+fn cell(arm: &ArmReport, quantity: Quantity) -> String {
+    let Some(summary) = arm.summary(quantity) else { return "-".to_owned() };
+    let median = number(summary.median);
+    match summary.interval {
+        Some(interval) if Quantity::JUDGED.contains(&quantity) => {
+            format!("{median} [{}, {}]", number(interval.low), number(interval.high))
+        }
+        _ => median,
+    }
+}
+
+fn between(interval: Interval) -> String {
+    format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
+}
+
+/// One sentence for each comparison.
+pub fn verdicts(report: &Report) -> Vec<String> {
+    report.comparisons.iter().map(|comparison| verdict(report, comparison)).collect()
+}
+
+fn verdict(report: &Report, comparison: &Comparison) -> String {
+    let metric = comparison.quantity.metric(&report.workload.metric);
+    let base = &report.arms[comparison.base].name;
+    let arm = &report.arms[comparison.arm].name;
+    let level = report.schedule.confidence * 100.0;
+    let p = probability(comparison.p_corrected);
+    let interval = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
+    let how = if comparison.paired { "" } else { ", other boot" };
+    match comparison.verdict {
+        Verdict::Better | Verdict::Worse => {
+            let word = if comparison.verdict == Verdict::Better { "better" } else { "worse" };
+            format!(
+                "{arm}: {} {} against {base} ({interval} at {level:.0} %, p = {p}{how}): {word}.",
+                metric.name,
+                percent(comparison.change)
+            )
+        }
+        Verdict::NoDifferenceShown => {
+            let shows = comparison.shows.map_or_else(String::new, |shows| {
+                format!("; {} rounds would show {}", comparison.pairs, percent(shows).trim_start_matches('+'))
+            });
+            format!(
+                "{arm}: {}: no difference shown against {base} ({interval} at {level:.0} %, p = {p}{how}{shows}).",
+                metric.name
+            )
+        }
+        Verdict::TooFewRounds => format!(
+            "{arm}: {}: no difference shown against {base}; {} rounds cannot show one at {level:.0} % (measured {}, \
+             p = {p}{how}).",
+            metric.name,
+            comparison.pairs,
+            percent(comparison.change)
+        ),
+    }
+}

@@ -1,0 +1,121 @@
+//! Who runs when: blocks in which every arm runs once, in an order drawn anew for each block.
+//!
+//! Machines warm up, clocks drift, neighbours come and go. When arms take turns in one block, such changes hit all of
+//! them alike, and only differences inside a block are compared; when the order is random, nothing that depends on
+//! what ran before can favour one arm.
+
+use std::time::Duration;
+
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_pcg::Pcg64Mcg;
+
+/// When to stop.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Length {
+    /// This many blocks.
+    Rounds(usize),
+    /// Until the confidence interval of every arm's difference from the first is at most this half-width, as a
+    /// fraction (0.01 is 1 %), within bounds.
+    Until {
+        /// The half-width wanted.
+        half_width: f64,
+        /// Blocks at least.
+        least: usize,
+        /// Blocks at most.
+        most: usize,
+    },
+}
+
+/// How a comparison is run.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Schedule {
+    /// Of every random choice.
+    pub seed: u64,
+    /// When to stop.
+    pub length: Length,
+    /// Rounds of each arm that are run first and not counted.
+    pub warm_up: usize,
+    /// Pause before each round, for heat and turbo budget to come back, in seconds.
+    pub cool_down: f64,
+    /// Time between two readings of the meters inside a round, in seconds.
+    pub interval: f64,
+    /// The confidence of intervals and verdicts: 0.99.
+    pub confidence: f64,
+}
+
+impl Schedule {
+    /// The pause before each round.
+    pub fn pause(&self) -> Duration {
+        Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
+    }
+
+    /// Time between two readings of the meters.
+    pub fn tick(&self) -> Duration {
+        Duration::from_secs_f64(self.interval.clamp(0.001, 3600.0))
+    }
+
+    /// The order of `arms` arms in a block. Depends on nothing but the seed and the block's number, so that a
+    /// comparison can be taken up again.
+    pub fn order(&self, block: usize, arms: &[usize]) -> Vec<usize> {
+        let mut order = arms.to_vec();
+        let mut random =
+            Pcg64Mcg::seed_from_u64(self.seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        order.shuffle(&mut random);
+        order
+    }
+
+    /// Blocks at most.
+    pub fn most(&self) -> usize {
+        match self.length {
+            Length::Rounds(rounds) => rounds,
+            Length::Until { most, .. } => most,
+        }
+    }
+
+    /// Rounds at most, those of the warm-up included.
+    pub fn rounds(&self, arms: usize) -> usize {
+        (self.most() + self.warm_up) * arms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(seed: u64) -> Schedule {
+        Schedule {
+            seed,
+            length: Length::Rounds(10),
+            warm_up: 1,
+            cool_down: 0.0,
+            interval: 0.25,
+            confidence: 0.99,
+        }
+    }
+
+    #[test]
+    fn every_arm_runs_once_a_block() {
+        let arms = [0, 2, 3, 5];
+        for block in 0..50 {
+            let mut order = schedule(42).order(block, &arms);
+            assert_eq!(order, schedule(42).order(block, &arms));
+            order.sort_unstable();
+            assert_eq!(order, arms);
+        }
+        assert_eq!(schedule(1).rounds(3), 33);
+    }
+
+    #[test]
+    fn orders_are_fair() {
+        // Over many blocks each of the six orders of three arms appears about as often.
+        let mut counts = std::collections::BTreeMap::new();
+        for block in 0..6000 {
+            *counts.entry(schedule(7).order(block, &[0, 1, 2])).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        for (order, count) in counts {
+            assert!((880..1120).contains(&count), "{order:?} {count}");
+        }
+    }
+}

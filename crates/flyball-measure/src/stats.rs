@@ -1,0 +1,21 @@
+//! Statistics for comparing rounds of measurements.
+//!
+//! Everything here is a pure function of numbers (and, where chance is involved, of a seed). Distributions come from
+//! `statrs`; the tests themselves are ours, because small numbers of rounds need exact null distributions, ties
+//! included, and no kept crate has those. All of it is checked against SciPy in `tests/scipy.rs`.
+
+mod bootstrap;
+mod effect;
+mod order;
+mod paired;
+mod power;
+mod trend;
+mod unpaired;
+
+pub use bootstrap::{Interval, bootstrap};
+pub use effect::{cliffs_delta, holm};
+pub use order::{mean, median, midranks, quantile, standard_deviation};
+pub use paired::{SignedRank, hodges_lehmann, pairs_needed, signed_rank, walsh_interval};
+pub use power::{mean_shift_shown, rounds_to_show};
+pub use trend::{Trend, trend};
+pub use unpaired::{rank_sum, shift, shift_interval, smallest_rank_sum_p, welch};

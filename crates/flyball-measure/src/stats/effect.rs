@@ -1,0 +1,52 @@
+//! Effect size without assumptions, and the price of asking several questions at once.
+
+/// Cliff's delta: how much more often a value of `b` is above one of `a` than below, -1 to 1.
+pub fn cliffs_delta(a: &[f64], b: &[f64]) -> Option<f64> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let mut sum = 0.0;
+    for x in a {
+        for y in b {
+            sum += match y.total_cmp(x) {
+                std::cmp::Ordering::Less => -1.0,
+                std::cmp::Ordering::Equal => 0.0,
+                std::cmp::Ordering::Greater => 1.0,
+            };
+        }
+    }
+    Some(sum / (a.len() * b.len()) as f64)
+}
+
+/// Holm's step-down correction: p values as if each were the only question, in the given order.
+pub fn holm(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
+    let mut corrected = vec![1.0; p.len()];
+    let mut floor: f64 = 0.0;
+    for (step, &index) in order.iter().enumerate() {
+        floor = floor.max((p[index] * (p.len() - step) as f64).min(1.0));
+        corrected[index] = floor;
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delta_counts_dominance() {
+        assert_eq!(cliffs_delta(&[1.0, 2.0], &[3.0, 4.0]), Some(1.0));
+        assert_eq!(cliffs_delta(&[3.0, 4.0], &[1.0, 2.0]), Some(-1.0));
+        assert_eq!(cliffs_delta(&[1.0, 2.0], &[1.0, 2.0]), Some(0.0));
+    }
+
+    #[test]
+    fn holm_never_reverses_the_order() {
+        let corrected = holm(&[0.01, 0.04, 0.03]);
+        for (got, want) in corrected.iter().zip([0.03, 0.06, 0.06]) {
+            assert!((got - want).abs() < 1e-12, "{corrected:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Pairs of rounds of one block: Wilcoxon's signed-rank test with its exact null distribution, the Hodges-Lehmann
+//! estimate, and the interval that belongs to the test.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use super::{bootstrap::Interval, order::midranks};
+
+/// Above this many pairs the normal approximation is used: its error is then below 1e-4.
+const EXACT_UP_TO: usize = 200;
+
+/// The outcome of a signed-rank test.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SignedRank {
+    /// Pairs that differ.
+    pub pairs: usize,
+    /// The sum of ranks of positive differences.
+    pub statistic: f64,
+    /// Two-sided probability of such a sum if neither side were better.
+    pub p: f64,
+}
+
+/// Tests whether differences are symmetric around zero. Differences of exactly zero are left out (Wilcoxon's way).
+pub fn signed_rank(differences: &[f64]) -> SignedRank {
+    let differing: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0 && d.is_finite()).collect();
+    let sizes: Vec<f64> = differing.iter().map(|d| d.abs()).collect();
+    let (ranks, ties) = midranks(&sizes);
+    let positive: u32 = ranks.iter().zip(&differing).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
+    let n = differing.len();
+    let statistic = f64::from(positive) / 2.0;
+    let p = if n == 0 {
+        1.0
+    } else if n <= EXACT_UP_TO {
+        exact(&ranks, positive)
+    } else {
+        approximate(n, statistic, ties)
+    };
+    SignedRank { pairs: n, statistic, p }
+}
+
+/// The two-sided probability of a doubled sum of positive ranks, counted.
+fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
+    let null = sign_flips(doubled_ranks);
+    let below: f64 = null[..=positive as usize].iter().sum();
+    let above: f64 = null[positive as usize..].iter().sum();
+    (2.0 * below.min(above)).min(1.0)
+}
+
+/// The same by the normal distribution.
+fn approximate(pairs: usize, statistic: f64, ties: f64) -> f64 {
+    let count = pairs as f64;
+    let centre = count * (count + 1.0) / 4.0;
+    let variance = count * (count + 1.0) * (2.0 * count + 1.0) / 24.0 - ties / 48.0;
+    (2.0 * Normal::standard().sf((statistic - centre).abs() / variance.sqrt())).min(1.0)
+}
+
+/// The probability of each doubled rank sum when every sign is a fair coin.
+fn sign_flips(doubled_ranks: &[u32]) -> Vec<f64> {
+    let total: usize = doubled_ranks.iter().map(|rank| *rank as usize).sum();
+    let mut chance = vec![0.0; total + 1];
+    chance[0] = 1.0;
+    let mut reached = 0;
+    for rank in doubled_ranks {
+        let rank = *rank as usize;
+        reached += rank;
+        for sum in (0..=reached).rev() {
+            let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
+            chance[sum] = f64::midpoint(chance[sum], with);
+        }
+    }
+    chance
+}
+
+/// The means of all pairs of values, each with itself too, sorted.
+fn walsh_averages(values: &[f64]) -> Vec<f64> {
+    let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
+    for (index, a) in values.iter().enumerate() {
+        averages.extend(values[index..].iter().map(|b| f64::midpoint(*a, *b)));
+    }
+    averages.sort_by(f64::total_cmp);
+    averages
+}
+
+/// The Hodges-Lehmann estimate of the centre: the median of all pairwise means. Nearly as precise as the mean on
+/// clean data, and unmoved by a few bad rounds.
+pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
+    super::order::sorted_quantile(&walsh_averages(differences), 0.5)
+}
+
+/// The confidence interval of the centre that belongs to the signed-rank test; `None` where so few pairs cannot
+/// give one of this level.
+pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
+    let n = differences.len();
+    let averages = walsh_averages(differences);
+    let tail = (1.0 - level) / 2.0;
+    // The largest count of averages to drop at either end.
+    let drop = if n <= EXACT_UP_TO {
+        let ranks: Vec<u32> = (1..=n as u32).collect();
+        let mut below = 0.0;
+        let mut drop = 0;
+        for chance in sign_flips(&ranks) {
+            below += chance;
+            if below > tail * (1.0 + 1e-12) {
+                break;
+            }
+            drop += 1;
+        }
+        drop
+    } else {
+        let count = n as f64;
+        let spread = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
+        (count * (count + 1.0) / 4.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
+    };
+    let low = averages.get(drop.checked_sub(1)?)?;
+    let high = averages.get(averages.len().checked_sub(drop)?)?;
+    Some(Interval { low: *low, high: *high })
+}
+
+/// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions` times.
+pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
+    // All signs alike is the most extreme outcome: its two-sided probability is 2 / 2^n.
+    let wanted = alpha / questions.max(1) as f64;
+    (1..1100).find(|n| 2.0_f64.powi(1 - *n) <= wanted).unwrap_or(1100) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_p_is_two_in_two_to_the_n() {
+        let outcome = signed_rank(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert!((outcome.p - 0.0625).abs() < 1e-12);
+        assert_eq!(pairs_needed(0.05, 1), 6);
+        assert_eq!(pairs_needed(0.01, 1), 8);
+        assert_eq!(pairs_needed(0.01, 5), 10);
+    }
+
+    #[test]
+    fn nothing_differs_in_nothing() {
+        assert!((signed_rank(&[0.0; 9]).p - 1.0).abs() < 1e-12);
+        assert!((signed_rank(&[]).p - 1.0).abs() < 1e-12);
+        assert_eq!(hodges_lehmann(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_agrees_with_the_test() {
+        // The interval excludes exactly the centres that the test rejects.
+        let values = [0.3, 1.1, 2.7, -0.4, 1.9, 0.8, 2.2, 1.5, 0.1, 3.1];
+        let interval = walsh_interval(&values, 0.95).expect("ten pairs are enough");
+        for (centre, inside) in [
+            (interval.low - 1e-6, false),
+            (interval.low + 1e-6, true),
+            (interval.high - 1e-6, true),
+            (interval.high + 1e-6, false),
+        ] {
+            let moved: Vec<f64> = values.iter().map(|v| v - centre).collect();
+            assert_eq!(signed_rank(&moved).p > 0.05, inside, "{centre}");
+        }
+        assert_eq!(walsh_interval(&values[..7], 0.99), None);
+        assert!(walsh_interval(&values[..8], 0.99).is_some());
+    }
+
+    #[test]
+    fn approximation_meets_the_exact_distribution() {
+        let ranks: Vec<u32> = (1..=200).map(|rank| 2 * rank).collect();
+        for sum in [7000, 8000, 9000, 10_000] {
+            let (counted, normal) = (exact(&ranks, 2 * sum), approximate(200, f64::from(sum), 0.0));
+            assert!((counted - normal).abs() < 1e-3, "{sum}: {counted} {normal}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is run under each arm: anything that does a piece of work on a machine and says how well it went.
+//!
+//! A workload watches no meter and sets no knob; it calls back now and then while it works, so that the meters can be
+//! read in the middle (counters wrap, frequencies move) without a second thread. A command on the running kernel is
+//! one workload ([`Command`]); a model on a simulated machine, which only lets the machine's clock pass, another.
+
+mod command;
+pub mod preset;
+pub mod task;
+
+pub use command::{Command, Output};
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flyball_host::{Host, Usage};
+
+use crate::metric::Metric;
+
+/// A wish to stop, shared with signal handlers.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Wraps a flag that somebody else raises.
+    pub fn watching(flag: Arc<AtomicBool>) -> Stop {
+        Stop(flag)
+    }
+
+    /// Asks everything to stop.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether somebody asked.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What one run of a workload yielded.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Outcome {
+    /// The value of the workload's metric; `None` where its output did not have it.
+    pub value: Option<f64>,
+    /// Time from start to end on the machine's clock, in seconds.
+    pub seconds: f64,
+    /// Seconds of the work that a rate refers to, where that is not the whole time (tbench counts one second less
+    /// than its limit).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_seconds: Option<f64>,
+    /// What the kernel accounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// `exit 1`, `signal 11`: how it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// The end of what it printed, kept so that values can be read from it again.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// Why a workload could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The program could not be started.
+    #[error("cannot start {program}: {cause}{hint}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The system's answer.
+        cause: std::io::Error,
+        /// What to do about it, with a leading separator, or nothing.
+        hint: String,
+    },
+    /// A file around it failed.
+    #[error("cannot {what}: {cause}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        cause: std::io::Error,
+    },
+    /// Somebody asked to stop. What ran has been stopped.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// A piece of work.
+pub trait Workload {
+    /// How to name it in reports: the command line, or the name of a known workload.
+    fn name(&self) -> String;
+
+    /// What it yields.
+    fn metric(&self) -> Metric;
+
+    /// Does it once on `host`, calling `tick` about every `interval` of the machine's time while it lasts.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Stopped`] after `stop` was raised; else why it could not run. Work that ran and failed is
+    /// an [`Outcome`] with its failure.
+    fn run(
+        &mut self,
+        host: &dyn Host,
+        interval: Duration,
+        tick: &mut dyn FnMut(),
+        stop: &Stop,
+    ) -> Result<Outcome, WorkloadError>;
+}

@@ -1,0 +1,251 @@
+//! A command of the running system as a workload: own process group, own CPUs, its output kept and read.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    time::Duration,
+};
+
+use flyball_host::{CpuList, Host, Launch};
+
+use super::{Outcome, Stop, Workload, WorkloadError, preset::Reader};
+use crate::metric::Metric;
+
+/// How much of the end of the output is kept with each round.
+const KEPT: u64 = 64 * 1024;
+
+/// How long a command may take to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a command printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Standard output, its last 64 KiB.
+    pub stdout: String,
+    /// Standard error, its last 64 KiB.
+    pub stderr: String,
+}
+
+/// A command, and how to read its performance.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// The name in reports, if it is not the command line.
+    pub title: Option<String>,
+    /// The CPUs that it may use, if not all.
+    pub cpus: Option<CpuList>,
+    /// Where it runs, if not in the current directory.
+    pub directory: Option<PathBuf>,
+    /// How its performance is read.
+    pub reader: Reader,
+}
+
+impl Command {
+    /// A command whose wall time counts.
+    pub fn new(argv: Vec<String>) -> Command {
+        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime }
+    }
+
+    fn launch(&self, stdout: File, stderr: File) -> Launch {
+        let program = self.argv.first().map_or("", String::as_str);
+        let mut launch =
+            Launch::new(program, self.argv.get(1..).unwrap_or_default()).output_to(stdout, stderr);
+        if let Some(cpus) = &self.cpus {
+            launch = launch.on(cpus);
+        }
+        if let Some(directory) = &self.directory {
+            launch = launch.in_directory(directory);
+        }
+        launch
+    }
+}
+
+impl Workload for Command {
+    fn name(&self) -> String {
+        self.title.clone().unwrap_or_else(|| quote(&self.argv))
+    }
+
+    fn metric(&self) -> Metric {
+        self.reader.metric()
+    }
+
+    fn run(
+        &mut self,
+        _host: &dyn Host,
+        interval: Duration,
+        tick: &mut dyn FnMut(),
+        stop: &Stop,
+    ) -> Result<Outcome, WorkloadError> {
+        if stop.asked() {
+            return Err(WorkloadError::Stopped);
+        }
+        let io = |what: &str, cause| WorkloadError::Io { what: what.to_owned(), cause };
+        // Files, not pipes: nothing has to be read while the work is timed, and no output is too long.
+        let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
+        let (mut stdout, mut stderr) = (capture()?, capture()?);
+        let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
+        let mut running = self.launch(clone(&stdout)?, clone(&stderr)?).start().map_err(|cause| {
+            let program = self.argv.first().cloned().unwrap_or_default();
+            let hint = match cause.kind() {
+                std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
+                std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
+                    "; are the CPUs of --pin online?".to_owned()
+                }
+                _ => String::new(),
+            };
+            WorkloadError::Start { program, cause, hint }
+        })?;
+        let ended = loop {
+            match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
+                Some(ended) => break ended,
+                None if stop.asked() => {
+                    running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
+                    return Err(WorkloadError::Stopped);
+                }
+                None => tick(),
+            }
+        };
+        // A signal to the terminal may end the command before the flag is seen.
+        if stop.asked() {
+            return Err(WorkloadError::Stopped);
+        }
+        let output = Output { stdout: tail(&mut stdout), stderr: tail(&mut stderr) };
+        let seconds = ended.wall.as_secs_f64();
+        let failure = match (ended.status.code(), ended.status.signal()) {
+            (Some(0), _) => None,
+            (Some(code), _) => Some(format!("exit {code}")),
+            (None, Some(signal)) => Some(format!("signal {signal}")),
+            (None, None) => Some("an unknown end".to_owned()),
+        };
+        let reading = self.reader.read(&output, seconds, &self.argv);
+        let user_time =
+            (self.reader == Reader::UserTime).then_some(ended.usage.user_seconds).filter(|time| *time > 0.0);
+        Ok(Outcome {
+            value: user_time.or_else(|| reading.map(|reading| reading.value)),
+            work_seconds: reading.and_then(|reading| reading.work_seconds),
+            seconds,
+            usage: Some(ended.usage),
+            output: if failure.is_some() || !matches!(self.reader, Reader::WallTime) {
+                join(&output)
+            } else {
+                String::new()
+            },
+            failure,
+        })
+    }
+}
+
+/// Both streams as one text for the record.
+fn join(output: &Output) -> String {
+    match (output.stdout.is_empty(), output.stderr.is_empty()) {
+        (_, true) => output.stdout.clone(),
+        (true, false) => output.stderr.clone(),
+        (false, false) => format!("{}\n--- stderr ---\n{}", output.stdout, output.stderr),
+    }
+}
+
+/// A file that has no name and goes when it is closed.
+fn unnamed() -> std::io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let directory = std::env::temp_dir();
+    let mut options = File::options();
+    options.read(true).write(true);
+    // O_TMPFILE (open(2)); not every file system has it.
+    const O_TMPFILE: i32 = 0o20_000_000 | 0o200_000;
+    if let Ok(file) = options.clone().custom_flags(O_TMPFILE).open(&directory) {
+        return Ok(file);
+    }
+    for attempt in 0..100 {
+        let path = directory.join(format!("flyball-{}-{attempt}", std::process::id()));
+        match options.clone().create_new(true).mode(0o600).open(&path) {
+            Ok(file) => {
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+/// The last part of a file as text.
+fn tail(file: &mut File) -> String {
+    let length = file.metadata().map_or(0, |data| data.len());
+    let mut bytes = Vec::new();
+    if file.seek(SeekFrom::Start(length.saturating_sub(KEPT))).is_ok() {
+        let _ = file.take(KEPT).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A command line as a shell would take it.
+pub(crate) fn quote(argv: &[String]) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&b))
+    };
+    let words: Vec<String> = argv
+        .iter()
+        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) })
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec())
+    }
+
+    fn run(command: &mut Command, stop: &Stop) -> Result<Outcome, WorkloadError> {
+        command.run(&flyball_host::Live::new(), Duration::from_millis(10), &mut || (), stop)
+    }
+
+    #[test]
+    fn time_and_failure_are_told() {
+        let outcome = run(&mut shell("sleep 0.05; echo no >&2; exit 7"), &Stop::default()).expect("sh runs");
+        assert_eq!(outcome.failure.as_deref(), Some("exit 7"));
+        assert!(outcome.seconds >= 0.05);
+        assert_eq!(outcome.value, Some(outcome.seconds));
+        assert_eq!(outcome.output, "no\n");
+    }
+
+    #[test]
+    fn stopping_stops() {
+        let stop = Stop::default();
+        let mut ticks = 0;
+        let asked = stop.clone();
+        let result = shell("sleep 100").run(
+            &flyball_host::Live::new(),
+            Duration::from_millis(10),
+            &mut || {
+                ticks += 1;
+                if ticks == 3 {
+                    asked.ask();
+                }
+            },
+            &stop,
+        );
+        assert!(matches!(result, Err(WorkloadError::Stopped)));
+        assert_eq!(ticks, 3);
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = run(&mut Command::new(vec!["no-such-program-here".to_owned()]), &Stop::default())
+            .expect_err("it is not there");
+        assert!(error.to_string().contains("no-such-program-here"), "{error}");
+        assert!(error.to_string().contains("installed"), "{error}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        let argv = ["sh", "-c", "echo 'a b'", ""].map(str::to_owned);
+        assert_eq!(quote(&argv), r"sh -c 'echo '\''a b'\''' ''");
+    }
+}

@@ -1,0 +1,1 @@
+//! Numbers into SVG, PNG and self-contained HTML.

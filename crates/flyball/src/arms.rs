@@ -1,0 +1,210 @@
+//! A comparison's arms on a real machine: the knobs of `flyball set`, inside one held transaction, and the arms that
+//! only another boot can give.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use flyball_control::{
+    Intent, Machine, Setting,
+    plan::{Plan, plan},
+    write::hold::{Applied, Hold},
+};
+use flyball_host::Host;
+use flyball_measure::{Arm, Settings, SettingsError, Wish};
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+};
+
+/// Settings that are a boot's: the cpufreq driver, and kernel parameters.
+const DRIVER: &str = "driver";
+const BOOT: &str = "boot";
+
+/// What an arm asks of flyball's knobs, without what only a boot gives.
+pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
+    let mut intent = Intent::default();
+    for wish in arm.wishes.iter().filter(|wish| !is_boot(wish)) {
+        let (name, on) = match wish.knob.split_once('@') {
+            Some((name, cpus)) => (name, Some(cpus)),
+            None => (wish.knob.as_str(), None),
+        };
+        let setting = Setting::new(name, &wish.value, on, wish.to_string())
+            .map_err(|error| Failure::new(Exit::Usage, format!("arm '{}': {error}", arm.name)))?;
+        intent.settings.push(setting);
+    }
+    Ok(intent)
+}
+
+/// What applying an arm would write now.
+pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
+    let machine = Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let in_arm =
+        |failure: Failure| Failure::new(failure.exit, format!("arm '{}': {}", arm.name, failure.message));
+    plan(&machine, &intent(arm)?).map_err(|error| in_arm(error.into()))
+}
+
+fn is_boot(wish: &Wish) -> bool {
+    wish.knob == DRIVER || wish.knob == BOOT || wish.knob.starts_with("boot:")
+}
+
+/// What the machine has to be booted with for an arm, if it was not.
+pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, SettingsError> {
+    let mut needed = Vec::new();
+    for wish in arm.wishes.iter().filter(|wish| is_boot(wish)) {
+        if wish.knob == DRIVER {
+            needed.extend(driver_needs(host, &wish.value)?);
+        } else {
+            let parameter = match wish.knob.strip_prefix("boot:") {
+                Some(name) => format!("{name}={}", wish.value),
+                None => wish.value.clone(),
+            };
+            let line = host.read("/proc/cmdline").unwrap_or_default();
+            if !line.split_whitespace().any(|word| word == parameter) {
+                needed.push(parameter);
+            }
+        }
+    }
+    Ok((!needed.is_empty()).then(|| needed.join(" ")))
+}
+
+/// The kernel parameter that brings up a cpufreq driver, if another one runs.
+fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, SettingsError> {
+    let online = host.read("/sys/devices/system/cpu/online").unwrap_or_default();
+    let first = online.parse::<flyball_host::CpuList>().ok().and_then(|cpus| cpus.first()).unwrap_or(0);
+    let now = host.read(&format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_driver")).ok();
+    if now.as_deref() == Some(wanted) {
+        return Ok(None);
+    }
+    let amd = host.read("/proc/cpuinfo").unwrap_or_default().contains("AuthenticAMD");
+    // Documentation/admin-guide/kernel-parameters.txt: amd_pstate=, intel_pstate=.
+    let parameter = match wanted {
+        "acpi-cpufreq" if amd => "amd_pstate=disable",
+        "acpi-cpufreq" => "intel_pstate=disable",
+        "amd-pstate-epp" => "amd_pstate=active",
+        "amd-pstate" => "amd_pstate=passive",
+        "intel_pstate" => "intel_pstate=active",
+        "intel_cpufreq" => "intel_pstate=passive",
+        other => {
+            return Err(SettingsError(format!(
+                "no cpufreq driver '{other}' is known; there are acpi-cpufreq, amd-pstate (passive and guided), \
+                 amd-pstate-epp (active), intel_pstate (active), intel_cpufreq (passive)"
+            )));
+        }
+    };
+    Ok(Some(parameter.to_owned()))
+}
+
+/// The arms of a comparison on one machine.
+pub struct Knobs<'h> {
+    host: &'h dyn Host,
+    hold: Option<Hold<'h>>,
+    interrupted: Arc<AtomicBool>,
+    /// The arm that is applied now.
+    current: Option<Arm>,
+    last_notes: Vec<String>,
+}
+
+impl<'h> Knobs<'h> {
+    /// Checks every arm that this boot can give, and takes the machine if one of them sets something: with its lock,
+    /// a journal and a guardian. Arms without settings need none of that, nor root.
+    pub fn take(
+        cli: &Cli,
+        host: &'h dyn Host,
+        arms: &[Arm],
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Knobs<'h>, Failure> {
+        let mut sets = false;
+        for arm in arms {
+            let intent = intent(arm)?;
+            let here = boot_needed(host, arm)
+                .map_err(|error| Failure::new(Exit::Usage, format!("arm '{}': {error}", arm.name)))?;
+            if here.is_none() && !intent.is_empty() {
+                plan_of(host, arm)?;
+                sets = true;
+            }
+        }
+        let hold = if sets {
+            change::must_be_writable(host)?;
+            let state = change::state(cli)?;
+            let guardian = change::guardian(cli, &state)?;
+            let hold = Hold::begin(host, &state, &change::command_line(), Some(guardian))?;
+            for note in hold.notes() {
+                eprintln!("note: {note}");
+            }
+            Some(hold)
+        } else {
+            None
+        };
+        Ok(Knobs { host, hold, interrupted: Arc::clone(interrupted), current: None, last_notes: Vec::new() })
+    }
+}
+
+/// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
+fn notes(applied: &Applied) -> Vec<String> {
+    let mut notes = applied.notes.clone();
+    for (change, to) in applied.clamped() {
+        notes.push(format!(
+            "{}={} on {}: the kernel clamped it to {to}",
+            change.knob, change.new, change.place
+        ));
+    }
+    notes.dedup();
+    notes
+}
+
+impl Settings for Knobs<'_> {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        // The same arm twice in a row holds already.
+        if self.current.as_ref() == Some(arm) {
+            return Ok(self.last_notes.clone());
+        }
+        self.current = None;
+        let intent = intent(arm).map_err(|failure| SettingsError(failure.message))?;
+        let Some(hold) = &mut self.hold else {
+            if intent.is_empty() {
+                self.current = Some(arm.clone());
+                return Ok(Vec::new());
+            }
+            return Err(SettingsError("the machine is not held".to_owned()));
+        };
+        let restoration = hold.put_back();
+        if !restoration.is_exact() {
+            return Err(SettingsError(restoration.to_string()));
+        }
+        self.last_notes = if intent.is_empty() {
+            Vec::new()
+        } else {
+            let interrupted = &self.interrupted;
+            let applied = hold
+                .apply(&intent, &|| interrupted.load(Ordering::Relaxed))
+                .map_err(|error| SettingsError(error.to_string()))?;
+            notes(&applied)
+        };
+        self.current = Some(arm.clone());
+        Ok(self.last_notes.clone())
+    }
+
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        self.current = None;
+        match self.hold.take().map(Hold::end) {
+            Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
+        boot_needed(self.host, arm)
+    }
+
+    fn snapshot(&self) -> serde_json::Value {
+        let profile = Machine::inspect(self.host).and_then(|machine| flyball_control::save::save(&machine));
+        match profile {
+            Ok(text) => serde_json::json!({ "profile": text }),
+            Err(error) => serde_json::json!({ "error": error.to_string() }),
+        }
+    }
+}

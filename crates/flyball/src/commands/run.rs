@@ -1,0 +1,146 @@
+//! `flyball run`: one command under settings, put back after.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flyball_control::write::hold::Hold;
+use flyball_host::{CpuList, Launch};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+  flyball run governor=performance -- make -j8
+  flyball run --profile quiet.toml --pin 2-3 -- ./bench
+  flyball run max-freq=base -c 0-7 -- sh
+
+Exit: that of the command (128 + N if signal N ended it); before the command runs: 1 a write failed and everything was
+put back, 2 a value is not accepted, 4 no such knob here, 6 another flyball holds the machine; and 3 if the settings
+could not be put back.")]
+pub struct Args {
+    /// Settings, KNOB=VALUE; beside a profile, they count last.
+    #[arg(value_name = "KNOB=VALUE")]
+    settings: Vec<String>,
+
+    /// A profile.
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
+
+    /// CPUs that the KNOB=VALUE settings are for; all if not given.
+    #[arg(short, long, value_name = "CPUS")]
+    cpus: Option<String>,
+
+    /// CPUs that the command may use.
+    #[arg(long, value_name = "CPUS")]
+    pin: Option<CpuList>,
+
+    /// The command and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
+    if wanted.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "no settings: give --profile FILE or KNOB=VALUE in front of --, as 'flyball run turbo=off -- make'",
+        ));
+    }
+    let intent = change::Wanted { wanted, cpus: args.cpus.clone() }.intent()?;
+    let host = machine::open(&cli.machine)?;
+    change::must_be_writable(&*host)?;
+    let state = change::state(cli)?;
+    let guardian = change::guardian(cli, &state)?;
+    let signals = Signals::catch()?;
+    let mut hold = Hold::begin(&*host, &state, &change::command_line(), Some(guardian))?;
+    for note in hold.notes() {
+        eprintln!("note: {note}");
+    }
+    let applied = match hold.apply(&intent, &|| signals.any()) {
+        Ok(applied) => applied,
+        Err(error) => {
+            // What was written is back already, as the error says; this closes the transaction.
+            let _ = hold.end();
+            return Err(error.into());
+        }
+    };
+    for note in &applied.notes {
+        eprintln!("note: {note}");
+    }
+    for (change, to) in applied.clamped() {
+        eprintln!("note: {}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place);
+    }
+    let ended = command(args, &signals);
+    let restoration = hold.end();
+    if !restoration.is_exact() {
+        return Err(Failure::new(
+            Exit::HalfDone,
+            format!("{restoration}\n'flyball restore' tries again; the journal still has what was"),
+        ));
+    }
+    ended
+}
+
+/// Ctrl-C reaches the command by itself, as it shares the terminal; other signals are passed on.
+struct Signals {
+    interrupted: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn catch() -> Result<Signals, Failure> {
+        let signals = Signals { interrupted: Arc::default(), ended: Arc::default() };
+        for (signal, flag) in
+            [(SIGINT, &signals.interrupted), (SIGTERM, &signals.ended), (SIGHUP, &signals.ended)]
+        {
+            signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| {
+                Failure::new(Exit::Failed, format!("cannot catch signal {signal}: {error}"))
+            })?;
+        }
+        Ok(signals)
+    }
+
+    fn any(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the command to its end.
+fn command(args: &Args, signals: &Signals) -> Result<Exit, Failure> {
+    let program = &args.command[0];
+    let mut launch = Launch::new(program, &args.command[1..]).in_foreground();
+    if let Some(cpus) = &args.pin {
+        launch = launch.on(cpus);
+    }
+    let fail = |error: std::io::Error| {
+        // As a shell has it: 127 for what is not there, 126 for what cannot be run.
+        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        Failure::new(Exit::Command(code), format!("cannot run {program}: {error}"))
+    };
+    let mut running = launch.start().map_err(fail)?;
+    let ended = loop {
+        if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
+            break ended;
+        }
+        if signals.ended.load(Ordering::Relaxed) {
+            break running.stop(Duration::from_secs(2)).map_err(fail)?;
+        }
+    };
+    let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
+    Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
+}

@@ -1,0 +1,77 @@
+//! `flyball task`: the processes of the built-in workloads. `compare` starts them; by hand they work too.
+
+use std::path::PathBuf;
+
+use flyball_measure::task::{pipe_peer, random_reads, sched_pipe, spin};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+};
+
+/// Arguments of `task`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// The tasks.
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Round trips between two processes over a pair of pipes.
+    SchedPipe {
+        /// Round trips.
+        #[arg(default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+        trips: u64,
+    },
+    /// The other end of sched-pipe.
+    #[command(hide = true)]
+    PipePeer,
+    /// A fixed loop of arithmetic.
+    Spin {
+        /// Steps, in millions.
+        #[arg(default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        millions: u64,
+    },
+    /// Random reads of 4 KiB, one after the other.
+    #[command(name = "io-4k")]
+    Io4k {
+        /// Reads.
+        #[arg(default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+        reads: u64,
+        /// The file or device.
+        #[arg(long)]
+        file: PathBuf,
+        /// Seed of the places.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+/// Does the task and prints its result.
+pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let fail = |what: &str, error: std::io::Error| Failure::new(Exit::Failed, format!("{what}: {error}"));
+    match &args.task {
+        Task::SchedPipe { trips } => {
+            let own =
+                std::env::current_exe().map_err(|error| fail("cannot find flyball's own program", error))?;
+            let mut peer = std::process::Command::new(own);
+            peer.args(["task", "pipe-peer"]);
+            let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
+            println!("sched-pipe: {:.1} ops/s", *trips as f64 / time.as_secs_f64());
+        }
+        Task::PipePeer => pipe_peer().map_err(|error| fail("sched-pipe's peer", error))?,
+        Task::Spin { millions } => println!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()),
+        Task::Io4k { reads, file, seed } => {
+            let done = random_reads(file, *reads, *seed)
+                .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;
+            println!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64());
+            println!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64);
+            if !done.direct {
+                println!("the file system refuses O_DIRECT: reads may come from memory");
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
