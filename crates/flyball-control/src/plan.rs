@@ -48,6 +48,10 @@ pub struct Change {
     pub old: Option<String>,
     /// What will be written; a word (`max`) where its number can only be known then.
     pub new: String,
+    /// What is there now, in the knob's own terms (`no_turbo` 0 is on).
+    pub was: Option<String>,
+    /// What is wanted, in the knob's own terms.
+    pub value: String,
     /// Why it is made.
     pub because: String,
     /// Whether it may turn out not to be needed, or to need another number, once its turn has come.
@@ -135,6 +139,8 @@ struct Planner<'m, 'h> {
     changes: Vec<Change>,
     notes: Vec<String>,
     refused: Vec<String>,
+    /// What was refused for a coupling; the value itself need not be judged any more.
+    contradicted: BTreeSet<(Id, At)>,
     absent: Vec<String>,
 }
 
@@ -151,6 +157,7 @@ pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
         changes: Vec::new(),
         notes: Vec::new(),
         refused: Vec::new(),
+        contradicted: BTreeSet::new(),
         absent: Vec::new(),
     };
     for setting in &intent.settings {
@@ -161,6 +168,9 @@ pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
     planner.couple();
     let keys: Vec<_> = planner.wants.keys().cloned().collect();
     for key in keys {
+        if planner.contradicted.contains(&key) {
+            continue;
+        }
         if let Some(want) = planner.wants.get(&key).cloned() {
             planner.change(&want)?;
         }
@@ -300,7 +310,7 @@ impl Planner<'_, '_> {
         let open = self.is_open(want.knob, &want.place);
         if let Some(why) = self.absence(want)? {
             if open {
-                self.provisional(want, None, "can be read and judged only then");
+                self.provisional(want, None, "can be read and judged only when its turn has come");
             } else if matches!(why, Why::Offline) {
                 self.note(format!("{}: {} is offline and left alone", want.knob, want.place));
             } else {
@@ -311,7 +321,7 @@ impl Planner<'_, '_> {
         let mut value = match self.machine.resolve(want.knob, &want.place, &want.wanted) {
             Ok(value) => value,
             Err(_) if open => {
-                self.provisional(want, None, "its number is known only then");
+                self.provisional(want, None, "its number is known only when its turn has come");
                 return Ok(());
             }
             Err(error) => return self.unresolved(want, error),
@@ -324,7 +334,12 @@ impl Planner<'_, '_> {
         match self.machine.check(want.knob, &want.place, &value) {
             Ok(()) => {}
             Err(_) if open => {
-                self.provisional(want, Some(&value), "is judged again then");
+                let words = if want.knob == Id::Epp && self.ahead.mode.is_none() {
+                    "the present governor would refuse it, so it comes after the governor"
+                } else {
+                    "is judged again when its turn has come"
+                };
+                self.provisional(want, Some(&value), words);
                 return Ok(());
             }
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value) => self.note(format!(
@@ -335,7 +350,7 @@ impl Planner<'_, '_> {
         let target = match self.machine.target(want.knob, &want.place, &value) {
             Ok(target) => target,
             Err(_) if open => {
-                self.provisional(want, Some(&value), "its file may appear only then");
+                self.provisional(want, Some(&value), "its file may appear only when its turn has come");
                 return Ok(());
             }
             Err(error) => {
@@ -365,6 +380,8 @@ impl Planner<'_, '_> {
             spot,
             old: Some(old.to_string()),
             new,
+            was: want.now.as_ref().map(ToString::to_string),
+            value: value.to_string(),
             because,
             provisional: holds || (open && want.knob != Id::Epp),
         });
@@ -388,10 +405,13 @@ impl Planner<'_, '_> {
                 let words = error.to_string();
                 let (head, tail) = words.split_once(" on ").unwrap_or((&words, ""));
                 let tail = tail.split_once(": ").map_or(tail, |(_, accepted)| accepted);
-                let line = format!("{}: {head} on {}: {tail}", want.from, want.place);
+                // An argument already says which knob and value; a line of a profile does not.
+                let said = want.from.starts_with(&format!("{}=", want.knob));
+                let head = if said { want.from.clone() } else { format!("{}: {head}", want.from) };
+                let head = head.trim_end_matches(" is not possible");
+                let line = format!("{head} is not possible on {}: {tail}", want.place);
                 let alike = |known: &String| {
-                    known.starts_with(&format!("{}: {head} on ", want.from))
-                        && known.ends_with(&format!(": {tail}"))
+                    known.starts_with(&format!("{head} is")) && known.ends_with(&format!(": {tail}"))
                 };
                 if !self.refused.iter().any(alike) {
                     self.refused.push(line);
@@ -425,14 +445,17 @@ impl Planner<'_, '_> {
                 .map_or_else(|_| value.to_string(), |target| spot_of(target).1),
             None => want.wanted.to_string(),
         };
+        let old = self.ahead.mode.is_none().then(|| spot.read(self.machine.host()).ok()).flatten();
         self.changes.push(Change {
             knob: want.knob,
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
             step: Step::of(&spot, &new),
             spot,
-            old: None,
+            old: old.map(|bytes| Content::bytes(&bytes).to_string()),
             new,
+            was: want.now.as_ref().map(ToString::to_string),
+            value: value.map_or_else(|| want.wanted.to_string(), ToString::to_string),
             because: format!("{}; {words}", want.from),
             provisional: true,
         });

@@ -177,11 +177,11 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
     let mut lines: Vec<(String, String, CpuList)> = Vec::new();
     for Made { change, outcome } in &applied.made {
         let head = change.knob.to_string();
-        let was = change.old.as_deref().unwrap_or("unknown");
+        let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {
-            Outcome::Applied => format!("{} (was {was})", change.new),
+            Outcome::Applied => format!("{} (was {was})", change.value),
             Outcome::Clamped(to) => {
-                format!("{to}: the kernel clamped {} to it (was {was}), {}", change.new, change.spot)
+                format!("{to}: the kernel clamped {} to it (was {was}); see {}", change.new, change.spot)
             }
         };
         match lines.iter_mut().find(|(knob, text, _)| *knob == head && *text == tail) {
@@ -190,7 +190,9 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
         }
     }
     for (knob, text, cpus) in lines {
-        println!("{knob} of CPUs {cpus}: {text}");
+        let whole = flyball_control::Knob::named(&knob)
+            .is_ok_and(|knob| knob.scope == flyball_control::Scope::Machine);
+        if whole { println!("{knob}: {text}") } else { println!("{knob} of CPUs {cpus}: {text}") }
     }
     Ok(())
 }

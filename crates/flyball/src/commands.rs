@@ -15,8 +15,8 @@ pub mod save;
 pub mod set;
 pub mod show;
 pub mod sim;
-pub mod trace;
 pub mod task;
+pub mod trace;
 pub mod verify;
 
 use crate::{

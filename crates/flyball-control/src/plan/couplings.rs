@@ -6,7 +6,7 @@
 use flyball_host::Epp;
 
 use super::{Planner, Want};
-use crate::{At, Id, Machine, Place, Value, Wanted, topology::Vendor};
+use crate::{At, Id, Machine, Place, Value, Wanted};
 
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
 /// Then `performance` and `powersave` are all the governors there are.
@@ -72,7 +72,9 @@ impl Planner<'_, '_> {
                         want.from
                     ));
                 }
-                (Id::Epp, _) if mode != "active" && machine.topology().vendor == Vendor::Amd => {
+                (Id::Epp, _)
+                    if mode != "active" && machine.host().exists("/sys/devices/system/cpu/amd_pstate") =>
+                {
                     self.refuse(format!(
                         "{}: amd-pstate has a preference only in driver-mode=active",
                         want.from
@@ -103,6 +105,7 @@ impl Planner<'_, '_> {
                 _ => false,
             };
             if active && governor == "performance" && gentle {
+                self.contradicted.insert((want.knob, want.place.at.clone()));
                 self.refuse(format!(
                     "{}: under governor performance the driver refuses every preference but performance (EBUSY); set \
                      governor=powersave as well",

@@ -357,7 +357,8 @@ impl<'h> Hold<'h> {
     pub fn offer(&mut self, writes: &[(Spot, String)]) -> Result<Vec<(Spot, HostError)>, ApplyError> {
         let spots: BTreeSet<Spot> = writes.iter().map(|(spot, _)| spot.clone()).collect();
         let content = |spot: &Spot| Content::of(&spot.read(self.host));
-        let was = self.journal.unknown(&spots).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
+        let was =
+            self.journal.unknown(&spots).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
         let announced = writes
             .iter()
             .map(|(spot, new)| (spot.clone(), content(spot), Content::Text(new.clone())))

@@ -40,12 +40,34 @@ const COMPACT_ABOVE: u64 = 8 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Record {
-    Header { format: u32, boot: Option<String>, machine: String },
-    Begin { id: u32, pid: u32, command: String, at: u64 },
-    Was { spot: Spot, content: Content },
-    Write { spot: Spot, old: Content, new: Content },
-    Commit { id: u32 },
-    Restored { id: u32 },
+    Header {
+        format: u32,
+        boot: Option<String>,
+        machine: String,
+    },
+    Begin {
+        id: u32,
+        pid: u32,
+        command: String,
+        at: u64,
+    },
+    Was {
+        spot: Spot,
+        content: Content,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        late: bool,
+    },
+    Write {
+        spot: Spot,
+        old: Content,
+        new: Content,
+    },
+    Commit {
+        id: u32,
+    },
+    Restored {
+        id: u32,
+    },
 }
 
 /// How a transaction stands.
@@ -76,7 +98,10 @@ pub struct Entry {
     /// What was at each spot before.
     #[serde(skip)]
     pub was: BTreeMap<Spot, Content>,
-    /// What the first write to each spot found there, and how many writes it made.
+    /// Spots that were looked at only after the first write: some of them that write may have brought into being.
+    #[serde(skip)]
+    pub late: BTreeSet<Spot>,
+    /// What the first write to each spot found there.
     #[serde(skip)]
     pub first_old: BTreeMap<Spot, Content>,
     /// How many writes it announced.
@@ -220,12 +245,18 @@ impl Contents {
                 at,
                 standing: Standing::Open,
                 was: BTreeMap::new(),
+                late: BTreeSet::new(),
                 first_old: BTreeMap::new(),
                 writes: 0,
             }),
-            Record::Was { spot, content } => {
+            Record::Was { spot, content, late } => {
                 if let Some(entry) = self.entries.last_mut() {
-                    entry.was.entry(spot).or_insert(content);
+                    if entry.was.get(&spot).is_none_or(Content::is_out_of_reach) {
+                        if late {
+                            entry.late.insert(spot.clone());
+                        }
+                        entry.was.insert(spot, content);
+                    }
                 }
             }
             Record::Write { spot, old, .. } => {
@@ -259,9 +290,19 @@ impl Contents {
     /// governor that they left had as its preference (see `restore`).
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals = Goals::default();
-        for entry in entries.rev() {
+        let entries: Vec<&Entry> = entries.collect();
+        for (age, entry) in entries.iter().enumerate().rev() {
             for (spot, content) in &entry.was {
+                // An older look that could not reach the spot says nothing against a newer one that could.
+                if content.is_out_of_reach() && goals.content.contains_key(spot) {
+                    continue;
+                }
                 goals.content.insert(spot.clone(), content.clone());
+                if age > 0 || entry.late.contains(spot) {
+                    goals.late.insert(spot.clone());
+                } else {
+                    goals.late.remove(spot);
+                }
             }
             for (spot, old) in &entry.first_old {
                 goals.first_old.insert(spot.clone(), old.clone());
@@ -276,6 +317,9 @@ impl Contents {
 pub struct Goals {
     /// What each spot held.
     pub content: BTreeMap<Spot, Content>,
+    /// Spots that need not have been there at the very beginning: a governor's tunables that came with a change of
+    /// driver mode, the policy of a CPU that was brought online. They may be gone when all is as it was.
+    pub late: BTreeSet<Spot>,
     /// What the first write to a spot found there: differs from what it held when something else of the same
     /// transaction had disturbed it first.
     pub first_old: BTreeMap<Spot, Content>,
@@ -420,12 +464,14 @@ impl Journal {
         Ok(id)
     }
 
-    /// Which of these spots the open transaction has no memory of yet.
+    /// Which of these spots the open transaction has no memory of yet; those that were out of reach count.
     pub fn unknown(&self, spots: &BTreeSet<Spot>) -> Vec<Spot> {
         let entry = self.contents.interrupted();
         spots
             .iter()
-            .filter(|spot| entry.is_none_or(|entry| !entry.was.contains_key(*spot)))
+            .filter(|spot| {
+                entry.is_none_or(|entry| entry.was.get(*spot).is_none_or(Content::is_out_of_reach))
+            })
             .cloned()
             .collect()
     }
@@ -439,7 +485,8 @@ impl Journal {
         was: Vec<(Spot, Content)>,
         writes: Vec<(Spot, Content, Content)>,
     ) -> Result<(), JournalError> {
-        let was = was.into_iter().map(|(spot, content)| Record::Was { spot, content });
+        let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
+        let was = was.into_iter().map(|(spot, content)| Record::Was { spot, content, late });
         let writes = writes.into_iter().map(|(spot, old, new)| Record::Write { spot, old, new });
         self.record(was.chain(writes).collect())?;
         if self.size > COMPACT_ABOVE { self.compact() } else { Ok(()) }
@@ -480,12 +527,11 @@ impl Journal {
         for entry in self.contents.pending() {
             let Entry { id, pid, command, at, .. } = entry.clone();
             records.push(Record::Begin { id, pid, command, at });
-            records.extend(
-                entry
-                    .was
-                    .iter()
-                    .map(|(spot, content)| Record::Was { spot: spot.clone(), content: content.clone() }),
-            );
+            records.extend(entry.was.iter().map(|(spot, content)| Record::Was {
+                spot: spot.clone(),
+                content: content.clone(),
+                late: entry.late.contains(spot),
+            }));
             records.extend(entry.first_old.iter().map(|(spot, old)| Record::Write {
                 spot: spot.clone(),
                 old: old.clone(),

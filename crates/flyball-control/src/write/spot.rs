@@ -167,6 +167,13 @@ impl Content {
         }
     }
 
+    /// Whether the spot was not there to be read: its CPU offline, its driver off, its directory not made yet. A
+    /// spot that is there and has no readable form (`EINVAL`) is not out of reach.
+    pub fn is_out_of_reach(&self) -> bool {
+        matches!(self, Content::Unreadable(errno)
+            if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))
+    }
+
     /// The text without white space around it; empty where there is none.
     pub fn trimmed(&self) -> &str {
         match self {

@@ -47,8 +47,8 @@ fn print(verdict: &Verdict) {
         return;
     }
     let lines = verdict.drifted.iter().map(|change| {
-        let old = change.old.as_deref().unwrap_or("absent");
-        (&change.cpus, format!("{} is {old}, should be {}", change.knob, change.new))
+        let old = change.was.as_deref().or(change.old.as_deref()).unwrap_or("absent");
+        (&change.cpus, format!("{} is {old}, should be {}", change.knob, change.value))
     });
     for (words, cpus) in change::by_value(lines) {
         println!("drifted: {words} (CPUs {cpus})");
