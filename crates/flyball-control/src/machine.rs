@@ -110,7 +110,7 @@ impl<'h> Machine<'h> {
     /// The places of `knob` that govern at least one of `cpus`.
     pub fn places_on(&self, knob: Id, cpus: &CpuList) -> Vec<Place> {
         let mut places = self.places(knob);
-        places.retain(|place| place.cpus.iter().any(|cpu| cpus.contains(cpu)));
+        places.retain(|place| place.cpus.intersects(cpus));
         places
     }
 
@@ -240,7 +240,7 @@ impl<'h> Machine<'h> {
     }
 
     fn is_offline(&self, place: &Place) -> bool {
-        !place.cpus.is_empty() && place.cpus.iter().all(|cpu| !self.topology.online.contains(cpu))
+        !place.cpus.is_empty() && !place.cpus.intersects(&self.topology.online)
     }
 
     fn read_msr(

@@ -100,7 +100,7 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
     let start = rows.len();
     let all = machine.places_of(knob.knob().scope);
     let on = |place: &&Place| match &wish.cpus {
-        Some(cpus) => place.cpus.iter().any(|cpu| cpus.contains(cpu)),
+        Some(cpus) => place.cpus.intersects(cpus),
         None => true,
     };
     let wanted: Vec<&Place> = all.iter().filter(on).filter(|place| name.matches(place)).collect();
@@ -125,7 +125,7 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
         // The list of online CPUs was read with the topology: no need to ask each CPU.
         let reading = match online {
             Some(online) => Ok(Reading::Value {
-                value: Value::Switch(place.cpus.iter().any(|cpu| online.contains(cpu))),
+                value: Value::Switch(place.cpus.intersects(online)),
                 source: Source::File("/sys/devices/system/cpu/online".to_owned()),
             }),
             None => machine.read(knob, place),
@@ -134,7 +134,7 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !wish.apart => {
-                row.cpus.extend(place.cpus.iter());
+                row.cpus.add(&place.cpus);
                 row.places += 1;
             }
             _ => rows.push(Row {
@@ -169,7 +169,7 @@ fn absent_everywhere(machine: &Machine<'_>, knob: Id, places: &[&Place]) -> Opti
     }
     let mut cpus = CpuList::new();
     for place in places {
-        cpus.extend(place.cpus.iter());
+        cpus.add(&place.cpus);
     }
     let outcome = Outcome::Absent(first?);
     Some(Row { knob, name: String::new(), cpus, places: places.len(), outcome, source: None })

@@ -212,13 +212,17 @@ impl Topology {
             Err(error) if error.is_absent() => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        let text = String::from_utf8_lossy(&bytes);
         let mut cpu = None;
-        for line in text.lines() {
+        let mut start = 0;
+        while start < bytes.len() {
+            let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
+            let line = &bytes[start..end];
+            start = end + 1;
             // The long lines come last in a block and are wanted once only.
             if line.len() > 300 && !self.flags.is_empty() {
                 continue;
             }
+            let Ok(line) = std::str::from_utf8(line) else { continue };
             let Some((key, value)) = line.split_once(':') else { continue };
             let (key, value) = (key.trim_end(), value.trim());
             match key {

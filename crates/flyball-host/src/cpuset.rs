@@ -1,14 +1,15 @@
 //! Sets of CPU numbers in the kernel's list form (`0-3,7`, with strides as `0-7:2`).
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{cmp::Ordering, fmt, str::FromStr};
 
 /// The highest CPU number that a list may name. Linux on x86 allows 8192 CPUs (CONFIG_NR_CPUS); the bound keeps
 /// a mistyped `0-4000000000` from filling the memory.
 const HIGHEST: u32 = 65_535;
 
-/// A set of CPU numbers, in ascending order.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CpuList(BTreeSet<u32>);
+/// A set of CPU numbers, in ascending order. A bit a CPU, without zero words at the end: a set of one large machine's
+/// CPUs is a handful of words, and there are thousands of such sets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct CpuList(Vec<u64>);
 
 /// Why a text is no CPU list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,27 +36,37 @@ impl CpuList {
 
     /// Whether `cpu` is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.0.contains(&cpu)
+        self.0.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
-    /// Adds a CPU.
+    /// Adds a CPU. A number above 65535, which no kernel has, is left out.
     pub fn insert(&mut self, cpu: u32) {
-        self.0.insert(cpu);
+        if cpu > HIGHEST {
+            return;
+        }
+        let index = cpu as usize / 64;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, 0);
+        }
+        self.0[index] |= 1 << (cpu % 64);
     }
 
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.0.iter().copied()
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let first = index as u32 * 64;
+            Bits(word).map(move |bit| first + bit)
+        })
     }
 
     /// The lowest CPU.
     pub fn first(&self) -> Option<u32> {
-        self.0.first().copied()
+        self.iter().next()
     }
 
     /// How many CPUs.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether there is none.
@@ -63,27 +74,53 @@ impl CpuList {
         self.0.is_empty()
     }
 
+    /// Whether some CPU is in both.
+    pub fn intersects(&self, other: &CpuList) -> bool {
+        self.0.iter().zip(&other.0).any(|(one, two)| one & two != 0)
+    }
+
     /// CPUs in both.
     #[must_use]
     pub fn intersection(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.intersection(&other.0).copied().collect())
+        CpuList::trimmed(self.0.iter().zip(&other.0).map(|(one, two)| one & two).collect())
     }
 
     /// CPUs in either.
     #[must_use]
     pub fn union(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.union(&other.0).copied().collect())
+        let mut all = self.clone();
+        all.add(other);
+        all
+    }
+
+    /// Adds all CPUs of `other`.
+    pub fn add(&mut self, other: &CpuList) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (word, more) in self.0.iter_mut().zip(&other.0) {
+            *word |= more;
+        }
     }
 
     /// CPUs in this one and not in `other`.
     #[must_use]
     pub fn difference(&self, other: &CpuList) -> CpuList {
-        CpuList(self.0.difference(&other.0).copied().collect())
+        let others = other.0.iter().copied().chain(std::iter::repeat(0));
+        CpuList::trimmed(self.0.iter().zip(others).map(|(one, two)| one & !two).collect())
     }
 
     /// Whether every CPU of this set is in `other`.
     pub fn is_subset(&self, other: &CpuList) -> bool {
-        self.0.is_subset(&other.0)
+        let others = other.0.iter().copied().chain(std::iter::repeat(0));
+        self.0.iter().zip(others).all(|(one, two)| one & !two == 0)
+    }
+
+    fn trimmed(mut words: Vec<u64>) -> CpuList {
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        CpuList(words)
     }
 
     /// Reads the blank-separated form of cpufreq's `affected_cpus` and `related_cpus`.
@@ -95,15 +132,53 @@ impl CpuList {
     }
 }
 
+/// The numbers of the bits that are set in a word, from either end.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let bit = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(bit)
+    }
+}
+
+impl DoubleEndedIterator for Bits {
+    fn next_back(&mut self) -> Option<u32> {
+        let bit = (self.0 != 0).then(|| 63 - self.0.leading_zeros())?;
+        self.0 &= !(1 << bit);
+        Some(bit)
+    }
+}
+
+impl Ord for CpuList {
+    /// By the first CPU in which they differ, as lists read.
+    fn cmp(&self, other: &CpuList) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl PartialOrd for CpuList {
+    fn partial_cmp(&self, other: &CpuList) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl FromIterator<u32> for CpuList {
     fn from_iter<I: IntoIterator<Item = u32>>(cpus: I) -> CpuList {
-        CpuList(cpus.into_iter().collect())
+        let mut list = CpuList::new();
+        list.extend(cpus);
+        list
     }
 }
 
 impl Extend<u32> for CpuList {
     fn extend<I: IntoIterator<Item = u32>>(&mut self, cpus: I) {
-        self.0.extend(cpus);
+        for cpu in cpus {
+            self.insert(cpu);
+        }
     }
 }
 
@@ -124,9 +199,9 @@ impl FromStr for CpuList {
     /// Reads a list; the empty text is the empty set, as the kernel prints it.
     fn from_str(text: &str) -> Result<CpuList, CpuListError> {
         let text = text.trim();
-        let mut cpus = BTreeSet::new();
+        let mut cpus = CpuList::new();
         if text.is_empty() {
-            return Ok(CpuList(cpus));
+            return Ok(cpus);
         }
         for part in text.split(',') {
             let part = part.trim();
@@ -152,7 +227,7 @@ impl FromStr for CpuList {
                 }
             }
         }
-        Ok(CpuList(cpus))
+        Ok(cpus)
     }
 }
 
@@ -194,6 +269,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    proptest! {
+        #[test]
+        fn behaves_as_a_set(one: Vec<u16>, two: Vec<u16>) {
+            use std::collections::BTreeSet;
+            let set = |cpus: &[u16]| cpus.iter().map(|&cpu| u32::from(cpu) % 300).collect::<BTreeSet<u32>>();
+            let (one, two) = (set(&one), set(&two));
+            let list = |set: &BTreeSet<u32>| set.iter().copied().collect::<CpuList>();
+            let (left, right) = (list(&one), list(&two));
+            prop_assert_eq!(left.union(&right), list(&one.union(&two).copied().collect()));
+            prop_assert_eq!(left.intersection(&right), list(&one.intersection(&two).copied().collect()));
+            prop_assert_eq!(left.difference(&right), list(&one.difference(&two).copied().collect()));
+            prop_assert_eq!(left.is_subset(&right), one.is_subset(&two));
+            prop_assert_eq!(left.intersects(&right), !one.is_disjoint(&two));
+            prop_assert_eq!(left.cmp(&right), one.cmp(&two));
+            prop_assert_eq!((left.len(), left.first()), (one.len(), one.first().copied()));
+            prop_assert!(left.iter().rev().eq(one.iter().rev().copied()));
+        }
+    }
+
     #[test]
     fn reads_what_the_kernel_and_people_write() {
         let list: CpuList = "0-3,7".parse().unwrap();
@@ -215,7 +309,7 @@ mod tests {
     proptest! {
         #[test]
         fn printing_and_reading_is_the_identity(cpus in proptest::collection::btree_set(0u32..2000, 0..60)) {
-            let list = CpuList(cpus);
+            let list = CpuList::from_iter(cpus);
             prop_assert_eq!(list.to_string().parse::<CpuList>().unwrap(), list);
         }
 

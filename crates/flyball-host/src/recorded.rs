@@ -62,7 +62,9 @@ impl Tree {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         if let (Some(below), Some(cpus)) = (path.strip_prefix(CPUS), self.cpus()) {
-            if below.split('/').any(|part| part == "..") || below.is_empty() || below.starts_with('/') {
+            // As `resolve` does; a name with two dots inside is refused too, and no attribute has one.
+            let climbs = below.as_bytes().windows(2).any(|pair| pair == b"..");
+            if climbs || below.is_empty() || below.starts_with('/') {
                 return Err(HostError::new(Op::Read, path, Errno::INVAL));
             }
             return rustix::fs::openat(cpus, below, flags, Mode::empty()).map_err(fail);
@@ -75,19 +77,18 @@ impl Tree {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
         let file = self.open_to_read(path)?;
         buffer.clear();
-        // Most attributes are one short line; sysfs never hands out more than a page at once.
-        let mut chunk = [0; 4096];
         loop {
-            match rustix::io::read(&file, &mut chunk) {
+            // Most attributes are one short line; sysfs hands out no more than a page at once.
+            let room = buffer.capacity() - buffer.len();
+            if room < 64 {
+                buffer.reserve(if buffer.is_empty() { 128 } else { 4 * buffer.capacity().min(1 << 18) });
+            }
+            let room = buffer.capacity() - buffer.len();
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
                 Ok(0) => return Ok(()),
-                Ok(count) => {
-                    buffer.extend_from_slice(&chunk[..count]);
-                    // A short read of sysfs is the end: the next read would only answer 0.
-                    if count < 512 && path.starts_with("/sys/devices/system/cpu/") {
-                        return Ok(());
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
+                // A short read of sysfs is the end: the next read would only answer 0.
+                Ok(count) if count < room.min(4096) && path.starts_with(CPUS) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(fail(errno)),
             }
         }

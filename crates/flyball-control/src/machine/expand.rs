@@ -1,45 +1,58 @@
 //! From a path pattern of the table to the path of one place.
 
-use crate::{At, Machine, topology::CPUS};
+use crate::{At, Machine};
 
 impl Machine<'_> {
     /// The path that `pattern` means at `at`; `None` where the machine has nothing to put for a placeholder.
     pub(crate) fn expand(&self, pattern: &str, at: &At) -> Option<String> {
-        let mut path = String::with_capacity(pattern.len() + CPUS.len());
+        let mut path = String::with_capacity(pattern.len() + 16);
         let mut rest = pattern;
-        while let Some((before, after)) = rest.split_once('{') {
-            path.push_str(before);
-            let (name, after) = after.split_once('}')?;
-            self.placeholder(name, at, &mut path)?;
-            rest = after;
+        while let Some(open) = find(rest, b'{') {
+            let close = find(rest, b'}').filter(|close| *close > open)?;
+            path.push_str(&rest[..open]);
+            self.placeholder(&rest[open + 1..close], at, &mut path)?;
+            rest = &rest[close + 1..];
         }
         path.push_str(rest);
         Some(path)
     }
 
     fn placeholder(&self, name: &str, at: &At, path: &mut String) -> Option<()> {
-        use std::fmt::Write;
         match (name, at) {
             ("cpu", At::Cpu(number) | At::IdleState { cpu: number, .. }) | ("policy", At::Policy(number)) => {
-                write!(path, "{number}").ok()
+                digits(*number, path)
             }
-            ("state", At::IdleState { state, .. }) => write!(path, "{state}").ok(),
+            ("state", At::IdleState { state, .. }) => digits(*state, path),
             ("zone", At::Zone(zone) | At::Constraint { zone, .. }) | ("uncore", At::Uncore(zone)) => {
                 path.push_str(zone);
                 Some(())
             }
-            ("constraint", At::Constraint { constraint, .. }) => write!(path, "{constraint}").ok(),
+            ("constraint", At::Constraint { constraint, .. }) => digits(*constraint, path),
             ("hwmon", At::Sensor { hwmon, .. }) => {
                 path.push_str(hwmon);
                 Some(())
             }
-            ("sensor", At::Sensor { sensor, .. }) => write!(path, "{sensor}").ok(),
+            ("sensor", At::Sensor { sensor, .. }) => digits(*sensor, path),
             // One cpufreq driver serves the whole machine: any policy that is online can tell.
             ("any-policy", _) => {
                 let policy = self.topology().policies.iter().find(|policy| !policy.online.is_empty())?;
-                write!(path, "{}", policy.number).ok()
+                digits(policy.number, path)
             }
             _ => None,
         }
     }
+}
+
+/// Where `byte` is first.
+fn find(text: &str, byte: u8) -> Option<usize> {
+    memchr::memchr(byte, text.as_bytes())
+}
+
+/// Appends a number. Tens of thousands of paths are made on a large machine; `write!` takes twice the time.
+fn digits(number: u32, path: &mut String) -> Option<()> {
+    if number >= 10 {
+        digits(number / 10, path)?;
+    }
+    path.push(char::from_digit(number % 10, 10)?);
+    Some(())
 }

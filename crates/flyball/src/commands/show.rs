@@ -55,6 +55,9 @@ const ON_REQUEST: &[Id] = &[
     Id::NumPstates,
     Id::TurboPct,
     Id::CppcGuaranteed,
+    Id::CppcNominal,
+    Id::CppcLowestNonlinear,
+    Id::CppcLowest,
     Id::HwpRequest,
     Id::HwpCapabilities,
     Id::CppcRequest,
@@ -92,6 +95,8 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             eprintln!("{}", facts.no_cpufreq());
         }
     }
+    // The process ends here: taking a large machine's model apart piece by piece would only cost time.
+    std::mem::forget(machine);
     Ok(verdict(&rows, false))
 }
 

@@ -58,14 +58,7 @@ const CLASS: &[Id] = &[
 ];
 
 /// Performance levels that make CPUs alike or different.
-const LEVELS: &[Id] = &[
-    Id::CppcHighest,
-    Id::CppcNominal,
-    Id::CppcLowestNonlinear,
-    Id::CppcLowest,
-    Id::LowestNonlinearFreq,
-    Id::PrefcoreRanking,
-];
+const LEVELS: &[Id] = &[Id::CppcHighest, Id::CppcNominal, Id::LowestNonlinearFreq, Id::PrefcoreRanking];
 
 const UNCORE: &[Id] =
     &[Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
@@ -327,16 +320,7 @@ impl Screen<'_> {
             return String::new();
         }
         let mut columns = Columns::new();
-        columns.heading([
-            "CPPC levels",
-            "type",
-            "highest",
-            "nominal",
-            "lowest-nonlinear",
-            "lowest",
-            "nonlinear GHz",
-            "rank",
-        ]);
+        columns.heading(["CPPC levels", "type", "highest", "nonlinear GHz", "rank"]);
         for class in &classes {
             let mut row = vec![
                 Cell::from(cpus_within(&class.cpus, 40)),
