@@ -1,0 +1,213 @@
+//! Axes: from values to places, and the ticks between.
+
+/// How values lie along an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By their logarithm; values that are not positive are not shown.
+    Log,
+    /// Categories by name; category N is at value N.
+    Categories(Vec<String>),
+}
+
+/// One axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// What it shows.
+    pub label: String,
+    /// The unit, or nothing.
+    pub unit: String,
+    /// How values lie.
+    pub scale: Scale,
+    /// The ends, where they are not to follow the data.
+    pub range: Option<(f64, f64)>,
+    /// Whether 0 belongs to it.
+    pub from_zero: bool,
+}
+
+impl Axis {
+    /// A linear axis that follows its data.
+    pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
+        Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, range: None, from_zero: false }
+    }
+
+    /// An axis of categories.
+    pub fn categories(label: impl Into<String>, names: Vec<String>) -> Axis {
+        Axis { scale: Scale::Categories(names), ..Axis::new(label, "") }
+    }
+
+    /// The same with a logarithmic scale.
+    #[must_use]
+    pub fn logarithmic(self) -> Axis {
+        Axis { scale: Scale::Log, ..self }
+    }
+
+    /// The same with fixed ends.
+    #[must_use]
+    pub fn between(self, low: f64, high: f64) -> Axis {
+        Axis { range: Some((low, high)), ..self }
+    }
+
+    /// The same with 0 in sight.
+    #[must_use]
+    pub fn with_zero(self) -> Axis {
+        Axis { from_zero: true, ..self }
+    }
+
+    /// Label and unit in one line.
+    pub(crate) fn title(&self) -> String {
+        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+    }
+
+    /// Fits the axis to data from `low` to `high`.
+    pub(crate) fn fit(&self, data: Option<(f64, f64)>) -> Fitted {
+        if let Scale::Categories(names) = &self.scale {
+            let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
+            return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, log: false, ticks };
+        }
+        let log = self.scale == Scale::Log;
+        let given = self.range.filter(|(low, high)| low.is_finite() && high.is_finite() && low < high);
+        let given = given.filter(|(low, _)| !log || *low > 0.0);
+        let (mut low, mut high) = given.or(data).unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
+        if given.is_none() {
+            if self.from_zero && !log {
+                (low, high) = (low.min(0.0), high.max(0.0));
+            }
+            if log {
+                let room = ((high / low).log10() * 0.05).max(0.05);
+                (low, high) = (low / 10_f64.powf(room), high * 10_f64.powf(room));
+                // A room beyond the smallest and largest numbers is none.
+                (low, high) = (low.max(f64::MIN_POSITIVE), high.min(f64::MAX));
+            } else {
+                let spread = high - low;
+                // Data without spread gets an axis around it.
+                let room = if spread > 0.0 { spread * 0.06 } else { (low.abs() * 0.05).max(0.5) };
+                let touches_zero = |end: f64| self.from_zero && end == 0.0;
+                if !touches_zero(low) {
+                    low -= room;
+                }
+                if !touches_zero(high) {
+                    high += room;
+                }
+                (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
+            }
+        }
+        let ticks = if log { log_ticks(low, high) } else { linear_ticks(low, high, 6) };
+        Fitted { low, high, log, ticks }
+    }
+}
+
+/// An axis with its ends and ticks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fitted {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    log: bool,
+    /// Value and label.
+    pub(crate) ticks: Vec<(f64, String)>,
+}
+
+impl Fitted {
+    /// Where a value is between the ends, 0 to 1 if it is between them; `None` where it cannot be.
+    pub(crate) fn place(&self, value: f64) -> Option<f64> {
+        let place = if self.log {
+            (value > 0.0).then(|| (value / self.low).ln() / (self.high / self.low).ln())?
+        } else {
+            // Halved first, so that ends near the largest number do not overflow.
+            (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
+        };
+        place.is_finite().then_some(place)
+    }
+}
+
+/// About `wanted` ticks at steps of 1, 2, 2.5 or 5 times a power of ten.
+fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
+    let raw = (high / wanted as f64) - (low / wanted as f64);
+    if !raw.is_finite() || raw <= 0.0 {
+        return Vec::new();
+    }
+    let power = 10_f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw);
+    let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
+    let first = (low / step).ceil();
+    let count = ((high / step).floor() - first).clamp(0.0, 50.0) as usize;
+    (0..=count)
+        .map(|index| {
+            let value = (first + index as f64) * step;
+            (value, label(value, step))
+        })
+        .collect()
+}
+
+/// Powers of ten, and 2 and 5 times them where these are few.
+fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
+    let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let factors: &[f64] = if to - from <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    let every = ((to - from) / 8).max(1);
+    (from..=to)
+        .step_by(every as usize)
+        .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
+        .filter(|value| (low..=high).contains(value))
+        .map(|value| (value, label(value, value)))
+        .collect()
+}
+
+/// A tick's label: as many digits as the step needs.
+fn label(value: f64, step: f64) -> String {
+    let value = if value.abs() < step * 1e-9 { 0.0 } else { value };
+    let size = value.abs().max(step);
+    if size >= 1e6 {
+        for (unit, name) in [(1e12, "T"), (1e9, "G"), (1e6, "M")] {
+            if size >= unit && size < unit * 1e3 {
+                return format!("{}{name}", plain(value / unit, step / unit));
+            }
+        }
+        return format!("{value:e}");
+    }
+    if step < 1e-6 { format!("{value:.2e}") } else { plain(value, step) }
+}
+
+fn plain(value: f64, step: f64) -> String {
+    // A step of 2.5 needs a digit more than one of 2.
+    let digits = (0..=9).find(|digits| {
+        let scaled = step * 10_f64.powi(*digits);
+        (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1.0)
+    });
+    format!("{value:.*}", digits.unwrap_or(6) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(low: f64, high: f64) -> Vec<String> {
+        linear_ticks(low, high, 6).into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(labels(0.0, 1.0), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+        assert_eq!(labels(-3.0, 12.0), ["-2.5", "0.0", "2.5", "5.0", "7.5", "10.0"]);
+        assert_eq!(labels(0.0, 5e6), ["0M", "1M", "2M", "3M", "4M", "5M"]);
+        assert_eq!(labels(1.0, 1.0), Vec::<String>::new());
+        assert_eq!(labels(f64::NAN, 1.0), Vec::<String>::new());
+        let logarithmic: Vec<String> = log_ticks(0.5, 200.0).into_iter().map(|(_, label)| label).collect();
+        assert_eq!(logarithmic, ["0.5", "1", "2", "5", "10", "20", "50", "100", "200"]);
+    }
+
+    #[test]
+    fn places_are_between_the_ends() {
+        let axis = Axis::new("x", "").fit(Some((10.0, 20.0)));
+        assert!(axis.low < 10.0 && axis.high > 20.0);
+        assert!((axis.place(15.0).expect("finite") - 0.5).abs() < 1e-9);
+        assert_eq!(axis.place(f64::NAN), None);
+        let log = Axis::new("x", "").logarithmic().fit(Some((1.0, 100.0)));
+        assert!((log.place(10.0).expect("positive") - 0.5).abs() < 1e-9);
+        assert_eq!(log.place(0.0), None);
+        let zero = Axis::new("x", "").with_zero().fit(Some((5.0, 6.0)));
+        assert_eq!(zero.low.to_bits(), 0.0_f64.to_bits());
+        let point = Axis::new("x", "").fit(Some((3.0, 3.0)));
+        assert!(point.low < 3.0 && point.high > 3.0);
+    }
+}

@@ -1,0 +1,190 @@
+//! What is drawn into a chart.
+
+/// The five numbers of a box.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BoxStat {
+    /// Where on the x axis.
+    pub at: f64,
+    /// The lower whisker's end.
+    pub low: f64,
+    /// The box's lower edge.
+    pub lower: f64,
+    /// The line in the box.
+    pub middle: f64,
+    /// The box's upper edge.
+    pub upper: f64,
+    /// The upper whisker's end.
+    pub high: f64,
+}
+
+impl BoxStat {
+    /// Quartiles, with whiskers to the furthest values within one and a half box heights (Tukey). `None` of nothing.
+    pub fn of(at: f64, values: &[f64]) -> Option<BoxStat> {
+        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len().checked_sub(1)?;
+        let quantile = |q: f64| {
+            let place = q * last as f64;
+            let below = place.floor() as usize;
+            sorted[below] + (sorted[(below + 1).min(last)] - sorted[below]) * (place - below as f64)
+        };
+        let (lower, upper) = (quantile(0.25), quantile(0.75));
+        let reach = 1.5 * (upper - lower);
+        let low = sorted.iter().copied().find(|value| *value >= lower - reach)?;
+        let high = sorted.iter().copied().rev().find(|value| *value <= upper + reach)?;
+        Some(BoxStat { at, low, lower, middle: quantile(0.5), upper, high })
+    }
+}
+
+/// What a series is drawn as. Points are x and y in the axes' units.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mark {
+    /// A line; a point that is not finite breaks it.
+    Line(Vec<(f64, f64)>),
+    /// A line that holds each value until the next point.
+    Step(Vec<(f64, f64)>),
+    /// Dots.
+    Dots(Vec<(f64, f64)>),
+    /// Bars from 0; several series of bars at the same places stand side by side.
+    Bars(Vec<(f64, f64)>),
+    /// Bars with edges of their own: from, to, height.
+    Histogram(Vec<(f64, f64, f64)>),
+    /// Boxes with whiskers.
+    Boxes(Vec<BoxStat>),
+    /// Intervals: x, low, middle, high.
+    Intervals(Vec<(f64, f64, f64, f64)>),
+    /// An area between two heights: x, low, high.
+    Band(Vec<(f64, f64, f64)>),
+    /// A dashed line across the chart at this height.
+    Level(f64),
+    /// A dashed line from bottom to top at this x.
+    Moment(f64),
+}
+
+impl Mark {
+    /// A histogram of values in bins of equal width, their number by the rule of Freedman and Diaconis.
+    pub fn histogram(values: &[f64]) -> Mark {
+        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (sorted.first().copied(), sorted.last().copied()) else {
+            return Mark::Histogram(Vec::new());
+        };
+        if low == high {
+            let room = (low.abs() * 0.01).max(0.5);
+            return Mark::Histogram(vec![(low - room, low + room, sorted.len() as f64)]);
+        }
+        let count = sorted.len();
+        let spread = sorted[count * 3 / 4] - sorted[count / 4];
+        let width = 2.0 * spread / (count as f64).cbrt();
+        let bins = if width > 0.0 { ((high - low) / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
+        let width = (high - low) / bins;
+        let mut heights = vec![0.0; bins as usize];
+        for value in sorted {
+            let bin = ((value - low) / width) as usize;
+            heights[bin.min(bins as usize - 1)] += 1.0;
+        }
+        let edge = |bin: usize| low + bin as f64 * width;
+        Mark::Histogram(heights.iter().enumerate().map(|(bin, height)| (edge(bin), edge(bin + 1), *height)).collect())
+    }
+
+    /// The smallest and largest x and y, of what is finite.
+    pub(crate) fn extent(&self, mut see: impl FnMut(Option<f64>, Option<f64>)) {
+        match self {
+            Mark::Line(points) | Mark::Step(points) | Mark::Dots(points) => {
+                for (x, y) in points.iter().filter(|(x, y)| x.is_finite() && y.is_finite()) {
+                    see(Some(*x), Some(*y));
+                }
+            }
+            Mark::Bars(points) => {
+                see(None, Some(0.0));
+                points.iter().for_each(|(x, y)| see(Some(*x), Some(*y)));
+            }
+            Mark::Histogram(bins) => {
+                see(None, Some(0.0));
+                for (from, to, height) in bins {
+                    see(Some(*from), Some(*height));
+                    see(Some(*to), None);
+                }
+            }
+            Mark::Boxes(boxes) => {
+                for stat in boxes {
+                    see(Some(stat.at), Some(stat.low));
+                    see(None, Some(stat.high));
+                }
+            }
+            Mark::Intervals(intervals) => {
+                for (x, low, _, high) in intervals {
+                    see(Some(*x), Some(*low));
+                    see(None, Some(*high));
+                }
+            }
+            Mark::Band(band) => {
+                for (x, low, high) in band {
+                    see(Some(*x), Some(*low));
+                    see(None, Some(*high));
+                }
+            }
+            Mark::Level(y) => see(None, Some(*y)),
+            Mark::Moment(x) => see(Some(*x), None),
+        }
+    }
+}
+
+/// A mark under a name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The name in the legend; without one it is not there.
+    pub name: String,
+    /// What is drawn.
+    pub mark: Mark,
+    /// The number of its colour; if not given, its place among the series that have names.
+    pub colour: Option<usize>,
+    /// 0 to 1.
+    pub opacity: f32,
+}
+
+impl Series {
+    /// A series.
+    pub fn new(name: impl Into<String>, mark: Mark) -> Series {
+        Series { name: name.into(), mark, colour: None, opacity: 1.0 }
+    }
+
+    /// A series that the legend does not name.
+    pub fn unnamed(mark: Mark) -> Series {
+        Series::new("", mark)
+    }
+
+    /// The same in the colour with this number.
+    #[must_use]
+    pub fn coloured(self, colour: usize) -> Series {
+        Series { colour: Some(colour), ..self }
+    }
+
+    /// The same, seen through.
+    #[must_use]
+    pub fn faint(self, opacity: f32) -> Series {
+        Series { opacity: opacity.clamp(0.0, 1.0), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_have_tukeys_whiskers() {
+        let stat = BoxStat::of(0.0, &[1.0, 2.0, 3.0, 4.0, 5.0, 100.0]).expect("values");
+        assert_eq!((stat.low, stat.middle, stat.high), (1.0, 3.5, 5.0));
+        assert_eq!(BoxStat::of(0.0, &[f64::NAN]), None);
+    }
+
+    #[test]
+    fn histograms_count_everything() {
+        let values: Vec<f64> = (0..1000).map(|i| f64::from(i * i % 997)).collect();
+        let Mark::Histogram(bins) = Mark::histogram(&values) else { panic!("no histogram") };
+        assert!((bins.iter().map(|bin| bin.2).sum::<f64>() - 1000.0).abs() < 1e-9);
+        assert_eq!(Mark::histogram(&[]), Mark::Histogram(Vec::new()));
+        let Mark::Histogram(bins) = Mark::histogram(&[5.0; 4]) else { panic!("no histogram") };
+        assert_eq!(bins.len(), 1);
+    }
+}

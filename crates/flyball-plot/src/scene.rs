@@ -1,0 +1,150 @@
+//! A laid-out picture: shapes in pixels, from the top left, in painting order.
+
+/// A colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Colour {
+    /// Red.
+    pub red: u8,
+    /// Green.
+    pub green: u8,
+    /// Blue.
+    pub blue: u8,
+}
+
+impl Colour {
+    /// Text and axes.
+    pub const INK: Colour = Colour::rgb(0x22_22_22);
+    /// Lesser text.
+    pub const GREY: Colour = Colour::rgb(0x66_66_66);
+    /// Grid lines.
+    pub const GRID: Colour = Colour::rgb(0xe4_e4_e4);
+    /// The ground.
+    pub const PAPER: Colour = Colour::rgb(0xff_ff_ff);
+
+    /// A colour from its number, 0xRRGGBB.
+    pub const fn rgb(number: u32) -> Colour {
+        Colour { red: (number >> 16) as u8, green: (number >> 8) as u8, blue: number as u8 }
+    }
+}
+
+/// The colour of the series with this number: eight that people with any colour vision tell apart (Okabe and Ito
+/// 2008, its yellow darkened to show on white), then again.
+pub fn palette(number: usize) -> Colour {
+    const COLOURS: [u32; 8] =
+        [0x00_72_b2, 0xd5_5e_00, 0x00_9e_73, 0xcc_79_a7, 0xe6_9f_00, 0x56_b4_e9, 0x8a_7f_00, 0x55_55_55];
+    Colour::rgb(COLOURS[number % COLOURS.len()])
+}
+
+/// Which point of a text is at its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// Its left end.
+    Start,
+    /// Its middle.
+    Middle,
+    /// Its right end.
+    End,
+}
+
+/// A thing to paint.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    /// A line through points.
+    Line {
+        /// The points.
+        points: Vec<(f32, f32)>,
+        /// Its colour.
+        colour: Colour,
+        /// Its width.
+        width: f32,
+        /// Whether it is dashed.
+        dashed: bool,
+    },
+    /// A filled area.
+    Area {
+        /// Its outline.
+        points: Vec<(f32, f32)>,
+        /// Its colour.
+        colour: Colour,
+        /// 0 (not there) to 1 (covers all).
+        opacity: f32,
+    },
+    /// A filled rectangle, with an outline of the same colour if it is not opaque.
+    Bar {
+        /// Its left.
+        x: f32,
+        /// Its top.
+        y: f32,
+        /// Its width.
+        width: f32,
+        /// Its height.
+        height: f32,
+        /// Its colour.
+        colour: Colour,
+        /// 0 to 1.
+        opacity: f32,
+        /// What a pointer over it shows.
+        hint: Option<String>,
+    },
+    /// A dot.
+    Dot {
+        /// Its centre.
+        x: f32,
+        /// Its centre.
+        y: f32,
+        /// Its radius.
+        radius: f32,
+        /// Its colour.
+        colour: Colour,
+        /// 0 to 1.
+        opacity: f32,
+        /// What a pointer over it shows.
+        hint: Option<String>,
+    },
+    /// Words.
+    Text {
+        /// Where.
+        x: f32,
+        /// The base line.
+        y: f32,
+        /// The words.
+        text: String,
+        /// Height of the type.
+        size: f32,
+        /// Its colour.
+        colour: Colour,
+        /// Which point is at the place.
+        anchor: Anchor,
+        /// Whether it is bold.
+        bold: bool,
+        /// Whether it runs upwards.
+        upwards: bool,
+    },
+}
+
+/// A picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scene {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// What it shows, for those who cannot see it.
+    pub description: String,
+    /// The shapes, those behind first.
+    pub shapes: Vec<Shape>,
+}
+
+/// The width of a text, by the mean width of a sans-serif letter; layout leaves room for its error.
+pub(crate) fn text_width(text: &str, size: f32) -> f32 {
+    text.chars()
+        .map(|letter| match letter {
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' | 'f' | 't' | 'r' => 0.38,
+            'm' | 'w' | 'M' | 'W' | '%' => 0.92,
+            'A'..='Z' => 0.70,
+            '0'..='9' => 0.62,
+            _ => 0.60,
+        })
+        .sum::<f32>()
+        * size
+}
