@@ -3,7 +3,8 @@
 //! The parts, in the order of a comparison: [`Arm`]s are the settings to compare; a [`Schedule`] says who runs when;
 //! a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`] brings them together and hands each round
 //! to a [`RunDirectory`], which keeps raw readings only; [`analyse`] makes a [`Report`] of those, purely, as often as
-//! one likes. Settings are applied and put back by whoever implements [`Settings`]: this crate does not know a knob.
+//! one likes. [`watch`] says how undisturbed a run was, [`shifts`] where a [`series`] of runs changed and what changed
+//! with it. Settings are applied and put back by whoever implements [`Settings`]: this crate does not know a knob.
 
 mod analyse;
 mod arm;
@@ -13,7 +14,10 @@ mod metric;
 mod record;
 pub mod render;
 mod schedule;
+pub mod series;
+pub mod shifts;
 pub mod stats;
+pub mod watch;
 mod workload;
 
 pub use analyse::{

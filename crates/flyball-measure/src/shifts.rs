@@ -1,0 +1,321 @@
+//! Where a series of runs shifted, how surely, and what shifted with it.
+//!
+//! Every split of the series is scored by the difference between the normal scores of its two sides (a rank
+//! statistic: outliers weigh little, and nothing is lost on normal noise). The best split counts when fewer than
+//! `alpha` of all permutations of the same values score as high. Values of runs that follow each other are often
+//! alike; where they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A segment
+//! that a straight line fits better than a step is reported as drift. Found shifts split the series, and the parts
+//! are searched again.
+//!
+//! `blame` names the metadata that moved at the same run.
+
+mod blame;
+
+pub use blame::{Blame, Column, Values, blame};
+
+use rand::{Rng, SeedableRng};
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use crate::stats;
+
+/// How to search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// The chance of finding a shift in a series that has none.
+    pub alpha: f64,
+    /// How many permutations decide.
+    pub permutations: u32,
+    /// The fewest runs on either side of a shift.
+    pub shortest: usize,
+    /// Seed of the permutations.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { alpha: 0.005, permutations: 1999, shortest: 5, seed: 1 }
+    }
+}
+
+/// What kind of change a segment shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// From one level to another between two runs.
+    Step,
+    /// A slow movement over the whole segment; `at` is only its middle.
+    Drift,
+}
+
+/// A change in a series.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Shift {
+    /// Step or drift.
+    pub form: Form,
+    /// Index of the first value after the change, counted from 0.
+    pub at: usize,
+    /// The segment before, as indexes.
+    pub before: std::ops::Range<usize>,
+    /// The segment after, as indexes.
+    pub after: std::ops::Range<usize>,
+    /// Median before.
+    pub median_before: f64,
+    /// Median after.
+    pub median_after: f64,
+    /// The share of permutations that score as high.
+    pub p: f64,
+}
+
+/// Finds the shifts of a series, in order.
+pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
+    if values.iter().any(|value| !value.is_finite()) {
+        return Vec::new();
+    }
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(options.seed);
+    let mut found = Vec::new();
+    let mut open = vec![0..values.len()];
+    while let Some(segment) = open.pop() {
+        let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
+        let at = segment.start + split;
+        let form = form(&values[segment.clone()], split);
+        found.push((at, p, form, segment.clone()));
+        if form == Form::Step {
+            open.push(segment.start..at);
+            open.push(at..segment.end);
+        }
+    }
+    found.sort_by_key(|(at, ..)| *at);
+    describe(values, &found, options)
+}
+
+type Found = (usize, f64, Form, std::ops::Range<usize>);
+
+/// Puts each change between its neighbours: localises it again there, and takes the medians of both sides.
+fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
+    let steps: Vec<usize> = found.iter().filter(|f| f.2 == Form::Step).map(|f| f.0).collect();
+    found
+        .iter()
+        .map(|(at, p, form, segment)| {
+            let (start, end) = match form {
+                Form::Drift => (segment.start, segment.end),
+                Form::Step => (
+                    steps.iter().copied().filter(|step| step < at).max().unwrap_or(0),
+                    steps.iter().copied().filter(|step| step > at).min().unwrap_or(values.len()),
+                ),
+            };
+            let at = match form {
+                Form::Step => {
+                    let scores = normal_scores(&values[start..end]);
+                    best_split(&scores, options.shortest).map_or(*at, |(split, _)| start + split)
+                }
+                Form::Drift => *at,
+            };
+            let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
+            Shift {
+                form: *form,
+                at,
+                median_before: median(start..at),
+                median_after: median(at..end),
+                before: start..at,
+                after: at..end,
+                p: *p,
+            }
+        })
+        .collect()
+}
+
+/// The normal scores of the values' ranks, centred: what a normal sample of this size would look like in this order.
+fn normal_scores(values: &[f64]) -> Vec<f64> {
+    let normal = Normal::standard();
+    let count = values.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut scores = vec![0.0; count];
+    let mut first = 0;
+    while first < count {
+        let mut last = first;
+        while last + 1 < count && values[order[last + 1]] == values[order[first]] {
+            last += 1;
+        }
+        // Ties share the middle rank.
+        let rank = (first + last) as f64 / 2.0 + 1.0;
+        let score = normal.inverse_cdf(rank / (count as f64 + 1.0));
+        for &index in &order[first..=last] {
+            scores[index] = score;
+        }
+        first = last + 1;
+    }
+    let mean = scores.iter().sum::<f64>() / count.max(1) as f64;
+    scores.iter_mut().for_each(|score| *score -= mean);
+    scores
+}
+
+/// The split with the highest standardised difference, and that difference squared (up to the scores' variance).
+fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
+    let count = scores.len();
+    if count < 2 * shortest || shortest == 0 {
+        return None;
+    }
+    let mut sum = 0.0;
+    let mut best = (0, -1.0);
+    for (index, score) in scores[..count - shortest].iter().enumerate() {
+        sum += score;
+        let left = index + 1;
+        if left < shortest {
+            continue;
+        }
+        let score = sum * sum / (left as f64 * (count - left) as f64);
+        if score > best.1 {
+            best = (left, score);
+        }
+    }
+    (best.1 > 0.0).then_some(best)
+}
+
+/// The best split of a segment with its significance, if it is significant.
+fn test(values: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
+    let scores = normal_scores(values);
+    let (split, score) = best_split(&scores, options.shortest)?;
+    let block = block_length(&scores, split);
+    let mut shuffled = scores.clone();
+    let mut blocks: Vec<usize> = (0..scores.len().div_ceil(block)).collect();
+    let allowed = (options.alpha * f64::from(options.permutations + 1)).floor() as u32;
+    let mut as_high = 1; // the order that was seen is one of the permutations
+    for _ in 0..options.permutations {
+        permute(&scores, &mut shuffled, &mut blocks, block, rng);
+        if best_split(&shuffled, options.shortest).is_some_and(|(_, other)| other >= score) {
+            as_high += 1;
+            if as_high > allowed {
+                return None;
+            }
+        }
+    }
+    Some((split, f64::from(as_high) / f64::from(options.permutations + 1)))
+}
+
+/// Shuffles whole blocks of `block` neighbours, from a random offset.
+fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block: usize, rng: &mut impl Rng) {
+    for index in (1..blocks.len()).rev() {
+        blocks.swap(index, rng.random_range(0..=index));
+    }
+    let offset = if block > 1 { rng.random_range(0..scores.len()) } else { 0 };
+    shuffled.clear();
+    for &chosen in blocks.iter() {
+        for place in chosen * block..((chosen + 1) * block).min(scores.len()) {
+            shuffled.push(scores[(place + offset) % scores.len()]);
+        }
+    }
+}
+
+/// How many neighbours belong together: 1 for independent values, more the slower they wander. Judged by the
+/// correlation of neighbours around the two sides' means, so that a clean step does not look like wandering.
+fn block_length(scores: &[f64], split: usize) -> usize {
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+    let (left, right) = (mean(&scores[..split]), mean(&scores[split..]));
+    let rest: Vec<f64> =
+        scores.iter().enumerate().map(|(i, score)| score - if i < split { left } else { right }).collect();
+    let square: f64 = rest.iter().map(|r| r * r).sum();
+    if square <= f64::EPSILON {
+        return 1;
+    }
+    let correlation = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / square;
+    // Below two standard errors of an independent series the correlation is not told from none.
+    if correlation < 2.0 / (scores.len() as f64).sqrt() {
+        return 1;
+    }
+    let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
+    (length as usize).clamp(1, (scores.len() / 8).max(1))
+}
+
+/// Whether a step or a straight line fits the segment better, by the sum of squares of the ranks' scores.
+fn form(values: &[f64], split: usize) -> Form {
+    let scores = normal_scores(values);
+    let count = scores.len() as f64;
+    let middle = (count - 1.0) / 2.0;
+    let slope_parts = scores.iter().enumerate().fold((0.0, 0.0), |(xy, xx), (index, score)| {
+        let x = index as f64 - middle;
+        (xy + x * score, xx + x * x)
+    });
+    let line = slope_parts.0 * slope_parts.0 / slope_parts.1;
+    let sum: f64 = scores[..split].iter().sum();
+    let step = sum * sum * count / (split as f64 * (count - split as f64));
+    if line > step { Form::Drift } else { Form::Step }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_distr::{Distribution, StandardNormal};
+
+    fn noise(seed: u64, count: usize) -> Vec<f64> {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+        (0..count).map(|_| StandardNormal.sample(&mut rng)).collect()
+    }
+
+    #[test]
+    fn a_series_without_a_shift_gets_one_in_at_most_one_percent() {
+        let options = Options { permutations: 999, ..Options::default() };
+        let found = (0..1000).filter(|&seed| !find(&noise(seed, 400), &options).is_empty()).count();
+        println!("shifts called in {found} of 1000 series without one");
+        assert!(found <= 10, "{found} of 1000");
+    }
+
+    #[test]
+    fn a_shift_of_one_deviation_is_found_within_ten_runs_in_ninety_percent() {
+        let options = Options { permutations: 999, ..Options::default() };
+        let mut hits = 0;
+        for seed in 0..300u64 {
+            let at = 60 + (seed as usize * 37) % 280;
+            let mut values = noise(10_000 + seed, 400);
+            values[at..].iter_mut().for_each(|value| *value += 1.0);
+            hits += usize::from(find(&values, &options).iter().any(|shift| shift.at.abs_diff(at) <= 10));
+        }
+        println!("{hits} of 300 planted shifts found within 10 runs");
+        assert!(hits >= 270, "{hits} of 300");
+    }
+
+    #[test]
+    fn the_glitch_is_found_at_its_run() {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(7);
+        let values: Vec<f64> = (0..400)
+            .map(|run| {
+                let noise: f64 = StandardNormal.sample(&mut rng);
+                if run < 105 { 20.3 + 0.4 * noise } else { 11.0 + 0.2 * noise }
+            })
+            .collect();
+        let shifts = find(&values, &Options::default());
+        assert_eq!(shifts.len(), 1);
+        assert_eq!(shifts[0].at, 105);
+        assert!((shifts[0].median_before - 20.3).abs() < 0.2 && (shifts[0].median_after - 11.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn slow_wandering_is_no_shift_and_a_slope_is_drift() {
+        let mut called = 0;
+        for seed in 0..100 {
+            let mut level = 0.0;
+            let wander: Vec<f64> = noise(500 + seed, 300)
+                .into_iter()
+                .map(|step| {
+                    level = 0.7 * level + step;
+                    level
+                })
+                .collect();
+            called += usize::from(!find(&wander, &Options::default()).is_empty());
+        }
+        assert!(called <= 6, "{called} of 100 wandering series");
+        let slope: Vec<f64> = noise(3, 200).iter().enumerate().map(|(i, n)| i as f64 * 0.05 + n).collect();
+        let shifts = find(&slope, &Options::default());
+        assert_eq!(shifts.iter().map(|s| s.form).collect::<Vec<_>>(), [Form::Drift]);
+    }
+
+    #[test]
+    fn odd_series_do_not_panic() {
+        let options = Options::default();
+        for values in [vec![], vec![1.0], vec![1.0; 50], vec![f64::NAN; 20], vec![f64::INFINITY, 1.0]] {
+            assert!(find(&values, &options).is_empty());
+        }
+        let constant_step: Vec<f64> = (0..40).map(|i| if i < 20 { 1.0 } else { 2.0 }).collect();
+        assert_eq!(find(&constant_step, &options)[0].at, 20);
+    }
+}

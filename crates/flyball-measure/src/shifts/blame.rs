@@ -1,0 +1,224 @@
+//! What shifted together with a series: frequency, temperature, load, or any other column beside the values.
+
+use super::{Options, Shift, best_split, normal_scores};
+use crate::stats;
+
+/// The values of a column, one for each run; `None` where a run has none.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// Numbers.
+    Numbers(Vec<Option<f64>>),
+    /// Words, such as a governor's name.
+    Words(Vec<Option<String>>),
+}
+
+/// Metadata beside a series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// What it is: `frequency`.
+    pub name: String,
+    /// Its unit, empty where it has none.
+    pub unit: String,
+    /// One value a run.
+    pub values: Values,
+}
+
+/// A column that changed where the series shifted.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Blame {
+    /// The column's name.
+    pub name: String,
+    /// The column's unit.
+    pub unit: String,
+    /// The usual value before.
+    pub before: String,
+    /// The usual value after.
+    pub after: String,
+    /// Where the column itself changed, as an index.
+    pub at: usize,
+    /// How likely such a difference is by chance, over all columns tested.
+    pub p: f64,
+}
+
+/// The columns that changed with a shift, the surest first.
+///
+/// A column of numbers is blamed when its two sides differ (rank test, corrected for the number of columns) and its
+/// own best split is near the shift's; a column of words when its usual word changes there.
+pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame> {
+    let near = (shift.before.len() + shift.after.len()).div_ceil(20).max(10);
+    let mut candidates: Vec<Blame> = columns
+        .iter()
+        .filter_map(|column| match &column.values {
+            Values::Numbers(values) => numbers(shift, column, values, near, options),
+            Values::Words(values) => words(shift, column, values),
+        })
+        .collect();
+    let corrected = stats::holm(&candidates.iter().map(|candidate| candidate.p).collect::<Vec<_>>());
+    for (candidate, p) in candidates.iter_mut().zip(corrected) {
+        candidate.p = p;
+    }
+    candidates.retain(|candidate| candidate.p < 0.01);
+    candidates.sort_by(|a, b| a.p.total_cmp(&b.p));
+    candidates
+}
+
+fn numbers(
+    shift: &Shift,
+    column: &Column,
+    values: &[Option<f64>],
+    near: usize,
+    options: &Options,
+) -> Option<Blame> {
+    let side = |range: &std::ops::Range<usize>| -> Vec<f64> {
+        values
+            .get(range.clone())
+            .unwrap_or_default()
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|v| v.is_finite())
+            .collect()
+    };
+    let (before, after) = (side(&shift.before), side(&shift.after));
+    if before.len() < 3 || after.len() < 3 {
+        return None;
+    }
+    let p = stats::rank_sum(&before, &after)?;
+    // Where the column itself splits, in indexes of the series.
+    let places: Vec<usize> = (shift.before.start..shift.after.end)
+        .filter(|&run| values.get(run).copied().flatten().is_some_and(f64::is_finite))
+        .collect();
+    let present: Vec<f64> = places.iter().filter_map(|&run| values[run]).collect();
+    let (split, _) = best_split(&normal_scores(&present), options.shortest.min(present.len() / 2).max(1))?;
+    let at = places[split];
+    if at.abs_diff(shift.at) > near {
+        return None;
+    }
+    let (median_before, median_after) = (stats::median(&before)?, stats::median(&after)?);
+    Some(Blame {
+        name: column.name.clone(),
+        unit: column.unit.clone(),
+        before: round(median_before),
+        after: round(median_after),
+        at,
+        p,
+    })
+    .filter(|blame| blame.before != blame.after)
+}
+
+fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Blame> {
+    let usual = |range: &std::ops::Range<usize>| -> Option<(String, usize, usize)> {
+        let mut counts = std::collections::BTreeMap::new();
+        for word in values.get(range.clone())?.iter().flatten() {
+            *counts.entry(word.as_str()).or_insert(0usize) += 1;
+        }
+        let total = counts.values().sum();
+        counts
+            .into_iter()
+            .max_by_key(|(_, count)| *count)
+            .map(|(word, count)| (word.to_owned(), count, total))
+    };
+    let (before, after) = (usual(&shift.before)?, usual(&shift.after)?);
+    // The word must be the usual one on its side: nine of ten runs.
+    let clear = |(_, count, total): &(String, usize, usize)| count * 10 >= total * 9 && *total >= 3;
+    if before.0 == after.0 || !clear(&before) || !clear(&after) {
+        return None;
+    }
+    // Chance of a clean split of this size among all orders: one of binomial(n, k).
+    let m = before.2 as f64;
+    let p = (1..=after.2).fold(1.0, |p, i| p * i as f64 / (m + i as f64)).max(f64::MIN_POSITIVE);
+    Some(Blame {
+        name: column.name.clone(),
+        unit: column.unit.clone(),
+        before: before.0,
+        after: after.0,
+        at: shift.at,
+        p,
+    })
+}
+
+/// Four significant digits, without needless zeros: metadata is read by people.
+fn round(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = 3 - value.abs().log10().floor() as i32;
+    let text = if digits <= 0 {
+        let scale = 10f64.powi(-digits);
+        format!("{:.0}", (value / scale).round() * scale)
+    } else {
+        format!("{value:.*}", digits.min(12) as usize)
+    };
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shifts::find;
+
+    fn column(name: &str, values: impl Iterator<Item = f64>) -> Column {
+        Column {
+            name: name.to_owned(),
+            unit: String::new(),
+            values: Values::Numbers(values.map(Some).collect()),
+        }
+    }
+
+    /// A repeatable wobble between -1 and 1.
+    fn wobble(run: usize) -> f64 {
+        (run as f64 * 12.9898).sin()
+    }
+
+    #[test]
+    fn the_frequency_is_blamed_and_the_load_is_not() {
+        let values: Vec<f64> =
+            (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * wobble(run)).collect();
+        let frequency = column(
+            "frequency",
+            (0..400).map(|run| if run < 105 { 1600.0 } else { 3400.0 } + wobble(run * 3)),
+        );
+        let load = column("load", (0..400).map(|run| 1.2 + 0.1 * wobble(run * 7)));
+        let governor = Column {
+            name: "governor".to_owned(),
+            unit: String::new(),
+            values: Values::Words(
+                (0..400)
+                    .map(|run| Some(if run < 105 { "powersave" } else { "performance" }.to_owned()))
+                    .collect(),
+            ),
+        };
+        let options = Options::default();
+        let shifts = find(&values, &options);
+        let blamed = blame(&shifts[0], &[frequency, load, governor], &options);
+        let names: Vec<&str> = blamed.iter().map(|blame| blame.name.as_str()).collect();
+        assert!(
+            names.contains(&"frequency") && names.contains(&"governor") && !names.contains(&"load"),
+            "{names:?}"
+        );
+        let frequency = blamed.iter().find(|blame| blame.name == "frequency").unwrap();
+        assert_eq!(
+            (frequency.before.as_str(), frequency.after.as_str(), frequency.at),
+            ("1600", "3400", 105)
+        );
+    }
+
+    #[test]
+    fn a_column_that_changed_elsewhere_is_not_blamed() {
+        let values: Vec<f64> =
+            (0..300).map(|run| if run < 200 { 5.0 } else { 6.0 } + 0.1 * wobble(run)).collect();
+        let early =
+            column("early", (0..300).map(|run| if run < 50 { 1.0 } else { 2.0 } + 0.01 * wobble(run * 5)));
+        let options = Options::default();
+        let shifts = find(&values, &options);
+        assert!(blame(&shifts[0], &[early], &options).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_rounded_for_people() {
+        assert_eq!(round(3400.4), "3400");
+        assert_eq!(round(0.012_345), "0.01235");
+        assert_eq!(round(12.0), "12");
+        assert_eq!(round(123_456.0), "123500");
+    }
+}

@@ -1,0 +1,175 @@
+//! What the machine did while something ran: frequency, heat, throttling, other people's load, stolen time,
+//! interrupts, context switches, memory pressure.
+//!
+//! [`Watch::start`] reads the counters and starts the [`Meters`], [`Watch::tick`] may be called while the work goes on,
+//! [`Watch::stop`] reads everything again and gives [`Conditions`], which [`grade`] judges. What a machine does not have
+//! is absent, not zero.
+
+mod grade;
+
+pub use grade::{Disturbance, Grade, Limits, grade};
+
+use flyball_host::{CpuList, Host};
+use serde::{Deserialize, Serialize};
+
+use crate::{Meters, Recording};
+
+/// Cumulative counters of the machine at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Counters {
+    /// Jiffies of all watched CPUs that were not idle.
+    busy: u64,
+    /// Jiffies of all watched CPUs, idle included.
+    total: u64,
+    /// Jiffies that a hypervisor gave to others.
+    steal: u64,
+    /// Interrupts since boot, over the whole machine.
+    interrupts: Option<u64>,
+    /// Microseconds in which some task waited for memory.
+    memory_wait: Option<u64>,
+}
+
+/// What the machine did during one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Mean frequency of the watched CPUs in MHz, over the samples.
+    pub frequency_mhz: Option<f64>,
+    /// Highest less lowest of the samples, in MHz.
+    pub frequency_range_mhz: Option<f64>,
+    /// Highest temperature of any sensor, in degrees Celsius.
+    pub temperature_c: Option<f64>,
+    /// Throttle events during the run.
+    pub throttles: Option<u64>,
+    /// Share of the watched CPUs' time that was busy, 0 to 1.
+    pub busy: Option<f64>,
+    /// Share of the watched CPUs' time that a hypervisor gave to others, 0 to 1.
+    pub steal: Option<f64>,
+    /// Interrupts a second, over the whole machine.
+    pub interrupts_per_s: Option<f64>,
+    /// Context switches a second, over the whole machine.
+    pub switches_per_s: Option<f64>,
+    /// Share of the time in which some task waited for memory, 0 to 1.
+    pub memory_pressure: Option<f64>,
+    /// Load average of one minute at the end.
+    pub load: Option<f64>,
+}
+
+/// A watch on the machine during one run.
+pub struct Watch<'a> {
+    host: &'a dyn Host,
+    cpus: CpuList,
+    before: Counters,
+    started: std::time::Duration,
+    recording: Recording<'a>,
+}
+
+impl<'a> Watch<'a> {
+    /// Starts watching. `cpus` are those on which the work runs; `meters` should follow the same.
+    pub fn start(host: &'a dyn Host, meters: &'a Meters, cpus: CpuList) -> Watch<'a> {
+        let before = counters(host, &cpus);
+        Watch { host, before, started: host.now(), recording: meters.start(host), cpus }
+    }
+
+    /// Reads what moves: cheap enough for ten times a second.
+    pub fn tick(&mut self) {
+        self.recording.tick();
+    }
+
+    /// Stops watching and says what happened.
+    pub fn stop(mut self) -> Conditions {
+        self.recording.tick();
+        let readings = self.recording.finish();
+        let after = counters(self.host, &self.cpus);
+        let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
+        let total = after.total.saturating_sub(self.before.total);
+        let share = |now: u64, then: u64| (total > 0).then(|| now.saturating_sub(then) as f64 / total as f64);
+        let rate = |count: Option<u64>| (seconds > 0.0).then_some(count? as f64 / seconds);
+        let difference = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
+        Conditions {
+            frequency_mhz: readings.mean_khz().map(|khz| khz / 1000.0),
+            frequency_range_mhz: range_mhz(&readings.frequency),
+            temperature_c: readings.peak_celsius(),
+            throttles: readings.throttled,
+            busy: share(after.busy, self.before.busy),
+            steal: share(after.steal, self.before.steal),
+            interrupts_per_s: rate(difference(after.interrupts, self.before.interrupts)),
+            switches_per_s: rate(readings.switches),
+            memory_pressure: rate(difference(after.memory_wait, self.before.memory_wait))
+                .map(|micros| micros / 1e6),
+            load: self
+                .host
+                .read("/proc/loadavg")
+                .ok()
+                .and_then(|text| text.split_whitespace().next()?.parse().ok()),
+        }
+    }
+}
+
+/// The widest range that one CPU's frequency went through, leaving out the first sample: it may be of the idle time
+/// before.
+fn range_mhz(series: &[crate::Series]) -> Option<f64> {
+    series
+        .iter()
+        .filter_map(|samples| {
+            let after_start = samples.iter().filter(|(at, _)| *at > 0.0).map(|(_, khz)| *khz);
+            let low = after_start.clone().min()?;
+            (after_start.clone().count() > 1).then_some((after_start.max()? - low) as f64 / 1000.0)
+        })
+        .max_by(f64::total_cmp)
+}
+
+fn counters(host: &dyn Host, cpus: &CpuList) -> Counters {
+    let mut counters = parse_stat(&host.read("/proc/stat").unwrap_or_default(), cpus);
+    counters.memory_wait = host.read("/proc/pressure/memory").ok().and_then(|text| parse_pressure(&text));
+    counters
+}
+
+/// /proc/stat: `cpuN user nice system idle iowait irq softirq steal ...`, `intr TOTAL ...`.
+fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
+    let mut counters = Counters::default();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        if let Some(cpu) = name.strip_prefix("cpu").and_then(|digits| digits.parse::<u32>().ok()) {
+            if !cpus.is_empty() && !cpus.contains(cpu) {
+                continue;
+            }
+            // guest and guest_nice (fields 9 and 10) are already part of user and nice.
+            let fields: Vec<u64> = words.take(8).filter_map(|word| word.parse().ok()).collect();
+            let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+            let sum: u64 = fields.iter().sum();
+            counters.total += sum;
+            counters.busy += sum - field(3) - field(4) - field(7);
+            counters.steal += field(7);
+        } else if name == "intr" {
+            counters.interrupts = words.next().and_then(|word| word.parse().ok());
+        }
+    }
+    counters
+}
+
+/// /proc/pressure/memory: `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345` in microseconds.
+fn parse_pressure(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_counters_are_read() {
+        let text = "cpu  9 9 9 9\ncpu0 100 0 50 800 20 5 5 20 7 0\ncpu1 1 1 1 1 1 1 1 1\nintr 12345 1 2 3\nctxt 678\n";
+        let counters = parse_stat(text, &"0".parse().unwrap());
+        assert_eq!((counters.total, counters.busy, counters.steal), (1000, 160, 20));
+        assert_eq!(counters.interrupts, Some(12345));
+        let all = parse_stat(text, &CpuList::new());
+        assert_eq!(all.total, 1008);
+        assert_eq!(
+            parse_pressure("some avg10=0.00 avg60=0.00 avg300=0.00 total=42\nfull total=1\n"),
+            Some(42)
+        );
+        assert_eq!(parse_stat("cpu0 x\nintr\n", &CpuList::new()), Counters::default());
+    }
+}

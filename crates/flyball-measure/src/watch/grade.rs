@@ -1,0 +1,118 @@
+//! Whether a run's conditions were good enough for its number to be believed.
+
+use serde::{Deserialize, Serialize};
+
+use super::Conditions;
+
+/// How good the conditions were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grade {
+    /// Nothing disturbed the run.
+    Good,
+    /// Something did, a little: worth showing.
+    Fair,
+    /// The number says more about the disturbance than about the work.
+    Bad,
+}
+
+/// One thing that disturbed a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// How much.
+    pub grade: Grade,
+    /// What, with its number.
+    pub what: String,
+}
+
+/// Above which a disturbance makes a run fair, and bad.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Share of stolen time.
+    pub steal: (f64, f64),
+    /// Range of the frequency within a run, as a share of its mean.
+    pub frequency_range: (f64, f64),
+    /// Share of the time in which tasks waited for memory.
+    pub memory_pressure: (f64, f64),
+    /// Load beyond the tasks of the work itself, as a share of the watched CPUs.
+    pub foreign_load: (f64, f64),
+}
+
+impl Default for Limits {
+    /// A hundredth of a run's time can hide the differences that benchmarks look for; a twentieth is visible in
+    /// most of them.
+    fn default() -> Limits {
+        Limits {
+            steal: (0.01, 0.05),
+            frequency_range: (0.03, 0.15),
+            memory_pressure: (0.005, 0.05),
+            foreign_load: (0.05, 0.25),
+        }
+    }
+}
+
+/// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where it is known: what
+/// was busy beyond it is somebody else's.
+pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) -> (Grade, Vec<Disturbance>) {
+    let mut found = Vec::new();
+    let mut judge = |value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
+        if let Some(value) = value
+            && value > fair
+        {
+            found.push(Disturbance {
+                grade: if value > bad { Grade::Bad } else { Grade::Fair },
+                what: words(value),
+            });
+        }
+    };
+    judge(conditions.steal, limits.steal, &|share| {
+        format!("{:.1} % of the time went to other guests of the host", share * 100.0)
+    });
+    let range =
+        conditions.frequency_range_mhz.zip(conditions.frequency_mhz).map(|(range, mean)| range / mean);
+    judge(range, limits.frequency_range, &|share| {
+        format!(
+            "the frequency moved by {:.0} % of {:.0} MHz",
+            share * 100.0,
+            conditions.frequency_mhz.unwrap_or(0.0)
+        )
+    });
+    judge(conditions.memory_pressure, limits.memory_pressure, &|share| {
+        format!("tasks waited for memory in {:.1} % of the time", share * 100.0)
+    });
+    let foreign = conditions.busy.zip(own_busy).map(|(busy, own)| (busy - own).max(0.0));
+    judge(foreign, limits.foreign_load, &|share| {
+        format!("others used {:.0} % of the CPUs' time", share * 100.0)
+    });
+    if let Some(count) = conditions.throttles.filter(|&count| count > 0) {
+        found.push(Disturbance { grade: Grade::Bad, what: format!("throttled {count} times for heat") });
+    }
+    found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
+    (found.first().map_or(Grade::Good, |worst| worst.grade), found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throttling_is_bad_whatever_else() {
+        let conditions = Conditions { throttles: Some(3), ..Conditions::default() };
+        let (worst, why) = grade(&conditions, None, &Limits::default());
+        assert_eq!(worst, Grade::Bad);
+        assert!(why[0].what.contains('3'));
+    }
+
+    #[test]
+    fn what_is_not_known_disturbs_nothing() {
+        assert_eq!(grade(&Conditions::default(), None, &Limits::default()), (Grade::Good, Vec::new()));
+    }
+
+    #[test]
+    fn foreign_load_is_what_is_busy_beyond_the_work() {
+        let conditions = Conditions { busy: Some(0.9), ..Conditions::default() };
+        assert_eq!(grade(&conditions, Some(0.88), &Limits::default()).0, Grade::Good);
+        assert_eq!(grade(&conditions, Some(0.80), &Limits::default()).0, Grade::Fair);
+        assert_eq!(grade(&conditions, Some(0.50), &Limits::default()).0, Grade::Bad);
+    }
+}
