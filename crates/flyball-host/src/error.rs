@@ -19,6 +19,12 @@ pub enum Op {
     WriteMsr,
     /// A Speed Select call.
     Isst,
+    /// Making a directory.
+    Create,
+    /// Removing a directory.
+    Remove,
+    /// Mounting a file system.
+    Mount,
 }
 
 impl fmt::Display for Op {
@@ -31,6 +37,9 @@ impl fmt::Display for Op {
             Op::ReadMsr => "read MSR",
             Op::WriteMsr => "write MSR",
             Op::Isst => "Speed Select call",
+            Op::Create => "create",
+            Op::Remove => "remove",
+            Op::Mount => "mount",
         })
     }
 }

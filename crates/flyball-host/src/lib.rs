@@ -19,6 +19,7 @@ mod plain;
 pub mod process;
 mod recorded;
 pub mod thermal;
+pub mod tracefs;
 mod units;
 
 pub use child::{Ended, Launch, Running, Usage};

@@ -16,8 +16,11 @@ mod error;
 mod format;
 mod histogram;
 mod input;
+#[cfg(feature = "live")]
+pub mod live;
 mod merge;
 mod page;
+mod print;
 mod record;
 pub mod report;
 mod scan;
@@ -32,6 +35,7 @@ pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use page::{Entries, Entry, Missed, Page, Walk};
+pub use print::Line;
 pub use record::{
     AmdEpp, AmdPerf, AmdReq2, Comm, Event, IntelSample, NameId, Names, Record, Switch, Thermal, ThermalKind,
 };

@@ -79,6 +79,11 @@ impl<'a> Page<'a> {
         Walk { at: self.start, end: self.data.len(), time: self.time }
     }
 
+    /// Bytes of the page that are used, with its header.
+    pub fn used(&self) -> usize {
+        self.data.len()
+    }
+
     /// How many data records the page holds, and where it is damaged, if it is.
     pub fn count(&self) -> (u64, Option<Malformed>) {
         let mut count = 0;

@@ -45,6 +45,11 @@ impl Tasks {
         }
     }
 
+    /// All names by their numbers, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (i32, Comm)> + '_ {
+        self.names.iter().map(|(pid, name)| (*pid, *name))
+    }
+
     /// How many names are known.
     pub fn len(&self) -> usize {
         self.names.len()

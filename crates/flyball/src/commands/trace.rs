@@ -1,6 +1,8 @@
 //! `flyball trace`: every decision of the P-state driver, out of the kernel's ring buffer.
 
 mod input;
+mod print;
+mod record;
 mod report;
 
 use clap::Subcommand;
@@ -19,6 +21,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Record the driver's decisions into a trace.dat file, until Ctrl-C, a time, or a command ends.
+    Record(record::Args),
     /// Say what a trace holds, per CPU and per task: as a table, JSON or CSV.
     Report(report::Args),
 }
@@ -26,6 +30,7 @@ enum What {
 /// Runs the part of `trace` that was typed.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
+        What::Record(args) => record::run(cli, args),
         What::Report(args) => report::run(cli, args),
     }
 }

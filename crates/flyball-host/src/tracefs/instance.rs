@@ -1,0 +1,212 @@
+//! One trace instance: made, set up, started, stopped, removed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::{CpuList, HostError, Op};
+
+use super::{
+    Tracefs, failed,
+    mount::{PREFIX, started_at},
+    read,
+    reader::PageReader,
+    write,
+};
+
+/// What an instance is to record.
+#[derive(Debug, Clone, Default)]
+pub struct InstanceOptions {
+    /// Events: `group/event`, or `group` for all of a group.
+    pub events: Vec<String>,
+    /// CPUs to record on; all if not given.
+    pub cpus: Option<CpuList>,
+    /// Buffer of each CPU, KiB.
+    pub buffer_kib: u64,
+    /// Sub-buffer size, KiB, where the kernel (6.8 and later) can change it.
+    pub page_kib: Option<u32>,
+    /// The trace clock; the kernel's default if not given.
+    pub clock: Option<String>,
+    /// How full a buffer is, percent, before readers are woken.
+    pub wake_percent: u32,
+}
+
+/// An instance. Removed when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    tracefs: Tracefs,
+    path: PathBuf,
+    name: String,
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+impl Instance {
+    /// Makes an instance that records nothing yet.
+    ///
+    /// # Errors
+    /// `EACCES`/`EPERM` without root; `EINVAL` for a clock, `ENOENT` for an event that the kernel does not have;
+    /// `ENOMEM` for a buffer that does not fit. Whatever fails, nothing is left behind.
+    pub fn create(tracefs: &Tracefs, options: &InstanceOptions) -> Result<Instance, HostError> {
+        let pid = std::process::id();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{pid}-{}-{number}", started_at(pid).unwrap_or(0));
+        let path = tracefs.root().join("instances").join(&name);
+        fs::create_dir(&path).map_err(|error| failed(Op::Create, &path, &error))?;
+        let instance = Instance { tracefs: tracefs.clone(), path, name };
+        instance.set_up(options)?;
+        Ok(instance)
+    }
+
+    fn set_up(&self, options: &InstanceOptions) -> Result<(), HostError> {
+        self.write("tracing_on", "0")?;
+        if let Some(clock) = &options.clock {
+            self.write("trace_clock", clock)?;
+        }
+        if let Some(kib) = options.page_kib {
+            self.write("buffer_subbuf_size_kb", &kib.to_string())?;
+        }
+        self.write("buffer_size_kb", &options.buffer_kib.max(8).to_string())?;
+        if let Some(cpus) = &options.cpus {
+            self.write("tracing_cpumask", &mask(cpus))?;
+        }
+        // Kernels before 4.20 wake at any record instead.
+        let _ = self.write("buffer_percent", &options.wake_percent.min(100).to_string());
+        for event in &options.events {
+            self.write(&format!("events/{event}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// The instance's name below `instances/`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The instance's directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The tracefs that it is in.
+    pub fn tracefs(&self) -> &Tracefs {
+        &self.tracefs
+    }
+
+    /// Reads a file of the instance.
+    ///
+    /// # Errors
+    /// The errno of open(2) or read(2).
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, HostError> {
+        read(&self.path.join(name))
+    }
+
+    fn write(&self, name: &str, value: &str) -> Result<(), HostError> {
+        write(&self.path.join(name), value)
+    }
+
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// The errno of write(2).
+    pub fn start(&self) -> Result<(), HostError> {
+        self.write("tracing_on", "1")
+    }
+
+    /// Stops recording; what is in the buffers stays there to be read.
+    ///
+    /// # Errors
+    /// The errno of write(2).
+    pub fn stop(&self) -> Result<(), HostError> {
+        self.write("tracing_on", "0")
+    }
+
+    /// CPUs that have a buffer.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn cpus(&self) -> Result<Vec<u32>, HostError> {
+        let path = self.path.join("per_cpu");
+        let entries = fs::read_dir(&path).map_err(|error| failed(Op::List, &path, &error))?;
+        let mut cpus: Vec<u32> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_string_lossy().strip_prefix("cpu")?.parse().ok())
+            .collect();
+        cpus.sort_unstable();
+        Ok(cpus)
+    }
+
+    /// The text of per_cpu/cpuN/stats.
+    ///
+    /// # Errors
+    /// The errno of open(2) or read(2).
+    pub fn stats(&self, cpu: u32) -> Result<String, HostError> {
+        Ok(String::from_utf8_lossy(&self.read(&format!("per_cpu/cpu{cpu}/stats"))?).into_owned())
+    }
+
+    /// Bytes of a page or sub-buffer.
+    pub fn page_size(&self) -> usize {
+        let kib = self.read("buffer_subbuf_size_kb").ok();
+        let kib = kib.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse::<usize>().ok());
+        kib.filter(|kib| (4..=65_536).contains(kib)).map_or(4096, |kib| kib * 1024)
+    }
+
+    /// A reader of one CPU's pages. All readers must be dropped before the instance is.
+    ///
+    /// # Errors
+    /// The errno of open(2): `ENXIO` or `ENOENT` for a CPU without a buffer.
+    pub fn reader(&self, cpu: u32) -> Result<PageReader, HostError> {
+        PageReader::open(&self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw")), cpu, self.page_size())
+    }
+
+    /// Removes the instance, and says why if it cannot.
+    ///
+    /// # Errors
+    /// `EBUSY` while a reader is open.
+    pub fn remove(mut self) -> Result<(), HostError> {
+        let path = std::mem::take(&mut self.path);
+        remove(&path)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if !self.path.as_os_str().is_empty() {
+            // Nothing more can be done here; the next run finds it.
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<(), HostError> {
+    let _ = write(&path.join("tracing_on"), "0");
+    fs::remove_dir(path).map_err(|error| failed(Op::Remove, path, &error))
+}
+
+/// A CPU mask as the kernel reads it: groups of eight hexadecimal digits, the highest CPUs first.
+fn mask(cpus: &CpuList) -> String {
+    let mut words = vec![0u32; 1];
+    for cpu in cpus.iter() {
+        let at = (cpu / 32) as usize;
+        if words.len() <= at {
+            words.resize(at + 1, 0);
+        }
+        words[at] |= 1 << (cpu % 32);
+    }
+    words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_written_as_the_kernel_reads_them() {
+        let mask = |text: &str| mask(&text.parse().unwrap());
+        assert_eq!(mask("0-3"), "0000000f");
+        assert_eq!(mask("0,33,64"), "00000001,00000002,00000001");
+        assert_eq!(mask(""), "00000000");
+    }
+}

@@ -1,0 +1,333 @@
+//! Recording on this machine: an instance of one's own, its pages into a trace.dat file, every record accounted for.
+//!
+//! Reader threads, each for some CPUs, sleep until a buffer is a quarter full, take its pages, count their records
+//! and append them to a nameless file a CPU. [`Capture::stop`] puts these together into one trace.dat. A process
+//! that is killed leaves an instance, which the next capture removes, and no files.
+
+mod collect;
+mod describe;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use flyball_host::{
+    CpuList, HostError,
+    tracefs::{Instance, InstanceOptions, PageReader, Tracefs},
+};
+
+use crate::{
+    clock::Clock,
+    dat::{self, CpuInput, DatVersion},
+    decode::Decoder,
+    error::TraceError,
+    record::{Names, Record},
+    stats::CpuStats,
+};
+
+use collect::{Collector, CpuPart};
+
+/// Called with the records of some pages, in the order of their time, while they are recorded.
+pub type LiveSink = Box<dyn FnMut(&[Record]) + Send>;
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct CaptureOptions {
+    /// Events: `group/event` or `group:event`, or `group` for all of a group.
+    pub events: Vec<String>,
+    /// CPUs to record on; all if not given.
+    pub cpus: Option<CpuList>,
+    /// Buffer of each CPU, KiB; 4 MiB, less on machines with little memory and many CPUs, if not given.
+    pub buffer_kib: Option<u64>,
+    /// Sub-buffer size, KiB, where the kernel can change it.
+    pub page_kib: Option<u32>,
+    /// The trace clock; `mono`, which every program can read and which is the same on all CPUs, if not given.
+    pub clock: Option<String>,
+    /// Where the pages are kept until the recording ends: a directory on the disk that the file will be on.
+    pub directory: PathBuf,
+    /// What writes the file, for those who ask it.
+    pub writer: String,
+}
+
+impl CaptureOptions {
+    /// The events that tell a P-state driver's decisions, as far as this kernel has them.
+    pub fn default_events(tracefs: &Tracefs) -> Vec<String> {
+        let known = [
+            ("amd_cpu", "amd_pstate_perf"),
+            ("amd_cpu", "amd_pstate_epp_perf"),
+            ("amd_cpu", "amd_pstate_cppc_req2"),
+            ("power", "pstate_sample"),
+            ("power", "cpu_frequency"),
+            ("power", "cpu_frequency_limits"),
+            ("thermal", "thermal_zone_trip"),
+            ("thermal", "cdev_update"),
+            ("hw_pressure", "hw_pressure_update"),
+            ("thermal_pressure", "thermal_pressure_update"),
+        ];
+        let here = known.into_iter().filter(|(group, event)| tracefs.has_event(group, event));
+        here.map(|(group, event)| format!("{group}/{event}")).collect()
+    }
+}
+
+/// Why a capture failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The kernel refused.
+    #[error("{0}")]
+    Host(#[from] HostError),
+    /// The file could not be written.
+    #[error("{0}")]
+    Trace(#[from] TraceError),
+    /// It cannot be done here.
+    #[error("{0}")]
+    NotHere(String),
+}
+
+/// What one CPU recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct CpuCapture {
+    /// The CPU.
+    pub cpu: u32,
+    /// Records in the file, counted page by page.
+    pub received: u64,
+    /// Bytes of pages in the file.
+    pub bytes: u64,
+    /// What the kernel counted.
+    pub stats: CpuStats,
+}
+
+impl CpuCapture {
+    /// Whether every record is accounted for: received and lost are what the kernel wrote.
+    pub fn balanced(&self) -> bool {
+        self.received + self.stats.lost() + self.stats.entries == self.stats.written()
+    }
+}
+
+/// What a capture recorded.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct CaptureSummary {
+    /// The file.
+    pub file: PathBuf,
+    /// Records in it.
+    pub received: u64,
+    /// Records that were overwritten or refused before they could be read.
+    pub lost: u64,
+    /// Records that the kernel wrote: received and lost.
+    pub written: u64,
+    /// Bytes of pages.
+    pub bytes: u64,
+    /// Instances that an earlier, killed run had left, and that were removed.
+    pub leftovers: Vec<String>,
+    /// Each CPU with a buffer.
+    pub cpus: Vec<CpuCapture>,
+}
+
+/// A capture that is running. Dropped without [`Capture::stop`], it records no more and leaves nothing behind.
+#[derive(Debug)]
+pub struct Capture {
+    tracefs: Tracefs,
+    instance: Option<Instance>,
+    events: Vec<String>,
+    writer: String,
+    directory: PathBuf,
+    end: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<Vec<CpuPart>, CaptureError>>>,
+    names: Arc<describe::TaskNames>,
+    leftovers: Vec<String>,
+}
+
+/// CPUs that one thread reads. At 100,000 records a second and CPU it is busy for a fifth of the time.
+const CPUS_PER_THREAD: usize = 32;
+
+impl Capture {
+    /// Starts to record. With `live`, also hands on the records as they come, a quarter second late.
+    ///
+    /// # Errors
+    /// Without root or tracefs, for events or clocks that the kernel does not have, and for buffers that do not fit.
+    pub fn start(options: &CaptureOptions, live: Option<LiveSink>) -> Result<Capture, CaptureError> {
+        let tracefs = Tracefs::open()?;
+        let leftovers = tracefs.remove_leftovers().unwrap_or_default();
+        let events: Vec<String> = options.events.iter().map(|event| event.replace(':', "/")).collect();
+        if events.is_empty() {
+            return Err(CaptureError::NotHere(
+                "this kernel has none of the events that tell performance requests".into(),
+            ));
+        }
+        if let Some(event) = events
+            .iter()
+            .find(|event| !plain(event) || tracefs.directories(&format!("events/{event}")).is_err())
+        {
+            return Err(CaptureError::NotHere(format!(
+                "this kernel has no event {event}; see events/ in {}",
+                tracefs.root().display()
+            )));
+        }
+        let instance = Instance::create(
+            &tracefs,
+            &InstanceOptions {
+                events: events.clone(),
+                cpus: options.cpus.clone(),
+                buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(&tracefs)),
+                page_kib: options.page_kib,
+                clock: Some(options.clock.clone().unwrap_or_else(|| "mono".into())),
+                wake_percent: 25,
+            },
+        )?;
+        let mut readers = Vec::new();
+        for cpu in instance.cpus()? {
+            if options.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu)) {
+                readers.push(instance.reader(cpu)?);
+            }
+        }
+        let names = Arc::new(describe::TaskNames::default());
+        let live = live.map(|sink| {
+            let formats = describe::formats(&tracefs, &events);
+            let decoder = Decoder::new(&formats, &Names::default());
+            Arc::new(collect::Live::new(decoder, sink, names.clone()))
+        });
+        let end = Arc::new(AtomicBool::new(false));
+        let mut capture = Capture {
+            tracefs,
+            instance: Some(instance),
+            events,
+            writer: options.writer.clone(),
+            directory: options.directory.clone(),
+            end,
+            threads: Vec::new(),
+            names,
+            leftovers,
+        };
+        let mut readers = readers.into_iter();
+        let mut first = true;
+        loop {
+            let some: Vec<PageReader> = readers.by_ref().take(CPUS_PER_THREAD).collect();
+            if some.is_empty() {
+                break;
+            }
+            let names = first.then(|| (capture.tracefs.clone(), capture.names.clone()));
+            first = false;
+            let collector = Collector::new(some, &options.directory, live.clone(), names)?;
+            let end = capture.end.clone();
+            let thread = std::thread::Builder::new().name("trace".into()).spawn(move || collector.run(&end));
+            capture
+                .threads
+                .push(thread.map_err(|error| TraceError::io("start a reader of", "trace_pipe_raw", error))?);
+        }
+        if let Some(instance) = &capture.instance {
+            instance.start()?;
+        }
+        Ok(capture)
+    }
+
+    /// Whether a reader has given up, so that there is no sense in going on.
+    pub fn failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    fn join(&mut self) -> Result<Vec<CpuPart>, CaptureError> {
+        self.end.store(true, Ordering::Release);
+        let mut parts = Vec::new();
+        let mut failure = None;
+        for thread in self.threads.drain(..) {
+            match thread.join() {
+                Ok(Ok(part)) => parts.extend(part),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => {
+                    failure = Some(CaptureError::NotHere("a reader of the ring buffer panicked".into()))
+                }
+            }
+        }
+        parts.sort_by_key(|part| part.cpu);
+        failure.map_or(Ok(parts), Err)
+    }
+
+    /// Stops recording, reads what is left in the buffers, writes the trace.dat file and removes the instance.
+    ///
+    /// # Errors
+    /// Where the buffers cannot be read or the file not be written; the instance is removed all the same.
+    pub fn stop(mut self, path: &Path, version: DatVersion) -> Result<CaptureSummary, CaptureError> {
+        let Some(instance) = self.instance.take() else {
+            return Err(CaptureError::NotHere("the capture has been stopped already".into()));
+        };
+        instance.stop()?;
+        let parts = self.join()?;
+        let mut cpus = Vec::new();
+        let mut stats = Vec::new();
+        for part in &parts {
+            let text = instance.stats(part.cpu)?;
+            stats.push(format!("CPU: {}\n{text}", part.cpu));
+            cpus.push(CpuCapture {
+                cpu: part.cpu,
+                received: part.received,
+                bytes: part.size,
+                stats: CpuStats::parse(part.cpu, &text),
+            });
+        }
+        self.names.look(&self.tracefs);
+        let mut about = describe::description(&self.tracefs, &instance, &self.events)?;
+        about.cmdlines = self.names.text();
+        about.stats = stats;
+        about.writer.clone_from(&self.writer);
+        debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
+        instance.remove()?;
+        let mut inputs: Vec<CpuInput> = parts
+            .into_iter()
+            .map(|part| CpuInput { cpu: part.cpu, pages: part.file, size: part.size })
+            .collect();
+        write_file(&self.directory, path, version, &about, &mut inputs)?;
+        Ok(CaptureSummary {
+            file: path.to_owned(),
+            received: cpus.iter().map(|cpu| cpu.received).sum(),
+            lost: cpus.iter().map(|cpu| cpu.stats.lost()).sum(),
+            written: cpus.iter().map(|cpu| cpu.stats.written()).sum(),
+            bytes: cpus.iter().map(|cpu| cpu.bytes).sum(),
+            leftovers: std::mem::take(&mut self.leftovers),
+            cpus,
+        })
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(instance) = &self.instance {
+            let _ = instance.stop();
+        }
+        // Readers must be closed before the instance can be removed, which its own drop does.
+        let _ = self.join();
+    }
+}
+
+/// Group and event are joined to a path below events/: nothing but names may be in them.
+fn plain(event: &str) -> bool {
+    let parts: Vec<&str> = event.split('/').collect();
+    parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
+}
+
+/// 4 MiB a CPU, but no more than a sixteenth of the memory on all of them.
+fn default_buffer(tracefs: &Tracefs) -> u64 {
+    const WANTED: u64 = 4096;
+    let Ok(memory) = Tracefs::memory_kib() else { return WANTED };
+    (memory / 16 / u64::from(tracefs.cpu_count().max(1))).clamp(64, WANTED)
+}
+
+/// Writes beside `path` and renames, so that a file of that name is whole or the one from before.
+fn write_file(
+    directory: &Path,
+    path: &Path,
+    version: DatVersion,
+    about: &dat::Description,
+    inputs: &mut [CpuInput],
+) -> Result<(), TraceError> {
+    let failed = |error| TraceError::io("write", path, error);
+    let mut file = tempfile::Builder::new().prefix(".trace").tempfile_in(directory).map_err(failed)?;
+    dat::write(file.as_file_mut(), version, about, inputs).map_err(failed)?;
+    // Nameless files are for their owner alone; a trace is for whoever may read what the umask allows.
+    let file = file.into_temp_path();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))
+}

@@ -1,0 +1,189 @@
+//! A reader thread: pages out of the ring buffers of some CPUs into files, counted on the way.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use flyball_host::tracefs::{PageReader, Tracefs, wait_for_pages};
+
+use crate::{
+    decode::Decoder,
+    error::TraceError,
+    format::PageHeader,
+    page::{Missed, Page},
+    record::{Comm, Event, Record},
+};
+
+use super::{CaptureError, LiveSink, describe::TaskNames};
+
+/// Bytes of pages that are written at once.
+const WRITE: usize = 256 * 1024;
+
+/// One CPU's pages.
+#[derive(Debug)]
+pub(super) struct CpuPart {
+    pub(super) cpu: u32,
+    pub(super) file: File,
+    pub(super) size: u64,
+    pub(super) received: u64,
+}
+
+/// Hands records on while they are recorded.
+pub(super) struct Live {
+    decoder: Decoder,
+    sink: Mutex<LiveSink>,
+    names: Arc<TaskNames>,
+}
+
+impl Live {
+    pub(super) fn new(decoder: Decoder, sink: LiveSink, names: Arc<TaskNames>) -> Live {
+        Live { decoder, sink: Mutex::new(sink), names }
+    }
+
+    fn add(&self, cpu: u32, page: &Page<'_>, records: &mut Vec<Record>) {
+        if page.missed != Missed::None {
+            let count = if let Missed::Count(count) = page.missed { Some(count) } else { None };
+            let (time, comm, event) = (page.time, Comm::default(), Event::Lost(count));
+            records.push(Record { time, cpu, pid: 0, comm, flags: 0, preempt: 0, event });
+        }
+        for entry in page.entries().flatten() {
+            if let Ok(record) = self.decoder.decode(entry.time, cpu, entry.payload) {
+                records.push(record);
+            }
+        }
+    }
+
+    fn hand_on(&self, records: &mut Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        records.sort_by_key(|record| (record.time, record.cpu));
+        for record in records.iter_mut() {
+            record.comm = self.names.name(record.pid);
+        }
+        (self.sink.lock().unwrap_or_else(PoisonError::into_inner))(records);
+        records.clear();
+    }
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+/// The readers of one thread and where their pages go.
+#[derive(Debug)]
+pub(super) struct Collector {
+    readers: Vec<PageReader>,
+    parts: Vec<CpuPart>,
+    live: Option<Arc<Live>>,
+    names: Option<(Tracefs, Arc<TaskNames>)>,
+}
+
+impl Collector {
+    pub(super) fn new(
+        readers: Vec<PageReader>,
+        directory: &Path,
+        live: Option<Arc<Live>>,
+        names: Option<(Tracefs, Arc<TaskNames>)>,
+    ) -> Result<Collector, CaptureError> {
+        let mut parts = Vec::with_capacity(readers.len());
+        for reader in &readers {
+            let file = tempfile::tempfile_in(directory)
+                .map_err(|error| TraceError::io("create a file in", directory, error))?;
+            parts.push(CpuPart { cpu: reader.cpu(), file, size: 0, received: 0 });
+        }
+        Ok(Collector { readers, parts, live, names })
+    }
+
+    /// Reads until `end` is set and the buffers are empty.
+    pub(super) fn run(mut self, end: &AtomicBool) -> Result<Vec<CpuPart>, CaptureError> {
+        let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
+        let mut pages = Vec::with_capacity(WRITE);
+        let mut records = Vec::new();
+        let mut ready = Vec::new();
+        let mut looked = Instant::now();
+        loop {
+            let last = end.load(Ordering::Acquire);
+            if last || self.live.is_some() {
+                ready = (0..self.readers.len()).collect();
+            }
+            for at in ready.drain(..) {
+                self.drain(at, last, &mut pages, &mut records)?;
+            }
+            if let Some(live) = &self.live {
+                live.hand_on(&mut records);
+            }
+            if last {
+                return Ok(self.parts);
+            }
+            // The kernel remembers a hundred tasks or so; what is not asked for in time is forgotten.
+            if let Some((tracefs, names)) = &self.names
+                && looked.elapsed() > Duration::from_secs(1)
+            {
+                names.look(tracefs);
+                looked = Instant::now();
+            }
+            if self.live.is_some() {
+                std::thread::sleep(patience);
+            } else {
+                wait_for_pages(&self.readers, patience, &mut ready)?;
+            }
+        }
+    }
+
+    /// Takes one CPU's pages: all of them, or (but for the last time) up to the one that is being written to.
+    fn drain(
+        &mut self,
+        at: usize,
+        last: bool,
+        pages: &mut Vec<u8>,
+        records: &mut Vec<Record>,
+    ) -> Result<(), CaptureError> {
+        let (reader, part) = (&self.readers[at], &mut self.parts[at]);
+        let size = reader.page_size();
+        let header = PageHeader::default();
+        pages.clear();
+        loop {
+            let start = pages.len();
+            pages.resize(start + size, 0);
+            if !reader.read_page(&mut pages[start..])? {
+                pages.truncate(start);
+                break;
+            }
+            let page = Page::parse(&pages[start..], header)
+                .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
+            part.received += page.count().0;
+            if let Some(live) = &self.live {
+                live.add(part.cpu, &page, records);
+            }
+            let full = page.used() + size / 8 > size;
+            if pages.len() + size > WRITE {
+                part.write(pages)?;
+            }
+            if !full && !last {
+                break;
+            }
+        }
+        part.write(pages)
+    }
+}
+
+impl CpuPart {
+    fn write(&mut self, pages: &mut Vec<u8>) -> Result<(), CaptureError> {
+        self.file
+            .write_all(pages)
+            .map_err(|error| TraceError::io("write", format!("pages of CPU {}", self.cpu), error))?;
+        self.size += pages.len() as u64;
+        pages.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! `flyball trace record`: the driver's decisions into a trace.dat file.
+
+use std::{
+    io::Write,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use flyball_host::{CpuList, Errno, HostError, Kind, tracefs::Tracefs};
+use flyball_trace::{
+    dat::DatVersion,
+    live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
+};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `trace record`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  flyball trace record -t 10s                       ten seconds into trace.dat
+  flyball trace record -o run.dat -- make -j8       while a command runs
+  flyball trace record --live                       print each decision, until Ctrl-C
+  flyball trace record -e power:cpu_idle --live -t 5s
+
+The trace is taken in an instance of its own: other tracing on the machine goes on, and nothing of it is changed.
+What is lost is counted: received and lost records together are what the kernel wrote.")]
+pub struct Args {
+    /// The file to write; trace-cmd and kernelshark open it too.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
+    output: PathBuf,
+
+    /// Record this event (power:cpu_idle) or group (amd_cpu) as well; may be repeated.
+    #[arg(short, long = "event", value_name = "EVENT")]
+    events: Vec<String>,
+
+    /// Record only the events of -e, not the P-state drivers'.
+    #[arg(long, requires = "events")]
+    only: bool,
+
+    /// Record idle states too (power:cpu_idle).
+    #[arg(long)]
+    idle: bool,
+
+    /// Record task switches too (sched:sched_switch).
+    #[arg(long)]
+    sched: bool,
+
+    /// Record on these CPUs only.
+    #[arg(short = 'c', long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// Buffer of each CPU, KiB.
+    #[arg(short = 'b', long = "buffer", value_name = "KIB")]
+    buffer_kib: Option<u64>,
+
+    /// Sub-buffer size, KiB (kernels from 6.8); larger ones cost less with very many events.
+    #[arg(long, value_name = "KIB")]
+    page_kib: Option<u32>,
+
+    /// Stop after this time: 10s, 500ms, 5min.
+    #[arg(short = 't', long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+
+    /// The trace clock.
+    #[arg(long, value_name = "NAME", default_value = "mono")]
+    clock: String,
+
+    /// Version of the file: 6, which every trace-cmd reads, or 7.
+    #[arg(long, value_name = "6|7", default_value = "6", value_parser = version)]
+    file_version: DatVersion,
+
+    /// Print records while they come.
+    #[arg(long)]
+    live: bool,
+
+    /// Record while this command runs.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let error = || "give the time with its unit: 500ms, 10s or 5min".to_owned();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.trim().parse().map_err(|_| error())?;
+    let scale = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" | "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(error()),
+    };
+    Duration::try_from_secs_f64(number * scale).map_err(|_| error())
+}
+
+fn version(text: &str) -> Result<DatVersion, String> {
+    match text {
+        "6" => Ok(DatVersion::Six),
+        "7" => Ok(DatVersion::Seven),
+        _ => Err("6 or 7".into()),
+    }
+}
+
+fn failure(error: CaptureError) -> Failure {
+    match error {
+        CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
+            Failure::new(Exit::Failed, format!("{error}; recording needs root"))
+        }
+        CaptureError::Host(error) => error.into(),
+        CaptureError::Trace(error) => error.into(),
+        CaptureError::NotHere(words) => Failure::new(Exit::NotHere, words),
+    }
+}
+
+/// Records.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    if machine::open(&cli.machine)?.kind() != Kind::Live {
+        return Err(Failure::new(Exit::NotHere, "only this machine can be recorded; leave -M away"));
+    }
+    let tracefs = Tracefs::open().map_err(|error| failure(error.into()))?;
+    let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
+    events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
+    events.extend(args.sched.then(|| "sched/sched_switch".to_owned()));
+    events.extend(args.events.iter().cloned());
+    let directory = match args.output.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let options = CaptureOptions {
+        events,
+        cpus: args.cpus.clone(),
+        buffer_kib: args.buffer_kib,
+        page_kib: args.page_kib,
+        clock: Some(args.clock.clone()),
+        directory,
+        writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .map_err(|error| Failure::new(Exit::Failed, format!("cannot watch signals: {error}")))?;
+    }
+    let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
+    let capture = Capture::start(&options, live).map_err(failure)?;
+    let mut child = if args.command.is_empty() { None } else { Some(spawn(&args.command)?) };
+    if child.is_none() && args.time.is_none() {
+        eprintln!("flyball: recording; stop with Ctrl-C");
+    }
+    let code = wait(args, &capture, child.as_mut(), &interrupted);
+    let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
+    say(cli, &summary)?;
+    if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
+        eprintln!(
+            "flyball: received and lost records do not add up to what the kernel wrote; the file may lack some"
+        );
+    }
+    Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
+}
+
+fn spawn(command: &[String]) -> Result<Child, Failure> {
+    Command::new(&command[0]).args(&command[1..]).stdin(Stdio::inherit()).spawn().map_err(|error| {
+        Failure::new(Exit::Usage, format!("cannot run {}: {error}; nothing was recorded", command[0]))
+    })
+}
+
+/// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The command's exit code.
+fn wait(
+    args: &Args,
+    capture: &Capture,
+    mut child: Option<&mut Child>,
+    interrupted: &AtomicBool,
+) -> Option<u8> {
+    let start = Instant::now();
+    loop {
+        if let Some(child) = child.as_mut()
+            && let Ok(Some(status)) = child.try_wait()
+        {
+            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+            return Some(code as u8);
+        }
+        let over = args.time.is_some_and(|time| start.elapsed() >= time);
+        if over || interrupted.load(Ordering::Acquire) || capture.failed() {
+            return None;
+        }
+        let left = args.time.map_or(Duration::MAX, |time| time.saturating_sub(start.elapsed()));
+        let step = if child.is_some() { 10 } else { 50 };
+        std::thread::sleep(left.min(Duration::from_millis(step)));
+    }
+}
+
+fn say(cli: &Cli, summary: &CaptureSummary) -> Result<(), Failure> {
+    if cli.json {
+        let text = serde_json::to_string_pretty(summary)
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        println!("{text}");
+    }
+    for name in &summary.leftovers {
+        eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
+    }
+    let mut stderr = std::io::stderr().lock();
+    let CaptureSummary { file, received, lost, written, bytes, .. } = summary;
+    let _ = writeln!(
+        stderr,
+        "flyball: {}: {received} records received + {lost} lost = {written} written, {:.1} MiB of pages",
+        file.display(),
+        *bytes as f64 / f64::from(1 << 20)
+    );
+    if *lost > 0 {
+        let worst = summary.cpus.iter().max_by_key(|cpu| cpu.stats.lost());
+        if let Some(cpu) = worst {
+            let _ = writeln!(
+                stderr,
+                "flyball: most were lost on CPU {} ({}); use a larger buffer: -b",
+                cpu.cpu,
+                cpu.stats.lost()
+            );
+        }
+    }
+    Ok(())
+}
