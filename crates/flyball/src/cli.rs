@@ -81,6 +81,8 @@ pub enum Command {
     /// Do a built-in workload once and print its result.
     #[command(hide = true)]
     Task(crate::commands::task::Args),
+    /// Real kernels on virtual silicon: boot one, run a command in it, see what its driver does.
+    Guest(crate::commands::guest::Args),
 
     /// The process that restores when flyball dies.
     #[command(hide = true)]

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod get;
 pub mod guardian;
 pub mod intel_speed_select;
+pub mod guest;
 pub mod plan;
 pub mod report;
 pub mod restore;
@@ -43,6 +44,7 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(cli, args),
         Command::Report(args) => report::run(cli, args),
         Command::Task(args) => task::run(cli, args),
+        Command::Guest(args) => guest::run(cli, args),
         Command::Guardian(args) => guardian::run(cli, args),
         Command::IntelSpeedSelect(args) => intel_speed_select::run(cli, args),
     }

@@ -1,0 +1,150 @@
+//! The functions of QEMU and glib that are called, found by name when the plug-in is loaded.
+//!
+//! They are looked up, not linked: the crate then links into any program, and an emulator that lacks one gets a
+//! sentence instead of a loader's error. The types are those of QEMU's documentation of the plug-in interface,
+//! version 7 (QEMU 11.1).
+
+#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// A growable array of bytes of glib's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ByteArray {
+    /// The bytes.
+    pub data: *mut u8,
+    /// How many.
+    pub len: c_uint,
+}
+
+/// An array of glib's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Array {
+    /// The elements.
+    pub data: *mut u8,
+    /// How many.
+    pub len: c_uint,
+}
+
+/// The beginning of a description of a register.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RegisterDescription {
+    /// The handle.
+    pub handle: *mut c_void,
+    /// Its name.
+    pub name: *const c_char,
+}
+
+/// A 64-bit field of a table with an entry for each CPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// The table.
+    pub score: *mut c_void,
+    /// The field's offset in an entry.
+    pub offset: usize,
+}
+
+/// What the emulator says of itself.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Info {
+    /// `x86_64`.
+    pub target_name: *const c_char,
+    /// Lowest and present version of the plug-in interface.
+    pub version: [c_int; 2],
+    /// A whole machine, not one program.
+    pub system_emulation: bool,
+    /// CPUs at the start and at most.
+    pub cpus: [c_int; 2],
+}
+
+/// Registers are not touched by a callback.
+pub const NO_REGISTERS: c_int = 0;
+/// Registers are read and written, the program counter too.
+pub const ALL_REGISTERS: c_int = 3;
+/// Inline operation: add.
+pub const ADD: c_int = 0;
+/// Condition: greater or equal.
+pub const AT_LEAST: c_int = 7;
+/// Reads and writes of memory.
+pub const ANY_ACCESS: c_int = 3;
+
+/// A callback of an instruction or block: CPU and user data.
+pub type OnExecution = extern "C" fn(c_uint, *mut c_void);
+/// A callback of a CPU.
+pub type OnCpu = extern "C" fn(c_uint, *mut c_void);
+/// A callback of a translation.
+pub type OnTranslation = extern "C" fn(*mut c_void, *mut c_void);
+/// A callback of the end.
+pub type OnExit = extern "C" fn(*mut c_void);
+
+macro_rules! functions {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions, each under its own name.
+        #[derive(Debug)]
+        #[allow(missing_docs)]
+        pub struct Api {
+            $(pub $name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Api {
+            /// Looks all of them up.
+            ///
+            /// # Errors
+            /// The name of the first that this emulator does not have.
+            pub fn load() -> Result<Api, String> {
+                $(
+                    let name = concat!(stringify!($name), "\0");
+                    let address = symbol(name).ok_or_else(|| stringify!($name).to_owned())?;
+                    // SAFETY: a function pointer is as large as a pointer, and QEMU and glib document this function
+                    // with this signature.
+                    let $name = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?>(address)
+                    };
+                )*
+                Ok(Api { $($name,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    g_byte_array_new: fn() -> *mut ByteArray;
+    g_byte_array_set_size: fn(*mut ByteArray, c_uint) -> *mut ByteArray;
+    g_array_get_element_size: fn(*mut Array) -> c_uint;
+    qemu_plugin_tb_n_insns: fn(*mut c_void) -> usize;
+    qemu_plugin_tb_get_insn: fn(*mut c_void, usize) -> *mut c_void;
+    qemu_plugin_insn_data: fn(*mut c_void, *mut c_void, usize) -> usize;
+    qemu_plugin_insn_size: fn(*mut c_void) -> usize;
+    qemu_plugin_insn_vaddr: fn(*mut c_void) -> u64;
+    qemu_plugin_register_vcpu_insn_exec_cb: fn(*mut c_void, OnExecution, c_int, *mut c_void);
+    qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu: fn(*mut c_void, c_int, Field, u64);
+    qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu: fn(*mut c_void, c_int, Field, u64);
+    qemu_plugin_register_vcpu_mem_inline_per_vcpu: fn(*mut c_void, c_int, c_int, Field, u64);
+    qemu_plugin_register_vcpu_tb_exec_cond_cb: fn(*mut c_void, OnExecution, c_int, c_int, Field, u64, *mut c_void);
+    qemu_plugin_register_vcpu_tb_trans_cb: fn(u64, OnTranslation, *mut c_void);
+    qemu_plugin_register_vcpu_init_cb: fn(u64, OnCpu, *mut c_void);
+    qemu_plugin_register_vcpu_idle_cb: fn(u64, OnCpu, *mut c_void);
+    qemu_plugin_register_vcpu_resume_cb: fn(u64, OnCpu, *mut c_void);
+    qemu_plugin_register_atexit_cb: fn(u64, OnExit, *mut c_void);
+    qemu_plugin_scoreboard_new: fn(usize) -> *mut c_void;
+    qemu_plugin_scoreboard_find: fn(*mut c_void, c_uint) -> *mut c_void;
+    qemu_plugin_request_time_control: fn() -> *const c_void;
+    qemu_plugin_update_ns: fn(*const c_void, i64);
+    qemu_plugin_get_registers: fn() -> *mut Array;
+    qemu_plugin_read_register: fn(*mut c_void, *mut ByteArray) -> c_int;
+    qemu_plugin_write_register: fn(*mut c_void, *mut ByteArray) -> c_int;
+    qemu_plugin_set_pc: fn(u64);
+}
+
+/// The address of a symbol of this process; the name ends with a zero byte.
+pub fn symbol(name: &str) -> Option<*mut c_void> {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
+    // SAFETY: the name is a C string; dlsym only looks it up.
+    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!address.is_null()).then_some(address)
+}

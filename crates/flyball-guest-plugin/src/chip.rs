@@ -1,0 +1,384 @@
+//! The silicon as a guest's instructions see it: RDMSR, WRMSR, CPUID, P-state ports and the CPPC mailbox.
+//!
+//! Registers that flyball-silicon does not know stay QEMU's (paging, the APIC and so on). A write that real hardware
+//! would answer with #GP is dropped: a plug-in cannot raise an exception.
+
+use std::{
+    io::Write,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use flyball_silicon::{Activity, SharedCppc, Silicon, msr, spec::Vendor};
+
+use crate::layout::{PORTS, block};
+
+/// The CPPC mailbox's blocks, as 64-bit words of the guest's memory.
+pub type Mailbox = &'static [AtomicU64];
+
+/// The silicon with what an emulator needs around it.
+pub struct Chip {
+    silicon: Silicon,
+    activity: Vec<Activity>,
+    mailbox: Option<Mailbox>,
+    seen: Vec<SharedCppc>,
+    p_state: Vec<u8>,
+    p_states: Vec<u32>,
+    intel: bool,
+    log: Option<Box<dyn Write + Send>>,
+    trace: Option<Box<dyn Write + Send>>,
+    traced_ms: u64,
+    /// Register writes that real hardware would have refused.
+    pub refused: u64,
+}
+
+/// TSC and its adjustment, for which an emulator has its own clock.
+const TIME: [u32; 2] = [msr::TSC, msr::TSC_ADJUST];
+
+impl Chip {
+    /// Around `silicon`; with a mailbox if the machine keeps its CPPC registers in memory.
+    pub fn new(silicon: Silicon, mailbox: Option<Mailbox>) -> Chip {
+        let cpus = silicon.cpus();
+        let intel = silicon.spec().identity.vendor == Vendor::Intel;
+        let p_states = silicon.spec().firmware.pstates_mhz.clone();
+        let mut chip = Chip {
+            silicon,
+            activity: vec![Activity::idle(0); cpus],
+            mailbox,
+            seen: vec![SharedCppc::default(); cpus],
+            p_state: vec![0; cpus],
+            p_states,
+            intel,
+            log: None,
+            trace: None,
+            traced_ms: u64::MAX,
+            refused: 0,
+        };
+        chip.fill_mailbox();
+        chip
+    }
+
+    /// Writes a line for every register write to `to`.
+    pub fn log_to(&mut self, to: Box<dyn Write + Send>) {
+        self.log = Some(to);
+    }
+
+    /// Writes the state once a millisecond to `to`.
+    pub fn trace_to(&mut self, mut to: Box<dyn Write + Send>) {
+        let _ = writeln!(to, "# ms package_W package_C then for each CPU: kHz busy_ns");
+        self.trace = Some(to);
+    }
+
+    /// The silicon.
+    pub fn silicon(&self) -> &Silicon {
+        &self.silicon
+    }
+
+    /// The frequency of a CPU now, kHz; never 0.
+    pub fn khz(&self, cpu: usize) -> u64 {
+        u64::from(self.silicon.frequency(cpu).0).max(1)
+    }
+
+    /// The time stamp counter after `ns` of guest time.
+    pub fn tsc(&self, ns: u64) -> u64 {
+        (u128::from(ns) * u128::from(self.silicon.spec().clock.tsc_khz) / 1_000_000) as u64
+    }
+
+    /// Moves the machine by `dt_ns`, in which each CPU was busy for so long.
+    pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
+        self.take_mailbox();
+        for (activity, busy) in self.activity.iter_mut().zip(busy_ns) {
+            *activity = Activity::partly(busy.min(dt_ns).min(u64::from(u32::MAX)) as u32, u16::from(busy < dt_ns), 0);
+        }
+        self.silicon.advance(dt_ns, &self.activity);
+        self.give_mailbox();
+        self.trace_line();
+    }
+
+    /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None`: the register is QEMU's.
+    pub fn read_msr(&self, cpu: usize, register: u32, elapsed_ns: u64) -> Option<u64> {
+        if TIME.contains(&register) {
+            return None;
+        }
+        self.silicon.read_msr_within(cpu, register, elapsed_ns).ok()
+    }
+
+    /// WRMSR. `false`: the register is QEMU's.
+    pub fn write_msr(&mut self, cpu: usize, register: u32, value: u64, now_ns: u64) -> bool {
+        use flyball_silicon::Fault;
+        if TIME.contains(&register) {
+            return false;
+        }
+        let result = self.silicon.write_msr(cpu, register, value);
+        if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {
+            return false;
+        }
+        self.refused += u64::from(result.is_err());
+        if let Some(log) = &mut self.log {
+            let end = if result.is_err() { " refused" } else { "" };
+            let _ = writeln!(log, "{}.{:09} cpu{cpu} wrmsr {register:#x} {value:#x}{end}", now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+        }
+        true
+    }
+
+    /// CPUID. `None`: the leaf is QEMU's.
+    pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that is told the crystal takes that
+        // for the timer's (arch/x86/kernel/tsc.c, native_calibrate_tsc): it calibrates instead.
+        if leaf == 0x15 {
+            return None;
+        }
+        let mut answer = self.silicon.cpuid(leaf, subleaf, cpu)?;
+        if leaf == 0x8000_0008 {
+            // Width of the APIC ids and number of threads must be those of this guest.
+            let threads = (self.silicon.cpus() / self.silicon.topology().packages()).max(1) as u32;
+            let width = u32::BITS - (threads - 1).leading_zeros();
+            answer[2] = width << 12 | (threads - 1) & 0xff;
+        }
+        Some(answer)
+    }
+
+    /// OUT to a P-state port: the machine's P-state of that number. `false`: no port of ours.
+    pub fn write_port(&mut self, cpu: usize, port: u16, value: u8, now_ns: u64) -> bool {
+        let Some(owner) = self.port_owner(port) else { return false };
+        let _ = cpu;
+        self.p_state[owner] = value;
+        if let Some(mhz) = self.p_states.get(usize::from(value)).copied() {
+            let bus = self.silicon.spec().clock.bus_khz.max(1);
+            let (register, content) = if self.intel {
+                (msr::PERF_CTL, u64::from(mhz * 1000 / bus) << 8)
+            } else {
+                (msr::AMD_PERF_CTL, u64::from(value))
+            };
+            self.write_msr(owner, register, content, now_ns);
+        }
+        true
+    }
+
+    /// IN from a P-state port: what was written last.
+    pub fn read_port(&self, port: u16) -> Option<u8> {
+        self.port_owner(port).map(|owner| self.p_state[owner])
+    }
+
+    fn port_owner(&self, port: u16) -> Option<usize> {
+        let owner = usize::from(port.checked_sub(PORTS)?);
+        (owner < self.p_state.len()).then_some(owner)
+    }
+
+    /// Puts what the registers hold at reset into the mailbox.
+    fn fill_mailbox(&mut self) {
+        let Some(mailbox) = self.mailbox else { return };
+        for cpu in 0..self.silicon.cpus() {
+            let Some(shared) = self.silicon.shared_cppc(cpu) else { continue };
+            for (at, value) in fields(&shared) {
+                store(mailbox, cpu, at, value);
+            }
+            self.seen[cpu] = shared;
+        }
+    }
+
+    /// Lets the silicon see what the guest has written into the mailbox.
+    fn take_mailbox(&mut self) {
+        let Some(mailbox) = self.mailbox else { return };
+        for cpu in 0..self.seen.len() {
+            let word = |at: u32| load(mailbox, cpu, at);
+            let found = SharedCppc {
+                desired: word(block::DESIRED),
+                min: word(block::MINIMUM),
+                max: word(block::MAXIMUM),
+                enable: word(block::ENABLE),
+                auto_select: word(block::AUTONOMOUS),
+                epp: word(block::PREFERENCE),
+            };
+            if found != self.seen[cpu] {
+                self.seen[cpu] = found;
+                self.silicon.set_shared_cppc(cpu, found);
+                if let Some(log) = &mut self.log {
+                    let ns = self.silicon.now_ns();
+                    let _ = writeln!(
+                        log,
+                        "{}.{:09} cpu{cpu} mailbox desired {} min {} max {} enable {} auto {} epp {}",
+                        ns / 1_000_000_000,
+                        ns % 1_000_000_000,
+                        found.desired,
+                        found.min,
+                        found.max,
+                        found.enable,
+                        found.auto_select,
+                        found.epp
+                    );
+                }
+            }
+        }
+    }
+
+    /// Puts the counters into the mailbox.
+    fn give_mailbox(&mut self) {
+        let Some(mailbox) = self.mailbox else { return };
+        for cpu in 0..self.seen.len() {
+            for (at, register) in [(block::REFERENCE, msr::MPERF), (block::DELIVERED, msr::APERF)] {
+                if let Ok(value) = self.silicon.read_msr(cpu, register)
+                    && let Some(word) = mailbox.get((block::offset(cpu as u32) + at) as usize / 8)
+                {
+                    word.store(value, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn trace_line(&mut self) {
+        let ms = self.silicon.now_ns() / 1_000_000;
+        let Some(trace) = self.trace.as_mut().filter(|_| ms != self.traced_ms) else { return };
+        self.traced_ms = ms;
+        let _ = write!(trace, "{ms}");
+        for package in 0..self.silicon.topology().packages() {
+            let _ = write!(trace, " {:.3} {:.2}", self.silicon.power(package).0, self.silicon.temperature(package).0);
+        }
+        for (cpu, activity) in self.activity.iter().enumerate() {
+            let _ = write!(trace, " {} {}", self.silicon.frequency(cpu).0, activity.busy_ns);
+        }
+        let _ = writeln!(trace);
+    }
+}
+
+impl Drop for Chip {
+    fn drop(&mut self) {
+        for writer in [&mut self.log, &mut self.trace].into_iter().flatten() {
+            let _ = writer.flush();
+        }
+    }
+}
+
+impl Chip {
+    /// Writes out what the log and the trace hold back.
+    pub fn flush(&mut self) {
+        for writer in [&mut self.log, &mut self.trace].into_iter().flatten() {
+            let _ = writer.flush();
+        }
+    }
+}
+
+fn fields(shared: &SharedCppc) -> [(u32, u32); 6] {
+    [
+        (block::DESIRED, shared.desired),
+        (block::MINIMUM, shared.min),
+        (block::MAXIMUM, shared.max),
+        (block::ENABLE, shared.enable),
+        (block::AUTONOMOUS, shared.auto_select),
+        (block::PREFERENCE, shared.epp),
+    ]
+}
+
+fn load(mailbox: Mailbox, cpu: usize, at: u32) -> u32 {
+    let byte = block::offset(cpu as u32) + at;
+    let word = mailbox.get(byte as usize / 8).map_or(0, |word| word.load(Ordering::Relaxed));
+    (word >> (byte % 8 * 8)) as u32
+}
+
+fn store(mailbox: Mailbox, cpu: usize, at: u32, value: u32) {
+    let byte = block::offset(cpu as u32) + at;
+    let shift = byte % 8 * 8;
+    if let Some(word) = mailbox.get(byte as usize / 8) {
+        let kept = word.load(Ordering::Relaxed) & !(0xffff_ffff << shift);
+        word.store(kept | u64::from(value) << shift, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_silicon::MachineSpec;
+
+    use super::*;
+    use crate::machine::{Interface, Wanted};
+
+    fn chip(name: &str, interface: Option<Interface>) -> (Chip, Mailbox) {
+        let toml = MachineSpec::builtin_text(name).unwrap().to_owned();
+        let (spec, _) = Wanted { toml, cpus: 4, interface }.make().unwrap();
+        let words: Vec<AtomicU64> = (0..4096).map(|_| AtomicU64::new(0)).collect();
+        let mailbox: Mailbox = Box::leak(words.into_boxed_slice());
+        let given = (interface == Some(Interface::CppcMailbox)).then_some(mailbox);
+        (Chip::new(Silicon::new(spec, 0).unwrap(), given), mailbox)
+    }
+
+    fn run(chip: &mut Chip, ms: u64) {
+        for _ in 0..ms {
+            chip.advance(1_000_000, [1_000_000; 4].into_iter());
+        }
+    }
+
+    #[test]
+    fn a_request_in_the_mailbox_is_a_request() {
+        let (mut chip, mailbox) = chip("ryzen-5750g", Some(Interface::CppcMailbox));
+        let mut khz = Vec::new();
+        for desired in [39, 117] {
+            for (at, value) in [(block::ENABLE, 1), (block::MAXIMUM, 166), (block::DESIRED, desired)] {
+                store(mailbox, 2, at, value);
+            }
+            run(&mut chip, 20);
+            khz.push(chip.khz(2));
+        }
+        assert!((1_000_000..1_300_000).contains(&khz[0]), "{khz:?}");
+        assert!((3_200_000..3_400_000).contains(&khz[1]), "{khz:?}");
+        let count = |at: u32| mailbox[(block::offset(2) + at) as usize / 8].load(Ordering::Relaxed);
+        assert!(count(block::DELIVERED) > 20_000_000 && count(block::REFERENCE) > 100_000_000);
+    }
+
+    #[test]
+    fn ports_ask_for_p_states() {
+        let (mut chip, _) = chip("ryzen-5750g", Some(Interface::PStates));
+        assert!(!chip.write_port(0, PORTS + 4, 1, 0) && !chip.write_port(0, 0x80, 1, 0));
+        for cpu in 0..4 {
+            assert!(chip.write_port(cpu, PORTS + cpu as u16, 2, 0));
+        }
+        run(&mut chip, 20);
+        assert_eq!(chip.read_port(PORTS + 3), Some(2));
+        assert_eq!(chip.khz(3), 1_400_000);
+        assert!(chip.write_port(3, PORTS + 3, 250, 0), "an unknown state is swallowed");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_qemus() {
+        let (mut chip, _) = chip("sst-guide", None);
+        assert_eq!(chip.read_msr(0, 0xc000_0080, 0), None);
+        assert!(!chip.write_msr(0, 0xc000_0080, 1, 0));
+        assert_eq!(chip.read_msr(0, msr::TSC, 0), None);
+        assert_eq!(chip.cpuid(0, 0x15, 0), None);
+        assert_eq!(chip.cpuid(0, 1, 0), None);
+        assert!(chip.cpuid(0, 6, 0).is_some());
+        assert!(chip.write_msr(1, msr::HWP_CAPABILITIES, 1, 0));
+        assert_eq!(chip.refused, 1);
+    }
+
+    /// A guest may write anything anywhere.
+    #[test]
+    fn hostile_writes_do_no_harm() {
+        for (name, interface) in [("ryzen-5750g", None), ("ryzen-5750g", Some(Interface::CppcMailbox)), ("sst-guide", None)] {
+            let (mut chip, mailbox) = chip(name, interface);
+            let mut state = 0x9e37_79b9_7f4a_7c15u64;
+            let mut next = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state
+            };
+            for round in 0..3000 {
+                let value = next();
+                let register = match round % 4 {
+                    0 => next() as u32 & 0xfff,
+                    1 => 0xc001_0000 | next() as u32 & 0x3ff,
+                    2 => 0x770 + next() as u32 % 8,
+                    _ => 0xb0 + next() as u32 % 2,
+                };
+                let cpu = next() as usize % 5;
+                chip.write_msr(cpu, register, value, 0);
+                let _ = chip.read_msr(cpu, register, next() % 100_000);
+                let _ = chip.cpuid(cpu % 4, next() as u32, next() as u32);
+                let _ = chip.write_port(0, PORTS + (next() as u16 % 6), value as u8, 0);
+                mailbox[next() as usize % mailbox.len()].store(value, Ordering::Relaxed);
+                chip.advance(50_000, [next() % 60_000; 4].into_iter());
+                let khz = chip.khz(0);
+                assert!((1..=100_000_000).contains(&khz), "{khz}");
+                assert!(chip.silicon().power(0).0.is_finite());
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Guest time in our hands.
+//!
+//! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but under TCG it has nothing to move:
+//! the accelerator's class leaves its two hooks for the virtual clock empty. They are filled here. Where they are in
+//! the class is read off the machine code of the two functions that call them, and the result is tried before
+//! anything depends on it. These functions are exported by a QEMU that is built with loadable modules, as
+//! distributions build it; they are no promise of QEMU's.
+
+#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_void},
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use crate::api::symbol;
+
+macro_rules! private {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// Functions of the emulator that are no part of its plug-in interface.
+        #[derive(Debug)]
+        #[allow(missing_docs)]
+        pub struct Clock {
+            $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl Clock {
+            fn load() -> Result<Clock, String> {
+                $(
+                    let address = symbol(concat!(stringify!($name), "\0"))
+                        .ok_or_else(|| format!("it does not export {}", stringify!($name)))?;
+                    // SAFETY: a function pointer is as large as a pointer; the signature is that of QEMU 11's source.
+                    let $name = unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
+                    };
+                )*
+                Ok(Clock { $($name,)* })
+            }
+        }
+    };
+}
+
+private! {
+    cpus_get_virtual_clock: fn() -> i64;
+    cpus_set_virtual_clock: fn(i64);
+    qemu_clock_deadline_ns_all: fn(c_int, c_int) -> i64;
+    qemu_clock_advance_virtual_time: fn(i64) -> i64;
+    all_cpu_threads_idle: fn() -> bool;
+    bql_lock_impl: fn(*const c_char, c_int);
+    bql_unlock: fn();
+    object_class_by_name: fn(*const c_char) -> *mut c_void;
+    qemu_get_cpu: fn(c_int) -> *mut c_void;
+    tcg_cpu_init_cflags: fn(*mut c_void, bool);
+    cpu_exit: fn(*mut c_void);
+}
+
+/// QEMU_CLOCK_VIRTUAL.
+const VIRTUAL: c_int = 1;
+/// Timers of every kind.
+const ALL_TIMERS: c_int = -1;
+
+/// What the emulator is to call for the time, and when it moves it.
+#[derive(Debug, Clone, Copy)]
+pub struct Hooks {
+    /// Says what time it is, ns.
+    pub get: extern "C" fn() -> i64,
+    /// Is told that it is this time now, ns.
+    pub set: extern "C" fn(i64),
+}
+
+static TRIED: AtomicI64 = AtomicI64::new(0);
+
+extern "C" fn trial_get() -> i64 {
+    0x0123_4567
+}
+
+extern "C" fn trial_set(ns: i64) {
+    TRIED.store(ns, Ordering::Relaxed);
+}
+
+/// The offset in `mov offset(%rax),%rax` (48 8b 80 and four bytes), the first in a function's code: where it takes a
+/// function pointer out of a class.
+fn slot(function: *const c_void) -> Option<usize> {
+    // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot and has a fall-back.
+    let code = unsafe { std::slice::from_raw_parts(function.cast::<u8>(), 47) };
+    let at = code.windows(3).take(40).position(|bytes| bytes == [0x48, 0x8b, 0x80])?;
+    let offset = u32::from_le_bytes([code[at + 3], code[at + 4], code[at + 5], code[at + 6]]) as usize;
+    (offset > 0 && offset < 0x400 && offset.is_multiple_of(8)).then_some(offset)
+}
+
+impl Clock {
+    /// Takes the clock over.
+    ///
+    /// # Errors
+    /// What this emulator lacks, or what the trial found.
+    pub fn take(hooks: Hooks) -> Result<Clock, String> {
+        let clock = Clock::load()?;
+        const CLASS: &CStr = c"tcg-accel-ops";
+        // SAFETY: the name is a C string; the function only looks a class up.
+        let class = unsafe { (clock.object_class_by_name)(CLASS.as_ptr()) }.cast::<u8>();
+        let get = slot(clock.cpus_get_virtual_clock as *const c_void);
+        let set = slot(clock.cpus_set_virtual_clock as *const c_void);
+        let (Some(get), Some(set)) = (get, set) else {
+            return Err("its clock functions do not look as they do in QEMU 11".into());
+        };
+        if class.is_null() || set != get + 8 {
+            return Err(format!("no clock hooks where they were expected ({get:#x}, {set:#x})"));
+        }
+        let fill = |hooks: Hooks| {
+            // SAFETY: both offsets were read from the code that calls through them, are adjacent and aligned, and the
+            // class lives as long as the process. Nobody executes guest code yet.
+            unsafe {
+                class.add(get).cast::<extern "C" fn() -> i64>().write(hooks.get);
+                class.add(set).cast::<extern "C" fn(i64)>().write(hooks.set);
+            }
+        };
+        fill(Hooks { get: trial_get, set: trial_set });
+        // SAFETY: these call the two trial functions, if the slots are what they are taken for.
+        let seen = unsafe {
+            (clock.cpus_set_virtual_clock)(77);
+            (clock.cpus_get_virtual_clock)()
+        };
+        if seen != 0x0123_4567 || TRIED.load(Ordering::Relaxed) != 77 {
+            return Err("its clock cannot be replaced (the trial failed)".into());
+        }
+        fill(hooks);
+        Ok(clock)
+    }
+
+    /// Time until the next timer of the guest's clock, ns.
+    pub fn deadline(&self) -> Option<u64> {
+        // SAFETY: reads the timer lists under their own locks.
+        let ns = unsafe { (self.qemu_clock_deadline_ns_all)(VIRTUAL, ALL_TIMERS) };
+        u64::try_from(ns).ok()
+    }
+
+    /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked for the time.
+    /// Says whether there was a timer to go to.
+    pub fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
+        const FILE: &CStr = c"flyball";
+        // SAFETY: the big lock is taken before and released after; what is called in between wants it held.
+        unsafe {
+            (self.bql_lock_impl)(FILE.as_ptr(), 1);
+            let idle = (self.all_cpu_threads_idle)();
+            let deadline = if idle { self.deadline() } else { None };
+            if let Some(deadline) = deadline {
+                (self.qemu_clock_advance_virtual_time)(to(deadline) as i64);
+            }
+            (self.bql_unlock)();
+            (idle, deadline.is_some())
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The silicon inside the emulator: a QEMU TCG plug-in, and what it shares with its launcher.
+//!
+//! Nothing here knows a register: what registers mean, what the firmware decides and what that costs is
+//! flyball-silicon's. The plug-in passes on what the guest asks of its processors, and keeps time:
+//!
+//! - `machine`: a machine's file cut down to as many CPUs as the guest gets (shared with the launcher);
+//! - `layout`: where the CPPC mailbox and the P-state ports are (shared with the launcher);
+//! - `settings`: the plug-in's arguments (shared with the launcher);
+//! - `chip`: the silicon as instructions see it: RDMSR, WRMSR, CPUID, ports, the mailbox;
+//! - `scheduler`: whose turn it is, for how many instructions, and what time it is: pure, fed with events;
+//! - `api`: the functions of QEMU that are called, found by name when the plug-in is loaded;
+//! - `clock`: how guest time is put in QEMU's hands, with a self-test;
+//! - `plugin`: the callbacks. No value with a destructor lives across a call that moves the program counter, which
+//!   leaves the callback by `longjmp`.
+
+mod api;
+pub mod chip;
+mod clock;
+pub mod layout;
+pub mod machine;
+mod plugin;
+pub mod scheduler;
+pub mod settings;

@@ -1,0 +1,228 @@
+//! A machine for a guest: one of flyball-silicon's, with as many CPUs as the guest gets.
+//!
+//! An emulated CPU costs host time, so a guest of a 160-CPU machine usually gets four. Its firmware, power and heat
+//! stay those of the machine; cores are taken away from the end. What is left of a package still has all of its
+//! uncore.
+
+use flyball_silicon::{MachineSpec, spec::InterfaceSpec, spec::Numbering};
+
+use crate::layout::MAX_CPUS;
+
+/// A machine file's content, or the name of a machine that comes with flyball, and how much of it is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The TOML.
+    pub toml: String,
+    /// How many CPUs; 0 for all.
+    pub cpus: u32,
+    /// The registers that carry performance requests, in place of the machine's own.
+    pub interface: Option<Interface>,
+}
+
+/// Ways to ask for performance that a guest may be given in place of its machine's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interface {
+    /// AMD CPPC in registers.
+    CppcMsr,
+    /// AMD CPPC in memory.
+    CppcMailbox,
+    /// P-state registers alone, of either vendor.
+    PStates,
+}
+
+impl Interface {
+    /// The word for it on command lines.
+    pub fn word(self) -> &'static str {
+        match self {
+            Interface::CppcMsr => "cppc-msr",
+            Interface::CppcMailbox => "cppc-mailbox",
+            Interface::PStates => "p-states",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(word: &str) -> Option<Interface> {
+        [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates].into_iter().find(|i| i.word() == word)
+    }
+}
+
+/// Threads, cores, packages as QEMU is to lay them out; CPU n of the guest is CPU n of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Packages.
+    pub packages: u32,
+    /// Cores a package.
+    pub cores: u32,
+    /// Threads a core.
+    pub threads: u32,
+}
+
+impl Layout {
+    /// How many CPUs that is.
+    pub fn cpus(self) -> u32 {
+        self.packages * self.cores * self.threads
+    }
+}
+
+impl Wanted {
+    /// The machine, cut down.
+    ///
+    /// # Errors
+    /// A sentence: the file is no machine, or it cannot have that many CPUs.
+    pub fn make(&self) -> Result<(MachineSpec, Layout), String> {
+        let mut spec = MachineSpec::from_toml(&self.toml).map_err(|e| e.to_string())?;
+        let all = spec.cpus() as u32;
+        let wanted = if self.cpus == 0 { all } else { self.cpus };
+        if wanted > all || wanted > MAX_CPUS {
+            let most = all.min(MAX_CPUS);
+            return Err(format!("{} has {all} CPUs and a guest of it at most {most}; {wanted} are too many", spec.name));
+        }
+        let layout = cut(&mut spec, wanted)?;
+        if let Some(interface) = self.interface {
+            let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
+            spec.firmware.interface = match interface {
+                Interface::CppcMsr | Interface::CppcMailbox if intel => {
+                    return Err(format!("{} is an Intel machine: it has no CPPC registers of AMD's", spec.name));
+                }
+                Interface::CppcMsr => InterfaceSpec::CppcMsr,
+                Interface::CppcMailbox => InterfaceSpec::CppcShared,
+                Interface::PStates if intel => InterfaceSpec::PerfCtl,
+                Interface::PStates => InterfaceSpec::AmdPstate,
+            };
+        }
+        spec.check().map_err(|e| format!("with {wanted} CPUs: {e}"))?;
+        Ok((spec, layout))
+    }
+}
+
+/// Takes away packages, then threads, then cores, until `wanted` CPUs are left.
+fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
+    spec.topology.numbering = Numbering::SiblingsAdjacent;
+    let per_package = spec.cpus() as u32 / spec.topology.packages;
+    let hybrid = spec.core.len() > 1;
+    if hybrid && wanted != spec.cpus() as u32 {
+        return cut_hybrid(spec, wanted);
+    }
+    if hybrid {
+        let mixed = spec.core.iter().any(|core| core.threads != spec.core[0].threads);
+        if mixed {
+            return Err(format!("{}: cores with different numbers of threads; give --cpus", spec.name));
+        }
+    }
+    let mut packages = 1;
+    if wanted.is_multiple_of(per_package) {
+        packages = wanted / per_package;
+    } else if wanted > per_package {
+        return Err(format!("{wanted} CPUs are no whole number of packages with {per_package} each"));
+    }
+    let cores_in_package: u32 = spec.core.iter().map(|core| core.count).sum::<u32>() * spec.topology.dies;
+    let mut threads = spec.core[0].threads;
+    let mut cores = cores_in_package;
+    if packages * cores * threads != wanted {
+        threads = if wanted <= cores_in_package { 1 } else { threads };
+        if !wanted.is_multiple_of(threads) {
+            return Err(format!("{wanted} CPUs are no whole number of cores with {threads} threads"));
+        }
+        cores = wanted / threads;
+        set_cores(spec, &[cores]);
+        spec.topology.dies = 1;
+    }
+    spec.topology.packages = packages;
+    for core in &mut spec.core {
+        core.threads = threads;
+    }
+    Ok(Layout { packages, cores, threads })
+}
+
+/// A hybrid machine keeps both kinds of cores, one thread each: the big ones get the odd CPU.
+fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
+    let kinds = spec.core.len() as u32;
+    let all: u32 = spec.core.iter().map(|core| core.count).sum();
+    if wanted < kinds || wanted > all {
+        return Err(format!("a guest of {} has {kinds} to {all} CPUs, one for a core", spec.name));
+    }
+    let mut counts: Vec<u32> =
+        spec.core.iter().map(|core| (core.count * wanted / all).clamp(1, core.count)).collect();
+    let mut at = 0;
+    while counts.iter().sum::<u32>() != wanted {
+        let total: u32 = counts.iter().sum();
+        let kind = at % counts.len();
+        if total < wanted && counts[kind] < spec.core[kind].count {
+            counts[kind] += 1;
+        } else if total > wanted && counts[kind] > 1 {
+            counts[kind] -= 1;
+        }
+        at += 1;
+    }
+    set_cores(spec, &counts);
+    spec.topology.packages = 1;
+    spec.topology.dies = 1;
+    for core in &mut spec.core {
+        core.threads = 1;
+    }
+    Ok(Layout { packages: 1, cores: wanted, threads: 1 })
+}
+
+/// Leaves `counts` cores of each kind, and nothing that names one that is gone.
+fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
+    let total: u32 = counts.iter().sum();
+    for (core, count) in spec.core.iter_mut().zip(counts) {
+        core.count = *count;
+        core.better.retain(|(number, _)| number < count);
+        core.ranking.truncate(total as usize);
+    }
+    spec.topology.core_ids.clear();
+    spec.topology.cores_per_cache = spec.topology.cores_per_cache.min(total);
+    if let Some(sst) = &mut spec.sst {
+        for level in &mut sst.level {
+            level.cores.retain(|core| *core < total);
+            if let Some(bf) = &mut level.bf {
+                bf.cores.retain(|core| *core < total);
+                if bf.cores.is_empty() {
+                    bf.cores.push(total - 1);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(name: &str, cpus: u32) -> Result<(MachineSpec, Layout), String> {
+        let toml = MachineSpec::builtin_text(name).unwrap().to_owned();
+        Wanted { toml, cpus, interface: None }.make()
+    }
+
+    #[test]
+    fn every_machine_can_be_cut_down() {
+        for name in MachineSpec::names() {
+            for cpus in [1, 2, 3, 4, 8] {
+                let made = wanted(name, cpus);
+                let hybrid = MachineSpec::builtin(name).unwrap().core.len() > 1;
+                let all = MachineSpec::builtin(name).unwrap().cpus();
+                if cpus as usize > all || (hybrid && cpus == 1) {
+                    assert!(made.is_err());
+                    continue;
+                }
+                match made {
+                    Ok((spec, layout)) => {
+                        assert_eq!(spec.cpus() as u32, cpus, "{name}");
+                        assert_eq!(layout.cpus(), cpus, "{name}");
+                        assert!(flyball_silicon::Silicon::new(spec, 0).is_ok());
+                    }
+                    Err(why) => assert!(why.contains("whole number") || why.contains("one for a core"), "{name} {cpus}: {why}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_refused() {
+        assert!(wanted("ryzen-5750g", 17).unwrap_err().contains("16 CPUs"));
+        let toml = MachineSpec::builtin_text("sst-guide").unwrap().to_owned();
+        let error = Wanted { toml, cpus: 4, interface: Some(Interface::CppcMsr) }.make().unwrap_err();
+        assert!(error.contains("Intel"), "{error}");
+    }
+}

@@ -1,0 +1,594 @@
+//! Guest time: whose turn it is, for how many instructions, and what time it is.
+//!
+//! Every CPU has a local time that moves with the instructions it executes, at the frequency the silicon gives it. All
+//! CPUs of the guest share one host thread; they take turns in slices of guest time, so that they run in parallel in
+//! guest time. The guest's clock moves when all have done their slice. When all are halted it jumps.
+//!
+//! This is pure: it is told what happened and says what to do. Time is in picoseconds; an instruction's share of a
+//! picosecond is carried along, so that nothing is lost and every host computes the same.
+//!
+//! How the emulator is steered: a counter for every CPU goes up with its instructions, and when it reaches [`LIMIT`]
+//! the CPU's next block of code asks [`Scheduler::limit_reached`]. A CPU that is to run gets a counter just below the
+//! limit; one that is not gets the limit itself, so that it asks again before it does anything.
+
+/// The counter value at which a CPU asks.
+pub const LIMIT: u64 = 1 << 40;
+
+/// Picoseconds in a nanosecond.
+const PS: u64 = 1000;
+
+/// What the scheduler needs of the machine.
+pub trait Machine {
+    /// Moves the machine by `dt_ns`, in which each CPU was busy for so many nanoseconds.
+    fn advance(&mut self, dt_ns: u64, busy_ns: &[u64]);
+    /// The frequency of a CPU, kHz, never 0.
+    fn khz(&self, cpu: usize) -> u64;
+}
+
+/// What the CPU that asked has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Set its counter to this and go on.
+    Run(u64),
+    /// Set its counter to [`LIMIT`] and leave its loop: it is another CPU's turn.
+    Leave,
+    /// All have done their slice: find out when the next timer is due and call [`Scheduler::slice_over`].
+    AskForTimers,
+}
+
+/// What to do at the end of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slice {
+    /// As [`Next::Run`].
+    Run(u64),
+    /// As [`Next::Leave`].
+    Leave,
+    /// Timers are due: set the counter to [`LIMIT`] and let the emulator move its clock to this time, ns.
+    MoveClock(u64),
+}
+
+/// One CPU's part.
+#[derive(Debug, Clone, Default)]
+struct Cpu {
+    /// It has executed something since reset.
+    started: bool,
+    halted: bool,
+    /// It has to give way at its next question, though its slice is not over.
+    leave: bool,
+    /// Local time, ps.
+    local: u64,
+    /// Part of a picosecond, in units of 1 / rate.
+    part: u64,
+    /// Instructions' rate: kHz, less what the other thread of the core takes, in 1/1024.
+    rate: u64,
+    /// The counter when it was last looked at.
+    base: u64,
+    /// Executed time that the machine has not been told of, ps.
+    owed: u64,
+    instructions: u64,
+    /// The other thread of the core.
+    sibling: Option<usize>,
+}
+
+/// How often what happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Slices.
+    pub slices: u64,
+    /// Turns given to another CPU.
+    pub turns: u64,
+    /// Times that the emulator moved the clock because of timers.
+    pub timers: u64,
+    /// Jumps while all were halted.
+    pub jumps: u64,
+    /// CPUs taken for not running.
+    pub stuck: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Scheduler {
+    cpus: Vec<Cpu>,
+    /// Cycles an instruction, 1/256.
+    cycles: u64,
+    /// Throughput of a thread while the other one of its core is busy, in 1/1024.
+    share: u64,
+    slice: u64,
+    slice_end: u64,
+    /// The guest's clock, ns.
+    clock: u64,
+    /// What the machine has been told of, ns.
+    told: u64,
+    /// Local time of the CPU that ran last, ps.
+    last: u64,
+    current: Option<usize>,
+    turn: Option<usize>,
+    yields: usize,
+    waits: usize,
+    busy: Vec<u64>,
+    /// Statistics.
+    pub counts: Counts,
+}
+
+impl Scheduler {
+    /// For `cpus` CPUs; `cycles` an instruction in 1/256; slices of `slice_ns`; `threads` a core, of which each gets
+    /// `share`/1024 of the core's speed when both are busy.
+    pub fn new(cpus: usize, cycles: u32, slice_ns: u64, threads: usize, share: u64) -> Scheduler {
+        let sibling = |cpu: usize| (threads == 2).then_some(cpu ^ 1).filter(|other| *other < cpus);
+        Scheduler {
+            cpus: (0..cpus)
+                .map(|cpu| Cpu { base: LIMIT, rate: 1, sibling: sibling(cpu), ..Cpu::default() })
+                .collect(),
+            cycles: u64::from(cycles.max(1)),
+            share: share.clamp(1, 1024),
+            slice: slice_ns.max(1) * PS,
+            slice_end: 0,
+            clock: 0,
+            told: 0,
+            last: 0,
+            current: None,
+            turn: None,
+            yields: 0,
+            waits: 0,
+            busy: vec![0; cpus],
+            counts: Counts::default(),
+        }
+    }
+
+    /// The guest's clock, ns.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Instructions that all CPUs have executed.
+    pub fn instructions(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.instructions).sum()
+    }
+
+    /// The CPU that is in its slice.
+    pub fn current(&self) -> Option<usize> {
+        self.current
+    }
+
+    /// Time that `instructions` take at a CPU's rate, ps, and what is left of a picosecond.
+    fn duration(&self, cpu: usize, instructions: u64) -> (u64, u64) {
+        // cycles/256 cycles at rate/1024 kHz: 1e9 * 1024 / 256 = 4e9 ps an instruction and kHz.
+        let cpu = &self.cpus[cpu];
+        let units = u128::from(instructions) * u128::from(self.cycles) * 4_000_000_000 + u128::from(cpu.part);
+        ((units / u128::from(cpu.rate)) as u64, (units % u128::from(cpu.rate)) as u64)
+    }
+
+    /// A CPU's local time with its counter at `counter`, ps.
+    fn local_at(&self, cpu: usize, counter: u64) -> u64 {
+        let executed = counter.saturating_sub(self.cpus[cpu].base);
+        self.cpus[cpu].local + self.duration(cpu, executed).0
+    }
+
+    /// What time it is for a CPU whose counter is at `counter`, ns.
+    pub fn time_of(&self, cpu: usize, counter: u64) -> u64 {
+        let local = if self.current == Some(cpu) { self.local_at(cpu, counter) } else { self.cpus[cpu].local };
+        (local / PS).max(self.clock)
+    }
+
+    /// Time that a CPU has executed and the machine does not know of, ns: its counters count it.
+    pub fn untold(&self, cpu: usize, counter: u64) -> u64 {
+        let more = if self.current == Some(cpu) { self.local_at(cpu, counter) - self.cpus[cpu].local } else { 0 };
+        (self.cpus[cpu].owed + more) / PS
+    }
+
+    /// The clock as seen by the thread that runs the CPUs, ns.
+    pub fn clock_for_cpus(&self, counter: impl FnOnce(usize) -> u64) -> u64 {
+        self.current.map_or(self.clock, |cpu| self.time_of(cpu, counter(cpu)))
+    }
+
+    fn account(&mut self, cpu: usize, counter: u64) {
+        let executed = counter.saturating_sub(self.cpus[cpu].base);
+        let (time, part) = self.duration(cpu, executed);
+        let state = &mut self.cpus[cpu];
+        state.base = counter;
+        state.part = part;
+        state.instructions += executed;
+        state.local += time;
+        state.owed += time;
+    }
+
+    /// Forgets what a counter says, for a CPU that is not to be charged.
+    fn forget(&mut self, cpu: usize) {
+        self.cpus[cpu].base = LIMIT;
+    }
+
+    /// Lets a CPU run until its local time is `to`.
+    fn grant(&mut self, machine: &impl Machine, cpu: usize, to: u64) -> u64 {
+        let busy_sibling =
+            self.cpus[cpu].sibling.is_some_and(|other| self.cpus[other].started && !self.cpus[other].halted);
+        let rate = machine.khz(cpu).max(1) * if busy_sibling { self.share } else { 1024 };
+        let state = &mut self.cpus[cpu];
+        if state.rate != rate {
+            state.rate = rate;
+            state.part = 0;
+        }
+        let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate);
+        let instructions = left.div_ceil(u128::from(self.cycles) * 4_000_000_000).clamp(1, 1 << 30) as u64;
+        state.base = LIMIT - instructions;
+        self.current = Some(cpu);
+        state.base
+    }
+
+    /// Ends the turn of `cpu`; whoever is next in the circle and still has some of the slice goes on.
+    fn give_way(&mut self, cpu: usize) {
+        let count = self.cpus.len();
+        self.turn = (1..count).map(|step| (cpu + step) % count).find(|next| self.is_ready(*next));
+        self.current = None;
+        self.forget(cpu);
+        self.counts.turns += 1;
+    }
+
+    /// Whether a CPU has still some of this slice to do.
+    fn is_ready(&self, cpu: usize) -> bool {
+        let cpu = &self.cpus[cpu];
+        cpu.started && !cpu.halted && cpu.local < self.slice_end
+    }
+
+    fn patience(&self) -> usize {
+        3 * self.cpus.len()
+    }
+
+    /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it was.
+    /// `counter` is that CPU's counter, `other` gives that of another.
+    pub fn limit_reached(
+        &mut self,
+        machine: &mut impl Machine,
+        cpu: usize,
+        counter: u64,
+        other: impl Fn(usize) -> u64,
+    ) -> Next {
+        let clock = self.clock * PS;
+        if self.cpus[cpu].halted || !self.cpus[cpu].started {
+            // It wakes up, no earlier than what woke it. Its turn may be later, but from now on it has one.
+            let now = self.last.max(clock);
+            let state = &mut self.cpus[cpu];
+            state.local = state.local.max(now);
+            state.halted = false;
+            state.started = true;
+        }
+        if let Some(current) = self.current.filter(|current| *current != cpu) {
+            // It left in the middle of its slice (PAUSE, a kick of the host's): it goes on first.
+            self.yields += 1;
+            if self.yields <= self.patience() {
+                self.forget(cpu);
+                return Next::Leave;
+            }
+            self.yields = 0;
+            self.account(current, other(current));
+            self.forget(current);
+            self.last = self.cpus[current].local;
+            self.current = None;
+        }
+        if let Some(turn) = self.turn.filter(|turn| *turn != cpu) {
+            // Not yet: the order must not depend on when the host interrupts.
+            if self.cpus[turn].started && !self.cpus[turn].halted {
+                self.waits += 1;
+                if self.waits <= self.patience() {
+                    self.forget(cpu);
+                    return Next::Leave;
+                }
+            }
+        }
+        self.turn = None;
+        self.waits = 0;
+        if self.current == Some(cpu) {
+            self.account(cpu, counter);
+        } else {
+            self.forget(cpu);
+            self.cpus[cpu].local = self.cpus[cpu].local.max(clock);
+        }
+        if self.slice_end <= clock {
+            self.slice_end = clock + self.slice;
+            self.counts.slices += 1;
+        }
+        let others_ready = (0..self.cpus.len()).any(|other| other != cpu && self.is_ready(other));
+        let leave = std::mem::take(&mut self.cpus[cpu].leave);
+        if self.cpus[cpu].local < self.slice_end {
+            if leave {
+                // It has written to its APIC: perhaps another CPU is to wake up.
+                self.last = self.cpus[cpu].local;
+                self.give_way(cpu);
+                return Next::Leave;
+            }
+            self.yields = 0;
+            let end = self.slice_end;
+            return Next::Run(self.grant(machine, cpu, end));
+        }
+        self.last = self.cpus[cpu].local;
+        if others_ready {
+            self.yields += 1;
+            if self.yields <= self.patience() {
+                self.give_way(cpu);
+                return Next::Leave;
+            }
+            // They do not come: in reset, they will not run until they are started.
+            self.counts.stuck += 1;
+            for other in 0..self.cpus.len() {
+                if other != cpu && self.is_ready(other) {
+                    self.cpus[other].started = false;
+                }
+            }
+            self.yields = 0;
+        }
+        self.current = None;
+        Next::AskForTimers
+    }
+
+    /// All CPUs have done the slice; `deadline` is the time until the next timer from the clock on, ns.
+    pub fn slice_over(&mut self, machine: &mut impl Machine, cpu: usize, deadline: Option<u64>) -> Slice {
+        if deadline.is_some_and(|deadline| (self.clock + deadline) * PS <= self.slice_end) {
+            self.forget(cpu);
+            self.counts.timers += 1;
+            return Slice::MoveClock(self.slice_end / PS);
+        }
+        self.move_clock(machine, self.slice_end / PS);
+        self.slice_end += self.slice;
+        self.counts.slices += 1;
+        let others = (0..self.cpus.len())
+            .any(|other| other != cpu && self.cpus[other].started && !self.cpus[other].halted);
+        if others {
+            self.give_way(cpu);
+            return Slice::Leave;
+        }
+        let end = self.slice_end;
+        Slice::Run(self.grant(machine, cpu, end))
+    }
+
+    /// The clock is `ns` now, never less than before; the machine is told what its CPUs did until then.
+    pub fn move_clock(&mut self, machine: &mut impl Machine, ns: u64) {
+        self.clock = self.clock.max(ns);
+        let passed = self.clock - self.told;
+        if passed == 0 {
+            return;
+        }
+        self.told = self.clock;
+        for (cpu, busy) in self.cpus.iter_mut().zip(&mut self.busy) {
+            *busy = (cpu.owed / PS).min(passed);
+            cpu.owed -= *busy * PS;
+        }
+        machine.advance(passed, &self.busy);
+    }
+
+    /// A CPU executes HLT. Says whether all are halted now.
+    pub fn halt(&mut self, cpu: usize, counter: u64) -> bool {
+        if self.current == Some(cpu) {
+            self.account(cpu, counter);
+        }
+        self.current = None;
+        self.last = self.cpus[cpu].local;
+        self.cpus[cpu].halted = true;
+        self.forget(cpu);
+        self.all_halted()
+    }
+
+    /// Whether no CPU has anything to do.
+    pub fn all_halted(&self) -> bool {
+        self.cpus.iter().all(|cpu| cpu.halted || !cpu.started)
+    }
+
+    /// A CPU writes to its interrupt controller. Says whether its counter is to be set to [`LIMIT`].
+    pub fn interrupts_sent(&mut self, cpu: usize, counter: u64) -> bool {
+        if self.current != Some(cpu) {
+            return false;
+        }
+        self.account(cpu, counter);
+        self.cpus[cpu].leave = true;
+        self.forget(cpu);
+        true
+    }
+
+    /// All CPUs are halted and the next timer is `deadline` ns away: the time to jump to, at most `most` ns from now.
+    pub fn jump(&mut self, deadline: u64, most: u64) -> u64 {
+        self.counts.jumps += 1;
+        // Time that the last one to halt has already used.
+        let to = (self.clock + deadline).max(self.last.div_ceil(PS)).min(self.clock + most);
+        let to = to.max(self.clock + 1);
+        self.last = self.last.max(to * PS);
+        to
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with constant frequencies that remembers what it was told.
+    struct Fixed {
+        khz: Vec<u64>,
+        now: u64,
+        busy: Vec<u64>,
+    }
+
+    impl Machine for Fixed {
+        fn advance(&mut self, dt_ns: u64, busy_ns: &[u64]) {
+            self.now += dt_ns;
+            for (sum, busy) in self.busy.iter_mut().zip(busy_ns) {
+                assert!(*busy <= dt_ns);
+                *sum += busy;
+            }
+        }
+
+        fn khz(&self, cpu: usize) -> u64 {
+            self.khz[cpu]
+        }
+    }
+
+    fn fixed(khz: &[u64]) -> Fixed {
+        Fixed { khz: khz.to_vec(), now: 0, busy: vec![0; khz.len()] }
+    }
+
+    /// An emulator without a guest: every CPU executes blocks of `block` instructions in a circle, as QEMU's one
+    /// thread does.
+    struct Emulator {
+        scheduler: Scheduler,
+        machine: Fixed,
+        counter: Vec<u64>,
+    }
+
+    impl Emulator {
+        fn new(khz: &[u64], threads: usize) -> Emulator {
+            Emulator {
+                scheduler: Scheduler::new(khz.len(), 4 * 256, 50_000, threads, 640),
+                machine: fixed(khz),
+                counter: vec![LIMIT; khz.len()],
+            }
+        }
+
+        /// One block of one CPU; whether the CPU goes on.
+        fn block(&mut self, cpu: usize, size: u64) -> bool {
+            self.counter[cpu] += size;
+            if self.counter[cpu] < LIMIT {
+                return true;
+            }
+            let counters = self.counter.clone();
+            let next = self.scheduler.limit_reached(&mut self.machine, cpu, counters[cpu], |c| counters[c]);
+            let (counter, go_on) = match next {
+                Next::Run(counter) => (counter, true),
+                Next::Leave => (LIMIT, false),
+                Next::AskForTimers => match self.scheduler.slice_over(&mut self.machine, cpu, None) {
+                    Slice::Run(counter) => (counter, true),
+                    Slice::Leave => (LIMIT, false),
+                    Slice::MoveClock(_) => unreachable!("no timers"),
+                },
+            };
+            self.counter[cpu] = counter;
+            go_on
+        }
+
+        fn run(&mut self, ns: u64, sizes: &[u64]) {
+            let mut at = 0;
+            while self.scheduler.clock() < ns {
+                for cpu in 0..self.counter.len() {
+                    if self.scheduler.cpus[cpu].halted {
+                        continue;
+                    }
+                    for _ in 0..100_000 {
+                        at += 1;
+                        if !self.block(cpu, sizes[at % sizes.len()]) {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn instructions_take_their_time() {
+        for khz in [400_000, 1_234_567, 4_683_000] {
+            let mut one = Emulator::new(&[khz], 1);
+            one.run(100_000_000, &[7, 1, 30, 3]);
+            let expected = khz * one.scheduler.clock() / 1_000_000 / 4;
+            let done = one.scheduler.instructions();
+            assert!(done.abs_diff(expected) * 1000 < expected, "{done} {expected}");
+        }
+    }
+
+    #[test]
+    fn cpus_run_beside_each_other_each_at_its_own_speed() {
+        let mut four = Emulator::new(&[1_000_000, 2_000_000, 3_000_000, 4_000_000], 1);
+        four.run(30_000_000, &[5, 9, 1]); // until all have started
+        let state = |four: &Emulator, cpu: usize| (four.scheduler.cpus[cpu].instructions, four.machine.busy[cpu]);
+        let (start, before) = (four.machine.now, [0, 1, 2, 3].map(|cpu| state(&four, cpu)));
+        four.run(80_000_000, &[5, 9, 1]);
+        let passed = four.machine.now - start;
+        for cpu in 0..4 {
+            let expected = (cpu as u64 + 1) * passed / 4;
+            let (done, busy) = state(&four, cpu);
+            let (done, busy) = (done - before[cpu].0, busy - before[cpu].1);
+            assert!(done.abs_diff(expected) * 200 < expected, "CPU {cpu}: {done} {expected}");
+            assert!(busy.abs_diff(passed) < 100_000, "CPU {cpu}: {busy} {passed}");
+        }
+        assert_eq!(four.machine.now, four.scheduler.clock());
+    }
+
+    #[test]
+    fn threads_share_a_core() {
+        let mut two = Emulator::new(&[2_000_000, 2_000_000], 2);
+        two.run(30_000_000, &[5]);
+        let (start, before) = (two.machine.now, [0, 1].map(|cpu: usize| two.scheduler.cpus[cpu].instructions));
+        two.run(80_000_000, &[5]);
+        let alone = 2 * (two.machine.now - start) / 4;
+        for cpu in 0..2 {
+            let done = two.scheduler.cpus[cpu].instructions - before[cpu];
+            assert!((done * 1024 / alone).abs_diff(640) < 10, "{done} {alone}");
+        }
+    }
+
+    #[test]
+    fn a_halted_cpu_wakes_where_time_is() {
+        let mut two = Emulator::new(&[1_000_000, 1_000_000], 1);
+        two.run(10_000_000, &[4]);
+        assert!(!two.scheduler.halt(1, two.counter[1]));
+        two.counter[1] = LIMIT;
+        let busy = two.machine.busy[1];
+        two.run(20_000_000, &[4]);
+        assert!(two.machine.busy[1] - busy < 100_000, "a halted CPU is not busy");
+        two.scheduler.cpus[1].halted = true;
+        two.block(1, 4);
+        for _ in 0..20 {
+            two.block(0, 100_000);
+            two.block(1, 4);
+        }
+        assert!(two.scheduler.time_of(1, two.counter[1]) >= 20_000_000);
+    }
+
+    #[test]
+    fn a_jump_ends_at_the_timer_or_at_the_most() {
+        let mut one = Emulator::new(&[1_000_000], 1);
+        one.run(1_000_000, &[4]);
+        assert!(one.scheduler.halt(0, one.counter[0]));
+        let clock = one.scheduler.clock();
+        assert_eq!(one.scheduler.jump(300_000, 2_000_000), clock + 300_000);
+        one.scheduler.move_clock(&mut one.machine, clock + 300_000);
+        assert_eq!(one.scheduler.jump(u64::from(u32::MAX), 2_000_000), clock + 2_300_000);
+        let before = one.scheduler.clock();
+        one.scheduler.move_clock(&mut one.machine, before - 5);
+        assert_eq!(one.scheduler.clock(), before, "time never goes back");
+    }
+
+    /// However the host interrupts, and whoever asks when, time neither stops nor goes back.
+    #[test]
+    fn any_order_of_questions_makes_progress() {
+        let mut state = 0x1234_5678_9abc_def1u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..20 {
+            let mut four = Emulator::new(&[1_000_000, 4_000_000, 2_500_000, 800_000], 2);
+            let mut clock = 0;
+            for _ in 0..200_000 {
+                let cpu = next() as usize % 4;
+                match next() % 64 {
+                    0 => {
+                        four.scheduler.halt(cpu, four.counter[cpu]);
+                        four.counter[cpu] = LIMIT;
+                    }
+                    1 => {
+                        if four.scheduler.interrupts_sent(cpu, four.counter[cpu]) {
+                            four.counter[cpu] = LIMIT;
+                        }
+                    }
+                    _ => {
+                        for _ in 0..next() % 5 {
+                            if !four.block(cpu, next() % 2_000) {
+                                break;
+                            }
+                        }
+                    }
+                }
+                assert!(four.scheduler.clock() >= clock);
+                clock = four.scheduler.clock();
+            }
+            assert!(clock > 10_000_000, "{clock} {:?}", four.scheduler.counts);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The plug-in's arguments: written by the launcher, read by the plug-in, `key=value` each.
+
+use std::path::PathBuf;
+
+use crate::machine::Interface;
+
+/// How time passes in the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Time {
+    /// As on the host, at full speed: for tests that do not need time.
+    Open,
+    /// By executed instructions at the frequency that the silicon gives.
+    Closed,
+}
+
+/// What the plug-in is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// File with the machine's TOML.
+    pub machine: PathBuf,
+    /// CPUs of the guest.
+    pub cpus: u32,
+    /// In place of the machine's interface.
+    pub interface: Option<Interface>,
+    /// How time passes.
+    pub time: Time,
+    /// The silicon's seed.
+    pub seed: u64,
+    /// The guest's memory, where the mailbox is in it.
+    pub memory: Option<PathBuf>,
+    /// A file for every register write.
+    pub log: Option<PathBuf>,
+    /// A file for the silicon's state, a line a millisecond of guest time.
+    pub trace: Option<PathBuf>,
+    /// Cycles an instruction, in 1/256 (closed loop).
+    pub cycles: u32,
+    /// Length of a CPU's turn, nanoseconds of guest time (closed loop).
+    pub slice_ns: u64,
+}
+
+/// Cycles an instruction unless said otherwise: 16, as much as makes a guest second last about a host second.
+pub const CYCLES: u32 = 16 * 256;
+
+/// Length of a turn unless said otherwise.
+pub const SLICE_NS: u64 = 50_000;
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            machine: PathBuf::new(),
+            cpus: 0,
+            interface: None,
+            time: Time::Open,
+            seed: 0,
+            memory: None,
+            log: None,
+            trace: None,
+            cycles: CYCLES,
+            slice_ns: SLICE_NS,
+        }
+    }
+}
+
+impl Settings {
+    /// The arguments that say it, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled there.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut out = vec![
+            format!("machine={}", self.machine.display()),
+            format!("cpus={}", self.cpus),
+            format!("time={}", if self.time == Time::Open { "open" } else { "closed" }),
+            format!("seed={}", self.seed),
+            format!("cycles={}", self.cycles),
+            format!("slice={}", self.slice_ns),
+        ];
+        out.extend(self.interface.map(|i| format!("interface={}", i.word())));
+        for (key, path) in [("memory", &self.memory), ("log", &self.log), ("trace", &self.trace)] {
+            out.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
+        }
+        out.into_iter().map(|arg| arg.replace(',', ",,")).collect()
+    }
+
+    /// Reads them back, as QEMU hands them over (single commas).
+    ///
+    /// # Errors
+    /// The argument that is not understood.
+    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Settings, String> {
+        let mut settings = Settings::default();
+        for argument in arguments {
+            let bad = || format!("argument '{argument}' is not understood");
+            let (key, value) = argument.split_once('=').ok_or_else(bad)?;
+            match key {
+                "machine" => settings.machine = value.into(),
+                "cpus" => settings.cpus = value.parse().map_err(|_| bad())?,
+                "interface" => settings.interface = Some(Interface::parse(value).ok_or_else(bad)?),
+                "time" if value == "open" => settings.time = Time::Open,
+                "time" if value == "closed" => settings.time = Time::Closed,
+                "seed" => settings.seed = value.parse().map_err(|_| bad())?,
+                "memory" => settings.memory = Some(value.into()),
+                "log" => settings.log = Some(value.into()),
+                "trace" => settings.trace = Some(value.into()),
+                "cycles" => settings.cycles = value.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
+                "slice" => {
+                    settings.slice_ns =
+                        value.parse().ok().filter(|n| (1_000..=1_000_000).contains(n)).ok_or_else(bad)?;
+                }
+                _ => return Err(bad()),
+            }
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_back() {
+        let settings = Settings {
+            machine: "/a,b.toml".into(),
+            cpus: 4,
+            interface: Some(Interface::CppcMailbox),
+            time: Time::Closed,
+            seed: 7,
+            memory: Some("/proc/self/fd/3".into()),
+            log: Some("/l".into()),
+            ..Settings::default()
+        };
+        let arguments: Vec<String> = settings.arguments().iter().map(|a| a.replace(",,", ",")).collect();
+        assert_eq!(Settings::parse(arguments.iter().map(String::as_str)), Ok(settings));
+        for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "what=1"] {
+            assert!(Settings::parse([bad]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, told apart by their first bytes.
+
+use std::io::{self, Read};
+
+/// The compressions that distributions use for packages, modules and kernels, as far as they are read here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not compressed, or not known.
+    None,
+    /// gzip (RFC 1952).
+    Gzip,
+    /// xz.
+    Xz,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl Compression {
+    /// What the first bytes say.
+    pub fn of(bytes: &[u8]) -> Compression {
+        match bytes {
+            [0x1f, 0x8b, 0x08, ..] => Compression::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+/// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are ignored: a
+/// kernel image is padded, and the kernel's build appends the unpacked size to an xz stream.
+pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let read = match Compression::of(bytes) {
+        Compression::None => {
+            out.extend_from_slice(bytes);
+            out.len() as u64
+        }
+        Compression::Gzip => flate2::read::GzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
+        Compression::Xz => liblzma::read::XzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
+        Compression::Zstd => {
+            let decoder = zstd::stream::read::Decoder::with_buffer(bytes)?.single_frame();
+            decoder.take(limit + 1).read_to_end(&mut out)? as u64
+        }
+    };
+    if read > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("unpacks to more than {limit} bytes")));
+    }
+    Ok(out)
+}
+
+/// A reader that unpacks `bytes`.
+pub fn reader(bytes: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    Ok(match Compression::of(bytes) {
+        Compression::None => Box::new(bytes),
+        Compression::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
+        Compression::Xz => Box::new(liblzma::read::XzDecoder::new(bytes)),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(bytes)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(text: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn unpacks_what_it_knows_and_ignores_what_follows() {
+        let text = b"the kernel's own build appends four bytes ".repeat(50);
+        for mut packed in [gzip(&text), xz(&text), zstd::encode_all(&text[..], 1).unwrap()] {
+            packed.extend_from_slice(&[1, 2, 3, 4]);
+            assert_eq!(unpack(&packed, 1 << 20).unwrap(), text);
+        }
+        assert_eq!(unpack(&text, 1 << 20).unwrap(), text);
+    }
+
+    #[test]
+    fn refuses_bombs_and_broken_streams() {
+        let bomb = gzip(&vec![0; 1 << 20]);
+        assert_eq!(unpack(&bomb, 1000).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        for packed in [gzip(b"abcdef"), xz(b"abcdef"), zstd::encode_all(&b"abcdef"[..], 1).unwrap()] {
+            for cut in 6..packed.len() - 1 {
+                let _ = unpack(&packed[..cut], 1000); // whatever it says, it must say it without a panic
+            }
+            assert!(unpack(&packed[..packed.len() / 2], 1000).is_err());
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! A guest from a request: everything that has to be found, made and cleaned away around one run.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use flyball_guest_plugin::{
+    machine::Interface,
+    settings::{self, Settings, Time},
+};
+
+use crate::{
+    cache::Cache,
+    error::GuestError,
+    initramfs::{self, JobFile},
+    kernel,
+    machine::{Driver, GuestMachine},
+    qemu::{self, Board, Qemu},
+    run::{self, Boot, End, Outlets},
+};
+
+/// Where the command's root file system comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Root {
+    /// busybox, in memory.
+    #[default]
+    Initramfs,
+    /// This directory of the host, read-only under a layer in memory.
+    Directory(PathBuf),
+}
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The machine's name or file.
+    pub machine: String,
+    /// The kernel: a version in the cache, a bzImage, a vmlinux or a Debian package.
+    pub kernel: String,
+    /// The kernel's modules, where they are not found beside it.
+    pub modules_dir: Option<PathBuf>,
+    /// The driver.
+    pub driver: Driver,
+    /// CPUs; 0 for four.
+    pub cpus: u32,
+    /// In place of the machine's interface.
+    pub interface: Option<Interface>,
+    /// Guest time follows the silicon.
+    pub closed: bool,
+    /// Cycles an instruction in the closed loop, 1/256.
+    pub cycles: u32,
+    /// The silicon's and the emulator's seed.
+    pub seed: u64,
+    /// Megabytes of memory.
+    pub memory_mb: u32,
+    /// The root file system.
+    pub root: Root,
+    /// Files for the job directory.
+    pub files: Vec<JobFile>,
+    /// Further modules to load.
+    pub modules: Vec<String>,
+    /// Further words for the kernel's command line.
+    pub append: Vec<String>,
+    /// Where `/job/out`, the console and the register log go.
+    pub out: Option<PathBuf>,
+    /// The most host time.
+    pub timeout: Option<Duration>,
+    /// The command; empty for a shell.
+    pub command: Vec<String>,
+}
+
+impl Request {
+    /// A request with everything at its usual value.
+    pub fn new(machine: &str, kernel: &str, command: &[&str]) -> Request {
+        Request {
+            machine: machine.to_owned(),
+            kernel: kernel.to_owned(),
+            modules_dir: None,
+            driver: Driver::Default,
+            cpus: 0,
+            interface: None,
+            closed: false,
+            cycles: settings::CYCLES,
+            seed: 0,
+            memory_mb: 512,
+            root: Root::Initramfs,
+            files: Vec::new(),
+            modules: Vec::new(),
+            append: Vec::new(),
+            out: None,
+            timeout: Some(Duration::from_secs(300)),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+        }
+    }
+}
+
+/// The plug-in's file name.
+const PLUGIN: &str = "libflyball_guest_plugin.so";
+
+/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, beside the program, where cargo leaves it, or in `../lib/flyball`.
+pub fn find_plugin() -> Result<PathBuf, GuestError> {
+    if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
+        return Ok(named.into());
+    }
+    let program = env::current_exe().map_err(|e| GuestError::file("find", "/proc/self/exe", e))?;
+    let dir = program.parent().unwrap_or(Path::new("/"));
+    let places = [dir.join(PLUGIN), dir.join("deps").join(PLUGIN), dir.join("../lib/flyball").join(PLUGIN)];
+    // The newest, so that a development tree never takes one from an earlier build.
+    let newest = places
+        .iter()
+        .filter(|path| path.is_file())
+        .max_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
+    newest.cloned().ok_or_else(|| {
+        GuestError::Request(format!(
+            "the plug-in {PLUGIN} is not beside the program ({}) nor in ../lib/flyball; \
+             set FLYBALL_GUEST_PLUGIN to where it is",
+            dir.display()
+        ))
+    })
+}
+
+/// Boots a guest, runs the command in it, and says how it ended.
+pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, GuestError> {
+    let machine = GuestMachine::find(&request.machine, request.cpus, request.interface)?;
+    if request.memory_mb < 256 {
+        return Err(GuestError::Request("a guest needs 256 MB of memory or more".into()));
+    }
+    let qemu = Qemu::find(cache)?;
+    let plugin = find_plugin()?;
+    let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
+    let work = tempfile::tempdir().map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
+    let shell = request.command.is_empty();
+    let modules = machine.modules(request.driver, &request.modules);
+    let initramfs = work.path().join("initramfs");
+    let base = initramfs::base(cache, &kernel, &request.modules)?;
+    let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
+    image.extend(initramfs::job(&request.command, &request.files)?);
+    write(&initramfs, &image)?;
+    drop(image);
+
+    let mut words: Vec<String> = request.append.clone();
+    let module_list = modules.join(",");
+    words.push(format!("flyball.modules={module_list}"));
+    words.push(format!("flyball.out={}", u8::from(request.out.is_some())));
+    let mut more: Vec<OsString> = Vec::new();
+    if let Root::Directory(dir) = &request.root {
+        qemu::check_root(dir)?;
+        words.push("flyball.root=9p".into());
+        more.extend(qemu::share(dir, "root"));
+    }
+    if shell {
+        let (rows, columns) = run::terminal_size();
+        words.push(format!("flyball.shell=1 flyball.rows={rows} flyball.cols={columns}"));
+    }
+    let command_line = machine.command_line(request.driver, &kernel.release, &words);
+
+    let memory = run::memory(request.memory_mb).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+    run::keep_open(&memory).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+    let memory_path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
+    let mut settings = Settings {
+        machine: work.path().join("machine.toml"),
+        cpus: machine.layout.cpus(),
+        interface: request.interface,
+        time: if request.closed { Time::Closed } else { Time::Open },
+        seed: request.seed,
+        cycles: request.cycles,
+        ..Settings::default()
+    };
+    write(&settings.machine, machine.toml.as_bytes())?;
+    if let Some((base, contents)) = machine.mailbox_contents() {
+        run::fill(&memory, base, &contents).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+        settings.memory = Some(memory_path.clone());
+    }
+    if let Some(out) = &request.out {
+        fs::create_dir_all(out).map_err(|e| GuestError::file("make", out, e))?;
+        let out = fs::canonicalize(out).map_err(|e| GuestError::file("find", out, e))?;
+        settings.log = Some(out.join("registers.log"));
+        settings.trace = Some(out.join("silicon.log"));
+    }
+    for (number, table) in machine.firmware().tables().iter().enumerate() {
+        let path = work.path().join(format!("table{number}.aml"));
+        write(&path, table)?;
+        more.push("-acpitable".into());
+        more.push(format!("file={}", qemu::escape(&path.to_string_lossy())).into());
+    }
+    if request.closed {
+        // What is not guest time must not reach the guest: no clock of the host's, no randomness but the seed's.
+        more.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
+        more.push(request.seed.to_string().into());
+    }
+    more.push("-plugin".into());
+    let plugin = qemu::escape(&plugin.to_string_lossy());
+    more.push(std::iter::once(plugin).chain(settings.arguments()).collect::<Vec<_>>().join(",").into());
+
+    let board = Board {
+        cpu: &machine.cpu_model(),
+        layout: qemu::Layout {
+            sockets: machine.layout.packages,
+            cores: machine.layout.cores,
+            threads: machine.layout.threads,
+        },
+        memory_mb: request.memory_mb,
+        memory: &memory_path,
+        one_thread: request.closed,
+    };
+    let boot = Boot {
+        qemu: &qemu,
+        board: board.arguments(),
+        kernel: &kernel.boot,
+        initramfs: &initramfs,
+        command_line,
+        more,
+        timeout: request.timeout,
+        interactive: shell,
+    };
+    let end = run::run(boot, outlets)?;
+    if let Some(out) = &request.out {
+        write(&out.join("console.log"), end.console.as_bytes())?;
+        if let Some(tar) = &end.out {
+            tar::Archive::new(&tar[..]).unpack(out).map_err(|e| GuestError::file("unpack into", out, e))?;
+        }
+    }
+    Ok(end)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
+    fs::write(path, bytes).map_err(|e| GuestError::file("write", path, e))
+}
+
+/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace in `out/trace.txt`:
+/// every event by which cpufreq drivers and governors say what they decide.
+pub fn recording(command: &[String]) -> String {
+    const EVENTS: &str = "power/cpu_frequency power/cpu_frequency_limits power/pstate_sample power/cpu_idle \
+        amd_cpu/amd_pstate_perf amd_cpu/amd_pstate_epp_perf";
+    let line = initramfs::command_line(command);
+    format!(
+        "T=/sys/kernel/tracing; echo 0 > $T/tracing_on; echo 8192 > $T/buffer_size_kb
+for e in {EVENTS}; do [ -d $T/events/$e ] && echo 1 > $T/events/$e/enable; done
+echo 1 > $T/tracing_on
+({line}
+)
+code=$?
+echo 0 > $T/tracing_on
+cat $T/trace > /job/out/trace.txt
+exit $code"
+    )
+}

@@ -1,0 +1,75 @@
+#!/bin/busybox sh
+# PID 1 of a flyball guest. It makes the usual file systems, loads what the launcher asks for, runs the command that
+# the launcher put into /job, says how it ended on the control line, and turns the guest off.
+#
+# Serial lines: ttyS0 the kernel's console, ttyS1 standard output, ttyS2 standard error, ttyS3 control:
+#   up UPTIME | command UPTIME | note TEXT | exit CODE UPTIME | out BYTES, followed by that many bytes of tar
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:/job HOME=/root TERM=${TERM:-dumb}
+/bin/busybox mkdir -p /bin /sbin /usr/bin /usr/sbin
+/bin/busybox --install -s
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+mkdir -p /dev/pts /dev/shm /run /tmp
+mount -t devpts pts /dev/pts
+for d in /dev/shm /run /tmp; do mount -t tmpfs tmp $d; done
+mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+for s in 1 2 3; do stty -F /dev/ttyS$s raw -echo 2>/dev/null; done
+exec 3>/dev/ttyS3
+say() { echo "$*" >&3; }
+uptime() { cut -d' ' -f1 /proc/uptime; }
+option() { sed -n "s/.*\\bflyball\\.$1=\\([^ ]*\\).*/\\1/p" /proc/cmdline; }
+say up "$(uptime)"
+ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null
+
+for m in $(option modules | tr , ' '); do
+    modprobe "$m" 2>/dev/null || say note "module $m could not be loaded"
+done
+
+root=
+if [ "$(option root)" = 9p ]; then
+    for m in virtio_pci 9pnet_virtio 9p overlay; do modprobe "$m" 2>/dev/null; done
+    mkdir -p /lower /upper /newroot
+    mount -t tmpfs upper /upper; mkdir /upper/files /upper/work
+    if mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,ro,cache=loose root /lower &&
+        mount -t overlay -o lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work root /newroot; then
+        root=/newroot
+        for d in proc sys dev run tmp job; do
+            mkdir -p $root/$d; mount --rbind /$d $root/$d 2>/dev/null || mount -o rbind /$d $root/$d
+        done
+        modules=/lib/modules/$(uname -r)
+        mkdir -p $root$modules; mount -o bind $modules $root$modules 2>/dev/null
+    else
+        say note "the root file system could not be mounted"
+        poweroff -f
+    fi
+fi
+
+cd /job
+mkdir -p out
+say command "$(uptime)"
+if [ "$(option shell)" = 1 ]; then
+    stty -F /dev/ttyS1 sane rows "$(option rows)" cols "$(option cols)" 2>/dev/null
+    if [ -n "$root" ]; then
+        setsid sh -c "exec chroot $root sh -c 'cd /job; exec \${SHELL:-sh} -i' <>/dev/ttyS1 >&0 2>&0"
+    else
+        setsid sh -c 'exec sh -i <>/dev/ttyS1 >&0 2>&0'
+    fi
+elif [ -n "$root" ]; then
+    chroot $root /bin/sh /job/.command </dev/null >/dev/ttyS1 2>/dev/ttyS2
+else
+    sh /job/.command </dev/null >/dev/ttyS1 2>/dev/ttyS2
+fi
+code=$?
+# What is still in the lines' buffers leaves before the end is said.
+sleep 0
+say exit $code "$(uptime)"
+if [ "$(option out)" = 1 ]; then
+    tar -cf /run/out.tar -C /job/out . 2>/dev/null
+    say out "$(stat -c %s /run/out.tar)"
+    cat /run/out.tar >&3
+fi
+exec 3>&-
+sync
+poweroff -f

@@ -1,0 +1,223 @@
+//! What the guest boots into: busybox, the kernel's modules, our init, and the job.
+//!
+//! Two archives follow each other, as the kernel allows: the base, which depends on the kernel alone and is kept in
+//! the cache, and the job: the command and the files that go with it. Nothing is mounted from the host unless a
+//! root is asked for, so that a guest's run depends on nothing but these bytes.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cache::{self, Cache},
+    cpio::Cpio,
+    elf::Elf,
+    error::GuestError,
+    kernel::Kernel,
+    modules,
+};
+
+/// PID 1 of every guest.
+const INIT: &str = include_str!("init.sh");
+
+/// A file or directory that goes into the guest's job directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFile {
+    /// Where it is here.
+    pub source: PathBuf,
+    /// Its name there.
+    pub name: String,
+}
+
+impl JobFile {
+    /// Reads `SOURCE[:NAME]`.
+    pub fn parse(text: &str) -> JobFile {
+        if let Some((source, name)) = text.rsplit_once(':')
+            && !Path::new(text).exists()
+            && !name.is_empty()
+        {
+            return JobFile { source: source.into(), name: name.trim_matches('/').to_owned() };
+        }
+        let source = PathBuf::from(text);
+        let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        JobFile { source, name }
+    }
+}
+
+/// The base archive for this kernel: made once, then taken from the cache.
+pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
+    let busybox = busybox(cache)?;
+    let mut key = DefaultHasher::new();
+    (INIT, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
+    stamp(&busybox).hash(&mut key);
+    kernel.modules.as_deref().map(stamp).hash(&mut key);
+    let path = cache.made(&format!("initramfs-{}-{:016x}", kernel.release.replace('/', "_"), key.finish()))?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    let bytes = fs::read(&busybox).map_err(|e| GuestError::file("read", &busybox, e))?;
+    let mut archive = Cpio::new();
+    for dir in ["proc", "sys", "dev", "run", "tmp", "root", "etc", "job", "usr/bin", "usr/sbin", "var"] {
+        archive.dir(dir);
+    }
+    archive.device("dev/console", 5, 1);
+    archive.device("dev/null", 1, 3);
+    archive.file("init", 0o755, INIT.as_bytes());
+    archive.file("bin/busybox", 0o755, &bytes);
+    archive.link("var/run", "/run");
+    archive.link("etc/mtab", "/proc/mounts");
+    archive.file("etc/passwd", 0o644, b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n");
+    archive.file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n");
+    if let Some(dir) = &kernel.modules {
+        add_modules(&mut archive, dir, more_modules)?;
+    }
+    cache::write_whole(&path, &archive.finish())?;
+    Ok(path)
+}
+
+fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), GuestError> {
+    let release = dir.file_name().unwrap_or_default().to_string_lossy();
+    let home = format!("lib/modules/{release}");
+    let wanted = modules::WANTED.iter().copied().chain(more.iter().map(String::as_str));
+    let modules = modules::collect(dir, wanted)?;
+    archive.dir(&home);
+    archive.file(&format!("{home}/modules.dep"), 0o644, modules::dependency_list(&modules).as_bytes());
+    let mut aliases = String::new();
+    for module in &modules {
+        let name = modules::name_of(Path::new(&module.path)).unwrap_or_default();
+        if let Some(elf) = Elf::new(&module.content) {
+            for alias in elf.modinfo("alias") {
+                aliases.push_str(&format!("alias {alias} {name}\n"));
+            }
+        }
+        archive.file(&format!("{home}/{}", module.path), 0o644, &module.content);
+    }
+    archive.file(&format!("{home}/modules.alias"), 0o644, aliases.as_bytes());
+    archive.file(&format!("{home}/modules.symbols"), 0o644, b"");
+    for name in ["modules.builtin", "modules.order", "modules.builtin.modinfo"] {
+        if let Ok(bytes) = fs::read(dir.join(name)) {
+            archive.file(&format!("{home}/{name}"), 0o644, &bytes);
+        }
+    }
+    Ok(())
+}
+
+/// The job: what the guest's shell runs, and the files beside it.
+pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
+    let mut archive = Cpio::new();
+    archive.dir("job");
+    archive.file("job/.command", 0o755, shell_line(command).as_bytes());
+    for file in files {
+        add_file(&mut archive, &file.source, &format!("job/{}", file.name))?;
+    }
+    Ok(archive.finish())
+}
+
+fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestError> {
+    let error = |e| GuestError::file("read", source, e);
+    let meta = fs::metadata(source).map_err(error)?;
+    if meta.is_dir() {
+        archive.dir(name);
+        let mut inside: Vec<_> = fs::read_dir(source).map_err(error)?.flatten().map(|e| e.path()).collect();
+        inside.sort();
+        for path in inside {
+            let part = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink()) {
+                let target = fs::read_link(&path).map_err(|e| GuestError::file("read", &path, e))?;
+                archive.link(&format!("{name}/{part}"), &target.to_string_lossy());
+            } else {
+                add_file(archive, &path, &format!("{name}/{part}"))?;
+            }
+        }
+    } else if meta.is_file() {
+        if meta.len() >= u64::from(u32::MAX) {
+            return Err(GuestError::format(source, "too large for an initramfs (4 GiB)"));
+        }
+        let bytes = fs::read(source).map_err(error)?;
+        archive.file(name, meta.permissions().mode(), &bytes);
+    } else {
+        return Err(GuestError::format(source, "neither a file nor a directory"));
+    }
+    Ok(())
+}
+
+/// One word is a line for the shell; several are a command and its arguments, taken as they are.
+pub(crate) fn command_line(command: &[String]) -> String {
+    match command {
+        [line] => line.clone(),
+        words => {
+            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+            quoted.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn shell_line(command: &[String]) -> String {
+    let line = command_line(command);
+    // The job's own directory comes last: `-- probe.sh` finds a file that was given by --file.
+    format!("cd /job; PATH=$PATH:/job\n{line}\n")
+}
+
+fn busybox(cache: &Cache) -> Result<PathBuf, GuestError> {
+    let fetched = cache.busybox();
+    if fetched.is_file() {
+        return Ok(fetched);
+    }
+    // A static busybox of this machine does as well.
+    for path in ["/bin/busybox", "/usr/bin/busybox"] {
+        if let Ok(bytes) = fs::read(path)
+            && Elf::new(&bytes).is_some_and(|elf| !elf.is_dynamic())
+        {
+            return Ok(path.into());
+        }
+    }
+    Err(GuestError::NotFetched {
+        what: "busybox (a static one)".into(),
+        cache: cache.root().to_owned(),
+        remedy: "flyball guest fetch".into(),
+    })
+}
+
+/// What changes when a file does.
+fn stamp(path: &Path) -> (u64, Option<std::time::SystemTime>) {
+    fs::metadata(path).map_or((0, None), |meta| (meta.len(), meta.modified().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_guest_as_they_are() {
+        let words = ["echo", "it's", "$HOME *"].map(str::to_owned);
+        assert!(shell_line(&words).ends_with("'echo' 'it'\\''s' '$HOME *'\n"));
+        assert!(shell_line(&["echo $HOME; false".to_owned()]).ends_with("\necho $HOME; false\n"));
+    }
+
+    #[test]
+    fn files_have_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("a:b");
+        fs::write(&odd, "x").unwrap();
+        assert_eq!(JobFile::parse(odd.to_str().unwrap()).name, "a:b");
+        let named = JobFile::parse("some/path/tool:t26");
+        assert_eq!((named.source, named.name.as_str()), (PathBuf::from("some/path/tool"), "t26"));
+        assert_eq!(JobFile::parse("some/path/tool/").name, "tool");
+    }
+
+    #[test]
+    fn the_same_job_is_the_same_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["b", "a", "c/d"] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        let make = || job(&["true".into()], &[JobFile::parse(dir.path().to_str().unwrap())]).unwrap();
+        assert_eq!(make(), make());
+    }
+}

@@ -1,0 +1,208 @@
+//! The kernel to boot: a version from the cache, a bzImage, an uncompressed vmlinux or a Debian package, and how
+//! QEMU can start it.
+//!
+//! QEMU enters an uncompressed kernel directly (PVH), which spares the guest the emulated seconds of unpacking
+//! itself. Where a kernel has no PVH entry or a compression that is not read here, the bzImage is booted as it is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{archive, cache, cache::Cache, decompress, elf::Elf, error::GuestError};
+
+/// A kernel that can be booted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// What `uname -r` will say, as far as the image tells it.
+    pub release: String,
+    /// What QEMU gets as `-kernel`.
+    pub boot: PathBuf,
+    /// Whether `boot` is an uncompressed kernel entered by PVH.
+    pub pvh: bool,
+    /// The directory `lib/modules/RELEASE`, where there is one.
+    pub modules: Option<PathBuf>,
+}
+
+/// An upper bound for an unpacked kernel, against files made to fill the memory.
+const UNPACKED: u64 = 1 << 30;
+
+/// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that say where the kernel is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BzImage<'a> {
+    /// The first words of the version string: the release.
+    pub release: String,
+    payload: &'a [u8],
+}
+
+impl<'a> BzImage<'a> {
+    /// Reads the setup header.
+    pub fn parse(bytes: &'a [u8]) -> Result<BzImage<'a>, String> {
+        let word = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        let long = |at: usize| Some(u32::from(word(at)?) | u32::from(word(at + 2)?) << 16);
+        if bytes.get(0x202..0x206) != Some(b"HdrS") {
+            return Err("neither a bzImage, an ELF kernel nor a Debian package".into());
+        }
+        let protocol = word(0x206).unwrap_or(0);
+        if protocol < 0x208 {
+            return Err(format!("boot protocol {protocol:#x} is too old (a kernel before 2.6.26)"));
+        }
+        let cut = || "the kernel image is cut short".to_owned();
+        let setup = match bytes[0x1f1] {
+            0 => 4,
+            sectors => usize::from(sectors),
+        };
+        let start = (setup + 1) * 512 + long(0x248).ok_or_else(cut)? as usize;
+        let length = long(0x24c).ok_or_else(cut)? as usize;
+        let payload = bytes.get(start..start + length).ok_or_else(cut)?;
+        let text = usize::from(word(0x20e).ok_or_else(cut)?) + 0x200;
+        let text = bytes.get(text..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
+        let release = String::from_utf8_lossy(&text[..text.len().min(256)]);
+        let release = release.split_whitespace().next().unwrap_or("unknown").to_owned();
+        Ok(BzImage { release, payload })
+    }
+
+    /// The uncompressed kernel, or why it cannot be had.
+    pub fn vmlinux(&self) -> Result<Vec<u8>, String> {
+        if decompress::Compression::of(self.payload) == decompress::Compression::None {
+            return Err("compressed in a way that is not read here (gzip, xz and zstd are)".into());
+        }
+        let kernel = decompress::unpack(self.payload, UNPACKED).map_err(|e| format!("broken kernel: {e}"))?;
+        Elf::new(&kernel).ok_or("the unpacked kernel is no 64-bit ELF file")?;
+        Ok(kernel)
+    }
+}
+
+/// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux or a Debian package, or the beginning of
+/// a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
+pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
+    let path = Path::new(wanted);
+    let mut kernel = if path.is_file() {
+        if path.extension().is_some_and(|e| e == "deb") { of_deb(cache, path)? } else { of_image(cache, path)? }
+    } else {
+        let Some(version) = cache.kernel_version(wanted) else {
+            return Err(GuestError::NotFetched {
+                what: format!("a kernel {wanted}"),
+                cache: cache.kernels(),
+                remedy: format!("flyball guest fetch --kernel {wanted}"),
+            });
+        };
+        of_tree(cache, &cache.kernels().join(version))?
+    };
+    if let Some(dir) = modules {
+        kernel.modules = Some(dir.to_owned());
+    }
+    Ok(kernel)
+}
+
+fn of_deb(cache: &Cache, deb: &Path) -> Result<Kernel, GuestError> {
+    let name = deb.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let meta = fs::metadata(deb).map_err(|e| GuestError::file("read", deb, e))?;
+    let tree = cache.made(&format!("{name}-{:x}", meta.len()))?;
+    if !tree.is_dir() {
+        let part = tree.with_extension("part");
+        let _ = fs::remove_dir_all(&part);
+        archive::unpack_deb(deb, &part, is_kernel_file)?;
+        fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
+    }
+    of_tree(cache, &tree)
+}
+
+/// The files of a kernel package that a guest can use.
+pub fn is_kernel_file(path: &Path) -> bool {
+    ["boot", "lib/modules", "usr/lib/modules"].iter().any(|dir| path.starts_with(dir))
+        && !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("System.map"))
+}
+
+/// A kernel package that has been unpacked at `tree`.
+fn of_tree(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let modules = ["lib/modules", "usr/lib/modules"]
+        .iter()
+        .flat_map(|dir| entries(tree.join(dir)))
+        .find(|dir| dir.join("kernel").is_dir());
+    let image = entries(tree.join("boot"))
+        .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("vmlinuz")))
+        .or_else(|| modules.iter().map(|dir| dir.join("vmlinuz")).find(|path| path.is_file()));
+    let Some(image) = image else {
+        return Err(GuestError::format(tree, "no kernel image in this package"));
+    };
+    Ok(Kernel { modules, ..of_image(cache, &image)? })
+}
+
+/// A bzImage or vmlinux; the modules are where `make modules_install` puts them beside a bzImage of a package.
+fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
+    let bytes = fs::read(image).map_err(|e| GuestError::file("read", image, e))?;
+    if let Some(elf) = Elf::new(&bytes) {
+        if !elf.has_pvh_entry() {
+            return Err(GuestError::format(
+                image,
+                "this vmlinux has no PVH entry (CONFIG_PVH): give its bzImage",
+            ));
+        }
+        return Ok(Kernel { release: "unknown".into(), boot: image.to_owned(), pvh: true, modules: None });
+    }
+    let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why))?;
+    // The payload's length and last bytes (its checksum) tell builds of one release apart.
+    let mark = bz.payload.iter().rev().take(64).fold(bz.payload.len() as u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let unpacked = cache.made(&format!("vmlinux-{}-{mark:016x}", bz.release.replace('/', "_")))?;
+    let pvh = if unpacked.is_file() {
+        true
+    } else {
+        match bz.vmlinux() {
+            Ok(kernel) if Elf::new(&kernel).is_some_and(|elf| elf.has_pvh_entry()) => {
+                cache::write_whole(&unpacked, &kernel)?;
+                true
+            }
+            _ => false,
+        }
+    };
+    let boot = if pvh { unpacked } else { image.to_owned() };
+    Ok(Kernel { release: bz.release, boot, pvh, modules: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bzimage(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0u8; 1024];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x206..0x208].copy_from_slice(&0x20fu16.to_le_bytes());
+        image[0x20e..0x210].copy_from_slice(&0x100u16.to_le_bytes());
+        image[0x300..0x30d].copy_from_slice(b"6.99.0-a (me)");
+        image[0x248..0x24c].copy_from_slice(&16u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        image.extend_from_slice(&[0xcc; 16]);
+        image.extend_from_slice(payload);
+        image
+    }
+
+    #[test]
+    fn finds_the_kernel_in_a_bzimage() {
+        let elf = crate::elf::tests::module("");
+        let image = bzimage(&zstd::encode_all(&elf[..], 1).unwrap());
+        let bz = BzImage::parse(&image).unwrap();
+        assert_eq!(bz.release, "6.99.0-a");
+        assert_eq!(bz.vmlinux().unwrap(), elf);
+        assert!(BzImage::parse(&bzimage(b"LZO?")).unwrap().vmlinux().unwrap_err().contains("not read here"));
+    }
+
+    #[test]
+    fn broken_images_are_errors() {
+        let image = bzimage(&zstd::encode_all(&[0u8; 100][..], 1).unwrap());
+        for cut in 0..image.len() {
+            assert!(BzImage::parse(&image[..cut]).is_err(), "{cut}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x");
+        fs::write(&file, "text").unwrap();
+        let error = find(&Cache::at(dir.path()), file.to_str().unwrap(), None).unwrap_err();
+        assert!(error.to_string().contains("neither a bzImage"), "{error}");
+        let error = find(&Cache::at(dir.path()), "9.9", None).unwrap_err();
+        assert!(error.to_string().contains("guest fetch --kernel 9.9"), "{error}");
+    }
+}

@@ -1,0 +1,235 @@
+//! The emulator: where it is, whether it is new enough, and the command line that makes it one of our machines.
+
+use std::{
+    env, fs,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{cache::Cache, error::GuestError};
+
+/// QEMU's system emulator with what it needs to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Qemu {
+    /// The program, or the dynamic loader that starts it with its own libraries.
+    program: PathBuf,
+    /// What comes before our arguments.
+    first: Vec<OsString>,
+    /// `QEMU_MODULE_DIR`, for a QEMU that is not where it was built for.
+    modules: Option<PathBuf>,
+    /// Major and minor version.
+    pub version: (u32, u32),
+}
+
+/// The first version whose plug-ins may move the program counter (plug-in interface 5).
+pub const LEAST: (u32, u32) = (11, 0);
+
+impl Qemu {
+    /// `$FLYBALL_QEMU`, else the one in the cache, else this machine's, if it is new enough.
+    pub fn find(cache: &Cache) -> Result<Qemu, GuestError> {
+        if let Some(named) = env::var_os("FLYBALL_QEMU").filter(|name| !name.is_empty()) {
+            return Qemu::at(&PathBuf::from(named));
+        }
+        if let Some(found) = Qemu::unpacked(&cache.qemu()) {
+            return found;
+        }
+        if let Ok(found) = Qemu::at(Path::new("qemu-system-x86_64"))
+            && found.version >= LEAST
+        {
+            return Ok(found);
+        }
+        Err(GuestError::NotFetched {
+            what: format!("QEMU {} or newer", LEAST.0),
+            cache: cache.qemu(),
+            remedy: "flyball guest fetch (or set FLYBALL_QEMU to a qemu-system-x86_64)".into(),
+        })
+    }
+
+    fn at(program: &Path) -> Result<Qemu, GuestError> {
+        let mut qemu =
+            Qemu { program: program.to_owned(), first: Vec::new(), modules: None, version: (0, 0) };
+        qemu.version = qemu.ask_version()?;
+        if qemu.version < LEAST {
+            return Err(GuestError::Emulator(format!(
+                "{} is QEMU {}.{}, and {} or newer is needed: flyball guest fetch",
+                program.display(),
+                qemu.version.0,
+                qemu.version.1,
+                LEAST.0
+            )));
+        }
+        Ok(qemu)
+    }
+
+    /// The emulator that `guest fetch` has unpacked in `dir`, started by its own loader with its own libraries.
+    fn unpacked(dir: &Path) -> Option<Result<Qemu, GuestError>> {
+        let root = dir.join("root");
+        let program = root.join("usr/bin/qemu-system-x86_64");
+        if !program.is_file() {
+            return None;
+        }
+        let libraries = root.join("usr/lib/x86_64-linux-gnu");
+        let modules = libraries.join("qemu");
+        let mut path = libraries.clone().into_os_string();
+        path.push(":");
+        path.push(&modules);
+        let mut first: Vec<OsString> = vec!["--library-path".into(), path, program.into()];
+        for data in ["usr/share/seabios", "usr/share/qemu", "usr/lib/ipxe/qemu"] {
+            first.extend(["-L".into(), root.join(data).into_os_string()]);
+        }
+        let mut qemu = Qemu {
+            program: libraries.join("ld-linux-x86-64.so.2"),
+            first,
+            modules: Some(modules),
+            version: (0, 0),
+        };
+        Some(qemu.ask_version().map(|version| {
+            qemu.version = version;
+            qemu
+        }))
+    }
+
+    fn ask_version(&self) -> Result<(u32, u32), GuestError> {
+        let out = self.command().arg("--version").output();
+        let out = out.map_err(|e| GuestError::file("start", &self.program, e))?;
+        let text = String::from_utf8_lossy(&out.stdout);
+        let number = text.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
+        let mut parts = number.split('.').map(|part| part.parse().ok());
+        match (parts.next().flatten(), parts.next().flatten()) {
+            (Some(major), Some(minor)) => Ok((major, minor)),
+            _ => Err(GuestError::Emulator(format!(
+                "{} does not say its version: {}",
+                self.program.display(),
+                String::from_utf8_lossy(&out.stderr).lines().next().unwrap_or("no output")
+            ))),
+        }
+    }
+
+    /// The program with what comes before our arguments.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.first);
+        if let Some(dir) = &self.modules {
+            command.env("QEMU_MODULE_DIR", dir);
+        }
+        command
+    }
+}
+
+/// How the CPUs are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Packages.
+    pub sockets: u32,
+    /// Cores a package.
+    pub cores: u32,
+    /// Threads a core.
+    pub threads: u32,
+}
+
+impl Layout {
+    /// How many CPUs that makes.
+    pub fn cpus(self) -> u32 {
+        self.sockets * self.cores * self.threads
+    }
+}
+
+/// The machine as QEMU sees it.
+#[derive(Debug, Clone)]
+pub struct Board<'a> {
+    /// `-cpu`.
+    pub cpu: &'a str,
+    /// `-smp`.
+    pub layout: Layout,
+    /// Megabytes of memory.
+    pub memory_mb: u32,
+    /// A file that is the guest's memory, shared.
+    pub memory: &'a Path,
+    /// One translator thread for all CPUs (the closed loop), or one for each.
+    pub one_thread: bool,
+}
+
+impl Board<'_> {
+    /// Its part of the command line.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let Layout { sockets, cores, threads } = self.layout;
+        let text = [
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-monitor",
+            "none",
+            "-no-reboot",
+            "-machine",
+            "q35,memory-backend=ram",
+            "-cpu",
+            self.cpu,
+            "-smp",
+            &format!("{},sockets={sockets},cores={cores},threads={threads}", self.layout.cpus()),
+            "-m",
+            &self.memory_mb.to_string(),
+            "-object",
+            &format!(
+                "memory-backend-file,id=ram,size={}M,mem-path={},share=on",
+                self.memory_mb,
+                escape(&self.memory.to_string_lossy())
+            ),
+            "-accel",
+            if self.one_thread { "tcg,thread=single" } else { "tcg,thread=multi" },
+        ];
+        text.into_iter().map(OsString::from).collect()
+    }
+}
+
+/// Text inside an option of QEMU, where a comma separates.
+pub fn escape(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
+/// A 9p share of `dir`.
+pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
+    let path = escape(&dir.to_string_lossy());
+    [
+        "-virtfs".into(),
+        format!("local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap").into(),
+    ]
+}
+
+/// Whether `dir` can be given to a guest as its root.
+pub fn check_root(dir: &Path) -> Result<(), GuestError> {
+    fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
+    if ["bin/sh", "usr/bin/sh"].iter().any(|sh| fs::symlink_metadata(dir.join(sh)).is_ok()) {
+        return Ok(());
+    }
+    Err(GuestError::format(dir, "no root file system: there is no bin/sh in it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_are_doubled() {
+        let board = Board {
+            cpu: "EPYC-Rome,model=49",
+            layout: Layout { sockets: 2, cores: 3, threads: 2 },
+            memory_mb: 512,
+            memory: Path::new("/a,b"),
+            one_thread: true,
+        };
+        let words = board.arguments();
+        assert!(words.iter().any(|w| w.to_string_lossy().contains("mem-path=/a,,b,share=on")));
+        assert!(words.iter().any(|w| w == "12,sockets=2,cores=3,threads=2"));
+    }
+
+    #[test]
+    fn a_root_needs_a_shell() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(check_root(dir.path()).is_err());
+        fs::create_dir_all(dir.path().join("bin")).unwrap();
+        fs::write(dir.path().join("bin/sh"), "").unwrap();
+        check_root(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,409 @@
+//! Start a guest, pass on what it says, and say how it ended.
+//!
+//! The guest's four serial lines end in pipes: the kernel's console, the command's standard output and standard
+//! error, and the control line on which init says how far it is. Serial lines are synchronous in QEMU, so that what a
+//! guest prints does not depend on when the host reads it.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    os::fd::{AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{error::GuestError, qemu};
+
+/// Everything that a start needs.
+#[derive(Debug)]
+pub struct Boot<'a> {
+    /// The emulator.
+    pub qemu: &'a qemu::Qemu,
+    /// The machine's part of the command line.
+    pub board: Vec<OsString>,
+    /// Kernel image.
+    pub kernel: &'a Path,
+    /// Initramfs.
+    pub initramfs: &'a Path,
+    /// The kernel's command line.
+    pub command_line: String,
+    /// Further arguments for QEMU.
+    pub more: Vec<OsString>,
+    /// The most time on the host, if there is a limit.
+    pub timeout: Option<Duration>,
+    /// Standard input and output belong to a person in the guest's shell.
+    pub interactive: bool,
+}
+
+/// Where the guest's output goes while it runs.
+pub struct Outlets {
+    /// The command's standard output.
+    pub out: Box<dyn Write + Send>,
+    /// The command's standard error.
+    pub err: Box<dyn Write + Send>,
+    /// The kernel's console, as it comes.
+    pub console: Option<Box<dyn Write + Send>>,
+}
+
+/// How far a guest came, and how it ended.
+#[derive(Debug, Clone, Default)]
+pub struct End {
+    /// The command's exit code, if it was run and ended.
+    pub code: Option<u8>,
+    /// Whether the time was up.
+    pub timed_out: bool,
+    /// The whole console.
+    pub console: String,
+    /// What init had to say on the way.
+    pub notes: Vec<String>,
+    /// Guest seconds at which init started, the command started, and the command ended.
+    pub uptimes: [Option<f64>; 3],
+    /// Host time from the start of the emulator to init, to the command, to the emulator's end.
+    pub host: [Option<Duration>; 3],
+    /// The tar of the guest's `/job/out`.
+    pub out: Option<Vec<u8>>,
+    /// What the emulator said on its standard error, without its complaints about features that TCG lacks.
+    pub emulator: String,
+    /// What the plug-in counted, by name: `guest_ns`, `instructions`, `joules` and more.
+    pub counted: Vec<(String, f64)>,
+    /// The most memory the emulator held, bytes.
+    pub memory: Option<u64>,
+}
+
+impl End {
+    /// 124 when the time was up, 125 when the guest did not get as far as to run the command to its end.
+    pub fn exit_code(&self) -> u8 {
+        match self.code {
+            _ if self.timed_out => 124,
+            Some(code) => code,
+            None => 125,
+        }
+    }
+
+    /// The last lines of the console, for a guest that did not get there.
+    pub fn last_words(&self, lines: usize) -> String {
+        let all: Vec<&str> = self.console.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+        all[all.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+/// Passes bytes on and keeps them.
+fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keep: bool) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut buffer = [0u8; 16 * 1024];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => return kept,
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return kept,
+        };
+        if let Some(writer) = &mut to {
+            // A reader that went away does not stop the guest; it stops being written to.
+            if writer.write_all(&buffer[..count]).and_then(|()| writer.flush()).is_err() {
+                to = None;
+            }
+        }
+        if keep {
+            kept.extend_from_slice(&buffer[..count]);
+        }
+    }
+}
+
+/// A line from the control line, with the host time at which it came.
+#[derive(Debug, Default)]
+struct Control {
+    end: End,
+}
+
+impl Control {
+    /// Understands what init says. Anything else is a note: a guest may write to the line what it wants.
+    fn line(&mut self, line: &str, since: Duration) -> Option<u64> {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("up") => {
+                self.end.uptimes[0] = words.next().and_then(|w| w.parse().ok());
+                self.end.host[0] = Some(since);
+            }
+            Some("command") => {
+                self.end.uptimes[1] = words.next().and_then(|w| w.parse().ok());
+                self.end.host[1] = Some(since);
+            }
+            Some("exit") => {
+                self.end.code = words.next().and_then(|w| w.parse().ok());
+                self.end.uptimes[2] = words.next().and_then(|w| w.parse().ok());
+            }
+            Some("out") => return words.next().and_then(|w| w.parse().ok()),
+            Some("note") => self.end.notes.push(line[4..].trim().to_owned()),
+            _ => {}
+        }
+        None
+    }
+
+    /// Reads the control line to its end.
+    fn read(mut self, from: impl Read, start: Instant) -> End {
+        let mut from = io::BufReader::new(from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let limited = &mut io::Read::take(&mut from, 4096);
+            match io::BufRead::read_until(limited, b'\n', &mut line) {
+                Ok(0) | Err(_) => return self.end,
+                Ok(_) => {}
+            }
+            let text = String::from_utf8_lossy(&line);
+            if let Some(size) = self.line(text.trim_end(), start.elapsed()) {
+                let mut out = Vec::new();
+                if io::Read::take(&mut from, size).read_to_end(&mut out).is_ok() && out.len() as u64 == size {
+                    self.end.out = Some(out);
+                }
+            }
+        }
+    }
+}
+
+/// A pipe whose writing end the emulator gets as the file of a character device.
+struct Line {
+    read: io::PipeReader,
+    write: io::PipeWriter,
+}
+
+impl Line {
+    fn new() -> io::Result<Line> {
+        let (read, write) = io::pipe()?;
+        keep_open(&write)?;
+        Ok(Line { read, write })
+    }
+
+    fn chardev(&self, id: &str) -> [OsString; 2] {
+        ["-chardev".into(), format!("file,id={id},path=/proc/self/fd/{}", self.write.as_raw_fd()).into()]
+    }
+}
+
+/// Lets a child inherit the descriptor.
+pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
+    rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
+    Ok(())
+}
+
+/// Guest memory without a file name: it is gone when the emulator and we are.
+pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("flyball-guest", rustix::fs::MemfdFlags::empty())?;
+    rustix::fs::ftruncate(&fd, u64::from(megabytes) << 20)?;
+    Ok(fd)
+}
+
+/// Writes to the guest's memory before it starts.
+pub fn fill(memory: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = rustix::io::pwrite(memory, bytes, at)?;
+        at += count as u64;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+/// Rows and columns of the terminal on standard output; 24 and 80 where there is none.
+pub fn terminal_size() -> (u16, u16) {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row, size.ws_col),
+        _ => (24, 80),
+    }
+}
+
+/// The serial lines' interrupts: the four lines of a PC share two, which a guest without shared interrupts would
+/// lose; QEMU's ACPI tables tell the kernel of these.
+const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
+
+/// Runs a guest to its end.
+pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
+    let pipes = |e| GuestError::Emulator(format!("cannot make a pipe: {e}"));
+    let mut lines = Vec::new();
+    for _ in LINES {
+        lines.push(Line::new().map_err(pipes)?);
+    }
+    let mut command = boot.qemu.command();
+    command.args(&boot.board);
+    for (n, ((id, irq), line)) in LINES.iter().zip(&lines).enumerate() {
+        if boot.interactive && *id == "out" {
+            command.args(["-chardev", "stdio,id=out,signal=off"]);
+        } else {
+            command.args(line.chardev(id));
+        }
+        command.arg("-device").arg(format!("isa-serial,chardev={id},index={n},irq={irq}"));
+    }
+    command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initramfs);
+    command.arg("-append").arg(&boot.command_line).args(&boot.more);
+    if boot.interactive {
+        command.stdin(Stdio::inherit()).stdout(Stdio::inherit());
+    } else {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+    }
+    command.stderr(Stdio::piped());
+    let start = Instant::now();
+    let mut child = spawn(&mut command)?;
+    let mut reads = Vec::new();
+    for Line { read, write } in lines {
+        drop(write);
+        reads.push(read);
+    }
+    let [console, out, err, control]: [io::PipeReader; 4] =
+        reads.try_into().map_err(|_| GuestError::Emulator("lost a line".into()))?;
+    let said = child.stderr.take();
+    let Outlets { out: to_out, err: to_err, console: to_console } = outlets;
+    let console = thread::spawn(move || pump(console, to_console, true));
+    let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
+    let out = thread::spawn(move || pump(out, Some(to_out), false));
+    let err = thread::spawn(move || pump(err, Some(to_err), false));
+    let control = thread::spawn(move || Control::default().read(control, start));
+    let (timed_out, memory) = wait(&mut child, boot.timeout)?;
+    let host_end = start.elapsed();
+    let _ = (out.join(), err.join());
+    let mut end = control.join().unwrap_or_default();
+    end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
+    let said = said.join().unwrap_or_default();
+    for line in String::from_utf8_lossy(&said).lines() {
+        if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
+            let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
+            let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
+            let all = first.into_iter().chain(pairs);
+            end.counted = all.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
+        } else if !line.contains("TCG doesn't support requested feature") {
+            end.emulator.push_str(line);
+            end.emulator.push('\n');
+        }
+    }
+    end.timed_out = timed_out && end.code.is_none();
+    end.host[2] = Some(host_end);
+    end.memory = memory;
+    Ok(end)
+}
+
+/// Starts the emulator so that it does not outlive us.
+fn spawn(command: &mut Command) -> Result<Child, GuestError> {
+    use std::os::unix::process::CommandExt;
+    #[expect(unsafe_code, reason = "pre_exec")]
+    // SAFETY: between fork and exec only this one system call is made, and it takes no lock and no memory.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+            Ok(())
+        });
+    }
+    let program = PathBuf::from(command.get_program());
+    command.spawn().map_err(|e| GuestError::file("start", program, e))
+}
+
+/// Waits for the end or for the limit; says whether the limit came first, and the most memory that was held.
+fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(bool, Option<u64>), GuestError> {
+    let pid = child.id();
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let mut memory = None;
+    let mut pause = Duration::from_millis(5);
+    loop {
+        let ended = child.try_wait().map_err(|e| GuestError::Emulator(format!("cannot wait for QEMU: {e}")))?;
+        if ended.is_some() {
+            return Ok((false, memory));
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok((true, memory));
+        }
+        memory = peak_memory(pid).or(memory);
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// `VmHWM` of a process, bytes.
+fn peak_memory(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+/// A writer that keeps what is written, for callers that want the output as bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    /// What has been written so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().map(|bytes| bytes.clone()).unwrap_or_default()
+    }
+
+    /// The same as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+}
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Ok(mut kept) = self.0.lock() {
+            kept.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A channel end as a writer, for callers that follow the output line by line.
+#[derive(Debug)]
+pub struct Sent(pub mpsc::Sender<Vec<u8>>);
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(text: &str) -> End {
+        Control::default().read(text.as_bytes(), Instant::now())
+    }
+
+    #[test]
+    fn the_control_line_is_understood() {
+        let end = control("up 1.25\ncommand 1.50\nnote module x\nexit 3 2.75\nout 5\nabcde");
+        assert_eq!(end.code, Some(3));
+        assert_eq!(end.exit_code(), 3);
+        assert_eq!(end.uptimes, [Some(1.25), Some(1.5), Some(2.75)]);
+        assert_eq!(end.notes, ["module x"]);
+        assert_eq!(end.out.as_deref(), Some(&b"abcde"[..]));
+    }
+
+    #[test]
+    fn whatever_a_guest_writes_there_does_no_harm() {
+        for text in ["exit 999 x\n", "exit\n", "out 99999999999999\nabc", "out -1\n", "\u{0}\n\n", "note", "up x\n"] {
+            let end = control(text);
+            assert_eq!((end.code, end.out), (None, None), "{text:?}");
+            assert_eq!(end.notes.len(), usize::from(text == "note"));
+        }
+        let long = "x".repeat(100_000);
+        assert_eq!(control(&format!("{long}\nexit 0 1\n")).code, Some(0));
+        assert_eq!(control("").exit_code(), 125);
+    }
+
+    #[test]
+    fn last_words_are_the_last() {
+        let end = End { console: "a\n\nb\r\nc\n".into(), ..End::default() };
+        assert_eq!(end.last_words(2), "b\nc");
+        assert_eq!(End { timed_out: true, ..End::default() }.exit_code(), 124);
+    }
+}
