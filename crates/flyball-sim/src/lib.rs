@@ -29,6 +29,7 @@ pub mod governor;
 mod kernel;
 mod load;
 mod machine;
+pub mod serve;
 mod text;
 mod tree;
 mod world;

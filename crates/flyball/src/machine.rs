@@ -41,6 +41,10 @@ pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
 /// The machine's text with the options about simulated machines in it, so that it says everything by itself.
 pub fn complete(cli: &Cli) -> Result<String, Failure> {
     let mut text = cli.machine.clone();
+    if matches!(cli.command, crate::cli::Command::Sim(_)) {
+        // Its machine is an argument, not -M.
+        return Ok(text);
+    }
     let options = [("kernel", cli.kernel.as_deref()), ("state", cli.sim_state.as_deref())];
     for (key, value) in options.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         if !text.starts_with("sim:") {

@@ -1,5 +1,7 @@
 //! `flyball sim`: machines that are not here.
 
+mod serve;
+
 use std::fmt::Write as _;
 
 use flyball_sim::silicon::MachineSpec;
@@ -38,6 +40,31 @@ enum What {
         #[arg(long)]
         toml: bool,
     },
+    /// Run any program on a machine: its files lie over the real ones, for this program alone.
+    #[command(after_help = "\
+The program sees the machine's /sys/devices/system/cpu, cpufreq, cpuidle, powercap, hwmon, /proc/cpuinfo, /proc/stat
+and /dev/cpu/N/msr; everything else is the real machine's. The simulated machine's time is real time. Works as root,
+and without it where user namespaces are allowed. What the program computes runs on the real processors.
+
+  flyball sim run ryzen-5750g -- cpupower frequency-info
+  flyball sim run gold-6138 -- sh -c 'cpupower frequency-set -g performance; cpupower frequency-info -p'
+  flyball sim run epyc-512 -- lscpu")]
+    Run {
+        /// A machine's name, or the path of a machine file.
+        name: String,
+        /// The program and its arguments.
+        #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+        program: Vec<std::ffi::OsString>,
+    },
+    /// The inside of `run`: becomes the program.
+    #[command(hide = true)]
+    Inside {
+        stage: std::path::PathBuf,
+        device: i32,
+        ready: i32,
+        #[arg(last = true, required = true, num_args = 1..)]
+        program: Vec<std::ffi::OsString>,
+    },
 }
 
 /// Runs `sim`.
@@ -45,6 +72,8 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         What::List => list(cli),
         What::Show { name, toml } => show(cli, name, *toml),
+        What::Run { name, program } => serve::run(cli, name, program),
+        What::Inside { stage, device, ready, program } => serve::inside(stage, *device, *ready, program),
     }
 }
 
@@ -68,6 +97,16 @@ impl Row {
             simulated: true,
         }
     }
+}
+
+/// The machine that a name and the options about simulated machines choose.
+fn choose(cli: &Cli, name: &str) -> Result<Choice, Failure> {
+    let name = name.strip_prefix("sim:").unwrap_or(name);
+    let mut choice = Choice::parse(name)?;
+    if let Some(kernel) = &cli.kernel {
+        choice.kernel = kernel.parse().map_err(|message: String| Failure::new(Exit::Usage, message))?;
+    }
+    Ok(choice)
 }
 
 fn print_json(value: &impl Serialize) -> Result<Exit, Failure> {
@@ -111,11 +150,7 @@ struct Sheet {
 }
 
 fn show(cli: &Cli, name: &str, toml: bool) -> Result<Exit, Failure> {
-    let name = name.strip_prefix("sim:").unwrap_or(name);
-    let mut choice = Choice::parse(name)?;
-    if let Some(kernel) = &cli.kernel {
-        choice.kernel = kernel.parse().map_err(|message: String| Failure::new(Exit::Usage, message))?;
-    }
+    let choice = choose(cli, name)?;
     if toml {
         let text = match MachineSpec::builtin_text(&choice.name) {
             Some(text) => text.to_owned(),

@@ -1,0 +1,388 @@
+//! A simulated machine's files as a FUSE file system.
+//!
+//! Files are opened for direct IO, so that every read(2) and write(2) of a program arrives here as it was made and its
+//! errno goes back at once. As in sysfs, a read at offset 0 asks for the value anew and reads further on go on in the
+//! same text. The machine's clock follows the real one.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
+
+use fuser::{
+    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+};
+
+use crate::{
+    errno::{Answer, Errno},
+    machine::{Kind, SimMachine},
+};
+
+/// How long the kernel may keep what a directory's name stands for. Files and links are asked for each time, because a
+/// driver may go and take them along.
+const KEEP: Duration = Duration::from_millis(200);
+
+/// A machine whose clock follows the real one.
+#[derive(Debug)]
+pub struct Paced {
+    machine: SimMachine,
+    started: Instant,
+    offset: Duration,
+}
+
+impl Paced {
+    /// From now on the machine's time passes as real time does.
+    pub fn new(machine: SimMachine) -> Paced {
+        let offset = machine.now();
+        Paced { machine, started: Instant::now(), offset }
+    }
+
+    /// The machine, brought up to the present.
+    pub fn machine(&mut self) -> &mut SimMachine {
+        let now = self.offset + self.started.elapsed();
+        let behind = now.saturating_sub(self.machine.now());
+        self.machine.advance(behind);
+        &mut self.machine
+    }
+
+    /// The machine as it was last left.
+    pub fn into_machine(self) -> SimMachine {
+        self.machine
+    }
+}
+
+/// What an open file holds.
+#[derive(Debug)]
+struct Open {
+    path: String,
+    text: Vec<u8>,
+    /// The errno of the read at offset 0, repeated until the next.
+    fresh: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    paths: Vec<Arc<str>>,
+    inodes: HashMap<Arc<str>, u64>,
+    open: HashMap<u64, Open>,
+    next: u64,
+}
+
+/// The file system: the machine's whole tree.
+#[derive(Debug)]
+pub struct Files {
+    machine: Arc<Mutex<Paced>>,
+    state: Mutex<State>,
+    born: SystemTime,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in another thread leaves a machine that still answers.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn error(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.0)
+}
+
+impl Files {
+    /// The files of this machine.
+    pub fn new(machine: Arc<Mutex<Paced>>) -> Files {
+        let root: Arc<str> = Arc::from("/");
+        let state = State {
+            inodes: HashMap::from([(root.clone(), 1)]),
+            paths: vec![root],
+            open: HashMap::new(),
+            next: 1,
+        };
+        Files { machine, state: Mutex::new(state), born: SystemTime::now() }
+    }
+
+    fn path(&self, ino: INodeNo) -> Answer<Arc<str>> {
+        let index = usize::try_from(ino.0).ok().and_then(|ino| ino.checked_sub(1)).ok_or(Errno::NOENT)?;
+        lock(&self.state).paths.get(index).cloned().ok_or(Errno::NOENT)
+    }
+
+    fn inode(&self, path: &str) -> u64 {
+        let mut state = lock(&self.state);
+        if let Some(&ino) = state.inodes.get(path) {
+            return ino;
+        }
+        let path: Arc<str> = Arc::from(path);
+        state.paths.push(path.clone());
+        let ino = state.paths.len() as u64;
+        state.inodes.insert(path, ino);
+        ino
+    }
+
+    fn attributes(&self, ino: u64, kind: &Kind) -> FileAttr {
+        let (file_type, perm, size) = match kind {
+            Kind::Directory => (FileType::Directory, 0o755, 0),
+            // sysfs says one page for every attribute; programs that look at the size then read far enough.
+            Kind::File(mode) => (FileType::RegularFile, *mode, 4096),
+            Kind::Link(target) => (FileType::Symlink, 0o777, target.len() as u64),
+            Kind::Msr(_) => (FileType::RegularFile, 0o600, 0),
+        };
+        FileAttr {
+            ino: INodeNo(ino),
+            size,
+            blocks: 0,
+            atime: self.born,
+            mtime: self.born,
+            ctime: self.born,
+            crtime: self.born,
+            kind: file_type,
+            perm,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    fn describe(&self, path: &str) -> Answer<(FileAttr, Duration)> {
+        let kind = lock(&self.machine).machine().kind(path)?;
+        let keep = if kind == Kind::Directory { KEEP } else { Duration::ZERO };
+        Ok((self.attributes(self.inode(path), &kind), keep))
+    }
+
+    fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Answer<u64> {
+        let path = self.path(ino)?;
+        let kind = lock(&self.machine).machine().kind(&path)?;
+        let writes = flags.acc_mode() as i32 != libc::O_RDONLY;
+        let reads = flags.acc_mode() as i32 != libc::O_WRONLY;
+        if let Kind::File(mode) = kind {
+            // kernfs refuses what the mode does not have to root too (fs/kernfs/file.c, kernfs_fop_open).
+            if writes && mode & 0o222 == 0 || reads && mode & 0o444 == 0 {
+                return Err(Errno::ACCES);
+            }
+        }
+        let mut state = lock(&self.state);
+        let handle = state.next;
+        state.next += 1;
+        if path.ends_with("/cpu_dma_latency") {
+            lock(&self.machine).machine().request_latency(handle, -1);
+        }
+        state.open.insert(handle, Open { path: path.to_string(), text: Vec::new(), fresh: true });
+        Ok(handle)
+    }
+
+    fn read_at(&self, handle: u64, offset: u64, size: usize) -> Answer<Vec<u8>> {
+        let mut state = lock(&self.state);
+        let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
+        let mut paced = lock(&self.machine);
+        let machine = paced.machine();
+        if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
+            // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same register again.
+            if size % 8 != 0 {
+                return Err(Errno::INVAL);
+            }
+            let value = machine.read_msr(cpu, offset as u32)?;
+            return Ok(value.to_le_bytes().repeat((size / 8).min(512)));
+        }
+        if offset == 0 || open.fresh {
+            machine.read_into(&open.path, &mut open.text)?;
+            open.fresh = false;
+        }
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(open.text.len());
+        let to = from.saturating_add(size).min(open.text.len());
+        Ok(open.text[from..to].to_vec())
+    }
+
+    fn write_at(&self, handle: u64, offset: u64, data: &[u8]) -> Answer {
+        let path = lock(&self.state).open.get(&handle).ok_or(Errno::IO)?.path.clone();
+        let mut paced = lock(&self.machine);
+        let machine = paced.machine();
+        if let Ok(Kind::Msr(cpu)) = machine.kind(&path) {
+            if data.len() % 8 != 0 {
+                return Err(Errno::INVAL);
+            }
+            for value in data.chunks_exact(8) {
+                let value = value.try_into().map(u64::from_le_bytes).map_err(|_| Errno::INVAL)?;
+                machine.write_msr(cpu, offset as u32, value)?;
+            }
+            return Ok(());
+        }
+        if path.ends_with("/cpu_dma_latency") {
+            machine.request_latency(handle, latency(data)?);
+            return Ok(());
+        }
+        machine.write(&path, data)
+    }
+}
+
+/// What is written to cpu_dma_latency: four bytes are a binary number, anything else is text in base 16.
+fn latency(data: &[u8]) -> Answer<i32> {
+    match <[u8; 4]>::try_from(data) {
+        Ok(bytes) => Ok(i32::from_le_bytes(bytes)),
+        Err(_) => crate::text::kstrtoi32(data, 16),
+    }
+}
+
+impl Filesystem for Files {
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.path(parent).and_then(|parent| {
+            let name = name.to_str().ok_or(Errno::NOENT)?;
+            let path = if &*parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") };
+            self.describe(&path)
+        });
+        match found {
+            Ok((attributes, keep)) => reply.entry_with_ttls(&keep, &keep, &attributes, Generation(0)),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        match self.path(ino).and_then(|path| self.describe(&path)) {
+            Ok((attributes, keep)) => reply.attr(&keep, &attributes),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _mode: Option<u32>,
+        _uid: Option<u32>,
+        _gid: Option<u32>,
+        _size: Option<u64>,
+        _atime: Option<fuser::TimeOrNow>,
+        _mtime: Option<fuser::TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // `echo x > file` truncates first; sysfs lets that pass and changes nothing.
+        self.getattr(request, ino, handle, reply);
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        match self.path(ino).and_then(|path| lock(&self.machine).machine().readlink(&path)) {
+            Ok(target) => reply.data(target.as_bytes()),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.open_file(ino, flags) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_DIRECT_IO),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.read_at(handle.0, offset, size as usize) {
+            Ok(bytes) => reply.data(&bytes),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.write_at(handle.0, offset, data) {
+            Ok(()) => reply.written(data.len() as u32),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn flush(&self, _request: &Request, _ino: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        if let Some(open) = lock(&self.state).open.remove(&handle.0)
+            && open.path.ends_with("/cpu_dma_latency")
+        {
+            lock(&self.machine).machine().drop_latency(handle.0);
+        }
+        reply.ok();
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.path(ino).and_then(|path| {
+            let names = lock(&self.machine).machine().list(&path)?;
+            Ok((path, names))
+        });
+        let (path, names) = match listed {
+            Ok(listed) => listed,
+            Err(errno) => return reply.error(error(errno)),
+        };
+        let fixed = [".", ".."].map(str::to_owned);
+        for (index, name) in fixed.into_iter().chain(names).enumerate().skip(offset as usize) {
+            let kind = if name == "." || name == ".." {
+                FileType::Directory
+            } else {
+                let child = if &*path == "/" { format!("/{name}") } else { format!("{path}/{name}") };
+                match lock(&self.machine).machine().kind(&child) {
+                    Ok(Kind::Directory) => FileType::Directory,
+                    Ok(Kind::Link(_)) => FileType::Symlink,
+                    _ => FileType::RegularFile,
+                }
+            };
+            // The numbers in a listing are for nobody's use; the real ones come with a look-up.
+            if reply.add(INodeNo(u64::MAX - 1), index as u64 + 1, kind, &name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_binary_or_base_16() {
+        assert_eq!(latency(&20i32.to_le_bytes()), Ok(20));
+        assert_eq!(latency(b"10"), Ok(16));
+        assert_eq!(latency(b"0x1f\n"), Ok(31));
+        assert_eq!(latency(b"soon!"), Err(Errno::INVAL));
+    }
+}

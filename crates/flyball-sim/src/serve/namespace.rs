@@ -1,0 +1,157 @@
+//! The inside of a served machine: a mount namespace in which the machine's files lie over the real ones.
+//!
+//! This runs in a process of its own, which becomes the served program. Nothing that is mounted here is seen outside,
+//! and all of it goes with the last process inside.
+
+use std::{
+    fs, io,
+    io::Write,
+    os::fd::{AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+
+/// What went wrong while a machine was put in place.
+#[derive(Debug)]
+pub struct SetupError {
+    /// What was tried.
+    pub what: String,
+    /// What the kernel said.
+    pub error: io::Error,
+}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot {}: {}", self.what, self.error)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>) -> Result<T, SetupError> {
+    result.map_err(|error| SetupError { what: what.into(), error: error.into() })
+}
+
+/// Directories that are replaced as a whole, and files that are laid over the real ones.
+const OVER: [&str; 6] = [
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/proc/cpuinfo",
+    "/proc/stat",
+    "/proc/cmdline",
+    "/proc/version",
+];
+
+/// Directories in which some names are the machine's and the rest the real ones.
+const GRAFTS: [(&str, &[&str]); 5] = [
+    ("/sys/class", &["powercap", "hwmon"]),
+    ("/sys/devices/virtual", &["powercap"]),
+    ("/sys/devices/platform", &["hwmon"]),
+    ("/sys/bus", &["cpu"]),
+    ("/dev", &["cpu", "cpu_dma_latency"]),
+];
+
+/// Makes the namespace, mounts the machine at `stage` through the FUSE device, tells the server that it may start, and
+/// lays the machine's files over the real ones. `stage` is an empty directory of the caller's.
+///
+/// # Errors
+/// What the kernel refused: without root, user namespaces may be switched off.
+pub fn enter(stage: &Path, device: &OwnedFd, ready: OwnedFd) -> Result<(), SetupError> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        attempt("make a mount namespace", unshare(UnshareFlags::NEWNS))?;
+    } else {
+        attempt(
+            "make a user namespace (is kernel.unprivileged_userns_clone 0?)",
+            unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS),
+        )?;
+        attempt("write /proc/self/setgroups", fs::write("/proc/self/setgroups", "deny"))?;
+        attempt("write /proc/self/uid_map", fs::write("/proc/self/uid_map", format!("0 {uid} 1")))?;
+        attempt("write /proc/self/gid_map", fs::write("/proc/self/gid_map", format!("0 {gid} 1")))?;
+    }
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    attempt("make mounts private", mount_change("/", private))?;
+    let fuse = stage.join("machine");
+    let spare = stage.join("spare");
+    for folder in [&fuse, &spare] {
+        attempt(format!("make {}", folder.display()), fs::create_dir(folder))?;
+    }
+    let options = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
+        device.as_raw_fd()
+    );
+    let options = attempt("name the options", std::ffi::CString::new(options))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
+    let mut ready = fs::File::from(ready);
+    attempt("tell the server", ready.write_all(b"m"))?;
+    drop(ready);
+    attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
+    for path in OVER {
+        let from = under(&fuse, path);
+        if Path::new(path).exists() && from.exists() {
+            attempt(format!("mount over {path}"), mount_bind_recursive(&from, path))?;
+        }
+    }
+    for (number, (path, names)) in GRAFTS.iter().enumerate() {
+        if Path::new(path).is_dir() {
+            graft(&fuse, &spare.join(number.to_string()), Path::new(path), names)?;
+        }
+    }
+    Ok(())
+}
+
+fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: neither a mount nor a user namespace touches the file descriptor table, which is what makes unsharing
+    // unsafe; the process has one thread, which becomes the served program.
+    unsafe { unshare_unsafe(flags) }
+}
+
+fn under(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+/// Builds a directory at `scratch` that holds everything of `target` but `names`, and these from the machine, and lays
+/// it over `target`.
+fn graft(machine: &Path, scratch: &Path, target: &Path, names: &[&str]) -> Result<(), SetupError> {
+    attempt(format!("make {}", scratch.display()), fs::create_dir(scratch))?;
+    let entries = attempt(format!("list {}", target.display()), fs::read_dir(target))?;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if names.iter().any(|own| name == *own) {
+            continue;
+        }
+        // Something that vanishes in the meantime, or that may not be bound, is not what a program about processors
+        // came for: it is left out.
+        let _ = copy_entry(&entry.path(), &scratch.join(&name));
+    }
+    for name in names {
+        let from = under(machine, &target.to_string_lossy()).join(name);
+        if from.exists() {
+            let to = scratch.join(name);
+            attempt(format!("mount {}", from.display()), bind(&from, &to))?;
+        }
+    }
+    attempt(format!("mount over {}", target.display()), mount_bind_recursive(scratch, target))
+}
+
+fn copy_entry(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(from)?.file_type().is_symlink() {
+        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
+    }
+    bind(from, to)
+}
+
+fn bind(from: &Path, to: &Path) -> io::Result<()> {
+    if fs::metadata(from)?.is_dir() {
+        fs::create_dir(to)?;
+    } else {
+        fs::File::create(to)?;
+    }
+    Ok(mount_bind_recursive(from, to)?)
+}
