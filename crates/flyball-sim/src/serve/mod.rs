@@ -7,52 +7,86 @@
 mod files;
 mod namespace;
 
+mod supervise;
+
 use std::{
-    io::{self, Read},
-    os::fd::OwnedFd,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{BorrowedFd, FromRawFd, OwnedFd},
     sync::{Arc, Mutex},
+};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
 pub use files::{Files, Paced};
 pub use namespace::{SetupError, enter};
+pub use supervise::{Supervisor, submit};
 
-/// Serves a machine on an open `/dev/fuse` until its last user is gone. Waits first for a byte on `ready`: the file
-/// system must be mounted before the kernel speaks.
+/// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the process inside, which has
+/// opened it in its own user namespace and mounted it.
 ///
 /// # Errors
 /// What the FUSE device answered.
-pub fn serve(machine: Arc<Mutex<Paced>>, device: OwnedFd, ready: OwnedFd) -> io::Result<()> {
-    let mut byte = [0];
-    if std::fs::File::from(ready).read(&mut byte)? == 0 {
-        return Err(io::Error::other("the program ended before it had mounted the machine"));
-    }
+pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
+    let device = receive(socket)?;
     let config = fuser::Config::default();
     fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run()
 }
 
-/// Lets a program that is started from here on have this descriptor, under its number.
-///
-/// # Errors
-/// As fcntl(2).
-pub fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
-    Ok(rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty())?)
+/// Takes a descriptor off a socket.
+fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
+            && let Some(device) = descriptors.next()
+        {
+            return Ok(device);
+        }
+    }
+    Err(io::Error::other("the program ended before it had mounted the machine"))
 }
 
-/// Takes over the FUSE device and the pipe that [`inherit`] handed on, and keeps them from the next program.
+/// Puts a descriptor on a socket.
+fn send(socket: &OwnedFd, device: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let devices = [device];
+    control.push(SendAncillaryMessage::ScmRights(&devices));
+    sendmsg(socket, &[IoSlice::new(b"m")], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Two connected sockets: the server's, and one that is handed on to the process inside under its number.
 ///
 /// # Errors
-/// `EBADF` for numbers that are no open descriptors.
-pub fn inherited(device: i32, ready: i32) -> io::Result<(OwnedFd, OwnedFd)> {
-    use std::os::fd::{BorrowedFd, FromRawFd};
-    if device == ready || device < 3 || ready < 3 {
+/// As socketpair(2).
+pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    Ok((ours, theirs))
+}
+
+/// Takes over the socket that [`connection`] handed on, and keeps it from the next program.
+///
+/// # Errors
+/// `EBADF` for a number that is no open descriptor.
+#[allow(unsafe_code, reason = "a descriptor by its number")]
+pub fn inherited(socket: i32) -> io::Result<OwnedFd> {
+    if socket < 3 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    for number in [device, ready] {
-        // SAFETY: the number is not -1; whether something is open under it is what the call finds out.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-        rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-    }
-    // SAFETY: both are open, are not the same, and belong to nothing else in this process: the process that started
-    // this one opened them for it and named them on its command line, and nothing has been opened since by number.
-    Ok(unsafe { (OwnedFd::from_raw_fd(device), OwnedFd::from_raw_fd(ready)) })
+    // SAFETY: the number is not -1; whether something is open under it is what the call finds out.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(socket) };
+    rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+    // SAFETY: it is open and belongs to nothing else in this process: the process that started this one opened it for
+    // it and named it on its command line.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
 }

@@ -5,8 +5,7 @@
 
 use std::{
     fs, io,
-    io::Write,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -55,12 +54,12 @@ const GRAFTS: [(&str, &[&str]); 5] = [
     ("/dev", &["cpu", "cpu_dma_latency"]),
 ];
 
-/// Makes the namespace, mounts the machine at `stage` through the FUSE device, tells the server that it may start, and
-/// lays the machine's files over the real ones. `stage` is an empty directory of the caller's.
+/// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the
+/// machine's files over the real ones. `stage` is an empty directory of the caller's.
 ///
 /// # Errors
 /// What the kernel refused: without root, user namespaces may be switched off.
-pub fn enter(stage: &Path, device: &OwnedFd, ready: OwnedFd) -> Result<(), SetupError> {
+pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let root = rustix::process::geteuid().is_root();
     if root {
@@ -81,6 +80,8 @@ pub fn enter(stage: &Path, device: &OwnedFd, ready: OwnedFd) -> Result<(), Setup
     for folder in [&fuse, &spare] {
         attempt(format!("make {}", folder.display()), fs::create_dir(folder))?;
     }
+    // Opened in the namespace that mounts: the kernel takes the device of no other.
+    let device = attempt("open /dev/fuse", fs::File::options().read(true).write(true).open("/dev/fuse"))?;
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
         device.as_raw_fd()
@@ -88,9 +89,8 @@ pub fn enter(stage: &Path, device: &OwnedFd, ready: OwnedFd) -> Result<(), Setup
     let options = attempt("name the options", std::ffi::CString::new(options))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
-    let mut ready = fs::File::from(ready);
-    attempt("tell the server", ready.write_all(b"m"))?;
-    drop(ready);
+    attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
+    drop(device);
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
     for path in OVER {
         let from = under(&fuse, path);
@@ -106,6 +106,7 @@ pub fn enter(stage: &Path, device: &OwnedFd, ready: OwnedFd) -> Result<(), Setup
     Ok(())
 }
 
+#[allow(unsafe_code, reason = "unshare(2)")]
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: neither a mount nor a user namespace touches the file descriptor table, which is what makes unsharing
     // unsafe; the process has one thread, which becomes the served program.

@@ -60,8 +60,7 @@ and without it where user namespaces are allowed. What the program computes runs
     #[command(hide = true)]
     Inside {
         stage: std::path::PathBuf,
-        device: i32,
-        ready: i32,
+        socket: i32,
         #[arg(last = true, required = true, num_args = 1..)]
         program: Vec<std::ffi::OsString>,
     },
@@ -73,7 +72,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         What::List => list(cli),
         What::Show { name, toml } => show(cli, name, *toml),
         What::Run { name, program } => serve::run(cli, name, program),
-        What::Inside { stage, device, ready, program } => serve::inside(stage, *device, *ready, program),
+        What::Inside { stage, socket, program } => serve::inside(stage, *socket, program),
     }
 }
 

@@ -2,17 +2,13 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::process::{CommandExt, ExitStatusExt},
-    },
+    os::{fd::AsRawFd, unix::process::CommandExt},
     path::Path,
     process::Command,
     sync::{Arc, Mutex},
 };
 
-use flyball_sim::serve::{self, Paced};
+use flyball_sim::serve::{self, Paced, Supervisor};
 
 use super::choose;
 use crate::{
@@ -39,48 +35,49 @@ pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, F
         machine.name(),
         choice.kernel
     );
-    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(|error| {
-        Failure::new(
+    if !Path::new("/dev/fuse").exists() {
+        return Err(Failure::new(
             Exit::NotHere,
-            format!("cannot open /dev/fuse: {error}; serving a machine needs the fuse module and access to its device"),
-        )
-    })?;
-    let (ready, tell) = std::io::pipe().map_err(|error| failed("make a pipe", error))?;
+            "there is no /dev/fuse: serving a machine needs the kernel's fuse module",
+        ));
+    }
+    let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
     let stage = tempfile::Builder::new()
         .prefix("flyball-sim.")
         .tempdir()
         .map_err(|error| failed("make a directory", error))?;
     let itself = std::env::current_exe().map_err(|error| failed("find flyball itself", error))?;
-    // Both go to the child under their numbers.
-    let (device, tell): (OwnedFd, OwnedFd) = (device.into(), tell.into());
     let mut command = Command::new(itself);
-    command.arg("sim").arg("inside").arg(stage.path());
-    command.arg(device.as_raw_fd().to_string()).arg(tell.as_raw_fd().to_string()).arg("--").args(program);
-    flyball_sim::serve::inherit(&device).map_err(|error| failed("hand on /dev/fuse", error))?;
-    flyball_sim::serve::inherit(&tell).map_err(|error| failed("hand on the pipe", error))?;
+    command
+        .arg("sim")
+        .arg("inside")
+        .arg(stage.path())
+        .arg(theirs.as_raw_fd().to_string())
+        .arg("--")
+        .args(program);
     let paced = Arc::new(Mutex::new(Paced::new(machine)));
-    let mut child = command.spawn().map_err(|error| failed("start flyball again", error))?;
-    drop(tell);
-    let server = std::thread::spawn(move || serve::serve(paced, device, ready.into()));
-    let status = child.wait().map_err(|error| failed("wait for the program", error))?;
-    // A program that went to the background still has its machine; the server ends with the last user.
-    drop(stage);
+    let supervisor = Supervisor::new(paced.clone());
+    let child = command.spawn().map_err(|error| failed("start flyball again", error))?;
+    drop(theirs);
+    let server = std::thread::spawn(move || serve::serve(paced, &ours));
+    let code = supervisor.run(child.id() as i32).map_err(|error| failed("wait for the program", error))?;
     if server.is_finished()
         && let Ok(Err(error)) = server.join()
-        && status.success()
+        && code == 0
     {
         return Err(failed("serve the machine", error));
     }
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    drop(stage);
     Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))
 }
 
 /// In the child: puts the machine in place and becomes the program.
-pub(super) fn inside(stage: &Path, device: i32, ready: i32, program: &[OsString]) -> Result<Exit, Failure> {
-    let (device, ready) =
-        serve::inherited(device, ready).map_err(|error| failed("take over what flyball sim run opened", error))?;
-    serve::enter(stage, &device, ready).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    drop(device);
+pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<Exit, Failure> {
+    let socket =
+        serve::inherited(socket).map_err(|error| failed("take over what flyball sim run opened", error))?;
+    serve::enter(stage, &socket).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    drop(socket);
+    serve::submit().map_err(|error| failed("be supervised", error))?;
     let Some((first, rest)) = program.split_first() else {
         return Err(Failure::new(Exit::Usage, "no program was given"));
     };

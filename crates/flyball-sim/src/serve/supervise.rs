@@ -1,0 +1,337 @@
+//! What files cannot fake: a thin supervisor of the processes on a served machine, by ptrace(2).
+//!
+//! Programs that look at processors also ask them: the CPUID instruction, affinity to CPUs that are not there, and
+//! limits that a real machine of that size would allow. The supervisor answers the few system calls in question for the
+//! simulated machine, and CPUID in programs that are known to identify processors by it: there each CPUID instruction
+//! is replaced, in this process's memory only, by one that traps. (CPUID faulting would do so for every program, but
+//! many processors cannot.) Everything else runs untouched.
+
+#![allow(unsafe_code, reason = "ptrace(2) has no safe face; each use says why it holds")]
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::Paced;
+
+/// Programs in which CPUID is answered for the simulated machine.
+const ASKS_CPUID: [&str; 5] =
+    ["turbostat", "x86_energy_perf_policy", "cpupower", "intel-speed-select", "cpuid"];
+
+const CPUID: [u8; 2] = [0x0f, 0xa2];
+/// ud2: the trap that stands in for CPUID.
+const TRAP: [u8; 2] = [0x0f, 0x0b];
+
+/// System calls that are answered here.
+const CALLS: [libc::c_long; 4] =
+    [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity, libc::SYS_prlimit64, libc::SYS_setrlimit];
+
+/// Puts the calling process under its parent's supervision and stops until the parent goes on. To be called right before
+/// exec by a process with one thread.
+///
+/// # Errors
+/// As ptrace(2) and seccomp(2).
+pub fn submit() -> io::Result<()> {
+    // SAFETY: PTRACE_TRACEME takes no pointers.
+    if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: raise(2) of SIGSTOP only stops the process; the supervisor continues it.
+    unsafe { libc::raise(libc::SIGSTOP) };
+    filter()
+}
+
+/// A seccomp filter that hands the system calls in question to the supervisor.
+fn filter() -> io::Result<()> {
+    let load =
+        libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 };
+    let answer = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+    let mut program = vec![load];
+    for (index, call) in CALLS.iter().enumerate() {
+        // To the last instruction but one if it is this call.
+        let distance = (CALLS.len() - index) as u8;
+        let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+        program.push(libc::sock_filter { code, jt: distance, jf: 0, k: *call as u32 });
+    }
+    program.push(answer(libc::SECCOMP_RET_ALLOW));
+    program.push(answer(libc::SECCOMP_RET_TRACE));
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let install = || {
+        // SAFETY: the program and its instructions live until the call returns; the kernel copies them.
+        let result = unsafe {
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, std::ptr::from_ref(&filter))
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    install().or_else(|error| {
+        if error.raw_os_error() != Some(libc::EACCES) {
+            return Err(error);
+        }
+        // Without privilege a filter is only allowed where no program can gain any.
+        // SAFETY: PR_SET_NO_NEW_PRIVS takes no pointers.
+        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        install()
+    })
+}
+
+/// Supervises a child that called [`submit`], and all that come from it, until the child ends. Must be called by the
+/// thread that started the child.
+#[derive(Debug)]
+pub struct Supervisor {
+    machine: Arc<Mutex<Paced>>,
+    cpus: u32,
+    /// Where CPUID was replaced. Addresses of different programs are not told apart: the bytes are looked at too.
+    traps: HashSet<u64>,
+    /// Affinity that threads asked for.
+    affinity: HashMap<i32, Vec<u8>>,
+    known: HashSet<i32>,
+}
+
+fn request(what: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
+    // SAFETY: these requests (cont, setoptions) take numbers, no pointers.
+    let result = unsafe { libc::ptrace(what, pid, 0usize, data) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
+    let mut registers = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
+    // SAFETY: the kernel fills the structure, which has its size and layout; it is read only after success.
+    unsafe {
+        if libc::ptrace(libc::PTRACE_GETREGS, pid, 0usize, registers.as_mut_ptr()) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(registers.assume_init())
+    }
+}
+
+fn set_registers(pid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
+    // SAFETY: the kernel reads the structure, which lives until the call returns.
+    let result = unsafe { libc::ptrace(libc::PTRACE_SETREGS, pid, 0usize, std::ptr::from_ref(registers)) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn memory(pid: i32) -> io::Result<File> {
+    File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))
+}
+
+impl Supervisor {
+    /// A supervisor for programs on this machine.
+    pub fn new(machine: Arc<Mutex<Paced>>) -> Supervisor {
+        let cpus = machine.lock().unwrap_or_else(PoisonError::into_inner).machine().silicon().cpus() as u32;
+        Supervisor { machine, cpus, traps: HashSet::new(), affinity: HashMap::new(), known: HashSet::new() }
+    }
+
+    /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal ended.
+    ///
+    /// # Errors
+    /// As waitpid(2).
+    pub fn run(mut self, child: i32) -> io::Result<i32> {
+        loop {
+            let mut status = 0;
+            // SAFETY: waitpid(2) writes one int.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+            if pid < 0 {
+                let error = io::Error::last_os_error();
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    _ => return Err(error),
+                }
+            }
+            if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+                self.known.remove(&pid);
+                self.affinity.remove(&pid);
+                if pid == child {
+                    return Ok(if libc::WIFEXITED(status) {
+                        libc::WEXITSTATUS(status)
+                    } else {
+                        128 + libc::WTERMSIG(status)
+                    });
+                }
+                continue;
+            }
+            if !libc::WIFSTOPPED(status) {
+                continue;
+            }
+            // A thread can be killed while it is stopped: then there is nothing more to do for it.
+            let signal = self.stopped(pid, status).unwrap_or(0);
+            let _ = request(libc::PTRACE_CONT, pid, signal as usize);
+        }
+    }
+
+    /// Looks at why a thread stopped; the signal to go on with.
+    fn stopped(&mut self, pid: i32, status: i32) -> io::Result<i32> {
+        let signal = libc::WSTOPSIG(status);
+        if self.known.insert(pid) {
+            let options = libc::PTRACE_O_TRACEEXEC
+                | libc::PTRACE_O_TRACECLONE
+                | libc::PTRACE_O_TRACEFORK
+                | libc::PTRACE_O_TRACEVFORK
+                | libc::PTRACE_O_TRACESECCOMP
+                | libc::PTRACE_O_EXITKILL;
+            request(libc::PTRACE_SETOPTIONS, pid, options as usize)?;
+            if signal == libc::SIGSTOP {
+                return Ok(0);
+            }
+        }
+        match status >> 16 {
+            0 => {}
+            libc::PTRACE_EVENT_EXEC => {
+                let _ = self.replace_cpuid(pid);
+                return Ok(0);
+            }
+            libc::PTRACE_EVENT_SECCOMP => {
+                self.call(pid)?;
+                return Ok(0);
+            }
+            _ => return Ok(0),
+        }
+        if signal == libc::SIGILL && self.answer_cpuid(pid)? {
+            return Ok(0);
+        }
+        Ok(signal)
+    }
+
+    /// Replaces CPUID in a program that identifies processors by it.
+    fn replace_cpuid(&mut self, pid: i32) -> io::Result<()> {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !ASKS_CPUID.contains(&name.as_str()) {
+            return Ok(());
+        }
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let memory = memory(pid)?;
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let (Some(range), Some(mode)) = (words.next(), words.next()) else { continue };
+            if !mode.contains('x') || !line.ends_with(&*program.to_string_lossy()) {
+                continue;
+            }
+            let Some((from, to)) = range.split_once('-') else { continue };
+            let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16)) else {
+                continue;
+            };
+            let mut text = vec![0; usize::try_from(to - from).unwrap_or(0).min(64 << 20)];
+            memory.read_exact_at(&mut text, from)?;
+            for at in text.windows(2).enumerate().filter(|(_, pair)| *pair == CPUID).map(|(at, _)| at as u64)
+            {
+                memory.write_all_at(&TRAP, from + at)?;
+                self.traps.insert(from + at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a CPUID that was replaced, and steps over it.
+    fn answer_cpuid(&mut self, pid: i32) -> io::Result<bool> {
+        let mut registers = registers(pid)?;
+        if !self.traps.contains(&registers.rip) {
+            return Ok(false);
+        }
+        let mut bytes = [0; 2];
+        memory(pid)?.read_exact_at(&mut bytes, registers.rip)?;
+        if bytes != TRAP {
+            return Ok(false);
+        }
+        let cpu = self.affinity.get(&pid).and_then(|mask| first(mask)).unwrap_or(0);
+        let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
+        let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = paced.machine().silicon().cpuid(leaf, subleaf, cpu as usize).unwrap_or([0; 4]);
+        drop(paced);
+        registers.rax = u64::from(answer[0]);
+        registers.rbx = u64::from(answer[1]);
+        registers.rcx = u64::from(answer[2]);
+        registers.rdx = u64::from(answer[3]);
+        registers.rip += 2;
+        set_registers(pid, &registers)?;
+        Ok(true)
+    }
+
+    /// Answers a system call for the simulated machine instead of the kernel.
+    fn call(&mut self, pid: i32) -> io::Result<()> {
+        let mut registers = registers(pid)?;
+        let target = |thread: u64| if thread == 0 { pid } else { thread as i32 };
+        let size = u64::from(self.cpus.div_ceil(64) * 8);
+        let result: Option<i64> = match registers.orig_rax as libc::c_long {
+            libc::SYS_sched_setaffinity => {
+                let length = registers.rsi.min(1024) as usize;
+                let mut mask = vec![0; length];
+                memory(pid)?.read_exact_at(&mut mask, registers.rdx)?;
+                mask.truncate(size as usize);
+                mask.resize(size as usize, 0);
+                let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+                let machine = paced.machine();
+                let any = (0..self.cpus)
+                    .any(|cpu| mask[cpu as usize / 8] >> (cpu % 8) & 1 == 1 && machine.is_online(cpu));
+                if any {
+                    self.affinity.insert(target(registers.rdi), mask);
+                    Some(0)
+                } else {
+                    Some(i64::from(-libc::EINVAL))
+                }
+            }
+            libc::SYS_sched_getaffinity => {
+                if registers.rsi < size || registers.rsi % 8 != 0 {
+                    Some(i64::from(-libc::EINVAL))
+                } else {
+                    let mask = match self.affinity.get(&target(registers.rdi)) {
+                        Some(mask) => mask.clone(),
+                        None => self.online_mask(size as usize),
+                    };
+                    memory(pid)?.write_all_at(&mask, registers.rdx)?;
+                    Some(size as i64)
+                }
+            }
+            libc::SYS_prlimit64 if registers.rsi == libc::RLIMIT_NOFILE as u64 && registers.rdx != 0 => {
+                raise_files(target(registers.rdi), registers.rdx, pid)?;
+                Some(0)
+            }
+            libc::SYS_setrlimit if registers.rdi == libc::RLIMIT_NOFILE as u64 => {
+                raise_files(pid, registers.rsi, pid)?;
+                Some(0)
+            }
+            _ => None,
+        };
+        if let Some(result) = result {
+            // No such call: the kernel skips it and leaves the answer that is put in place.
+            registers.orig_rax = u64::MAX;
+            registers.rax = result as u64;
+            set_registers(pid, &registers)?;
+        }
+        Ok(())
+    }
+
+    fn online_mask(&self, size: usize) -> Vec<u8> {
+        let mut mask = vec![0; size];
+        let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine = paced.machine();
+        for cpu in (0..self.cpus).filter(|&cpu| machine.is_online(cpu)) {
+            mask[cpu as usize / 8] |= 1 << (cpu % 8);
+        }
+        mask
+    }
+}
+
+/// The lowest CPU of a mask.
+fn first(mask: &[u8]) -> Option<u32> {
+    mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
+}
+
+/// A program wants this many open files: as many as the real machine allows, and never an error.
+fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
+    let mut wanted = [0; 16];
+    memory(caller)?.read_exact_at(&mut wanted, address)?;
+    let soft = u64::from_ne_bytes(wanted[..8].try_into().unwrap_or_default());
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills and reads one structure each, which live until the calls return.
+    unsafe {
+        if libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut limit) == 0 {
+            limit.rlim_cur = soft.min(limit.rlim_max);
+            libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut());
+        }
+    }
+    Ok(())
+}
