@@ -127,6 +127,7 @@ impl Simulated {
     }
 
     /// Does something with the machine itself.
+    #[cfg(test)]
     pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
         work(&mut self.lock().machine)
     }

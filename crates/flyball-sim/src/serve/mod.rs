@@ -4,6 +4,7 @@
 //! Two processes take part. The server holds the machine and answers; the other makes the namespace ([`enter`]) and
 //! becomes the program. The machine that programs see is the one of the in-process interface, with the real clock.
 
+mod cpuid;
 mod files;
 mod namespace;
 

@@ -239,7 +239,7 @@ impl Supervisor {
         let cpu = self.affinity.get(&pid).and_then(|mask| first(mask)).unwrap_or(0);
         let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
         let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = paced.machine().silicon().cpuid(leaf, subleaf, cpu as usize).unwrap_or([0; 4]);
+        let answer = super::cpuid::answer(paced.machine().silicon(), leaf, subleaf, cpu as usize);
         drop(paced);
         registers.rax = u64::from(answer[0]);
         registers.rbx = u64::from(answer[1]);
