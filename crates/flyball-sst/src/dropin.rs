@@ -235,6 +235,8 @@ fn whole(session: &mut Session<'_>, args: &[String], daemon: &mut dyn Daemon) ->
             'o' => match std::fs::File::create(&value) {
                 Ok(file) => session.results = Results::File(Box::new(file)),
                 Err(error) => {
+                    // The tool has closed stderr by now, so that nobody is told.
+                    session.results = Results::File(Box::new(std::io::sink()));
                     return Err(session.fatal(1, &format!("{value}: open failed"), Some((&error).into())));
                 }
             },

@@ -10,3 +10,4 @@ pub mod cpus;
 pub mod dropin;
 #[cfg(any(test, feature = "player"))]
 pub mod player;
+pub mod setting;

@@ -183,8 +183,10 @@ pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) 
 pub(super) fn raise_min(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in online_cpus(session, id) {
         raise_low_max(session, cpu)?;
-        copy_limit(session, cpu, "cpuinfo_max_freq", "scaling_min_freq");
+        // The tool reads the limit back at once, when kernels still show the old one: so the old one decides whether
+        // the limit ends at the base frequency.
         let min = session.number(false, &limit(cpu, "scaling_min_freq"))?;
+        copy_limit(session, cpu, "cpuinfo_max_freq", "scaling_min_freq");
         let base = session.number(false, &limit(cpu, "base_frequency"))?;
         if min < base {
             write_limit(session, cpu, "scaling_min_freq", base);
