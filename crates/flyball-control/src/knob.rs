@@ -38,6 +38,8 @@ pub enum Scope {
     Constraint,
     /// A temperature sensor.
     Sensor,
+    /// A class of service of a power domain.
+    Clos,
 }
 
 impl fmt::Display for Scope {
@@ -55,6 +57,7 @@ impl fmt::Display for Scope {
             Scope::Zone => "energy zone",
             Scope::Constraint => "power constraint",
             Scope::Sensor => "sensor",
+            Scope::Clos => "class of service",
         })
     }
 }
@@ -208,6 +211,25 @@ impl Form {
     }
 }
 
+/// Settings and facts of Intel Speed Select, as the table names them; the place says of which domain, class or core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SpeedSelect {
+    Level,
+    BaseFreq,
+    TurboFreq,
+    CorePower,
+    Priority,
+    ClosMin,
+    ClosMax,
+    ClosWeight,
+    ClosEpp,
+    Class,
+    TurboLimits,
+    Highest,
+    Locked,
+}
+
 /// One way to read, and perhaps to write, a knob. A knob's mechanisms are tried in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
@@ -234,6 +256,15 @@ pub enum Mechanism {
         /// Whether it may be written.
         write: bool,
     },
+    /// A setting of Intel Speed Select.
+    SpeedSelect {
+        /// Which.
+        field: SpeedSelect,
+        /// How its content spells the value.
+        form: Form,
+        /// Whether it may be written.
+        write: bool,
+    },
     /// Membership of the CPU in a file that holds a CPU list.
     Member {
         /// The file.
@@ -245,7 +276,9 @@ impl Mechanism {
     /// How this mechanism spells the value.
     pub fn form(&self) -> Form {
         match self {
-            Mechanism::File { form, .. } | Mechanism::Msr { form, .. } => *form,
+            Mechanism::File { form, .. }
+            | Mechanism::Msr { form, .. }
+            | Mechanism::SpeedSelect { form, .. } => *form,
             Mechanism::Member { .. } => Form::Switch,
         }
     }
@@ -253,7 +286,9 @@ impl Mechanism {
     /// Whether it may be written.
     pub fn writes(&self) -> bool {
         match self {
-            Mechanism::File { write, .. } | Mechanism::Msr { write, .. } => *write,
+            Mechanism::File { write, .. }
+            | Mechanism::Msr { write, .. }
+            | Mechanism::SpeedSelect { write, .. } => *write,
             Mechanism::Member { .. } => false,
         }
     }
@@ -270,6 +305,7 @@ impl fmt::Display for Mechanism {
             Mechanism::Msr { register, bits: (high, low), .. } => {
                 write!(f, "MSR {register:#x} bits {high}:{low}")
             }
+            Mechanism::SpeedSelect { field, .. } => write!(f, "Speed Select ({field:?})"),
             Mechanism::Member { path } => write!(f, "the list in {path}"),
         }
     }

@@ -13,6 +13,7 @@ use crate::{
 pub(crate) mod expand;
 mod instances;
 mod resolve;
+mod sst;
 
 /// A machine that was looked at: its topology, and the door to read its knobs through.
 ///
@@ -24,6 +25,7 @@ pub struct Machine<'h> {
     topology: Topology,
     instances: instances::Instances,
     no_msr_driver: OnceLock<()>,
+    speed_select: OnceLock<Result<flyball_sst::setting::Layout, HostError>>,
 }
 
 impl std::fmt::Debug for Machine<'_> {
@@ -44,6 +46,7 @@ impl<'h> Machine<'h> {
             topology,
             instances: instances::Instances::default(),
             no_msr_driver: OnceLock::new(),
+            speed_select: OnceLock::new(),
         })
     }
 
@@ -97,8 +100,8 @@ impl<'h> Machine<'h> {
                 .iter()
                 .map(|cpu| Place::new(At::Cpu(cpu), CpuList::from_iter([cpu])))
                 .collect(),
-            // Speed Select's domains come from its own interface; no row here has this scope yet.
-            Scope::PowerDomain => Vec::new(),
+            Scope::PowerDomain => self.power_domains(),
+            Scope::Clos => self.classes(),
             Scope::IdleState => self.idle_places(),
             Scope::Uncore => self.find_uncore(),
             Scope::Zone => self.find_zones(),
@@ -124,12 +127,16 @@ impl<'h> Machine<'h> {
             return Why::OtherVendor(vendor);
         }
         match knob.knob().scope {
+            Scope::PowerDomain | Scope::Clos => match self.speed_select() {
+                Err(error) => self.why_no_speed_select(error),
+                Ok(_) => Why::NotNow("no power domain has Speed Select registers".to_owned()),
+            },
             Scope::Policy => Why::NoCpufreq,
             Scope::IdleState => Why::NoFile(format!("{CPUS}/cpu{}/cpuidle/state0", self.first_online())),
             Scope::Uncore => Why::NoFile(format!("{CPUS}/intel_uncore_frequency")),
             Scope::Zone | Scope::Constraint => Why::NoFile("/sys/class/powercap/intel-rapl:0".to_owned()),
             Scope::Sensor => Why::NoFile("/sys/class/hwmon/hwmon0/temp1_input".to_owned()),
-            Scope::Package | Scope::Die | Scope::Core | Scope::PowerDomain => {
+            Scope::Package | Scope::Die | Scope::Core => {
                 Why::NoFile(format!("{CPUS}/cpu{}/topology", self.first_online()))
             }
             Scope::Machine | Scope::Cpu => Why::NoFile(format!("{CPUS}/online")),
@@ -189,6 +196,7 @@ impl<'h> Machine<'h> {
                 }
                 self.read_msr(register, bits, form, place)
             }
+            Mechanism::SpeedSelect { field, form, .. } => self.read_speed_select(field, form, place),
             Mechanism::Member { path } => {
                 let Some(list) = topology::read_list(self.host, path)? else {
                     return Ok(Reading::Absent(Why::NoFile(path.to_owned())));
@@ -313,6 +321,15 @@ impl<'h> Machine<'h> {
                         }
                     }
                 }
+                Mechanism::SpeedSelect { field, form, .. } => match self.speed_select_setting(field, place) {
+                    Some(setting) => {
+                        let content = parse::text(form, value).ok_or_else(wrong)?;
+                        return Ok(Target::SpeedSelect { setting: setting.to_string(), content });
+                    }
+                    None => {
+                        why.get_or_insert("this processor has no such field".to_owned());
+                    }
+                },
                 _ => {}
             }
         }

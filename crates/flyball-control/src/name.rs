@@ -25,6 +25,9 @@ impl FromStr for KnobName {
     type Err = UnknownKnob;
 
     fn from_str(text: &str) -> Result<KnobName, UnknownKnob> {
+        if let Some(name) = clos_in_the_middle(text.trim()) {
+            return name.parse();
+        }
         let (name, instance) = match text.trim().split_once(':') {
             Some((name, instance)) => (name, Some(instance.trim()).filter(|instance| !instance.is_empty())),
             None => (text.trim(), None),
@@ -52,6 +55,12 @@ impl<'de> Deserialize<'de> for KnobName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KnobName, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// `clos-2-min`, as Speed Select's own words have it, in the table's spelling: `clos-min:2`.
+fn clos_in_the_middle(text: &str) -> Option<String> {
+    let (class, what) = text.strip_prefix("clos-")?.split_once('-')?;
+    class.parse::<u8>().ok().map(|class| format!("clos-{what}:{class}"))
 }
 
 /// Short words for the constraints of powercap.
@@ -88,6 +97,10 @@ impl KnobName {
                 place.name.rsplit(' ').next() == Some(wanted) || same(&format!("{zone}:{constraint}"))
             }
             At::Sensor { hwmon, sensor } => same(&format!("{hwmon}:{sensor}")),
+            At::PowerDomain { package, domain, .. } => same(&format!("{package}.{domain}")),
+            At::Clos { package, domain, class, .. } => {
+                same(&class.to_string()) || same(&format!("{package}.{domain}.{class}"))
+            }
             At::Machine | At::Core { .. } => false,
         }
     }

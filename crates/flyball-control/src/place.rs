@@ -53,6 +53,26 @@ pub enum At {
         /// The constraint's number.
         constraint: u32,
     },
+    /// A power domain of Speed Select.
+    PowerDomain {
+        /// The package.
+        package: u32,
+        /// The die, as sysfs numbers it; 0 for a domain without CPUs.
+        die: u32,
+        /// The domain in the package.
+        domain: u32,
+    },
+    /// A class of service of a power domain.
+    Clos {
+        /// The package.
+        package: u32,
+        /// The die.
+        die: u32,
+        /// The domain.
+        domain: u32,
+        /// The class, 0 to 3.
+        class: u32,
+    },
     /// A temperature sensor of a hwmon device.
     Sensor {
         /// The device's directory (`hwmon3`).
@@ -76,6 +96,8 @@ impl At {
             At::Uncore(_) => Scope::Uncore,
             At::Zone(_) => Scope::Zone,
             At::Constraint { .. } => Scope::Constraint,
+            At::PowerDomain { .. } => Scope::PowerDomain,
+            At::Clos { .. } => Scope::Clos,
             At::Sensor { .. } => Scope::Sensor,
         }
     }
@@ -94,6 +116,10 @@ impl fmt::Display for At {
             At::Uncore(name) => write!(f, "uncore {name}"),
             At::Zone(zone) => write!(f, "zone {zone}"),
             At::Constraint { zone, constraint } => write!(f, "zone {zone} constraint {constraint}"),
+            At::PowerDomain { package, domain, .. } => write!(f, "power domain {package}:{domain}"),
+            At::Clos { package, domain, class, .. } => {
+                write!(f, "class {class} of power domain {package}:{domain}")
+            }
             At::Sensor { hwmon, sensor } => write!(f, "{hwmon} temp{sensor}"),
         }
     }

@@ -10,6 +10,7 @@
 
 mod couplings;
 mod limits;
+mod speed_select;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -124,6 +125,8 @@ struct Ahead {
     mode: Option<String>,
     /// Turbo, boost, SMT or CPUs will change: the hardware's limits may.
     capacity: bool,
+    /// The level of Speed Select will change.
+    level: bool,
     /// CPUs that will be brought online.
     online: CpuList,
     /// The governor that each policy will have.
@@ -219,7 +222,7 @@ impl Planner<'_, '_> {
         }
         for place in places {
             if !place.cpus.is_subset(&cpus)
-                && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die)
+                && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die | Scope::Core | Scope::PowerDomain | Scope::Clos)
             {
                 self.note(format!(
                     "{}: {place} spans CPUs {}, so all of them get it",
@@ -267,6 +270,10 @@ impl Planner<'_, '_> {
         }
         for want in self.wants.values().filter(differs) {
             match want.knob {
+                Id::SstLevel => {
+                    self.ahead.level = true;
+                    self.ahead.capacity = true;
+                }
                 Id::Online | Id::Smt | Id::Turbo | Id::Boost => self.ahead.capacity = true,
                 _ => {}
             }
@@ -301,6 +308,7 @@ impl Planner<'_, '_> {
         (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
             || (self.ahead.capacity
                 && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
+            || (self.ahead.level && matches!(knob, Id::SstBf | Id::SstTf))
             || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
             || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
     }
@@ -365,7 +373,7 @@ impl Planner<'_, '_> {
         let old = Content::of(&spot.read(self.machine.host()));
         let always = want.knob == Id::Epp && new == "default";
         let holds = agrees(&spot, &new, old.trimmed()) && !always;
-        let reset = self.resets(want);
+        let reset = self.resets(want).filter(|_| !matches!(spot, Spot::SpeedSelect(_)) || new != "0");
         if holds && reset.is_none() {
             return Ok(());
         }
@@ -424,6 +432,9 @@ impl Planner<'_, '_> {
 
     /// What will reset a setting that holds now, before its turn comes.
     fn resets(&self, want: &Want) -> Option<&'static str> {
+        if self.ahead.level && matches!(want.knob, Id::SstBf | Id::SstTf) {
+            return Some("the change of level switches it off: written again after that");
+        }
         if self.ahead.mode.is_some() && want.knob.knob().scope == Scope::Policy {
             return Some("the driver makes its policies anew: written again if that changed it");
         }
@@ -467,6 +478,9 @@ impl Planner<'_, '_> {
             Mechanism::File { path, write: true, .. } => self.machine.expand(path, &want.place.at),
             _ => None,
         });
+        if let [Mechanism::SpeedSelect { field, write: true, .. }, ..] = want.knob.knob().mechanisms {
+            return self.machine.speed_select_setting(*field, &want.place).map(Spot::SpeedSelect);
+        }
         let mut paths: Vec<String> = paths.collect();
         let there = paths.iter().position(|path| self.machine.host().exists(path));
         (!paths.is_empty()).then(|| Spot::File(paths.swap_remove(there.unwrap_or(0))))
@@ -519,6 +533,11 @@ fn shorten(lines: &mut Vec<String>) {
 fn spot_of(target: Target) -> (Spot, String) {
     match target {
         Target::File { path, bytes } => (Spot::File(path), String::from_utf8_lossy(&bytes).into_owned()),
+        // Our own text form: it reads back, or the knob's row is at fault.
+        Target::SpeedSelect { setting, content } => match setting.parse() {
+            Ok(setting) => (Spot::SpeedSelect(setting), content),
+            Err(_) => (Spot::File(setting), content),
+        },
         Target::Msr { cpu, register, mask, value } => {
             (Spot::Msr { cpu, register, mask }, format!("{value:#x}"))
         }

@@ -6,6 +6,7 @@ mod idle;
 mod power;
 mod preference;
 mod registers;
+mod sst;
 mod whole;
 
 use crate::{
@@ -32,6 +33,28 @@ macro_rules! table {
 table! {
     /// The driver's mode of operation.
     DriverMode = whole::DRIVER_MODE;
+    /// Performance level of Speed Select.
+    SstLevel = sst::LEVEL;
+    /// SST-BF.
+    SstBf = sst::BF;
+    /// SST-TF.
+    SstTf = sst::TF;
+    /// SST-CP.
+    SstCp = sst::CP;
+    /// How SST-CP shares power.
+    SstCpPriority = sst::PRIORITY;
+    /// Lowest frequency of a class of service.
+    ClosMin = sst::CLOS_MIN;
+    /// Highest frequency of a class of service.
+    ClosMax = sst::CLOS_MAX;
+    /// Proportional priority of a class of service.
+    ClosWeight = sst::CLOS_WEIGHT;
+    /// Energy preference of a class of service.
+    ClosEpp = sst::CLOS_EPP;
+    /// Class of service of a core.
+    Clos = sst::CLOS;
+    /// Turbo ratio limits.
+    Trl = sst::TRL;
     /// Whether a CPU runs.
     Online = whole::ONLINE;
     /// Hyper-threading.
@@ -86,6 +109,10 @@ table! {
     PowerLimit = power::POWER_LIMIT;
     /// Time window of a powercap constraint.
     PowerWindow = power::POWER_WINDOW;
+    /// Highest performance level of Speed Select.
+    SstHighestLevel = sst::HIGHEST;
+    /// Whether the performance level is locked.
+    SstLocked = sst::LOCKED;
     /// The cpufreq driver.
     Driver = facts::DRIVER;
     /// Governors that the driver takes.

@@ -15,6 +15,13 @@ pub enum Target {
         /// The bytes, without a line end.
         bytes: Vec<u8>,
     },
+    /// Make a Speed Select call.
+    SpeedSelect {
+        /// The setting, in its text form.
+        setting: String,
+        /// What it becomes.
+        content: String,
+    },
     /// Change the bits of `mask` in a register to those of `value`.
     Msr {
         /// The CPU.
@@ -32,6 +39,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::File { path, bytes } => write!(f, "{path} = {}", String::from_utf8_lossy(bytes)),
+            Target::SpeedSelect { setting, content } => write!(f, "{setting} = {content}"),
             Target::Msr { cpu, register, mask, value } => {
                 write!(f, "MSR {register:#x} of CPU {cpu}, bits {mask:#x} = {value:#x}")
             }

@@ -162,6 +162,8 @@ impl fmt::Display for Value {
 pub enum Source {
     /// An attribute file.
     File(String),
+    /// A setting of Speed Select, in its text form.
+    SpeedSelect(String),
     /// A model-specific register of one CPU.
     Msr {
         /// The CPU.
@@ -175,6 +177,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::File(path) => f.write_str(path),
+            Source::SpeedSelect(setting) => f.write_str(setting),
             Source::Msr { cpu, register } => write!(f, "MSR {register:#x} of CPU {cpu}"),
         }
     }

@@ -6,6 +6,7 @@
 //! command line, the output and the exit codes of intel-speed-select v1.26, for scripts that were written for it.
 
 pub mod access;
+pub mod cost;
 pub mod cpus;
 pub mod dropin;
 #[cfg(any(test, feature = "player"))]

@@ -29,7 +29,9 @@ impl Via {
         match self {
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
             Via::Mailbox => Box::new(Mailbox::new(host, &CpuModel { model: 0x6a, ..CpuModel::default() })),
-            Via::MailboxAlone => Box::new(Mailbox::new(host, &CpuModel { model: 0x55, ..CpuModel::default() })),
+            Via::MailboxAlone => {
+                Box::new(Mailbox::new(host, &CpuModel { model: 0x55, ..CpuModel::default() }))
+            }
         }
     }
 }
@@ -59,6 +61,10 @@ pub enum Field {
     Class(u16),
     /// Turbo ratio limits: eight bytes in hexadecimal.
     TurboLimits,
+    /// The highest level; a fact.
+    Highest,
+    /// Whether firmware locks the level; a fact.
+    Locked,
 }
 
 impl Field {
@@ -76,14 +82,17 @@ impl Field {
             Field::ClosEpp(_) => "clos-epp",
             Field::Class(_) => "class",
             Field::TurboLimits => "trl",
+            Field::Highest => "highest",
+            Field::Locked => "locked",
         }
     }
 
     fn index(self) -> Option<u16> {
         match self {
-            Field::ClosMin(class) | Field::ClosMax(class) | Field::ClosWeight(class) | Field::ClosEpp(class) => {
-                Some(class.into())
-            }
+            Field::ClosMin(class)
+            | Field::ClosMax(class)
+            | Field::ClosWeight(class)
+            | Field::ClosEpp(class) => Some(class.into()),
             Field::Class(core) => Some(core),
             _ => None,
         }
@@ -98,6 +107,8 @@ impl Field {
             ("core-power", None) => Field::CorePower,
             ("priority", None) => Field::Priority,
             ("trl", None) => Field::TurboLimits,
+            ("highest", None) => Field::Highest,
+            ("locked", None) => Field::Locked,
             ("clos-min", _) => Field::ClosMin(class()?),
             ("clos-max", _) => Field::ClosMax(class()?),
             ("clos-weight", _) => Field::ClosWeight(class()?),
@@ -172,11 +183,13 @@ impl Setting {
     /// What the driver answered.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
         let access = self.via.access(host);
-        let at = &self.place;
+        let at = &self.reachable(host);
         let switch = |on: bool| u8::from(on).to_string();
         let features = || access.features(at, access.levels(at)?.current);
         Ok(match self.field {
             Field::Level => access.levels(at)?.current.to_string(),
+            Field::Highest => access.levels(at)?.highest.to_string(),
+            Field::Locked => switch(access.levels(at)?.locked),
             Field::BaseFreq => switch(features()?.base_freq_on),
             Field::TurboFreq => switch(features()?.turbo_freq_on),
             Field::CorePower => {
@@ -207,7 +220,7 @@ impl Setting {
     /// What the driver answered; `EINVAL` for a content that is none.
     pub fn write(&self, host: &dyn Host, content: &str) -> Result<(), HostError> {
         let access = self.via.access(host);
-        let at = &self.place;
+        let at = &self.reachable(host);
         let content = content.trim();
         let bad = || HostError::new(Op::Isst, format!("{self} as '{content}'"), Errno::INVAL);
         let switch = match content {
@@ -249,7 +262,10 @@ impl Setting {
                 let enabled = access.qos(at)?.enabled;
                 access.set_qos(at, Qos { enabled, ordered })
             }
-            Field::ClosMin(class) | Field::ClosMax(class) | Field::ClosWeight(class) | Field::ClosEpp(class) => {
+            Field::ClosMin(class)
+            | Field::ClosMax(class)
+            | Field::ClosWeight(class)
+            | Field::ClosEpp(class) => {
                 let mut clos = access.clos(at, class)?;
                 match self.field {
                     Field::ClosMin(_) => clos.min = MegaHertz(content.parse().map_err(|_| bad())?),
@@ -259,6 +275,7 @@ impl Setting {
                 }
                 access.set_clos(at, class, &clos)
             }
+            Field::Highest | Field::Locked => Err(HostError::new(Op::Isst, self.to_string(), Errno::ACCES)),
             Field::Class(core) => access.associate(at, core, small()?),
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
@@ -268,8 +285,31 @@ impl Setting {
         }
     }
 
+    /// The place through a CPU that is online: the one it was made with may have gone offline since.
+    fn reachable(&self, host: &dyn Host) -> Place {
+        let mut place = self.place;
+        let online = |cpu: u32| crate::cpus::is_online(host, cpu);
+        if let (Via::Mailbox | Via::MailboxAlone, Some(cpu)) = (self.via, place.cpu) {
+            if !online(cpu) {
+                let all: CpuList = host
+                    .read("/sys/devices/system/cpu/online")
+                    .ok()
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or_default();
+                let package = |cpu: u32| {
+                    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+                    host.read(&path).ok().and_then(|text| text.parse::<u8>().ok())
+                };
+                place.cpu = all.iter().find(|&cpu| package(cpu) == Some(place.package)).or(place.cpu);
+            }
+        }
+        place
+    }
+
     fn cpu(&self) -> Result<u32, HostError> {
-        self.place.cpu.ok_or_else(|| HostError::new(Op::Isst, format!("{self}, which has no CPU"), Errno::NODEV))
+        self.place
+            .cpu
+            .ok_or_else(|| HostError::new(Op::Isst, format!("{self}, which has no CPU"), Errno::NODEV))
     }
 }
 
@@ -313,8 +353,11 @@ impl Layout {
             version => Via::Tpmi(version),
         };
         let map = CpuMap::read(host, platform.is_tpmi(), cache);
-        let online: CpuList =
-            host.read("/sys/devices/system/cpu/online").ok().and_then(|text| text.parse().ok()).unwrap_or_default();
+        let online: CpuList = host
+            .read("/sys/devices/system/cpu/online")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default();
         let mut domains = Vec::new();
         let packages: std::collections::BTreeSet<u32> = map.iter().map(|cpu| cpu.package).collect();
         for package in packages {
@@ -324,7 +367,13 @@ impl Layout {
                 map.iter().filter(|cpu| cpu.package == package).map(|cpu| (cpu.die, cpu.domain)).collect();
             let has_cpus = |domain: u8| dies.iter().any(|&(_, of)| of == domain);
             let mut found: Vec<(u32, u8)> = dies.iter().copied().collect();
-            found.extend(access.domains(number).into_iter().filter(|&domain| !has_cpus(domain)).map(|domain| (0, domain)));
+            found.extend(
+                access
+                    .domains(number)
+                    .into_iter()
+                    .filter(|&domain| !has_cpus(domain))
+                    .map(|domain| (0, domain)),
+            );
             for (die, domain) in found {
                 let cpus: CpuList = map
                     .iter()
@@ -434,8 +483,11 @@ mod tests {
     fn domains_without_cpus_are_places_too() {
         let player = Player::guide(true).with_io_domains(2);
         let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
-        let names: Vec<String> =
-            layout.domains.iter().map(|domain| format!("{}.{}", domain.place.package, domain.place.domain)).collect();
+        let names: Vec<String> = layout
+            .domains
+            .iter()
+            .map(|domain| format!("{}.{}", domain.place.package, domain.place.domain))
+            .collect();
         assert_eq!(names, ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]);
         assert_eq!(layout.domains[1].place.cpu, None);
         assert!(layout.setting(layout.domains[1].place, Field::Level).read(&player).is_ok());

@@ -10,7 +10,7 @@ use crate::{At, Machine, Place, Scope, topology::CPUS};
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     idle_states: OnceLock<Vec<String>>,
-    places: [OnceLock<Vec<Place>>; 12],
+    places: [OnceLock<Vec<Place>>; 13],
 }
 
 impl Instances {

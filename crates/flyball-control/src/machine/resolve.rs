@@ -4,6 +4,9 @@ use flyball_host::{KiloHertz, MicroWatts, Micros, Percent};
 
 use crate::{At, Id, Machine, Place, ResolveError, Value, Wanted, wanted::is_uncore};
 
+/// What a class of service without a highest frequency has in its register.
+const NO_LIMIT: KiloHertz = KiloHertz(25_500_000);
+
 impl Machine<'_> {
     /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number, idle states their
     /// position. Does not judge whether the kernel would take it; [`Machine::check`] does.
@@ -29,6 +32,9 @@ impl Machine<'_> {
             }
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
                 let source = match (knob, wanted) {
+                    // The register's own ends; the highest is no limit at all.
+                    (Id::ClosMin | Id::ClosMax, Wanted::Min) => return Ok(Value::Frequency(KiloHertz(0))),
+                    (Id::ClosMax | Id::ClosMin, Wanted::Max) => return Ok(Value::Frequency(NO_LIMIT)),
                     (Id::MinPerfPct | Id::MaxPerfPct, Wanted::Min) => return Ok(Value::Percent(Percent(0))),
                     (Id::MinPerfPct | Id::MaxPerfPct, _) => return Ok(Value::Percent(Percent(100))),
                     (Id::PowerLimit, Wanted::Max) => Id::PowerMax,
@@ -122,9 +128,35 @@ impl Machine<'_> {
                 }
                 _ => Ok(()),
             },
+            (Id::ClosMin | Id::ClosMax, Value::Frequency(frequency)) if *frequency > NO_LIMIT => {
+                refuse(format!("the register ends at {NO_LIMIT}"))
+            }
+            (Id::ClosWeight | Id::ClosEpp, Value::Count(16..)) => refuse("it takes 0 to 15".to_owned()),
+            (Id::Clos, Value::Count(4..)) => refuse("there are the classes 0 to 3".to_owned()),
+            (Id::SstCpPriority, Value::Word(word)) if !matches!(word.as_str(), "ordered" | "proportional") => {
+                refuse("it takes ordered or proportional".to_owned())
+            }
+            (Id::SstLevel, Value::Count(level)) => match self.levels_at(place) {
+                Some(levels) if !levels.iter().any(|known| u64::from(*known) == *level) => {
+                    let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+                    refuse(format!("its levels are {}", levels.join(", ")))
+                }
+                _ => Ok(()),
+            },
+            (Id::Trl, Value::Word(word)) if trl(word).is_none() => {
+                refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
+            }
             (Id::LatencyLimit, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// The performance levels that a power domain has.
+    fn levels_at(&self, place: &Place) -> Option<Vec<u8>> {
+        let at = self.domain_at(&place.at)?.place;
+        let access = self.speed_select().ok()?.access(self.host());
+        let highest = access.levels(&at).ok()?.highest;
+        Some((0..=highest).filter(|&level| access.features(&at, level).is_ok()).collect())
     }
 
     fn check_mode(&self, mode: &str) -> Result<(), String> {
@@ -161,4 +193,10 @@ impl Machine<'_> {
             _ => None,
         })
     }
+}
+
+/// The turbo ratio limits that a word spells.
+fn trl(word: &str) -> Option<u64> {
+    let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"))?;
+    u64::from_str_radix(digits, 16).ok()
 }

@@ -25,13 +25,14 @@ impl Planner<'_, '_> {
         self.boost();
         self.turbo_and_limits();
         self.biases();
+        self.speed_select();
     }
 
     fn wants_of(&self, knob: Id) -> Vec<Want> {
         self.wants.values().filter(|want| want.knob == knob).cloned().collect()
     }
 
-    fn refuse(&mut self, words: String) {
+    pub(super) fn refuse(&mut self, words: String) {
         if !self.refused.contains(&words) {
             self.refused.push(words);
         }

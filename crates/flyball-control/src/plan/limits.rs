@@ -16,6 +16,10 @@ pub(super) fn in_table(
     value: &Value,
 ) -> Result<Option<(Value, String)>, ReadError> {
     let Value::Frequency(frequency) = value else { return Ok(None) };
+    if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
+        let cut = Machine::cut_to_ratio(value);
+        return Ok(cut.map(|cut| (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))));
+    }
     if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
         return Ok(None);
     }

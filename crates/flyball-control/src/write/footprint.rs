@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_host::{CpuList, Host};
+use flyball_sst::setting::{Field, Setting};
 
 use super::{order::GOVERNORS, spot::Spot};
 
@@ -55,6 +56,10 @@ impl<'h> Footprints<'h> {
     /// The spots that may change when `spot` is written, itself included. Only spots that exist.
     pub fn of(&mut self, spot: &Spot) -> BTreeSet<Spot> {
         let mut found = BTreeSet::from([spot.clone()]);
+        if let Spot::SpeedSelect(setting) = spot {
+            self.speed_select(*setting, &mut found);
+            return found;
+        }
         let Some(path) = spot.path().map(str::to_owned) else {
             return found;
         };
@@ -88,6 +93,24 @@ impl<'h> Footprints<'h> {
             _ => {}
         }
         found
+    }
+
+    /// A level change switches features off and moves every frequency limit; features move the limits; a class word
+    /// and the switch of core-power each hold several settings.
+    fn speed_select(&mut self, setting: Setting, found: &mut BTreeSet<Spot>) {
+        let fields: &[Field] = match setting.field {
+            Field::Level => {
+                self.everything(found);
+                &[Field::BaseFreq, Field::TurboFreq]
+            }
+            Field::BaseFreq | Field::TurboFreq => {
+                self.turbo(found);
+                &[Field::BaseFreq, Field::TurboFreq]
+            }
+            Field::CorePower | Field::Priority => &[Field::CorePower, Field::Priority],
+            _ => &[],
+        };
+        found.extend(fields.iter().map(|&field| Spot::SpeedSelect(Setting { field, ..setting })));
     }
 
     fn list(&mut self, folder: &str) -> Vec<String> {

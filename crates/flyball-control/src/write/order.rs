@@ -4,6 +4,8 @@
 //! order is by path alone, because a journal must be put back by a flyball that may know other knobs than the one
 //! that wrote it.
 
+use flyball_sst::setting::Field;
+
 use super::spot::Spot;
 
 /// The steps of a change, in the order in which they are made.
@@ -12,10 +14,20 @@ use super::spot::Spot;
 pub enum Step {
     /// Which driver works, and how: everything below is made anew by it.
     DriverMode,
+    /// Speed Select: base-freq and turbo-freq switched off, before what they stand on changes.
+    SpeedSelectOff,
+    /// Speed Select: the performance level, which says which CPUs there may be.
+    Level,
     /// CPUs brought online, and SMT: their policies can be written only then.
     Online,
     /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
     Turbo,
+    /// Speed Select: classes of service, and which core is in which.
+    Classes,
+    /// Speed Select: whether classes count.
+    CorePower,
+    /// Speed Select: base-freq and turbo-freq switched on.
+    SpeedSelectOn,
     /// The governor: it resets preferences and makes its tunables appear.
     Governor,
     /// What belongs to the governor: its tunables, the speed that `userspace` holds.
@@ -34,10 +46,15 @@ pub enum Step {
 
 impl Step {
     /// All steps in order.
-    pub const ALL: [Step; 10] = [
+    pub const ALL: [Step; 15] = [
         Step::DriverMode,
+        Step::SpeedSelectOff,
+        Step::Level,
         Step::Online,
         Step::Turbo,
+        Step::Classes,
+        Step::CorePower,
+        Step::SpeedSelectOn,
         Step::Governor,
         Step::Tunable,
         Step::Preference,
@@ -51,6 +68,7 @@ impl Step {
     pub fn of(spot: &Spot, new: &str) -> Step {
         let Some(path) = spot.path() else {
             return match spot {
+                Spot::SpeedSelect(setting) => speed_select(setting.field, new),
                 // Limits of IA32_HWP_REQUEST, uncore ratio and package power limits; other registers hold preferences.
                 Spot::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. } if mask & 0xff00_0000 == 0 => {
                     Step::Limit
@@ -83,6 +101,18 @@ impl Step {
             _ if GOVERNORS.contains(&parent) => Step::Tunable,
             _ => Step::Power,
         }
+    }
+}
+
+/// Features stand on core-power, core-power on classes, all of them on the level.
+fn speed_select(field: Field, new: &str) -> Step {
+    match field {
+        Field::Level | Field::Highest | Field::Locked => Step::Level,
+        Field::BaseFreq | Field::TurboFreq if new.trim() == "0" => Step::SpeedSelectOff,
+        Field::BaseFreq | Field::TurboFreq => Step::SpeedSelectOn,
+        Field::CorePower | Field::Priority => Step::CorePower,
+        Field::TurboLimits => Step::Turbo,
+        _ => Step::Classes,
     }
 }
 

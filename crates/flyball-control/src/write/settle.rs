@@ -88,12 +88,18 @@ pub fn agrees(spot: &Spot, wanted: &str, found: &str) -> bool {
         "elc_low_threshold_percent" | "elc_high_threshold_percent" => {
             matches!((wanted.parse::<u32>(), found.parse::<u32>()), (Ok(w), Ok(f)) if w == f || w == f + 1)
         }
+        // Turbo ratio limits of Speed Select: zeros in front do not count.
+        "trl" => matches!((hexadecimal(wanted), hexadecimal(found)), (Some(w), Some(f)) if w == f),
         "control" => wanted == "forceoff" && found == "off",
         _ => match (wanted.parse::<u64>(), found.parse::<u64>()) {
             (Ok(wanted), Ok(found)) => wanted == found,
             _ => false,
         },
     }
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x").trim_start_matches("0X"), 16).ok()
 }
 
 fn switch(text: &str) -> Option<bool> {

@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub enum Spot {
     /// An attribute file, by the path that the machine's kernel gives it.
     File(String),
+    /// A setting of Speed Select.
+    SpeedSelect(flyball_sst::setting::Setting),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
     Msr {
         /// The CPU.
@@ -34,13 +36,17 @@ impl Spot {
     pub fn path(&self) -> Option<&str> {
         match self {
             Spot::File(path) => Some(path),
-            Spot::Msr { .. } => None,
+            Spot::Msr { .. } | Spot::SpeedSelect(_) => None,
         }
     }
 
-    /// The name after the last `/`, where the spot is a file; empty for registers.
+    /// The name after the last `/`, where the spot is a file; that of a Speed Select field; empty for registers.
     pub fn name(&self) -> &str {
-        self.path().and_then(|path| path.rsplit('/').next()).unwrap_or_default()
+        match self {
+            Spot::File(path) => path.rsplit('/').next().unwrap_or_default(),
+            Spot::SpeedSelect(setting) => setting.field.name(),
+            Spot::Msr { .. } => "",
+        }
     }
 
     /// Reads the content: a file's bytes, or the masked bits as `0x` and hexadecimal digits.
@@ -54,6 +60,7 @@ impl Spot {
                 host.read_into(path, &mut bytes)?;
                 Ok(bytes)
             }
+            Spot::SpeedSelect(setting) => setting.read(host).map(String::into_bytes),
             Spot::Msr { cpu, register, mask } => {
                 Ok(format!("{:#x}", host.msr(*cpu, *register)? & mask).into_bytes())
             }
@@ -68,6 +75,7 @@ impl Spot {
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Spot::File(path) => host.write(path, content),
+            Spot::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
             Spot::Msr { cpu, register, mask } => {
                 let bits = std::str::from_utf8(content)
                     .ok()
@@ -86,6 +94,7 @@ impl fmt::Display for Spot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Spot::File(path) => f.write_str(path),
+            Spot::SpeedSelect(setting) => setting.fmt(f),
             Spot::Msr { cpu, register, mask } => write!(f, "msr:{cpu}:{register:#x}:{mask:#x}"),
         }
     }
@@ -98,6 +107,9 @@ impl FromStr for Spot {
     fn from_str(text: &str) -> Result<Spot, &'static str> {
         if text.starts_with('/') {
             return Ok(Spot::File(text.to_owned()));
+        }
+        if text.starts_with("sst:") {
+            return text.parse().map(Spot::SpeedSelect);
         }
         fn hex(part: Option<&str>) -> Option<&str> {
             part.and_then(|part| part.strip_prefix("0x"))

@@ -1,0 +1,197 @@
+//! Rows of Intel Speed Select: performance level, features, classes of service.
+
+use super::{INTEL, Id};
+use crate::knob::{Form, Knob, Mechanism, Phase, Scope, SpeedSelect};
+
+const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
+    let write = !matches!(field, SpeedSelect::Highest | SpeedSelect::Locked);
+    Mechanism::SpeedSelect { field, form, write }
+}
+
+const SST: Knob = Knob { scope: Scope::PowerDomain, phase: Some(Phase::Capacity), ..INTEL };
+const SWITCH: &str = "on or off";
+const NUMBER: &str = "a number from 0 to 15";
+
+pub(super) const LEVEL: Knob = Knob {
+    id: Id::SstLevel,
+    name: "sst-level",
+    title: "performance level (SST-PP)",
+    mechanisms: &[sst(SpeedSelect::Level, Form::Count)],
+    accepts: "the number of a level that the processor has, from 0",
+    about: "A performance level trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
+            higher frequency, and may have other power and temperature limits. CPUs that are not of the level have to \
+            be offline for the guarantee to hold; 'flyball sst perf-profile info' lists them, and \
+            'set-config-level -o' takes them offline in the same step. Firmware may lock the level.",
+    interacts: &[
+        (Id::SstBf, "a change of level switches it off"),
+        (Id::SstTf, "a change of level switches it off"),
+        (Id::Online, "CPUs outside the level have to be offline"),
+        (Id::BaseFreq, "is that of the level"),
+    ],
+    ..SST
+};
+
+pub(super) const BF: Knob = Knob {
+    id: Id::SstBf,
+    name: "sst-bf",
+    title: "base-freq (SST-BF)",
+    mechanisms: &[sst(SpeedSelect::BaseFreq, Form::Switch)],
+    accepts: SWITCH,
+    about: "Gives some cores, which the processor chooses, a higher base frequency and all others a lower one. Worth it \
+            where a few threads need guaranteed speed and can be pinned to those cores. It works on classes of service \
+            (sst-cp), and not every performance level has it.",
+    interacts: &[
+        (Id::SstCp, "has to be on"),
+        (Id::SstLevel, "not every level has it, and changing the level switches it off"),
+        (Id::MinFreq, "a core is only held at its base frequency where its minimum is as high"),
+    ],
+    ..SST
+};
+
+pub(super) const TF: Knob = Knob {
+    id: Id::SstTf,
+    name: "sst-tf",
+    title: "turbo-freq (SST-TF)",
+    mechanisms: &[sst(SpeedSelect::TurboFreq, Form::Switch)],
+    accepts: SWITCH,
+    about: "Lets cores of the classes 0 and 1 turbo higher than the ordinary turbo limits while every core is busy, and \
+            holds those of the classes 2 and 3 below a clip frequency. Which cores those are is chosen with clos. It \
+            works on classes of service (sst-cp), needs turbo, and not every performance level has it.",
+    interacts: &[
+        (Id::SstCp, "has to be on, and cannot go off before it"),
+        (Id::Turbo, "has to be on"),
+        (Id::SstLevel, "not every level has it, and changing the level switches it off"),
+        (Id::Clos, "chooses the cores"),
+    ],
+    ..SST
+};
+
+pub(super) const CP: Knob = Knob {
+    id: Id::SstCp,
+    name: "sst-cp",
+    title: "core-power (SST-CP)",
+    mechanisms: &[sst(SpeedSelect::CorePower, Form::Switch)],
+    accepts: SWITCH,
+    about: "Makes classes of service count: when power runs short, the cores of a class get at least its minimum and at \
+            most its maximum, and what is left goes by the classes' weights or in their order. sst-bf and sst-tf \
+            are built on it.",
+    interacts: &[
+        (Id::SstTf, "cannot go off while turbo-freq is on"),
+        (Id::MinFreq, "limits of cpufreq and of classes should not fight: the narrower one counts"),
+    ],
+    ..SST
+};
+
+pub(super) const PRIORITY: Knob = Knob {
+    id: Id::SstCpPriority,
+    name: "sst-cp-priority",
+    title: "how classes share power",
+    mechanisms: &[sst(SpeedSelect::Priority, Form::Word)],
+    accepts: "ordered or proportional",
+    about: "Ordered: class 0 gets what it asks for first, then class 1, and so on. Proportional: every class gets a share \
+            by its weight. base-freq and turbo-freq want ordered. Skylake and Cascade Lake servers have only ordered.",
+    interacts: &[(Id::SstCp, "counts while it is on"), (Id::ClosWeight, "counts with proportional")],
+    ..SST
+};
+
+pub(super) const CLOS_MIN: Knob = Knob {
+    id: Id::ClosMin,
+    name: "clos-min",
+    title: "lowest frequency of a class of service",
+    scope: Scope::Clos,
+    mechanisms: &[sst(SpeedSelect::ClosMin, Form::MHz)],
+    accepts: "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
+    about: "The frequency that cores of the class get before power goes to classes of less favour. clos-min:0 is that \
+            of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; anything between is cut.",
+    interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
+    ..SST
+};
+
+pub(super) const CLOS_MAX: Knob = Knob {
+    id: Id::ClosMax,
+    name: "clos-max",
+    title: "highest frequency of a class of service",
+    scope: Scope::Clos,
+    mechanisms: &[sst(SpeedSelect::ClosMax, Form::MHz)],
+    accepts: "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
+    about: "The frequency that cores of the class never exceed while core-power is on. max (25.5 GHz in the register) \
+            is no limit. clos-max:3 is that of class 3; clos-3-max is another spelling.",
+    interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
+    ..SST
+};
+
+pub(super) const CLOS_WEIGHT: Knob = Knob {
+    id: Id::ClosWeight,
+    name: "clos-weight",
+    title: "proportional priority of a class of service",
+    scope: Scope::Clos,
+    mechanisms: &[sst(SpeedSelect::ClosWeight, Form::Count)],
+    accepts: NUMBER,
+    about: "How little a class gets when power is shared in proportion: 0 is favoured most, 15 least. Skylake and \
+            Cascade Lake servers, which know ordered priority only, ignore it.",
+    interacts: &[(Id::SstCpPriority, "counts with proportional")],
+    ..SST
+};
+
+pub(super) const CLOS_EPP: Knob = Knob {
+    id: Id::ClosEpp,
+    name: "clos-epp",
+    title: "energy preference of a class of service",
+    scope: Scope::Clos,
+    mechanisms: &[sst(SpeedSelect::ClosEpp, Form::Count)],
+    accepts: NUMBER,
+    about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
+            Emerald Rapids) have it; later ones take the preference of each CPU instead.",
+    interacts: &[(Id::Epp, "the preference of a CPU, which every processor has")],
+    ..SST
+};
+
+pub(super) const CLOS: Knob = Knob {
+    id: Id::Clos,
+    name: "clos",
+    title: "class of service of a core",
+    scope: Scope::Core,
+    mechanisms: &[sst(SpeedSelect::Class, Form::Count)],
+    accepts: "a class from 0 to 3",
+    about: "Which of the four classes of service a core belongs to. All threads of a core go together. With turbo-freq, \
+            classes 0 and 1 are the high-priority ones.",
+    interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
+    ..SST
+};
+
+pub(super) const TRL: Knob = Knob {
+    id: Id::Trl,
+    name: "trl",
+    title: "turbo ratio limits",
+    scope: Scope::Package,
+    mechanisms: &[sst(SpeedSelect::TurboLimits, Form::Word)],
+    accepts: "eight ratios of 100 MHz in hexadecimal, bucket 0 last: 0x1f1f1f1f1f1f1f20",
+    about: "The highest turbo frequency by the number of active cores, in eight buckets (MSR 0x1AD). turbo-freq raises it \
+            out of the way; where that is switched off again, the limits of the level belong back here.",
+    interacts: &[(Id::SstTf, "its own limits replace these for high-priority cores")],
+    ..SST
+};
+
+pub(super) const HIGHEST: Knob = Knob {
+    id: Id::SstHighestLevel,
+    name: "sst-highest-level",
+    title: "highest performance level (SST-PP)",
+    scope: Scope::PowerDomain,
+    mechanisms: &[sst(SpeedSelect::Highest, Form::Count)],
+    about: "The number of the highest performance level of the power domain; 0 where there is only the base level. What \
+            each level offers is in 'flyball sst perf-profile info'.",
+    interacts: &[(Id::SstLevel, "may be any level up to it that the processor has")],
+    ..INTEL
+};
+
+pub(super) const LOCKED: Knob = Knob {
+    id: Id::SstLocked,
+    name: "sst-locked",
+    title: "performance level locked by firmware",
+    scope: Scope::PowerDomain,
+    mechanisms: &[sst(SpeedSelect::Locked, Form::Switch)],
+    about: "Whether firmware refuses another performance level. A BIOS setup entry (dynamic SST-PP, or speed select \
+            configuration) unlocks it where the vendor offers one.",
+    interacts: &[(Id::SstLevel, "cannot be changed while locked")],
+    ..INTEL
+};
