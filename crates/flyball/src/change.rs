@@ -222,6 +222,11 @@ pub fn print_plan(cli: &Cli, plan: &Plan) -> Result<(), Failure> {
 
 fn title(step: Step) -> &'static str {
     match step {
+        Step::SpeedSelectOff => "base-freq and turbo-freq off",
+        Step::Level => "performance level",
+        Step::Classes => "classes of service",
+        Step::CorePower => "core-power",
+        Step::SpeedSelectOn => "base-freq and turbo-freq on",
         Step::DriverMode => "driver mode",
         Step::Online => "CPUs online",
         Step::Turbo => "turbo",
