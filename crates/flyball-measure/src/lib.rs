@@ -16,6 +16,7 @@ pub mod render;
 mod schedule;
 pub mod series;
 pub mod shifts;
+pub mod selftest;
 pub mod stats;
 pub mod watch;
 mod workload;

@@ -65,7 +65,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
 }
 
 /// The columns that at least one arm fills; energy always, since its absence has a reason to tell.
-fn columns(report: &Report) -> Vec<Quantity> {
+pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     [
         Quantity::Performance,
         Quantity::Time,
@@ -124,7 +124,7 @@ fn table(report: &Report) -> String {
     out
 }
 
-fn rounds(arm: &ArmReport) -> String {
+pub(super) fn rounds(arm: &ArmReport) -> String {
     if arm.left_out.is_empty() {
         arm.rounds.to_string()
     } else {
@@ -132,7 +132,7 @@ fn rounds(arm: &ArmReport) -> String {
     }
 }
 
-fn cell(arm: &ArmReport, quantity: Quantity) -> String {
+pub(super) fn cell(arm: &ArmReport, quantity: Quantity) -> String {
     let Some(summary) = arm.summary(quantity) else { return "-".to_owned() };
     let median = number(summary.median);
     match summary.interval {
@@ -143,7 +143,7 @@ fn cell(arm: &ArmReport, quantity: Quantity) -> String {
     }
 }
 
-fn between(interval: Interval) -> String {
+pub(super) fn between(interval: Interval) -> String {
     format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
 }
 

@@ -201,7 +201,7 @@ fn conduct_with(
     }
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     if measured {
-        super::report::write_and_print(cli, &directory)?;
+        super::report::write_and_print(cli, &directory, directory.path())?;
     }
     match outcome {
         Ok(End::Complete) => {

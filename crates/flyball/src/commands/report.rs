@@ -1,8 +1,8 @@
-//! `flyball report`: a comparison's report, made again from its run directory.
+//! `flyball report`: a comparison's report, made again from its run directory; and the kernel selftest's CSV files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use flyball_measure::{RunDirectory, analyse, render};
+use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest};
 
 use crate::{
     change,
@@ -14,35 +14,101 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
   flyball report flyball-compare-20260131-120000     the table again, and report.html and the others anew
+  flyball report selftest.tbench.csv                 a CSV of the kernel's amd-pstate selftest: every cell that follows
+                                                     from others is computed again, every pair of arms judged
+  flyball report selftest.tbench.csv -o DIR          the same, with a page and the selftest's three plots in DIR
   flyball report --json DIR                          everything as data
 
 Exit: 0 done, 2 the directory or file cannot be read as one.")]
 pub struct Args {
-    /// A run directory.
-    #[arg(value_name = "DIR")]
+    /// A run directory, or a selftest's CSV file.
+    #[arg(value_name = "DIR|CSV")]
     path: PathBuf,
+
+    /// Where the files of the report go; if not given, into the run directory, and for a CSV nowhere.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// The time limit (-t) that the selftest ran tbench with, in seconds; if not given, found from the cells.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(2..))]
+    time_limit: Option<i64>,
 }
 
 /// Makes the report.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let directory = RunDirectory::open(&args.path).map_err(|error| super::compare::record_failure(&error))?;
+    if args.path.is_file() {
+        return sheet(cli, args);
+    }
+    let directory = RunDirectory::open(&args.path).map_err(|error| match &error {
+        RecordError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => Failure::new(
+            Exit::Usage,
+            format!("{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"),
+        ),
+        _ => super::compare::record_failure(&error),
+    })?;
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
-    write_and_print(cli, &directory)?;
+    let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
+    write_and_print(cli, &directory, &place)?;
     Ok(Exit::Done)
 }
 
-/// Writes the report's files into the run directory and prints it.
-pub fn write_and_print(cli: &Cli, directory: &RunDirectory) -> Result<(), Failure> {
-    let report = analyse(&directory.manifest, &directory.rounds);
-    let json =
-        serde_json::to_vec_pretty(&report).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    directory.write("report.json", &json).map_err(|error| super::compare::record_failure(&error))?;
+fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))
+}
+
+fn make(place: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(place)
+        .map_err(|error| Failure::new(Exit::Failed, format!("cannot make {}: {error}", place.display())))
+}
+
+/// A chart as SVG and as PNG.
+fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
+    save(&place.join(format!("{name}.svg")), chart.svg().as_bytes())?;
+    let png = chart.png(2.0).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    save(&place.join(format!("{name}.png")), &png)
+}
+
+/// Writes the report's files into a directory and prints it.
+pub fn write_and_print(cli: &Cli, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
+    let (manifest, rounds) = (&directory.manifest, &directory.rounds);
+    let report = analyse(manifest, rounds);
+    make(place)?;
+    let json = serde_json::to_vec_pretty(&report).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    save(&place.join("report.json"), &json)?;
+    save(&place.join("report.csv"), selftest::write(&report).as_bytes())?;
+    save(&place.join("report.html"), render::page(&report, manifest, rounds).html().as_bytes())?;
+    for named in render::charts(&report, manifest, rounds) {
+        save_chart(place, named.name, &named.chart)?;
+    }
     if cli.json {
         return change::print_json(&report);
     }
     print!("{}", render::text(&report));
-    eprintln!("report: {}", directory.path().join("report.json").display());
+    eprintln!("report: {}", place.join("report.html").display());
     Ok(())
+}
+
+/// Reads, checks and judges a selftest's CSV.
+fn sheet(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let usage = |error: String| Failure::new(Exit::Usage, format!("{}: {error}", args.path.display()));
+    let bytes = std::fs::read(&args.path).map_err(|error| usage(error.to_string()))?;
+    let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
+    let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));
+    if let Some(place) = &args.output {
+        make(place)?;
+        save(&place.join("report.html"), render::sheet_page(&sheet, &report).html().as_bytes())?;
+        for (name, chart) in render::sheet_charts(&sheet) {
+            save_chart(place, &format!("{}_{name}", report.test), &chart)?;
+        }
+        eprintln!("report: {}", place.join("report.html").display());
+    }
+    if cli.json {
+        change::print_json(&report)?;
+    } else {
+        print!("{}", render::sheet_text(&sheet, &report));
+    }
+    Ok(Exit::Done)
 }

@@ -1,0 +1,16 @@
+//! The CSV files of the kernel's amd-pstate selftest (tools/testing/selftests/amd-pstate): read, checked cell by cell
+//! with the arithmetic of the script, and judged.
+//!
+//! The layout is eight columns, `Governor, Round, Des-perf, Freq, Load, Performance|Time, Energy, Performance Per
+//! Watt`, then a row of units, rows of rounds, rows of averages and rows of comparisons. The script computes with bc,
+//! which cuts digits off, and awk, which prints six significant digits; [`Decimal`] does both.
+
+mod decimal;
+mod judge;
+mod read;
+mod write;
+
+pub use decimal::Decimal;
+pub use judge::{Check, PairVerdict, SelftestReport, judge};
+pub use read::{Columns, Group, Line, Printed, Sheet, SheetError, read};
+pub use write::write;
