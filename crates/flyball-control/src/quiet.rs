@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Machine};
+use crate::{Id, Machine, write::spot::Spot};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -201,6 +201,55 @@ fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
             }
         }
     }
+}
+
+/// Files beside the knobs that a quiet machine wants changed: interrupts away from the benchmark's CPUs, and the
+/// kernel's profiling interrupt as rare as can be. Not every interrupt can be moved, so these are offered, not demanded.
+pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Spot, String)> {
+    let host = machine.host();
+    let mut extras = Vec::new();
+    let others = machine.topology().online.difference(cpus);
+    if !others.is_empty() {
+        for irq in host.list("/proc/irq").unwrap_or_default() {
+            let path = format!("/proc/irq/{irq}/smp_affinity_list");
+            // An interrupt that is elsewhere already stays as it is.
+            let allowed = host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
+            if let Some(allowed) = allowed
+                && host.writable(&path)
+                && !allowed.intersection(cpus).is_empty()
+            {
+                extras.push((Spot::file(path), others.to_string()));
+            }
+        }
+    }
+    let rate = "/proc/sys/kernel/perf_event_max_sample_rate";
+    if host.read(rate).is_ok_and(|text| text != "1") {
+        extras.push((Spot::file(rate), "1".to_owned()));
+    }
+    extras
+}
+
+/// What cannot be changed for one command but is worth knowing.
+pub fn remarks(machine: &Machine<'_>) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let host = machine.host();
+    if let Ok(text) = host.read("/proc/sys/kernel/sched_rt_runtime_us")
+        && text != "-1"
+        && let Ok(micros) = text.parse::<u64>()
+    {
+        remarks.push(format!(
+            "real-time tasks may use {} ms of every second; a benchmark that runs as one is stopped for the rest \
+             (sched_rt_runtime_us)",
+            micros / 1000
+        ));
+    }
+    let controllers = host.read("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
+    if !controllers.split_whitespace().any(|name| name == "cpuset") {
+        remarks.push(
+            "other tasks cannot be kept off by a cpuset: cgroup v2 has no cpuset controller here".to_owned(),
+        );
+    }
+    remarks
 }
 
 #[cfg(test)]

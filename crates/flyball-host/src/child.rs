@@ -71,6 +71,8 @@ pub struct Launch {
     command: Command,
     cpus: Option<Vec<u8>>,
     own_group: bool,
+    niceness: Option<i32>,
+    fixed_addresses: bool,
 }
 
 impl Launch {
@@ -78,7 +80,7 @@ impl Launch {
     pub fn new(program: &str, arguments: &[String]) -> Launch {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        Launch { command, cpus: None, own_group: true }
+        Launch { command, cpus: None, own_group: true, niceness: None, fixed_addresses: false }
     }
 
     /// Stays in this process's group, with its terminal and standard input: a command that a person uses.
@@ -102,6 +104,25 @@ impl Launch {
         self
     }
 
+    /// Runs it at this niceness, -20 (first) to 19 (last), against tasks of other sessions too. Where that is not
+    /// allowed it runs as it is.
+    ///
+    /// Niceness counts only among the tasks of one session where the kernel groups tasks by session
+    /// (kernel/sched/autogroup.c), so a process with a group of its own gets a session of its own, and the session the
+    /// same niceness.
+    #[must_use]
+    pub fn at_niceness(mut self, niceness: i32) -> Launch {
+        self.niceness = Some(niceness);
+        self
+    }
+
+    /// Switches address space randomisation off for it and its descendants (personality(2)).
+    #[must_use]
+    pub fn with_fixed_addresses(mut self) -> Launch {
+        self.fixed_addresses = true;
+        self
+    }
+
     /// Sends standard output to one file and standard error to another.
     #[must_use]
     pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
@@ -121,14 +142,17 @@ impl Launch {
     /// # Errors
     /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all offline.
     pub fn start(mut self) -> io::Result<Running> {
-        if self.own_group {
+        let own_session = self.own_group && self.niceness.is_some();
+        if self.own_group && !own_session {
             self.command.process_group(0);
         }
+        let session_niceness = self.niceness.map(|niceness| niceness.to_string());
         let parent = rustix::process::getpid().as_raw_nonzero().get();
         let mask = self.cpus.take();
         let dies_with_us = self.own_group;
+        let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
         // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe
-        // (prctl, getppid, sched_setaffinity, signal) and allocates nothing; `mask` was made before the fork.
+        // (prctl, getppid, sched_setaffinity, setsid, setpriority, open, write, personality) and allocates nothing; `mask` was made before the fork.
         unsafe {
             self.command.pre_exec(move || {
                 if dies_with_us {
@@ -137,6 +161,22 @@ impl Launch {
                     if libc::getppid() != parent {
                         return Err(io::Error::from_raw_os_error(libc::ESRCH));
                     }
+                }
+                if own_session {
+                    libc::setsid();
+                    let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                    if let Some(text) = &session_niceness
+                        && file >= 0
+                    {
+                        libc::write(file, text.as_ptr().cast(), text.len());
+                    }
+                }
+                if let Some(niceness) = niceness {
+                    libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
+                }
+                if fixed_addresses {
+                    let now = libc::personality(0xffff_ffff);
+                    libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 }
                 if let Some(mask) = &mask
                     && libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) < 0

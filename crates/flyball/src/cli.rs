@@ -41,6 +41,9 @@ pub enum Command {
     /// What a knob does, takes, interacts with, and where it lives.
     Explain(crate::commands::explain::Args),
 
+    /// A steady machine for benchmarks, and where a series of runs shifted.
+    Quiet(crate::commands::quiet::Args),
+
     /// Is this machine set up as it should be, and what should change?
     Doctor(crate::commands::doctor::Args),
 

@@ -9,6 +9,7 @@ pub mod guardian;
 pub mod intel_speed_select;
 pub mod guest;
 pub mod plan;
+pub mod quiet;
 pub mod report;
 pub mod restore;
 pub mod run;
@@ -34,6 +35,7 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(cli, args),
         Command::Trace(args) => trace::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),
+        Command::Quiet(args) => quiet::run(cli, args),
         Command::Set(args) => set::run(cli, args),
         Command::Plan(args) => plan::run(cli, args),
         Command::Apply(args) => apply::run(cli, args),

@@ -1,0 +1,234 @@
+//! `flyball quiet bench`: a series of runs in quiet, each watched and graded, then searched for shifts.
+
+use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering, time::Duration};
+
+use flyball_control::Machine;
+use flyball_host::Kind;
+use flyball_measure::{
+    Meters,
+    series::Series,
+    shifts::{Column, Options, Values},
+    stats,
+    watch::{Conditions, Disturbance, Grade, Limits, Watch, grade},
+};
+
+use super::{Quiet, hold, shifts};
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `quiet bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// How many runs.
+    #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
+    runs: usize,
+
+    /// Runs before the first that counts.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    warm_up: usize,
+
+    #[command(flatten)]
+    quiet: Quiet,
+
+    /// Leave the machine as it is: only watch.
+    #[arg(long)]
+    as_is: bool,
+
+    /// Write every run, with its conditions, as CSV that `quiet shifts` reads.
+    #[arg(short, long, value_name = "FILE.csv")]
+    output: Option<PathBuf>,
+
+    /// The command; its wall time is what is measured.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// One run of the series.
+#[derive(Debug, serde::Serialize)]
+struct Run {
+    seconds: f64,
+    grade: Grade,
+    disturbances: Vec<Disturbance>,
+    #[serde(flatten)]
+    conditions: Conditions,
+}
+
+/// Runs the series.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    if host.kind() != Kind::Live {
+        return Err(Failure::new(Exit::Usage, "a series runs on the machine that is here; leave out -M"));
+    }
+    let interrupted = change::interrupts()?;
+    let silence = if args.as_is {
+        None
+    } else {
+        Some(hold::Silence::begin(cli, &*host, &args.quiet, true, &|| interrupted.load(Ordering::Relaxed))?)
+    };
+    let runs = series(&*host, args, &interrupted);
+    if let Some(silence) = silence {
+        silence.end()?;
+    }
+    let runs = runs?;
+    if let Some(path) = &args.output {
+        write_csv(path, &runs).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    report(cli, &runs, args)?;
+    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
+}
+
+fn series(
+    host: &dyn flyball_host::Host,
+    args: &Args,
+    interrupted: &std::sync::atomic::AtomicBool,
+) -> Result<Vec<Run>, Failure> {
+    let fail = |error: std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot run {}: {error}", args.command[0]))
+    };
+    let machine = Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let cpus = hold::cpus(&machine, &args.quiet)?;
+    let meters = Meters::find(host, Some(&cpus));
+    let mut runs = Vec::with_capacity(args.runs);
+    for number in 0..args.warm_up + args.runs {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        let null = || std::fs::File::options().write(true).open("/dev/null");
+        let mut launch = hold::launch(&args.command, &cpus, &args.quiet);
+        launch = launch.output_to(null().map_err(fail)?, null().map_err(fail)?);
+        let mut watch = Watch::start(host, &meters, cpus.clone());
+        let mut running = launch.start().map_err(fail)?;
+        let ended = loop {
+            if let Some(ended) = running.wait(Duration::from_millis(100)).map_err(fail)? {
+                break Some(ended);
+            }
+            watch.tick();
+            if interrupted.load(Ordering::Relaxed) {
+                running.stop(Duration::from_secs(2)).map_err(fail)?;
+                break None;
+            }
+        };
+        let Some(ended) = ended else { break };
+        if !ended.status.success() {
+            return Err(Failure::new(
+                Exit::Failed,
+                format!(
+                    "run {} of {} failed: {}; everything was put back",
+                    number + 1,
+                    args.command[0],
+                    ended.status
+                ),
+            ));
+        }
+        let conditions = watch.stop();
+        if number < args.warm_up {
+            continue;
+        }
+        let seconds = ended.wall.as_secs_f64();
+        let used = ended.usage.user_seconds + ended.usage.system_seconds;
+        let own = used / (seconds * cpus.len() as f64);
+        let (grade, disturbances) = grade(&conditions, Some(own), &Limits::default());
+        runs.push(Run { seconds, grade, disturbances, conditions });
+    }
+    Ok(runs)
+}
+
+/// The columns beside the time, by name, unit and how to take them from a run.
+type Take = fn(&Conditions) -> Option<f64>;
+const COLUMNS: &[(&str, &str, Take)] = &[
+    ("frequency", "MHz", |c| c.frequency_mhz),
+    ("temperature", "C", |c| c.temperature_c),
+    ("throttled", "", |c| c.throttles.map(|count| count as f64)),
+    ("load", "", |c| c.load),
+    ("busy", "", |c| c.busy),
+    ("steal", "", |c| c.steal),
+    ("interrupts", "1/s", |c| c.interrupts_per_s),
+    ("context switches", "1/s", |c| c.switches_per_s),
+    ("memory pressure", "", |c| c.memory_pressure),
+];
+
+fn as_series(runs: &[Run], name: &str) -> Series {
+    let columns = COLUMNS
+        .iter()
+        .map(|(name, unit, take)| Column {
+            name: (*name).to_owned(),
+            unit: (*unit).to_owned(),
+            values: Values::Numbers(runs.iter().map(|run| take(&run.conditions)).collect()),
+        })
+        .collect();
+    Series {
+        name: name.to_owned(),
+        unit: "ms".to_owned(),
+        values: runs.iter().map(|run| run.seconds * 1000.0).collect(),
+        columns,
+    }
+}
+
+fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {
+    let mut text = String::from("run,time (ms)");
+    for (name, unit, _) in COLUMNS {
+        text += &if unit.is_empty() { format!(",{name}") } else { format!(",{name} ({unit})") };
+    }
+    text += ",grade\n";
+    for (number, run) in runs.iter().enumerate() {
+        text += &format!("{},{:.6}", number + 1, run.seconds * 1000.0);
+        for (_, _, take) in COLUMNS {
+            text += &take(&run.conditions).map_or_else(|| ",".to_owned(), |value| format!(",{value}"));
+        }
+        text += &format!(",{}\n", word(run.grade));
+    }
+    // Beside the place and then into it: a reader never sees half a file.
+    let partial = path.with_extension("csv.part");
+    let mut file = std::fs::File::create(&partial)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(partial, path)
+}
+
+fn word(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Good => "good",
+        Grade::Fair => "fair",
+        Grade::Bad => "bad",
+    }
+}
+
+fn report(cli: &Cli, runs: &[Run], args: &Args) -> Result<(), Failure> {
+    if runs.is_empty() {
+        return Err(Failure::new(Exit::Failed, "no run was finished"));
+    }
+    let series = as_series(runs, &args.command[0]);
+    let found = shifts::look(&series, &Options::default());
+    let median = stats::median(&series.values).unwrap_or(f64::NAN);
+    let deviation = stats::standard_deviation(&series.values).unwrap_or(0.0);
+    let count = |grade| runs.iter().filter(|run| run.grade == grade).count();
+    if cli.json {
+        return change::print_json(&serde_json::json!({
+            "command": args.command, "level": args.quiet.level, "as_is": args.as_is, "runs": runs,
+            "median_ms": median, "standard_deviation_ms": deviation, "shifts": found,
+        }));
+    }
+    println!(
+        "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad",
+        runs.len(),
+        deviation / median * 100.0,
+        count(Grade::Good),
+        count(Grade::Fair),
+        count(Grade::Bad),
+    );
+    for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
+        let why: Vec<&str> = run.disturbances.iter().map(|disturbance| disturbance.what.as_str()).collect();
+        println!("  run {} ({:.3} ms): {}", number + 1, run.seconds * 1000.0, why.join("; "));
+    }
+    if count(Grade::Bad) > 5 {
+        println!("  and {} more bad runs", count(Grade::Bad) - 5);
+    }
+    print!("{}", shifts::render(&found));
+    Ok(())
+}

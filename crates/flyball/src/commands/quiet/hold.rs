@@ -1,0 +1,278 @@
+//! Making a machine quiet and putting it back: around one command, or until `quiet off`.
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use flyball_control::{
+    Intent, Machine, Setting,
+    plan::plan,
+    quiet::{Recipe, extras, recipe, remarks},
+    write::{
+        hold::{self, Hold, Scope},
+        journal::Journal,
+    },
+};
+use flyball_host::{CpuList, Host, Kind, Launch};
+
+use super::Quiet;
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// The CPUs that the benchmark gets: those asked for, else all.
+pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
+    let online = &machine.topology().online;
+    match &quiet.cpus {
+        Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
+            Err(Failure::new(Exit::Usage, format!("CPUs {cpus} are not all online; online are {online}")))
+        }
+        Some(cpus) => Ok(cpus.clone()),
+        None => Ok(online.clone()),
+    }
+}
+
+fn look<'h>(host: &'h dyn Host) -> Result<Machine<'h>, Failure> {
+    Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+}
+
+fn decide(machine: &Machine<'_>, quiet: &Quiet) -> Result<(Recipe, Intent), Failure> {
+    let cpus = cpus(machine, quiet)?;
+    let recipe = recipe(machine, quiet.level, &cpus, quiet.freq);
+    let mut intent = Intent::default();
+    for ingredient in &recipe.settings {
+        let (knob, value) = ingredient.setting.split_once('=').unwrap_or((&ingredient.setting, ""));
+        let on = ingredient.cpus.as_ref().map(CpuList::to_string);
+        let from = format!("quiet: {}", ingredient.because);
+        let setting = Setting::new(knob, value, on.as_deref(), from)
+            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        intent.settings.push(setting);
+    }
+    Ok((recipe, intent))
+}
+
+fn say(recipe: &Recipe, machine: &Machine<'_>) {
+    for what in &recipe.cannot {
+        eprintln!("note: cannot {what}");
+    }
+    for remark in remarks(machine) {
+        eprintln!("note: {remark}");
+    }
+    for parameter in &recipe.boot {
+        eprintln!("note: would help, but needs a boot: {parameter}");
+    }
+}
+
+/// Prints the plan, and writes nothing.
+pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    let machine = look(&*host)?;
+    let (recipe, intent) = decide(&machine, quiet)?;
+    let plan = plan(&machine, &intent)?;
+    let extras = extras(&machine, &recipe.cpus);
+    if cli.json {
+        let extras: Vec<_> =
+            extras.iter().map(|(spot, new)| serde_json::json!({"spot": spot, "new": new})).collect();
+        change::print_json(&serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras}))?;
+        return Ok(Exit::Done);
+    }
+    say(&recipe, &machine);
+    change::print_plan(cli, &plan)?;
+    if !extras.is_empty() {
+        println!("interrupts and profiling, where they take it");
+        for (spot, new) in extras {
+            let old = host.read(spot.path().unwrap_or_default()).unwrap_or_default();
+            println!("  {spot}  {old} -> {new}");
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// A machine that is quiet for as long as this lives; everything is put back when it ends, however it ends.
+pub struct Silence<'h> {
+    hold: Hold<'h>,
+}
+
+impl<'h> Silence<'h> {
+    /// Makes the machine quiet. A guardian puts it back should this process die.
+    pub fn begin(
+        cli: &Cli,
+        host: &'h dyn Host,
+        quiet: &Quiet,
+        guarded: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Silence<'h>, Failure> {
+        change::must_be_writable(host)?;
+        let machine = look(host)?;
+        let (recipe, intent) = decide(&machine, quiet)?;
+        say(&recipe, &machine);
+        let state = change::state(cli)?;
+        let guardian = guarded.then(|| change::guardian(cli, &state)).transpose()?;
+        let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
+        for note in hold.notes() {
+            eprintln!("note: {note}");
+        }
+        if !intent.is_empty() {
+            let applied = match hold.apply(&intent, interrupted) {
+                Ok(applied) => applied,
+                Err(error) => {
+                    let _ = hold.end();
+                    return Err(error.into());
+                }
+            };
+            for note in &applied.notes {
+                eprintln!("note: {note}");
+            }
+            for (change, to) in applied.clamped() {
+                eprintln!(
+                    "note: {}={} on {}: the kernel clamped it to {to}",
+                    change.knob, change.new, change.place
+                );
+            }
+        }
+        let extras = extras(&machine, &recipe.cpus);
+        let refused = hold.offer(&extras).map_err(Failure::from)?;
+        let stuck =
+            refused.iter().filter(|(spot, _)| spot.path().is_some_and(|path| path.starts_with("/proc/irq/")));
+        let stuck = stuck.count();
+        if stuck > 0 {
+            let moved = extras.len() - refused.len();
+            eprintln!(
+                "note: {stuck} interrupts stay where they are: their devices or the kernel hold them there ({moved} other writes made)"
+            );
+        }
+        Ok(Silence { hold })
+    }
+
+    /// Puts everything back.
+    pub fn end(self) -> Result<(), Failure> {
+        let restoration = self.hold.end();
+        if restoration.is_exact() {
+            return Ok(());
+        }
+        Err(Failure::new(
+            Exit::HalfDone,
+            format!("{restoration}\n'flyball restore' tries again; the journal still has what was"),
+        ))
+    }
+}
+
+/// How to start a benchmark's process in quiet: on its CPUs, ahead of other tasks, at the same addresses every time.
+pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet) -> Launch {
+    let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
+    if !quiet.keep_aslr {
+        launch = launch.with_fixed_addresses();
+    }
+    launch
+}
+
+/// One command in quiet.
+pub fn around(cli: &Cli, quiet: &Quiet, command: &[String]) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    if host.kind() != Kind::Live {
+        return Err(Failure::new(
+            Exit::Usage,
+            "a command runs on the machine that is here: quiet it without -M; 'flyball quiet -n -M ...' shows the plan for another",
+        ));
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let ended = change::interrupts()?;
+    let silence = Silence::begin(cli, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
+    let code = (|| {
+        let machine = look(&*host)?;
+        let cpus = cpus(&machine, quiet)?;
+        let fail = |error: std::io::Error| {
+            let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            Failure::new(Exit::Command(code), format!("cannot run {}: {error}", command[0]))
+        };
+        let mut running = launch(command, &cpus, quiet).in_foreground().start().map_err(fail)?;
+        loop {
+            if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
+                break Ok(ended);
+            }
+            if ended.load(Ordering::Relaxed) && !interrupted.swap(true, Ordering::Relaxed) {
+                break running.stop(Duration::from_secs(2)).map_err(fail);
+            }
+        }
+    })();
+    silence.end()?;
+    let ended = code?;
+    let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
+    Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
+}
+
+/// Quiet until `quiet off`.
+pub fn on(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    let interrupted = change::interrupts()?;
+    let silence = Silence::begin(cli, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
+    silence.hold.keep()?;
+    println!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level);
+    Ok(Exit::Done)
+}
+
+/// What `quiet on` is journaled as.
+fn is_quiet_on(command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    words.windows(2).any(|pair| pair == ["quiet", "on"])
+}
+
+/// Undoes `quiet on`.
+pub fn off(cli: &Cli) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    change::must_be_writable(&*host)?;
+    let state = change::state(cli)?;
+    let contents = Journal::load(&state)?;
+    let pending: Vec<_> = contents.iter().flat_map(|contents| contents.pending()).collect();
+    let Some(position) = pending.iter().rposition(|entry| is_quiet_on(&entry.command)) else {
+        println!("not quiet: nothing to undo");
+        return Ok(Exit::Done);
+    };
+    if position + 1 != pending.len() {
+        return Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",
+                pending[position + 1].command
+            ),
+        ));
+    }
+    let restored = hold::restore(&*host, &state, &change::command_line(), Scope::Last)?;
+    println!("{}", restored.restoration);
+    Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
+}
+
+/// Whether the machine is as the level wants it.
+pub fn status(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = machine::open(&machine::complete(cli)?)?;
+    let machine = look(&*host)?;
+    let (recipe, intent) = decide(&machine, quiet)?;
+    let plan = plan(&machine, &intent)?;
+    let left = extras(&machine, &recipe.cpus).len();
+    if cli.json {
+        change::print_json(&serde_json::json!({
+            "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,
+            "interrupts_and_profiling": left, "cannot": recipe.cannot, "boot": recipe.boot,
+        }))?;
+    } else {
+        say(&recipe, &machine);
+        if plan.is_empty() {
+            println!("quiet for level {}: all {} settings hold", quiet.level, recipe.settings.len());
+        } else {
+            println!(
+                "not quiet for level {}: {} writes are missing ('flyball quiet -n' names them)",
+                quiet.level,
+                plan.changes.len()
+            );
+        }
+    }
+    Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
+}

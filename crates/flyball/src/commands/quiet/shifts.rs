@@ -1,0 +1,189 @@
+//! `flyball quiet shifts`: where a series shifted, and what shifted with it.
+
+use std::{fmt::Write as _, io::Read as _};
+
+use flyball_measure::{
+    RunDirectory,
+    series::{self, Series},
+    shifts::{self, Blame, Column, Form, Options, Shift, Values},
+};
+
+use crate::{
+    change,
+    cli::Cli,
+    exit::{Exit, Failure},
+};
+
+/// Arguments of `quiet shifts`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Reads pyperf, hyperfine and Google Benchmark JSON, CSV with a header, and flyball's own run directories. A shift is
+called when fewer than one in 200 random orders of the same values look as uneven; what else changed at the same run is
+named beside it.
+
+  flyball quiet shifts bench.json
+  flyball quiet shifts --value ms runs.csv
+  flyball quiet shifts flyball-compare-20260131-120000
+
+Exit: 0 whether shifts were found or not, 2 the file is no series.")]
+pub struct Args {
+    /// The file (- for standard input), or a run directory.
+    #[arg(value_name = "FILE")]
+    file: String,
+
+    /// The CSV column that is the measurement; the first column of numbers if not given.
+    #[arg(long, value_name = "COLUMN")]
+    value: Option<String>,
+
+    /// The chance of calling a shift in a series that has none.
+    #[arg(long, default_value_t = 0.005, value_name = "P")]
+    alpha: f64,
+}
+
+/// One series with its shifts.
+#[derive(Debug, serde::Serialize)]
+pub struct Found {
+    name: String,
+    unit: String,
+    runs: usize,
+    shifts: Vec<Explained>,
+}
+
+/// A shift and what may explain it.
+#[derive(Debug, serde::Serialize)]
+struct Explained {
+    #[serde(flatten)]
+    shift: Shift,
+    with: Vec<Blame>,
+}
+
+/// Looks for shifts in one series.
+pub fn look(series: &Series, options: &Options) -> Found {
+    let shifts = shifts::find(&series.values, options)
+        .into_iter()
+        .map(|shift| Explained { with: shifts::blame(&shift, &series.columns, options), shift })
+        .collect();
+    Found { name: series.name.clone(), unit: series.unit.clone(), runs: series.values.len(), shifts }
+}
+
+/// Reads the file and prints its shifts.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let options = Options { alpha: args.alpha, ..Options::default() };
+    if !(0.0005..=0.5).contains(&options.alpha) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("--alpha {} is not between 0.0005 and 0.5", args.alpha),
+        ));
+    }
+    let found: Vec<Found> = read(args)?.iter().map(|series| look(series, &options)).collect();
+    if cli.json {
+        change::print_json(&found)?;
+    } else {
+        for found in &found {
+            print!("{}", render(found));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn read(args: &Args) -> Result<Vec<Series>, Failure> {
+    if std::path::Path::new(&args.file).is_dir() {
+        let directory = RunDirectory::open(std::path::Path::new(&args.file))
+            .map_err(|error| super::super::compare::record_failure(&error))?;
+        return Ok(of_rounds(&directory));
+    }
+    let mut bytes = Vec::new();
+    let done = if args.file == "-" {
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
+    } else {
+        std::fs::read(&args.file).map(|content| bytes = content)
+    };
+    done.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", args.file)))?;
+    series::read(&bytes, args.value.as_deref())
+        .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", args.file)))
+}
+
+/// The rounds of each arm in the order in which they ran.
+fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
+    let manifest = &directory.manifest;
+    let mut all = Vec::new();
+    for (index, arm) in manifest.arms.iter().enumerate() {
+        let rounds: Vec<_> =
+            directory.rounds.iter().filter(|round| round.arm == index && !round.warm_up).collect();
+        let values: Vec<f64> = rounds.iter().filter_map(|round| round.outcome.value).collect();
+        if values.len() != rounds.len() || values.is_empty() {
+            continue;
+        }
+        let numbers =
+            |name: &str, unit: &str, value: &dyn Fn(&flyball_measure::Round) -> Option<f64>| Column {
+                name: name.to_owned(),
+                unit: unit.to_owned(),
+                values: Values::Numbers(rounds.iter().map(|round| value(round)).collect()),
+            };
+        let columns = vec![
+            numbers("frequency", "MHz", &|round| round.readings.mean_khz().map(|khz| khz / 1000.0)),
+            numbers("temperature", "C", &|round| round.readings.peak_celsius()),
+            numbers("throttled", "", &|round| round.readings.throttled.map(|count| count as f64)),
+            numbers("context switches", "", &|round| round.readings.switches.map(|count| count as f64)),
+        ];
+        all.push(Series {
+            name: arm.name.clone(),
+            unit: manifest.workload.metric.unit.clone(),
+            values,
+            columns,
+        });
+    }
+    all
+}
+
+/// A number with enough digits for a person.
+fn short(value: f64) -> String {
+    let digits = if value == 0.0 || !value.is_finite() {
+        0
+    } else {
+        (3 - value.abs().log10().floor() as i32).clamp(0, 9)
+    };
+    format!("{value:.*}", digits as usize)
+}
+
+/// In words: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
+pub fn render(found: &Found) -> String {
+    let mut out = String::new();
+    if found.shifts.is_empty() {
+        let _ = writeln!(out, "{}: no shift shown in {} runs", found.name, found.runs);
+        return out;
+    }
+    for Explained { shift, with } in &found.shifts {
+        let unit = if found.unit.is_empty() { String::new() } else { format!(" {}", found.unit) };
+        let percent = (shift.median_after / shift.median_before - 1.0) * 100.0;
+        let change = format!(
+            "{} to {}{unit} ({percent:+.1} %)",
+            short(shift.median_before),
+            short(shift.median_after)
+        );
+        let place = match shift.form {
+            Form::Step => format!("from run {}", shift.at + 1),
+            Form::Drift => format!("drift over runs {} to {}", shift.before.start + 1, shift.after.end),
+        };
+        let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
+        for blame in with {
+            let unit = if blame.unit.is_empty() { String::new() } else { format!(" {}", blame.unit) };
+            let _ = writeln!(
+                out,
+                "  with it from run {}: {} {} to {}{unit}",
+                blame.at + 1,
+                blame.name,
+                blame.before,
+                blame.after
+            );
+        }
+        if with.is_empty() {
+            let _ = writeln!(out, "  nothing that was recorded changed with it");
+        }
+    }
+    out
+}
+
+fn p(p: f64) -> String {
+    if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
+}
