@@ -335,6 +335,10 @@ impl Planner<'_, '_> {
             Err(error) => return self.unresolved(want, error),
         };
         let mut because = want.from.clone();
+        if let Some((cut, words)) = self.under_turbo_off(want, &value)? {
+            value = cut;
+            because = format!("{because}; {words}");
+        }
         if let Some((rounded, words)) = limits::in_table(self.machine, want, &value)? {
             value = rounded;
             because = format!("{because}; {words}");
@@ -417,6 +421,10 @@ impl Planner<'_, '_> {
                 let said = want.from.starts_with(&format!("{}=", want.knob));
                 let head = if said { want.from.clone() } else { format!("{}: {head}", want.from) };
                 let head = head.trim_end_matches(" is not possible");
+                let everywhere = Place::new(At::Machine, CpuList::new());
+                let capped = matches!(want.knob, Id::MinFreq | Id::MaxFreq)
+                    && self.machine.value(Id::Turbo, &everywhere) == Ok(Some(Value::Switch(false)));
+                let tail = format!("{tail}{}", if capped { " (turbo is off)" } else { "" });
                 let line = format!("{head} is not possible on {}: {tail}", want.place);
                 let alike = |known: &String| {
                     known.starts_with(&format!("{head} is")) && known.ends_with(&format!(": {tail}"))

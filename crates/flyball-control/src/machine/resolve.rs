@@ -57,7 +57,7 @@ impl Machine<'_> {
     }
 
     /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of it.
-    fn place_like(&self, knob: Id, place: &Place) -> Option<Place> {
+    pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Option<Place> {
         if knob.knob().scope == place.at.scope() {
             return Some(place.clone());
         }

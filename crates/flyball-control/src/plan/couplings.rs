@@ -6,7 +6,7 @@
 use flyball_host::Epp;
 
 use super::{Planner, Want};
-use crate::{At, Id, Machine, Place, Value, Wanted};
+use crate::{At, Id, Machine, Place, Value};
 
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
 /// Then `performance` and `powersave` are all the governors there are.
@@ -229,19 +229,6 @@ impl Planner<'_, '_> {
         let off = |want: &Want| want.value == Some(Value::Switch(false));
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| off(want)).cloned();
         let Some(turbo) = turbo else { return };
-        let above = self.wants_of(Id::MaxFreq).into_iter().any(|want| {
-            let top = [Id::NominalFreq, Id::BaseFreq]
-                .into_iter()
-                .find_map(|id| number(self.machine.value(id, &want.place).ok().flatten()));
-            matches!((top, number(want.value.clone())), (Some(top), Some(max)) if max > top)
-                && want.wanted != Wanted::Max
-        });
-        if above {
-            self.note(format!(
-                "{}: caps max-freq at the base (nominal) frequency, whatever limit is set above it",
-                turbo.from
-            ));
-        }
         if turbo.now == Some(Value::Switch(true)) {
             self.note(
                 "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency"

@@ -6,8 +6,48 @@
 
 use flyball_host::KiloHertz;
 
-use super::Want;
-use crate::{Id, Machine, ReadError, Value};
+use super::{Planner, Want};
+use crate::{At, Id, Machine, Place, ReadError, Value, Wanted};
+
+impl Planner<'_, '_> {
+    /// What becomes of a limit above the base (nominal) frequency when turbo is off, or will be, by the same intent: the
+    /// drivers cut it there, newer ones by lowering `cpuinfo_max_freq`, older ones silently. `None` where nothing is cut.
+    /// Where turbo was off before and is not spoken of, only the word `max` is taken so; a number is refused by the check.
+    pub(super) fn under_turbo_off(
+        &self,
+        want: &Want,
+        value: &Value,
+    ) -> Result<Option<(Value, String)>, ReadError> {
+        let Value::Frequency(frequency) = value else { return Ok(None) };
+        if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
+            return Ok(None);
+        }
+        let everywhere = Place::new(At::Machine, self.machine.topology().present.clone());
+        let now = self.machine.value(Id::Turbo, &everywhere)?;
+        let asked = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
+        let speaks = asked.is_some();
+        if asked.or_else(|| now.clone()) != Some(Value::Switch(false))
+            || !(speaks || want.wanted == Wanted::Max)
+        {
+            return Ok(None);
+        }
+        let mut cap: Option<KiloHertz> = None;
+        for id in [Id::BaseFreq, Id::NominalFreq, Id::HwMaxFreq] {
+            // Until turbo is off, the hardware's limit is still that of turbo.
+            if id == Id::HwMaxFreq && now != Some(Value::Switch(false)) {
+                continue;
+            }
+            let found =
+                self.machine.place_like(id, &want.place).map(|at| self.machine.value(id, &at)).transpose()?;
+            if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
+                cap = Some(cap.map_or(found, |cap| cap.min(found)));
+            }
+        }
+        Ok(cap
+            .filter(|cap| cap < frequency)
+            .map(|cap| (Value::Frequency(cap), format!("{frequency} is more than there is with turbo off"))))
+    }
+}
 
 /// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it is.
 pub(super) fn in_table(

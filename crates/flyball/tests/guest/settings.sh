@@ -14,7 +14,13 @@ bad() { echo "not ok $1: $2"; failed=1; }
 same() { if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "wanted '$2', found '$3'"; fi; }
 # has NAME TEXT PART
 has() { case $2 in *"$3"*) ok "$1" ;; *) bad "$1" "no '$3' in '$2'" ;; esac; }
-read1() { cat "$1" 2>/dev/null || echo unreadable; }
+# A file's one line, without starting a program for it: in an emulator that is most of the time.
+read1() { if read -r line < "$1"; then echo "$line"; else echo unreadable; fi; } 2> /dev/null
+
+one() {
+    [ -e "$1" ] || return
+    if read -r line < "$1"; then echo "$1 $line"; else echo "$1 unreadable"; fi
+} 2> /dev/null
 
 # Every setting of the machine, one line each.
 look() {
@@ -22,21 +28,22 @@ look() {
         $C/intel_pstate/min_perf_pct $C/intel_pstate/max_perf_pct $C/intel_pstate/hwp_dynamic_boost $C/cpufreq/boost \
         $C/cpufreq/ondemand/up_threshold $C/cpufreq/schedutil/rate_limit_us $C/cpufreq/policy*/schedutil/rate_limit_us \
         $C/cpufreq/policy*/ondemand/up_threshold; do
-        [ -e "$f" ] && echo "$f $(read1 "$f")"
+        one "$f"
     done
     for n in scaling_driver scaling_governor energy_performance_preference scaling_min_freq scaling_max_freq boost \
         scaling_setspeed; do
-        for f in $C/cpufreq/policy*/$n; do [ -e "$f" ] && echo "$f $(read1 "$f")"; done
+        for f in $C/cpufreq/policy*/$n; do one "$f"; done
     done
     for f in $C/cpu*/power/energy_perf_bias $C/cpu*/power/pm_qos_resume_latency_us; do
-        [ -e "$f" ] && echo "$f $(read1 "$f")"
+        one "$f"
     done
 }
 
 # unchanged NAME BEFORE: nothing differs from BEFORE.
 unchanged() {
-    look > /tmp/now
-    if [ "$(cat /tmp/now)" = "$2" ]; then ok "$1"; else
+    now=$(look)
+    if [ "$now" = "$2" ]; then ok "$1"; else
+        echo "$now" > /tmp/now
         echo "$2" > /tmp/then
         bad "$1" "$(diff /tmp/then /tmp/now | tr '\n' ';')"
     fi
@@ -206,7 +213,7 @@ fly "online restored" 0 restore
 unchanged "after online again" "$first"
 
 # Another flyball, and a lock held by something else.
-flock -n /run/flyball/lock sleep 3 &
+flock -n /run/flyball/lock sleep 1.5 &
 sleep 0.3
 fly "a second one is refused" 6 set "governor=$other"
 wait
@@ -236,7 +243,7 @@ rm -f /run/flyball/journal
 # Killed at many moments.
 mode=$(echo "$modes" | cut -d' ' -f1)
 caught=0
-for i in 1 2 3 4 5 6 7 8 9 10; do
+for i in 1 2 3 4 5 6 7 8; do
     if [ -n "$mode" ] && [ $((i % 2)) = 0 ]; then
         $F set "driver-mode=$mode" "governor=$3" "max-freq=${half}kHz" turbo=off > /dev/null 2>&1 &
     else
@@ -249,13 +256,14 @@ for i in 1 2 3 4 5 6 7 8 9 10; do
     kill -9 $pid 2> /dev/null && caught=$((caught + 1))
     wait $pid 2> /dev/null
     $F restore > /tmp/out 2>&1 || bad "restore after kill $i" "$(tr '\n' ';' < /tmp/out)"
-    look > /tmp/now
-    [ "$(cat /tmp/now)" = "$first" ] || {
+    now=$(look)
+    [ "$now" = "$first" ] || {
+        echo "$now" > /tmp/now
         echo "$first" > /tmp/then
         bad "after kill $i" "$(diff /tmp/then /tmp/now | tr '\n' ';')"
     }
 done
-echo "# $caught of 10 were killed in the middle"
+echo "# $caught of 8 were killed in the middle"
 if [ $caught -gt 0 ]; then ok "killed in the middle"; else bad "killed in the middle" "every one was faster"; fi
 
 unchanged "all in all" "$first"
