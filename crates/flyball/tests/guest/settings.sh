@@ -266,6 +266,78 @@ done
 echo "# $caught of 8 were killed in the middle"
 if [ $caught -gt 0 ]; then ok "killed in the middle"; else bad "killed in the middle" "every one was faster"; fi
 
+# One command under settings, and its exit code.
+fly "run" 7 run "governor=$other" epb=0 -- sh -c "cat $C/cpufreq/policy*/scaling_governor > /tmp/seen; exit 7"
+[ -e $C/cpu0/power/energy_perf_bias ] || {
+    has "run says what is missing" "$(cat /tmp/err)" "epb"
+    fly "run" 7 run "governor=$other" -- sh -c "cat $C/cpufreq/policy*/scaling_governor > /tmp/seen; exit 7"
+}
+same "during run" "$other" "$(sort -u /tmp/seen)"
+unchanged "after run" "$first"
+
+# A comparison: the workload itself writes down what it ran under.
+cat > /tmp/work << 'END'
+C=/sys/devices/system/cpu
+read -r g < $C/cpufreq/policy1/scaling_governor
+m=none
+for f in $C/*_pstate/status; do [ -e "$f" ] && read -r m < "$f"; done
+e=none
+[ -e $C/cpufreq/policy1/energy_performance_preference ] && read -r e < $C/cpufreq/policy1/energy_performance_preference
+echo "$m $g $e" >> /tmp/seen
+i=0
+while [ $i -lt 3000 ]; do i=$((i + 1)); done
+END
+: > /tmp/seen
+set -- --arm now --arm "other: governor=$other"
+[ -n "$mode" ] && set -- "$@" --arm "mode: driver-mode=$mode governor=$g"
+preference=
+if [ -e $C/cpufreq/policy0/energy_performance_preference ]; then
+    preference=yes
+    set -- "$@" --arm "epp: governor=powersave epp=balance_power"
+fi
+fly "compare" 0 compare "$@" --rounds 3 --warm-up 0 --seed 7 -o /tmp/run -- sh /tmp/work
+unchanged "after compare" "$first"
+same "rounds under the other governor" 3 "$(grep -c " $other " /tmp/seen | sed "s/^[4-9]\$/3/")"
+[ -n "$mode" ] && same "rounds in mode $mode" 3 "$(grep -c "^$mode $g" /tmp/seen)"
+[ -n "$preference" ] && same "rounds under epp" 3 "$(grep -c "powersave balance_power$" /tmp/seen)"
+fly "report" 0 report /tmp/run
+has "the report names the arm" "$(cat /tmp/out)" "other"
+
+# Killed in the middle of a round: the guardian restores at once, and nobody has to ask for it.
+$F compare --arm now --arm "other: governor=$other max-freq=${half}kHz" --rounds 50 --seed 7 -o /tmp/killed -- sleep 0.4 \
+    > /dev/null 2>&1 &
+pid=$!
+n=0
+while [ $n -lt 300 ]; do
+    read -r now < $C/cpufreq/policy3/scaling_governor
+    read -r max < $C/cpufreq/policy3/scaling_max_freq
+    [ "$now" = "$other" ] && [ "$max" -le "$half" ] && break
+    sleep 0.02
+    n=$((n + 1))
+done
+same "compare is at work" "$other" "$now"
+kill -9 $pid
+wait $pid 2> /dev/null
+n=0
+while [ -e /run/flyball/journal ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
+unchanged "after the guardian" "$first"
+fly "nothing is left to restore" 0 restore
+has "which is said" "$(cat /tmp/err)" "nothing to restore"
+
+# Interrupted: restored by flyball itself.
+$F run "governor=$other" -- sleep 20 > /dev/null 2>&1 &
+pid=$!
+n=0
+while [ $n -lt 200 ]; do
+    read -r now < $C/cpufreq/policy3/scaling_governor
+    [ "$now" = "$other" ] && break
+    sleep 0.02
+    n=$((n + 1))
+done
+kill -TERM $pid
+wait $pid 2> /dev/null
+unchanged "after an interrupt" "$first"
+
 unchanged "all in all" "$first"
 echo done
 exit $failed
