@@ -222,7 +222,15 @@ impl Planner<'_, '_> {
         }
         for place in places {
             if !place.cpus.is_subset(&cpus)
-                && matches!(knob.scope, Scope::Policy | Scope::Package | Scope::Die | Scope::Core | Scope::PowerDomain | Scope::Clos)
+                && matches!(
+                    knob.scope,
+                    Scope::Policy
+                        | Scope::Package
+                        | Scope::Die
+                        | Scope::Core
+                        | Scope::PowerDomain
+                        | Scope::Clos
+                )
             {
                 self.note(format!(
                     "{}: {place} spans CPUs {}, so all of them get it",

@@ -133,7 +133,9 @@ impl Machine<'_> {
             }
             (Id::ClosWeight | Id::ClosEpp, Value::Count(16..)) => refuse("it takes 0 to 15".to_owned()),
             (Id::Clos, Value::Count(4..)) => refuse("there are the classes 0 to 3".to_owned()),
-            (Id::SstCpPriority, Value::Word(word)) if !matches!(word.as_str(), "ordered" | "proportional") => {
+            (Id::SstCpPriority, Value::Word(word))
+                if !matches!(word.as_str(), "ordered" | "proportional") =>
+            {
                 refuse("it takes ordered or proportional".to_owned())
             }
             (Id::SstLevel, Value::Count(level)) => match self.levels_at(place) {

@@ -31,12 +31,20 @@ impl Planner<'_, '_> {
         {
             return Ok(None);
         }
+        let is_off = now == Some(Value::Switch(false));
+        // Before turbo is off, the hardware's limit is still that of turbo; afterwards it says what the driver made of it.
+        // intel_pstate before 6.12 leaves it and cuts at the base frequency; amd-pstate on a processor that it cannot
+        // boost reads `boost` 0 and cuts nothing.
+        let by_base = !is_off || self.machine.host().exists("/sys/devices/system/cpu/intel_pstate/no_turbo");
+        let mut sources = Vec::new();
+        if by_base {
+            sources.extend([Id::BaseFreq, Id::NominalFreq]);
+        }
+        if is_off {
+            sources.push(Id::HwMaxFreq);
+        }
         let mut cap: Option<KiloHertz> = None;
-        for id in [Id::BaseFreq, Id::NominalFreq, Id::HwMaxFreq] {
-            // Until turbo is off, the hardware's limit is still that of turbo.
-            if id == Id::HwMaxFreq && now != Some(Value::Switch(false)) {
-                continue;
-            }
+        for id in sources {
             let found =
                 self.machine.place_like(id, &want.place).map(|at| self.machine.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
@@ -58,7 +66,9 @@ pub(super) fn in_table(
     let Value::Frequency(frequency) = value else { return Ok(None) };
     if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
         let cut = Machine::cut_to_ratio(value);
-        return Ok(cut.map(|cut| (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))));
+        return Ok(cut.map(|cut| {
+            (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))
+        }));
     }
     if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
         return Ok(None);

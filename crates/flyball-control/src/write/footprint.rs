@@ -86,8 +86,10 @@ impl<'h> Footprints<'h> {
             // Without EPP in hardware the two are one setting under two names.
             "energy_performance_preference" => self.biases(folder, &mut found),
             "energy_perf_bias" => {
-                let cpu = folder.trim_end_matches("/power");
-                self.take(format!("{cpu}/cpufreq/energy_performance_preference"), &mut found);
+                let cpu = number_of(folder.trim_end_matches("/power"));
+                if let Some(policy) = cpu.and_then(|cpu| self.policy_of(cpu)) {
+                    self.take(format!("{policy}/energy_performance_preference"), &mut found);
+                }
             }
             "min_freq_khz" | "max_freq_khz" => self.uncore(folder, &mut found),
             _ => {}
@@ -186,8 +188,7 @@ impl<'h> Footprints<'h> {
             }
         }
         // By the policy's own name, not through cpuN/cpufreq: one file must have one spot.
-        let number = folder.rsplit("/cpu").next().and_then(|digits| digits.parse::<u32>().ok());
-        if let Some(policy) = number.and_then(|cpu| self.policy_of(cpu)) {
+        if let Some(policy) = number_of(folder).and_then(|cpu| self.policy_of(cpu)) {
             self.policy(&policy, found);
         }
     }
@@ -230,6 +231,11 @@ impl<'h> Footprints<'h> {
             }
         }
     }
+}
+
+/// The number of a CPU's folder.
+fn number_of(folder: &str) -> Option<u32> {
+    folder.rsplit("/cpu").next()?.parse().ok()
 }
 
 /// Whether `name` is `stem` and a number.

@@ -267,11 +267,7 @@ echo "# $caught of 8 were killed in the middle"
 if [ $caught -gt 0 ]; then ok "killed in the middle"; else bad "killed in the middle" "every one was faster"; fi
 
 # One command under settings, and its exit code.
-fly "run" 7 run "governor=$other" epb=0 -- sh -c "cat $C/cpufreq/policy*/scaling_governor > /tmp/seen; exit 7"
-[ -e $C/cpu0/power/energy_perf_bias ] || {
-    has "run says what is missing" "$(cat /tmp/err)" "epb"
-    fly "run" 7 run "governor=$other" -- sh -c "cat $C/cpufreq/policy*/scaling_governor > /tmp/seen; exit 7"
-}
+fly "run" 7 run "governor=$other" -- sh -c "cat $C/cpufreq/policy*/scaling_governor > /tmp/seen; exit 7"
 same "during run" "$other" "$(sort -u /tmp/seen)"
 unchanged "after run" "$first"
 
