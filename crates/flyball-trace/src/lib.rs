@@ -12,6 +12,7 @@ mod clock;
 pub mod csv;
 pub mod dat;
 mod decode;
+pub mod diagnose;
 mod error;
 mod format;
 mod histogram;

@@ -187,8 +187,7 @@ mod tests {
 
     #[test]
     fn lines_read_back_as_they_were_written() {
-        let text = "\
-         job[12]-4711    [003] d..2.   849.000009: amd_pstate_perf: amd_min_perf=15 amd_des_perf=112 amd_max_perf=166 freq=2473320 mperf=8832012 aperf=6619514 tsc=17826780 cpu_id=3 changed=true fast_switch=false
+        let text = "         job[12]-4711    [003] d..2.   849.000009: amd_pstate_perf: amd_min_perf=15 amd_des_perf=112 amd_max_perf=166 freq=2473320 mperf=8832012 aperf=6619514 tsc=17826780 cpu_id=3 changed=true fast_switch=false
           <idle>-0       [1015] d..2.   849.000016: pstate_sample: core_busy=97 scaled=8 from=9 to=10 mperf=1 aperf=2 tsc=3 freq=2900000 io_boost=4
           <idle>-0       [015] d..2.   849.000016: cpu_idle: state=4294967295 cpu_id=15
           <idle>-0       [015] d..2.   849.000016: amd_pstate_epp_perf: cpu12: [15<->196]/255, epp=128, boost=1, changed=0

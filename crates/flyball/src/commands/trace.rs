@@ -1,5 +1,6 @@
 //! `flyball trace`: every decision of the P-state driver, out of the kernel's ring buffer.
 
+mod diagnose;
 mod input;
 mod print;
 mod record;
@@ -21,6 +22,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Say in words what is wrong: stuck, hunting, clipped, ignored or silent CPUs, with the time ranges.
+    Diagnose(diagnose::Args),
     /// Record the driver's decisions into a trace.dat file, until Ctrl-C, a time, or a command ends.
     Record(record::Args),
     /// Say what a trace holds, per CPU and per task: as a table, JSON or CSV.
@@ -30,6 +33,7 @@ enum What {
 /// Runs the part of `trace` that was typed.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
+        What::Diagnose(args) => diagnose::run(cli, args),
         What::Record(args) => record::run(cli, args),
         What::Report(args) => report::run(cli, args),
     }

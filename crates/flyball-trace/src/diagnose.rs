@@ -1,0 +1,268 @@
+//! What is wrong, in words, with the time ranges as evidence.
+//!
+//! One pass adds a trace up into windows of some milliseconds a CPU (wider for longer traces, so that memory is
+//! bounded); the judgement is made on the windows at the end, when it is known which frequencies and levels the
+//! trace has at all. Every threshold stands in [`Limits`], with the reason for its value.
+
+mod judge;
+mod windows;
+
+use crate::{
+    clock::Clock,
+    record::{Event, Record, ThermalKind},
+};
+
+use windows::Windows;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Worth knowing.
+    Note,
+    /// Costs performance or energy.
+    Warning,
+    /// Something does not work.
+    Fault,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// Lowest frequency at high load.
+    StuckLow,
+    /// Highest request without load.
+    StuckHigh,
+    /// Busy for long without a decision: the driver's callback did not run.
+    NoDecisions,
+    /// Decisions stopped before the trace did.
+    Stopped,
+    /// The frequency does not follow the request.
+    Ignored,
+    /// A limit below the highest one cuts the request.
+    Clipped,
+    /// A thermal or power event during the trace.
+    Throttled,
+    /// The request goes up and down all the time.
+    Hunting,
+    /// Never above nominal frequency, though the most was asked for.
+    NoBoost,
+    /// Two CPUs of one core ask for different performance.
+    SiblingsDisagree,
+    /// Records were lost: what the trace does not show may have happened.
+    Lost,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Finding {
+    /// What.
+    pub kind: FindingKind,
+    /// How bad.
+    pub severity: Severity,
+    /// The CPU; absent for the whole machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// The other CPU, where two disagree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_cpu: Option<u32>,
+    /// Where it starts, seconds on the trace's clock.
+    pub from: f64,
+    /// Where it ends.
+    pub to: f64,
+    /// A sentence with the numbers.
+    pub what: String,
+    /// What to look at or do.
+    pub remedy: &'static str,
+    /// Records of this CPU were lost in this time: the conclusion may be wrong.
+    pub unsafe_for_losses: bool,
+}
+
+/// What counts as what.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Load from which a CPU counts as busy. Governors keep theirs at 80 % or let it run up.
+    pub busy: f64,
+    /// Load below which a CPU counts as idle.
+    pub idle: f64,
+    /// Shortest time that counts, seconds: longer than any ramp of a governor.
+    pub least: f64,
+    /// Share of the usual frequency for a request below which the request counts as ignored.
+    pub follows: f64,
+    /// Turns of the request, a second, from which it hunts.
+    pub hunting: f64,
+    /// Longest time without a decision of a busy CPU, seconds: drivers decide every 1 to 10 ms.
+    pub silence: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { busy: 0.8, idle: 0.1, least: 0.5, follows: 0.7, hunting: 20.0, silence: 0.5 }
+    }
+}
+
+/// A busy CPU's time without a decision.
+#[derive(Debug, Clone, Copy)]
+struct Silence {
+    from: u64,
+    to: u64,
+    load: f64,
+}
+
+/// An event that limits a CPU, or the machine.
+#[derive(Debug, Clone)]
+struct Limited {
+    time: u64,
+    cpu: Option<u32>,
+    what: String,
+}
+
+/// What is known of one CPU besides its windows.
+#[derive(Debug, Clone, Default)]
+struct CpuState {
+    last: Option<u64>,
+    samples: u64,
+    first: u64,
+    silences: Vec<Silence>,
+    losses: Vec<u64>,
+    lost: u64,
+    /// Highest of the limits that were set, and the limit now with its start.
+    limit: Option<(u32, u64)>,
+    highest_limit: u32,
+    limits: Vec<(u64, u64, u32)>,
+}
+
+/// Adds records up, and judges.
+#[derive(Debug)]
+pub struct Diagnoser {
+    limits: Limits,
+    windows: Windows,
+    cpus: Vec<CpuState>,
+    first: Option<u64>,
+    last: u64,
+    limited: Vec<Limited>,
+    siblings: Vec<(u32, u32)>,
+}
+
+/// Events, losses and silences of one kind that are kept a CPU; a trace can hold any number.
+const KEPT: usize = 1000;
+
+impl Diagnoser {
+    /// Nothing added yet. `siblings` are pairs of CPUs that share a core, if that is known.
+    pub fn new(limits: Limits, siblings: Vec<(u32, u32)>) -> Diagnoser {
+        Diagnoser {
+            limits,
+            windows: Windows::default(),
+            cpus: Vec::new(),
+            first: None,
+            last: 0,
+            limited: Vec::new(),
+            siblings,
+        }
+    }
+
+    fn cpu(&mut self, cpu: u32) -> Option<&mut CpuState> {
+        if cpu >= crate::report::MOST_CPUS {
+            return None;
+        }
+        let cpu = cpu as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize_with(cpu + 1, CpuState::default);
+        }
+        self.cpus.get_mut(cpu)
+    }
+
+    /// Adds one record, in the order of time.
+    pub fn add(&mut self, record: &Record) {
+        let time = record.time;
+        if let Event::Lost(count) = record.event {
+            if let Some(cpu) = self.cpu(record.cpu) {
+                cpu.lost += count.unwrap_or(0);
+                if cpu.losses.len() < KEPT {
+                    cpu.losses.push(time);
+                }
+            }
+            return;
+        }
+        self.first.get_or_insert(time);
+        self.last = self.last.max(time);
+        let start = self.first.unwrap_or(time);
+        match &record.event {
+            Event::AmdPerf(event) => {
+                self.sample(time, event.cpu, event.mperf, event.tsc);
+                self.windows.add(start, time, event.cpu, event.des, |window| {
+                    window.add(
+                        event.des,
+                        event.min,
+                        event.max,
+                        event.khz,
+                        event.mperf,
+                        event.aperf,
+                        event.tsc,
+                    );
+                });
+            }
+            Event::Intel(event) => {
+                self.sample(time, record.cpu, event.mperf, event.tsc);
+                self.windows.add(start, time, record.cpu, event.to, |window| {
+                    window.add(event.to, 0, 0, u64::from(event.khz), event.mperf, event.aperf, event.tsc);
+                });
+            }
+            Event::Limits { cpu, max_khz, .. } => {
+                let max = *max_khz;
+                if let Some(state) = self.cpu(*cpu) {
+                    if let Some((before, since)) = state.limit.replace((max, time))
+                        && state.limits.len() < KEPT
+                    {
+                        state.limits.push((since, time, before));
+                    }
+                    state.highest_limit = state.highest_limit.max(max);
+                }
+            }
+            Event::Thermal(event) if self.limited.len() < KEPT => {
+                let (cpu, what) = match event.kind {
+                    ThermalKind::Pressure if event.value > 0 => {
+                        let share = event.value as f64 * 100.0 / 1024.0;
+                        (
+                            u32::try_from(event.id).ok(),
+                            format!("heat or power limits took {share:.0} % of its capacity"),
+                        )
+                    }
+                    ThermalKind::Trip => {
+                        (None, format!("thermal zone {} crossed trip point {}", event.name, event.value))
+                    }
+                    ThermalKind::Cooling if event.value > 0 => {
+                        (None, format!("cooling device {} was set to state {}", event.name, event.value))
+                    }
+                    ThermalKind::Throttle => {
+                        (None, format!("chip {} was throttled to P-state {}", event.id, event.value))
+                    }
+                    _ => return,
+                };
+                self.limited.push(Limited { time, cpu, what });
+            }
+            _ => {}
+        }
+    }
+
+    /// Time between the decisions of a CPU; a record's counters cover the time since the one before.
+    fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64) {
+        let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
+        let Some(state) = self.cpu(cpu) else { return };
+        if let Some(last) = state.last.replace(time) {
+            let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
+            if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
+                state.silences.push(Silence { from: last, to: time, load });
+            }
+        } else {
+            state.first = time;
+        }
+        state.samples += 1;
+    }
+
+    /// The findings, the worst first; none for a clock that does not count time.
+    pub fn findings(&self, clock: Clock) -> Vec<Finding> {
+        if clock.nanoseconds() { judge::judge(self) } else { Vec::new() }
+    }
+}
