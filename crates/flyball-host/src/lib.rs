@@ -30,8 +30,8 @@ pub use live::Live;
 pub use plain::Plain;
 pub use recorded::Recorded;
 pub use units::{
-    Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError, Percent, Perf,
-    Watts,
+    Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,
+    Percent, Perf, Watts,
 };
 
 use std::time::Duration;

@@ -32,3 +32,31 @@ pub fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<()> {
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
+
+/// CPU time, user and system, and the largest memory of this process or of its ended children.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// CPU time.
+    pub time: std::time::Duration,
+    /// Largest resident memory so far, KiB.
+    pub peak_kib: u64,
+}
+
+/// What this process has used so far (`children` false), or all its children that were waited for.
+pub fn usage(children: bool) -> Usage {
+    let who = if children { libc::RUSAGE_CHILDREN } else { libc::RUSAGE_SELF };
+    // SAFETY: all zeros is a value of rusage, a structure of integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: getrusage writes one rusage to the place that it is given, which lives until the call returns.
+    if unsafe { libc::getrusage(who, &raw mut usage) } != 0 {
+        return Usage::default();
+    }
+    let time = |time: libc::timeval| std::time::Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+    Usage { time: time(usage.ru_utime) + time(usage.ru_stime), peak_kib: usage.ru_maxrss as u64 }
+}
+
+/// CPU time of the calling thread.
+pub fn thread_time() -> std::time::Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

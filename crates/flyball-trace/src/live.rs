@@ -224,6 +224,17 @@ impl Capture {
         Ok(capture)
     }
 
+    /// The file through which records of one's own get into the buffers that are recorded.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn raw_marker(&self) -> Result<std::fs::File, CaptureError> {
+        match &self.instance {
+            Some(instance) => Ok(instance.raw_marker()?),
+            None => Err(CaptureError::NotHere("the capture has been stopped".into())),
+        }
+    }
+
     /// Whether a reader has given up, so that there is no sense in going on.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)

@@ -123,6 +123,17 @@ impl Instance {
         self.write("tracing_on", "0")
     }
 
+    /// The file through which a program puts records of its own into the buffer of the CPU that it runs on. The
+    /// first four bytes of each write become the record's id.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn raw_marker(&self) -> Result<fs::File, HostError> {
+        let path = self.path.join("trace_marker_raw");
+        let open = fs::OpenOptions::new().write(true).open(&path);
+        open.map_err(|error| failed(Op::Write, &path, &error))
+    }
+
     /// CPUs that have a buffer.
     ///
     /// # Errors

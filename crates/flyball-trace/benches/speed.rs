@@ -1,0 +1,374 @@
+//! How fast traces are read, side by side with what else reads them: `cargo bench -p flyball-trace`.
+//!
+//! CPU time, not wall time, except for the gain by threads. Every figure is the best of several rounds.
+//! `-- --lines N` sets the size of the text (a million lines are 230 MB), `-- --tracer PATH` runs the kernel's
+//! amd_pstate_trace.py on the same file, `-- --live` also records on this machine (root).
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use flyball_host::process::{thread_time, usage};
+use flyball_trace::{
+    AmdPerf, Comm, Decoder, Event, EventFormat, Names, Page, PageHeader, Record, TextOptions, Trace,
+    TraceError,
+    csv::CsvFiles,
+    live::{Capture, CaptureOptions},
+    read_text,
+    report::Analyser,
+};
+
+struct Options {
+    lines: u64,
+    cpus: u32,
+    tracer: Option<PathBuf>,
+    live: bool,
+    directory: PathBuf,
+}
+
+fn options() -> Options {
+    let mut options =
+        Options { lines: 2_000_000, cpus: 16, tracer: None, live: false, directory: std::env::temp_dir() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().unwrap_or_default();
+        match word.as_str() {
+            "--lines" => options.lines = value().parse().unwrap_or(options.lines),
+            "--cpus" => options.cpus = value().parse().unwrap_or(options.cpus),
+            "--tracer" => options.tracer = Some(value().into()),
+            "--dir" => options.directory = value().into(),
+            "--live" => options.live = true,
+            _ => {}
+        }
+    }
+    options
+}
+
+/// Numbers that look random and are the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    fn event(&mut self, cpu: u32) -> AmdPerf {
+        let tsc = 2_000_000 + self.below(90_000_000);
+        let mperf = self.below(tsc);
+        AmdPerf {
+            min: 15,
+            des: 15 + self.below(152) as u32,
+            max: 166,
+            cpu,
+            khz: 400_000 + self.below(4_300_000),
+            mperf,
+            aperf: mperf / 2 + self.below(mperf + 1),
+            tsc,
+            changed: None,
+            fast_switch: self.below(10) < 7,
+        }
+    }
+}
+
+fn write_text(path: &Path, lines: u64, cpus: u32) {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path).expect("a file in the directory"));
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let names = ["<idle>", "bash", "kworker/3:1", "tbench", "a-b 3", "stress-ng-cpu"];
+    writeln!(out, "# tracer: nop\n#").expect("room on the disk");
+    let mut time = 849_000_000_000u64;
+    for _ in 0..lines {
+        time += 1_000 * (1 + chance.below(40));
+        let cpu = chance.below(u64::from(cpus)) as u32;
+        let task = chance.below(names.len() as u64) as usize;
+        let record = Record {
+            time,
+            cpu,
+            pid: task as i32 * 311,
+            comm: Comm::new(names[task].as_bytes()),
+            flags: 1,
+            preempt: 2,
+            event: Event::AmdPerf(chance.event(cpu)),
+        };
+        writeln!(out, "{}", record.line(flyball_trace::Clock::Local)).expect("room on the disk");
+    }
+    out.flush().expect("room on the disk");
+}
+
+/// The least CPU time of some rounds, of this process or of its children.
+fn best(rounds: u32, children: bool, mut work: impl FnMut()) -> f64 {
+    let round = |_| {
+        let before = usage(children).time;
+        work();
+        (usage(children).time - before).as_secs_f64()
+    };
+    (0..rounds).map(round).fold(f64::INFINITY, f64::min)
+}
+
+fn parse(path: &Path, threads: usize) -> u64 {
+    let options =
+        TextOptions { threads: NonZeroUsize::new(threads).expect("not 0"), ..TextOptions::default() };
+    let mut sum = 0u64;
+    let file = File::open(path).expect("the file that was written");
+    let read = read_text(file, path, &Arc::new(Names::default()), &options, &mut |batch| {
+        for record in &batch.records {
+            if let Event::AmdPerf(event) = &record.event {
+                sum = sum.wrapping_add(event.aperf ^ event.tsc ^ u64::from(event.des));
+            }
+        }
+        Ok(())
+    });
+    std::hint::black_box(sum);
+    read.expect("readable text").records
+}
+
+fn line(what: &str, found: String, wanted: &str, met: bool) {
+    println!("{what:<44} {found:>26}   wanted {wanted:<18} {}", if met { "met" } else { "NOT MET" });
+}
+
+fn text(options: &Options, path: &Path) {
+    let bytes = std::fs::metadata(path).expect("the file").len() as f64;
+    let ours = best(5, false, || assert_eq!(parse(path, 1), options.lines));
+    let grep = best(5, true, || {
+        let status =
+            Command::new("grep").arg("-c").arg("amd_pstate_perf").arg(path).stdout(Stdio::null()).status();
+        assert!(status.expect("grep").success());
+    });
+    let rate = bytes / ours / 1e9;
+    println!("text: {} lines, {:.0} MB, {} CPUs", options.lines, bytes / 1e6, options.cpus);
+    line(
+        "  parse, CPU time over that of grep -c",
+        format!("{ours:.3} / {grep:.3} s = {:.2}", ours / grep),
+        "<= 2.2",
+        ours / grep <= 2.2,
+    );
+    line("  parse, bytes a second of CPU time", format!("{rate:.2} GB/s"), ">= 0.9 GB/s", rate >= 0.9);
+    let peak = usage(false).peak_kib as f64 / 1024.0;
+    line("  largest memory so far", format!("{peak:.1} MiB"), "< 64 MiB", peak < 64.0);
+    let wall = |threads| {
+        let round = |_| {
+            let start = Instant::now();
+            parse(path, threads);
+            start.elapsed().as_secs_f64()
+        };
+        (0..5).map(round).fold(f64::INFINITY, f64::min)
+    };
+    let gain = wall(1) / wall(2);
+    line("  two threads over one, wall time", format!("{gain:.2}"), ">= 1.7", gain >= 1.7);
+}
+
+fn report(options: &Options, path: &Path) {
+    let folder = options.directory.join("flyball-speed-csv");
+    let whole = |csv: bool, times: u32| {
+        best(times, false, || {
+            let names = Arc::new(Names::default());
+            let mut analyser = Analyser::new();
+            let mut files = csv.then(|| CsvFiles::create(&folder, true).expect("a directory"));
+            let trace = Trace::open(path).expect("the file");
+            let mut sink = |records: &[Record]| -> Result<(), TraceError> {
+                for record in records {
+                    analyser.add(record);
+                    if let Some(files) = &mut files {
+                        files.add(record)?;
+                    }
+                }
+                Ok(())
+            };
+            let summary =
+                trace.read(&TextOptions::default(), None, &names, &mut sink).expect("readable text");
+            std::hint::black_box(analyser.report(summary.clock, &names));
+            if let Some(files) = files {
+                files.finish().expect("room on the disk");
+            }
+        })
+    };
+    let (with, without) = (whole(true, 3), whole(false, 3));
+    let rows = options.lines as f64 / (with - without).max(1e-9) / 1e6;
+    println!("report: of the same text");
+    println!("  without CSV {without:.3} s, with cpu.csv and cpuNNN.csv {with:.3} s of CPU time");
+    line("  CSV rows a second of CPU time", format!("{rows:.2} million"), ">= 3 million", rows >= 3.0);
+    let peak = usage(false).peak_kib as f64 / 1024.0;
+    line("  largest memory so far", format!("{peak:.1} MiB"), "< 64 MiB", peak < 64.0);
+    if let Some(tracer) = &options.tracer {
+        let place = options.directory.join("flyball-speed-tracer");
+        let _ = std::fs::remove_dir_all(&place);
+        std::fs::create_dir_all(&place).expect("a directory");
+        let theirs = best(1, true, || {
+            let mut command = Command::new("python3");
+            command
+                .arg(tracer)
+                .arg("-t")
+                .arg(path)
+                .args(["-n", "speed"])
+                .current_dir(&place)
+                .stdout(Stdio::null());
+            let _ = command.status();
+        });
+        let wanted = if options.cpus >= 256 { 100.0 } else { 40.0 };
+        let words = format!("{theirs:.1} / {with:.3} s = {:.0}", theirs / with);
+        line(
+            "  amd_pstate_trace.py over report and CSV",
+            words,
+            &format!(">= {wanted}"),
+            theirs / with >= wanted,
+        );
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// `amd_pstate_perf` as kernels from 6.15 on have it.
+fn format(id: u16) -> EventFormat {
+    let fields = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:u8 min_perf;\toffset:8;\tsize:1;\tsigned:0;\n\
+        \tfield:u8 target_perf;\toffset:9;\tsize:1;\tsigned:0;\n\
+        \tfield:u8 capacity;\toffset:10;\tsize:1;\tsigned:0;\n\
+        \tfield:unsigned long long freq;\toffset:16;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long long mperf;\toffset:24;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long long aperf;\toffset:32;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long long tsc;\toffset:40;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned int cpu_id;\toffset:48;\tsize:4;\tsigned:0;\n\
+        \tfield:bool fast_switch;\toffset:52;\tsize:1;\tsigned:0;\n";
+    let text = format!("name: amd_pstate_perf\nID: {id}\nformat:\n{fields}\nprint fmt: \"\"\n");
+    EventFormat::parse("amd_cpu", text.as_bytes()).expect("a whole format")
+}
+
+/// The bytes of a record from `common_type` on.
+fn payload(id: u16, event: &AmdPerf) -> [u8; 56] {
+    let mut bytes = [0; 56];
+    bytes[..2].copy_from_slice(&id.to_le_bytes());
+    bytes[4..8].copy_from_slice(&4711u32.to_le_bytes());
+    bytes[8..11].copy_from_slice(&[event.min as u8, event.des as u8, event.max as u8]);
+    for (at, value) in [(16, event.khz), (24, event.mperf), (32, event.aperf), (40, event.tsc)] {
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes[48..52].copy_from_slice(&event.cpu.to_le_bytes());
+    bytes[52] = u8::from(event.fast_switch);
+    bytes
+}
+
+fn pages() {
+    const ID: u16 = 2203;
+    let mut chance = Chance(7);
+    let mut all = Vec::new();
+    let mut events = 0u64;
+    for page in 0..16_384u64 {
+        let start = all.len();
+        all.extend_from_slice(&(page * 1_000_000).to_le_bytes());
+        all.extend_from_slice(&[0; 8]);
+        while all.len() - start + 60 <= 4096 {
+            all.extend_from_slice(&(14u32 | (1_000 << 5)).to_le_bytes());
+            all.extend_from_slice(&payload(ID, &chance.event(3)));
+            events += 1;
+        }
+        let used = (all.len() - start - 16) as u64;
+        all[start + 8..start + 16].copy_from_slice(&used.to_le_bytes());
+        all.resize(start + 4096, 0);
+    }
+    let decoder = Decoder::new(&[format(ID)], &Names::default());
+    let time = best(5, false, || {
+        let mut sum = 0u64;
+        let mut count = 0;
+        for page in all.chunks_exact(4096) {
+            let page = Page::parse(page, PageHeader::default()).expect("a whole page");
+            for entry in page.entries() {
+                let entry = entry.expect("a whole record");
+                let record = decoder.decode(entry.time, 3, entry.payload).expect("a known event");
+                if let Event::AmdPerf(event) = record.event {
+                    sum = sum.wrapping_add(event.aperf ^ event.tsc ^ u64::from(event.des) ^ record.time);
+                    count += 1;
+                }
+            }
+        }
+        assert_eq!(count, events);
+        std::hint::black_box(sum);
+    });
+    let each = time * 1e9 / events as f64;
+    println!("pages: {events} records of amd_pstate_perf in 64 MiB");
+    line("  walk and decode, a record", format!("{each:.1} ns"), "<= 25 ns", each <= 25.0);
+}
+
+fn live(options: &Options) {
+    const RATE: f64 = 100_000.0;
+    const SECONDS: f64 = 10.0;
+    let capture_options = CaptureOptions {
+        events: vec!["power/cpu_frequency_limits".into()],
+        cpus: None,
+        buffer_kib: None,
+        page_kib: None,
+        clock: None,
+        directory: options.directory.clone(),
+        writer: "flyball speed".into(),
+    };
+    let before = usage(false).time;
+    let capture = match Capture::start(&capture_options, None) {
+        Ok(capture) => capture,
+        Err(error) => {
+            println!("live: left out: {error}");
+            return;
+        }
+    };
+    // One feeder a CPU would need an affinity; where the scheduler puts them is as good: the sum is what counts.
+    let feeders: Vec<_> = (0..std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+        .map(|_| {
+            let mut marker = capture.raw_marker().expect("the instance's marker");
+            std::thread::spawn(move || {
+                let bytes = payload(0, &Chance(3).event(0));
+                let start = Instant::now();
+                let mut written = 0u64;
+                while start.elapsed().as_secs_f64() < SECONDS {
+                    let wanted = (start.elapsed().as_secs_f64() * RATE) as u64;
+                    while written < wanted {
+                        marker.write_all(&bytes[8..]).expect("a record of 48 bytes");
+                        written += 1;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                (written, thread_time())
+            })
+        })
+        .collect();
+    let fed: Vec<(u64, Duration)> =
+        feeders.into_iter().map(|feeder| feeder.join().expect("a feeder")).collect();
+    let file = options.directory.join("flyball-speed.dat");
+    let summary = capture.stop(&file, flyball_trace::dat::DatVersion::Six).expect("a written file");
+    let own = usage(false).time - before - fed.iter().map(|(_, time)| *time).sum::<Duration>();
+    let written: u64 = fed.iter().map(|(written, _)| *written).sum();
+    let each = own.as_nanos() as f64 / summary.received.max(1) as f64;
+    println!(
+        "live: {written} records fed in {SECONDS} s, {} received, {} lost",
+        summary.received, summary.lost
+    );
+    line("  start, reading and file, a record", format!("{each:.1} ns"), "<= 60 ns", each <= 60.0);
+    let adds_up = summary.received + summary.lost == summary.written && summary.written >= written;
+    line(
+        "  received + lost = written",
+        format!("{}", summary.written),
+        &format!("{written} or more"),
+        adds_up,
+    );
+    let _ = std::fs::remove_file(file);
+}
+
+fn main() {
+    let options = options();
+    let path = options.directory.join("flyball-speed.txt");
+    write_text(&path, options.lines, options.cpus);
+    text(&options, &path);
+    report(&options, &path);
+    let _ = std::fs::remove_file(&path);
+    pages();
+    if options.live {
+        live(&options);
+    }
+}
