@@ -87,7 +87,8 @@ impl Chip {
     pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
         self.take_mailbox();
         for (activity, busy) in self.activity.iter_mut().zip(busy_ns) {
-            *activity = Activity::partly(busy.min(dt_ns).min(u64::from(u32::MAX)) as u32, u16::from(busy < dt_ns), 0);
+            *activity =
+                Activity::partly(busy.min(dt_ns).min(u64::from(u32::MAX)) as u32, u16::from(busy < dt_ns), 0);
         }
         self.silicon.advance(dt_ns, &self.activity);
         self.give_mailbox();
@@ -115,7 +116,12 @@ impl Chip {
         self.refused += u64::from(result.is_err());
         if let Some(log) = &mut self.log {
             let end = if result.is_err() { " refused" } else { "" };
-            let _ = writeln!(log, "{}.{:09} cpu{cpu} wrmsr {register:#x} {value:#x}{end}", now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+            let _ = writeln!(
+                log,
+                "{}.{:09} cpu{cpu} wrmsr {register:#x} {value:#x}{end}",
+                now_ns / 1_000_000_000,
+                now_ns % 1_000_000_000
+            );
         }
         true
     }
@@ -231,7 +237,12 @@ impl Chip {
         self.traced_ms = ms;
         let _ = write!(trace, "{ms}");
         for package in 0..self.silicon.topology().packages() {
-            let _ = write!(trace, " {:.3} {:.2}", self.silicon.power(package).0, self.silicon.temperature(package).0);
+            let _ = write!(
+                trace,
+                " {:.3} {:.2}",
+                self.silicon.power(package).0,
+                self.silicon.temperature(package).0
+            );
         }
         for (cpu, activity) in self.activity.iter().enumerate() {
             let _ = write!(trace, " {} {}", self.silicon.frequency(cpu).0, activity.busy_ns);
@@ -351,7 +362,9 @@ mod tests {
     /// A guest may write anything anywhere.
     #[test]
     fn hostile_writes_do_no_harm() {
-        for (name, interface) in [("ryzen-5750g", None), ("ryzen-5750g", Some(Interface::CppcMailbox)), ("sst-guide", None)] {
+        for (name, interface) in
+            [("ryzen-5750g", None), ("ryzen-5750g", Some(Interface::CppcMailbox)), ("sst-guide", None)]
+        {
             let (mut chip, mailbox) = chip(name, interface);
             let mut state = 0x9e37_79b9_7f4a_7c15u64;
             let mut next = || {

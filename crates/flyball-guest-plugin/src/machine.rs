@@ -42,7 +42,9 @@ impl Interface {
 
     /// Reads the word.
     pub fn parse(word: &str) -> Option<Interface> {
-        [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates].into_iter().find(|i| i.word() == word)
+        [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates]
+            .into_iter()
+            .find(|i| i.word() == word)
     }
 }
 
@@ -75,14 +77,20 @@ impl Wanted {
         let wanted = if self.cpus == 0 { all } else { self.cpus };
         if wanted > all || wanted > MAX_CPUS {
             let most = all.min(MAX_CPUS);
-            return Err(format!("{} has {all} CPUs and a guest of it at most {most}; {wanted} are too many", spec.name));
+            return Err(format!(
+                "{} has {all} CPUs and a guest of it at most {most}; {wanted} are too many",
+                spec.name
+            ));
         }
         let layout = cut(&mut spec, wanted)?;
         if let Some(interface) = self.interface {
             let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
             spec.firmware.interface = match interface {
                 Interface::CppcMsr | Interface::CppcMailbox if intel => {
-                    return Err(format!("{} is an Intel machine: it has no CPPC registers of AMD's", spec.name));
+                    return Err(format!(
+                        "{} is an Intel machine: it has no CPPC registers of AMD's",
+                        spec.name
+                    ));
                 }
                 Interface::CppcMsr => InterfaceSpec::CppcMsr,
                 Interface::CppcMailbox => InterfaceSpec::CppcShared,
@@ -212,7 +220,10 @@ mod tests {
                         assert_eq!(layout.cpus(), cpus, "{name}");
                         assert!(flyball_silicon::Silicon::new(spec, 0).is_ok());
                     }
-                    Err(why) => assert!(why.contains("whole number") || why.contains("one for a core"), "{name} {cpus}: {why}"),
+                    Err(why) => assert!(
+                        why.contains("whole number") || why.contains("one for a core"),
+                        "{name} {cpus}: {why}"
+                    ),
                 }
             }
         }

@@ -27,7 +27,10 @@ use std::{
 use flyball_silicon::Silicon;
 
 use crate::{
-    api::{ADD, ALL_REGISTERS, ANY_ACCESS, AT_LEAST, Api, ByteArray, Field, Info, NO_REGISTERS, RegisterDescription},
+    api::{
+        ADD, ALL_REGISTERS, ANY_ACCESS, AT_LEAST, Api, ByteArray, Field, Info, NO_REGISTERS,
+        RegisterDescription,
+    },
     chip::{Chip, Mailbox},
     clock::{Clock, Hooks},
     layout,
@@ -306,7 +309,8 @@ impl Plugin {
         let next = {
             let state = &mut *self.state();
             let counter = self.counter(cpu);
-            let next = state.scheduler.limit_reached(&mut state.chip, cpu, counter, |other| self.counter(other));
+            let next =
+                state.scheduler.limit_reached(&mut state.chip, cpu, counter, |other| self.counter(other));
             self.publish(state);
             next
         };
@@ -427,7 +431,8 @@ impl Plugin {
                 }
             }
             found.buffer = (self.api.g_byte_array_new)();
-            found.counter = (self.api.qemu_plugin_scoreboard_find)(self.score as *mut c_void, cpu as c_uint).cast();
+            found.counter =
+                (self.api.qemu_plugin_scoreboard_find)(self.score as *mut c_void, cpu as c_uint).cast();
             found.counter.write(LIMIT);
         }
         if [found.ax, found.bx, found.cx, found.dx, found.ip].iter().any(|handle| handle.is_null()) {
@@ -512,19 +517,35 @@ impl Plugin {
                     Kind::Apic if closed => on(on_apic, NO_REGISTERS),
                     // PAUSE waits about as long as a hundred other instructions take.
                     Kind::Pause if closed => {
-                        (self.api.qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu)(instruction, ADD, field, 100);
+                        (self.api.qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu)(
+                            instruction,
+                            ADD,
+                            field,
+                            100,
+                        );
                     }
                     // A repeated string instruction is entered again whenever something has made the CPU leave its
                     // loop, at the host's whim: it counts by its memory accesses.
                     Kind::RepeatedString if closed => {
                         strings += 1;
-                        (self.api.qemu_plugin_register_vcpu_mem_inline_per_vcpu)(instruction, ANY_ACCESS, ADD, field, 1);
+                        (self.api.qemu_plugin_register_vcpu_mem_inline_per_vcpu)(
+                            instruction,
+                            ANY_ACCESS,
+                            ADD,
+                            field,
+                            1,
+                        );
                     }
                     _ => {}
                 }
             }
             if closed {
-                (self.api.qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu)(block, ADD, field, (count - strings) as u64);
+                (self.api.qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu)(
+                    block,
+                    ADD,
+                    field,
+                    (count - strings) as u64,
+                );
                 (self.api.qemu_plugin_register_vcpu_tb_exec_cond_cb)(
                     block,
                     on_limit,
@@ -589,7 +610,9 @@ fn kind(bytes: &[u8]) -> Kind {
         [0xf3, 0x90] => Kind::Pause,
         // mov %reg,disp32(%reg) with the kernel's fixed mapping of the APIC as displacement (FIX_APIC_BASE,
         // 0xffffffffff5fXXXX). Where another kernel has it elsewhere, wake-ups across CPUs come a slice late.
-        [0x89, modrm, _, _, 0x5f, 0xff] | [0x40..=0x4f, 0x89, modrm, _, _, 0x5f, 0xff] if modrm >> 6 == 2 => Kind::Apic,
+        [0x89, modrm, _, _, 0x5f, 0xff] | [0x40..=0x4f, 0x89, modrm, _, _, 0x5f, 0xff] if modrm >> 6 == 2 => {
+            Kind::Apic
+        }
         _ => {
             let prefix = |byte: &u8| matches!(byte, 0xf2 | 0xf3 | 0x66 | 0x67 | 0x40..=0x4f);
             let at = bytes.iter().take_while(|byte| prefix(byte)).count();
@@ -718,7 +741,8 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
     if !info.system_emulation {
         return Err("this is no system emulator".into());
     }
-    let api = Api::load().map_err(|name| format!("it has no {name} (QEMU 11.1 is the first that will do)"))?;
+    let api =
+        Api::load().map_err(|name| format!("it has no {name} (QEMU 11.1 is the first that will do)"))?;
     let toml = std::fs::read_to_string(&settings.machine)
         .map_err(|e| format!("cannot read {}: {e}", settings.machine.display()))?;
     let (spec, layout) = Wanted { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
@@ -749,8 +773,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
     if time_control == 0 {
         return Err("it does not let go of its clock".into());
     }
-    let scheduler =
-        Scheduler::new(cpus, settings.cycles, settings.slice_ns, layout.threads as usize, share);
+    let scheduler = Scheduler::new(cpus, settings.cycles, settings.slice_ns, layout.threads as usize, share);
     let open = Open { told: 0, running_since: vec![None; cpus], busy: vec![0; cpus] };
     let plugin = Plugin {
         api,

@@ -166,13 +166,15 @@ impl Scheduler {
 
     /// What time it is for a CPU whose counter is at `counter`, ns.
     pub fn time_of(&self, cpu: usize, counter: u64) -> u64 {
-        let local = if self.current == Some(cpu) { self.local_at(cpu, counter) } else { self.cpus[cpu].local };
+        let local =
+            if self.current == Some(cpu) { self.local_at(cpu, counter) } else { self.cpus[cpu].local };
         (local / PS).max(self.clock)
     }
 
     /// Time that a CPU has executed and the machine does not know of, ns: its counters count it.
     pub fn untold(&self, cpu: usize, counter: u64) -> u64 {
-        let more = if self.current == Some(cpu) { self.local_at(cpu, counter) - self.cpus[cpu].local } else { 0 };
+        let more =
+            if self.current == Some(cpu) { self.local_at(cpu, counter) - self.cpus[cpu].local } else { 0 };
         (self.cpus[cpu].owed + more) / PS
     }
 
@@ -493,7 +495,8 @@ mod tests {
     fn cpus_run_beside_each_other_each_at_its_own_speed() {
         let mut four = Emulator::new(&[1_000_000, 2_000_000, 3_000_000, 4_000_000], 1);
         four.run(30_000_000, &[5, 9, 1]); // until all have started
-        let state = |four: &Emulator, cpu: usize| (four.scheduler.cpus[cpu].instructions, four.machine.busy[cpu]);
+        let state =
+            |four: &Emulator, cpu: usize| (four.scheduler.cpus[cpu].instructions, four.machine.busy[cpu]);
         let (start, before) = (four.machine.now, [0, 1, 2, 3].map(|cpu| state(&four, cpu)));
         four.run(80_000_000, &[5, 9, 1]);
         let passed = four.machine.now - start;
@@ -511,7 +514,8 @@ mod tests {
     fn threads_share_a_core() {
         let mut two = Emulator::new(&[2_000_000, 2_000_000], 2);
         two.run(30_000_000, &[5]);
-        let (start, before) = (two.machine.now, [0, 1].map(|cpu: usize| two.scheduler.cpus[cpu].instructions));
+        let (start, before) =
+            (two.machine.now, [0, 1].map(|cpu: usize| two.scheduler.cpus[cpu].instructions));
         two.run(80_000_000, &[5]);
         let alone = 2 * (two.machine.now - start) / 4;
         for cpu in 0..2 {

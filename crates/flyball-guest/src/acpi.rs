@@ -386,10 +386,7 @@ mod tests {
             }),
             idle: vec![IdleState { kind: 1, entry: HALT, latency_us: 1, milliwatts: 100 }],
         };
-        Firmware {
-            processors: vec![processor; 3],
-            mailbox: Some(Mailbox { base: 0x0f00_0000, blocks: 3 }),
-        }
+        Firmware { processors: vec![processor; 3], mailbox: Some(Mailbox { base: 0x0f00_0000, blocks: 3 }) }
     }
 
     #[test]

@@ -11,11 +11,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{archive, cache::Cache, cache::compare_versions, cache::starts_with_version, error::GuestError, kernel};
+use crate::{
+    archive, cache::Cache, cache::compare_versions, cache::starts_with_version, error::GuestError, kernel,
+};
 
 /// Suites that kernels are looked for in.
-const KERNEL_SUITES: &[&str] =
-    &["bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-updates", "trixie-backports", "sid"];
+const KERNEL_SUITES: &[&str] = &[
+    "bookworm",
+    "bookworm-updates",
+    "bookworm-backports",
+    "trixie",
+    "trixie-updates",
+    "trixie-backports",
+    "sid",
+];
 
 /// Suites of the emulator and of busybox: the first release whose backports have QEMU 11, with all its libraries.
 const EMULATOR_SUITES: &[&str] = &["trixie", "trixie-backports"];
@@ -69,7 +78,8 @@ impl Apt {
 
     fn run(&self, tool: &str, args: &[&str]) -> Result<String, GuestError> {
         let out = self.command(tool).args(args).output();
-        let out = out.map_err(|e| GuestError::Fetch(format!("cannot run {tool}: {e}; it needs Debian's apt")))?;
+        let out =
+            out.map_err(|e| GuestError::Fetch(format!("cannot run {tool}: {e}; it needs Debian's apt")))?;
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
@@ -83,9 +93,10 @@ impl Apt {
         let fresh = fs::read_dir(self.dir.join("lists")).into_iter().flatten().flatten().any(|entry| {
             let day = Duration::from_secs(24 * 3600);
             entry.file_name().to_string_lossy().contains("Packages")
-                && entry.metadata().and_then(|m| m.modified()).is_ok_and(|time| {
-                    SystemTime::now().duration_since(time).is_ok_and(|age| age < day)
-                })
+                && entry
+                    .metadata()
+                    .and_then(|m| m.modified())
+                    .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < day))
         });
         if !fresh {
             self.run("apt-get", &["update"])?;
@@ -119,7 +130,9 @@ impl Mirror {
     /// Asks apt for the address from which it gets the `main` of this release.
     fn of_this_machine() -> Result<Mirror, GuestError> {
         const FORMAT: &str = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)";
-        let out = Command::new("apt-get").args(["indextargets", "--format", FORMAT, "Created-By: Packages"]).output();
+        let out = Command::new("apt-get")
+            .args(["indextargets", "--format", FORMAT, "Created-By: Packages"])
+            .output();
         let out = out.map_err(|e| {
             GuestError::Fetch(format!(
                 "cannot run apt-get: {e}; without Debian's apt, give --kernel a bzImage and set FLYBALL_QEMU"
@@ -128,7 +141,8 @@ impl Mirror {
         let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
         Mirror::choose(&String::from_utf8_lossy(&out.stdout), &release).ok_or_else(|| {
             GuestError::Fetch(
-                "apt has no Debian mirror; give --kernel a bzImage or Debian package, and set FLYBALL_QEMU".into(),
+                "apt has no Debian mirror; give --kernel a bzImage or Debian package, and set FLYBALL_QEMU"
+                    .into(),
             )
         })
     }
@@ -149,7 +163,8 @@ impl Mirror {
     fn line(&self, suite: &str) -> String {
         const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let keys = self.signed_by.clone().or_else(|| Path::new(KEYS).is_file().then(|| KEYS.to_owned()));
-        let options = keys.map(|keys| format!("[arch=amd64 signed-by={keys}] ")).unwrap_or("[arch=amd64] ".into());
+        let options =
+            keys.map(|keys| format!("[arch=amd64 signed-by={keys}] ")).unwrap_or("[arch=amd64] ".into());
         format!("deb {options}{} {suite} main\n", self.address)
     }
 }
@@ -227,9 +242,17 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
     debs.sort();
     for deb in &debs {
         archive::unpack_deb(deb, &part.join("root"), |path| {
-            ["usr/bin/qemu-system-x86_64", "usr/lib", "usr/lib64", "lib", "lib64", "usr/share/seabios", "usr/share/qemu"]
-                .iter()
-                .any(|want| path.starts_with(want))
+            [
+                "usr/bin/qemu-system-x86_64",
+                "usr/lib",
+                "usr/lib64",
+                "lib",
+                "lib64",
+                "usr/share/seabios",
+                "usr/share/qemu",
+            ]
+            .iter()
+            .any(|want| path.starts_with(want))
         })?;
     }
     let _ = fs::remove_dir_all(&done);

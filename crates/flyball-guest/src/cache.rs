@@ -103,9 +103,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
 
 /// Whether `version` is `prefix` or continues it with a new part.
 pub fn starts_with_version(version: &str, prefix: &str) -> bool {
-    version.strip_prefix(prefix).is_some_and(|rest| {
-        rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
-    })
+    version
+        .strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
 /// Orders versions as people read them: numbers as numbers.

@@ -36,7 +36,9 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
             out.extend_from_slice(bytes);
             out.len() as u64
         }
-        Compression::Gzip => flate2::read::GzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
+        Compression::Gzip => {
+            flate2::read::GzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64
+        }
         Compression::Xz => liblzma::read::XzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
         Compression::Zstd => {
             let decoder = zstd::stream::read::Decoder::with_buffer(bytes)?.single_frame();
@@ -44,7 +46,10 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         }
     };
     if read > limit {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("unpacks to more than {limit} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("unpacks to more than {limit} bytes"),
+        ));
     }
     Ok(out)
 }

@@ -77,11 +77,11 @@ impl<'a> Elf<'a> {
             if self.uint::<4>(entry)? != PT_NOTE {
                 continue;
             }
-            let mut notes = self.range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
+            let mut notes = self
+                .range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
             while notes.len() >= 12 {
-                let word = |at: usize| {
-                    u32::from_le_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]])
-                };
+                let word =
+                    |at: usize| u32::from_le_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);
                 let (name, content, kind) = (word(0) as usize, word(4) as usize, word(8));
                 let Some(text) = notes.get(12..12usize.saturating_add(name)) else { break };
                 found.push((text, kind));

@@ -158,7 +158,8 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     }
     let command_line = machine.command_line(request.driver, &kernel.release, &words);
 
-    let memory = run::memory(request.memory_mb).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+    let memory =
+        run::memory(request.memory_mb).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
     run::keep_open(&memory).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
     let memory_path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
     let mut settings = Settings {

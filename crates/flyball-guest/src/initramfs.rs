@@ -55,7 +55,8 @@ pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<P
     (INIT, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
     stamp(&busybox).hash(&mut key);
     kernel.modules.as_deref().map(stamp).hash(&mut key);
-    let path = cache.made(&format!("initramfs-{}-{:016x}", kernel.release.replace('/', "_"), key.finish()))?;
+    let path =
+        cache.made(&format!("initramfs-{}-{:016x}", kernel.release.replace('/', "_"), key.finish()))?;
     if path.is_file() {
         return Ok(path);
     }

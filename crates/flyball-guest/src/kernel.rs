@@ -78,7 +78,11 @@ impl<'a> BzImage<'a> {
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
     let mut kernel = if path.is_file() {
-        if path.extension().is_some_and(|e| e == "deb") { of_deb(cache, path)? } else { of_image(cache, path)? }
+        if path.extension().is_some_and(|e| e == "deb") {
+            of_deb(cache, path)?
+        } else {
+            of_image(cache, path)?
+        }
     } else {
         let Some(version) = cache.kernel_version(wanted) else {
             return Err(GuestError::NotFetched {

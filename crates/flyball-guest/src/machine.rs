@@ -199,8 +199,7 @@ impl GuestMachine {
             control: number as u32,
             status: number as u32,
         });
-        let control =
-            if intel { Control::Port(layout::PORTS + cpu as u16) } else { Control::FixedHardware };
+        let control = if intel { Control::Port(layout::PORTS + cpu as u16) } else { Control::FixedHardware };
         Some(PerformanceStates {
             states: states.collect(),
             control,

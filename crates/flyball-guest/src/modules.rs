@@ -14,13 +14,44 @@ use crate::{decompress, elf::Elf, error::GuestError};
 /// The modules that every guest gets where its kernel has them: file systems for the host's files, access to
 /// registers, the drivers and governors that are the point of it all, and the meters.
 pub const WANTED: &[&str] = &[
-    "virtio_pci", "9p", "9pnet_virtio", "overlay", "fuse", "cuse", "msr", "cpuid",
-    "acpi_cpufreq", "amd_pstate", "amd_pstate_ut", "pcc_cpufreq",
-    "cpufreq_powersave", "cpufreq_userspace", "cpufreq_ondemand", "cpufreq_conservative",
-    "isst_if_common", "isst_if_mbox_msr", "isst_if_mmio", "isst_if_mbox_pci", "isst_tpmi_core", "isst_tpmi",
-    "intel_vsec", "intel_vsec_tpmi", "intel_tpmi", "intel_tpmi_power_domains", "intel_rapl_tpmi",
-    "intel_uncore_frequency_tpmi", "intel_uncore_frequency", "intel_rapl_msr", "intel_rapl_common",
-    "processor_thermal_device", "amd_energy", "intel_cstate", "rapl", "coretemp", "k10temp", "msr_trace",
+    "virtio_pci",
+    "9p",
+    "9pnet_virtio",
+    "overlay",
+    "fuse",
+    "cuse",
+    "msr",
+    "cpuid",
+    "acpi_cpufreq",
+    "amd_pstate",
+    "amd_pstate_ut",
+    "pcc_cpufreq",
+    "cpufreq_powersave",
+    "cpufreq_userspace",
+    "cpufreq_ondemand",
+    "cpufreq_conservative",
+    "isst_if_common",
+    "isst_if_mbox_msr",
+    "isst_if_mmio",
+    "isst_if_mbox_pci",
+    "isst_tpmi_core",
+    "isst_tpmi",
+    "intel_vsec",
+    "intel_vsec_tpmi",
+    "intel_tpmi",
+    "intel_tpmi_power_domains",
+    "intel_rapl_tpmi",
+    "intel_uncore_frequency_tpmi",
+    "intel_uncore_frequency",
+    "intel_rapl_msr",
+    "intel_rapl_common",
+    "processor_thermal_device",
+    "amd_energy",
+    "intel_cstate",
+    "rapl",
+    "coretemp",
+    "k10temp",
+    "msr_trace",
 ];
 
 /// One module's file, unpacked.
@@ -65,17 +96,15 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
 
 /// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those that the kernel
 /// does not have as modules are left out: they are built in, or it does not know them.
-pub fn collect<'a>(
-    dir: &Path,
-    wanted: impl IntoIterator<Item = &'a str>,
-) -> Result<Vec<Module>, GuestError> {
+pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<Module>, GuestError> {
     let index = index(dir);
     let mut done: BTreeMap<String, Module> = BTreeMap::new();
     let mut open: Vec<String> = wanted.into_iter().map(normal).collect();
     while let Some(name) = open.pop() {
         let Some(file) = index.get(&name).filter(|_| !done.contains_key(&name)) else { continue };
         let packed = fs::read(file).map_err(|e| GuestError::file("read", file, e))?;
-        let content = decompress::unpack(&packed, 256 << 20).map_err(|e| GuestError::file("unpack", file, e))?;
+        let content =
+            decompress::unpack(&packed, 256 << 20).map_err(|e| GuestError::file("unpack", file, e))?;
         let elf = Elf::new(&content).ok_or_else(|| GuestError::format(file, "not a kernel module"))?;
         let mut needs = Vec::new();
         for list in elf.modinfo("depends") {

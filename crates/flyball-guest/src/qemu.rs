@@ -1,8 +1,9 @@
 //! The emulator: where it is, whether it is new enough, and the command line that makes it one of our machines.
 
 use std::{
-    env, fs,
+    env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };

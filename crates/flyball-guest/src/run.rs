@@ -270,7 +270,8 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
             let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
             let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
             let all = first.into_iter().chain(pairs);
-            end.counted = all.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
+            end.counted =
+                all.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
         } else if !line.contains("TCG doesn't support requested feature") {
             end.emulator.push_str(line);
             end.emulator.push('\n');
@@ -304,7 +305,8 @@ fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(bool, Option<u64>
     let mut memory = None;
     let mut pause = Duration::from_millis(5);
     loop {
-        let ended = child.try_wait().map_err(|e| GuestError::Emulator(format!("cannot wait for QEMU: {e}")))?;
+        let ended =
+            child.try_wait().map_err(|e| GuestError::Emulator(format!("cannot wait for QEMU: {e}")))?;
         if ended.is_some() {
             return Ok((false, memory));
         }
@@ -390,7 +392,9 @@ mod tests {
 
     #[test]
     fn whatever_a_guest_writes_there_does_no_harm() {
-        for text in ["exit 999 x\n", "exit\n", "out 99999999999999\nabc", "out -1\n", "\u{0}\n\n", "note", "up x\n"] {
+        for text in
+            ["exit 999 x\n", "exit\n", "out 99999999999999\nabc", "out -1\n", "\u{0}\n\n", "note", "up x\n"]
+        {
             let end = control(text);
             assert_eq!((end.code, end.out), (None, None), "{text:?}");
             assert_eq!(end.notes.len(), usize::from(text == "note"));

@@ -8,6 +8,7 @@
 //!
 //! A host is a value: two of them, with different roots, live side by side in one process.
 
+mod archive;
 mod child;
 mod cpuset;
 mod error;
@@ -17,17 +18,20 @@ mod live;
 mod msrfile;
 mod plain;
 pub mod process;
+mod record;
 mod recorded;
 pub mod thermal;
 pub mod tracefs;
 mod units;
 
+pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Running, Usage};
 pub use cpuset::{CpuList, CpuListError};
 pub use error::{Errno, HostError, Op};
 pub use event::EventCounter;
 pub use live::Live;
 pub use plain::Plain;
+pub use record::{Summary, record};
 pub use recorded::Recorded;
 pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,

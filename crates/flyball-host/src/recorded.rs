@@ -151,7 +151,7 @@ impl Tree {
 }
 
 /// Sorts the digits at a name's end as a number: `cpu2` before `cpu10`.
-fn natural_key(name: &str) -> (&str, usize, &str) {
+pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (stem, number) = name.split_at(name.len() - digits);
     (stem, number.len(), number)

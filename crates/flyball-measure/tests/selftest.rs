@@ -21,7 +21,10 @@ amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), , , , -10.0099, -24.8
 
 fn misprints(text: &str) -> Vec<(String, String, Option<String>)> {
     let sheet = read(text.as_bytes()).expect("a sheet");
-    judge(&sheet, None).misprints().map(|check| (check.row.clone(), check.column.clone(), check.likely.clone())).collect()
+    judge(&sheet, None)
+        .misprints()
+        .map(|check| (check.row.clone(), check.column.clone(), check.likely.clone()))
+        .collect()
 }
 
 #[test]
@@ -49,7 +52,10 @@ fn each_slip_is_found() {
     let digit = SHEET.replace("1, , , , 900.25", "1, , , , 9900.25");
     let found = misprints(&digit);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[1].2.as_ref().is_some_and(|likely| likely.contains("with 900.25 the average is right")), "{found:?}");
+    assert!(
+        found[1].2.as_ref().is_some_and(|likely| likely.contains("with 900.25 the average is right")),
+        "{found:?}"
+    );
     let wrong = SHEET.replace("47.3523", "47.3525");
     assert_eq!(misprints(&wrong).len(), 1);
 }
@@ -76,7 +82,10 @@ fn odd_files_are_refused_with_their_line() {
             "Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt\nx, 1, , , , twelve, 3, 4\n",
             "line 2: 'twelve' in column performance",
         ),
-        ("Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt\nx, y, , , , 1, 3, 4\n", "line 2"),
+        (
+            "Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt\nx, y, , , , 1, 3, 4\n",
+            "line 2",
+        ),
     ] {
         let error = read(text.as_bytes()).expect_err("no sheet").to_string();
         assert!(error.contains(want), "{error}");
@@ -126,16 +135,16 @@ fn sheet_of_facts(text: &str, section: &str, head: &str, unit: &str) -> Option<S
 
 #[test]
 fn the_kernel_documents_tables_have_two_misprints() {
-    let shared = std::env::var_os("FLYBALL_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
+    let shared = std::env::var_os("FLYBALL_SHARED")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let Ok(text) = std::fs::read_to_string(shared.join("facts/ut-and-benchmarks.md")) else {
         eprintln!("skipped 1: no {}", shared.display());
         return;
     };
     let (mut cells, mut found) = (0, Vec::new());
-    for (section, head, unit) in [("### 2.1 tbench", "Performance", "MB/s"), ("### 2.2 gitsource", "Time", "s")] {
+    for (section, head, unit) in
+        [("### 2.1 tbench", "Performance", "MB/s"), ("### 2.2 gitsource", "Time", "s")]
+    {
         let sheet = sheet_of_facts(&text, section, head, unit).expect("the section is there");
         let sheet = read(sheet.as_bytes()).expect("a sheet");
         assert_eq!(sheet.groups.len(), 4);
@@ -158,5 +167,8 @@ fn the_kernel_documents_tables_have_two_misprints() {
     assert_eq!((found[0].printed.as_str(), found[0].computed.as_str()), ("8.8053", "-8.8053"));
     assert_eq!(found[1].row, "acpi-cpufreq-ondemand average");
     assert_eq!(found[1].computed, "1092.28");
-    assert!(found[1].likely.as_ref().is_some_and(|likely| likely.contains("2379.62; with 379.62")), "{found:?}");
+    assert!(
+        found[1].likely.as_ref().is_some_and(|likely| likely.contains("2379.62; with 379.62")),
+        "{found:?}"
+    );
 }

@@ -98,7 +98,14 @@ impl Chart {
         let right = self.width as f32 - 18.0;
         top = place_legend(&legend, left, right, top, &mut shapes);
         let bottom = self.height as f32 - 20.0 - TEXT - TICK - 6.0;
-        let frame = Frame { left, right: right.max(left + 10.0), top: top + 6.0, bottom: bottom.max(top + 16.0), x, y };
+        let frame = Frame {
+            left,
+            right: right.max(left + 10.0),
+            top: top + 6.0,
+            bottom: bottom.max(top + 16.0),
+            x,
+            y,
+        };
         frame.grid(self, &mut shapes);
         let bars = self.series.iter().filter(|series| matches!(series.mark, Mark::Bars(_))).count();
         let mut bar = 0;
@@ -112,7 +119,8 @@ impl Chart {
     }
 
     fn description(&self) -> String {
-        let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> =
+            self.series.iter().map(|s| s.name.as_str()).filter(|name| !name.is_empty()).collect();
         let of = if names.is_empty() { String::new() } else { format!(" of {}", names.join(", ")) };
         format!("{}: {} over {}{of}", self.title, self.y.title(), self.x.title())
     }
@@ -160,7 +168,9 @@ struct Extent(Option<(f64, f64)>);
 
 impl Extent {
     fn see(&mut self, value: Option<f64>, positive: bool) {
-        let Some(value) = value.filter(|value| value.is_finite() && (!positive || *value > 0.0)) else { return };
+        let Some(value) = value.filter(|value| value.is_finite() && (!positive || *value > 0.0)) else {
+            return;
+        };
         let (low, high) = self.0.get_or_insert((value, value));
         *low = low.min(value);
         *high = high.max(value);
@@ -168,7 +178,13 @@ impl Extent {
 }
 
 /// Puts the legend into rows below the title; returns where the chart can begin.
-fn place_legend(legend: &[(String, Colour)], left: f32, right: f32, top: f32, shapes: &mut Vec<Shape>) -> f32 {
+fn place_legend(
+    legend: &[(String, Colour)],
+    left: f32,
+    right: f32,
+    top: f32,
+    shapes: &mut Vec<Shape>,
+) -> f32 {
     if legend.is_empty() {
         return top;
     }
@@ -226,7 +242,8 @@ impl Frame {
     }
 
     fn grid(&self, chart: &Chart, shapes: &mut Vec<Shape>) {
-        let line = |points: Vec<(f32, f32)>| Shape::Line { points, colour: Colour::GRID, width: 1.0, dashed: false };
+        let line =
+            |points: Vec<(f32, f32)>| Shape::Line { points, colour: Colour::GRID, width: 1.0, dashed: false };
         for y in self.y.ticks.iter().filter_map(|(value, _)| self.py(*value)) {
             shapes.push(line(vec![(self.left, y), (self.right, y)]));
         }
@@ -336,7 +353,9 @@ impl Frame {
             let places = thin(&places);
             match places.as_slice() {
                 [] => {}
-                [(x, y)] => shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None }),
+                [(x, y)] => {
+                    shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None })
+                }
                 _ => shapes.push(Shape::Line { points: places, colour, width: 1.5, dashed: false }),
             }
         }
@@ -378,7 +397,8 @@ impl Frame {
 
     fn one_box(&self, stat: &BoxStat, colour: Colour, shapes: &mut Vec<Shape>) {
         let numbers = [stat.low, stat.lower, stat.middle, stat.upper, stat.high].map(|value| self.py(value));
-        let (Some(x), [Some(low), Some(lower), Some(middle), Some(upper), Some(high)]) = (self.px(stat.at), numbers)
+        let (Some(x), [Some(low), Some(lower), Some(middle), Some(upper), Some(high)]) =
+            (self.px(stat.at), numbers)
         else {
             return;
         };
@@ -398,13 +418,15 @@ impl Frame {
             opacity: 0.18,
             hint: None,
         });
-        let outline = [(x - half, lower), (x - half, upper), (x + half, upper), (x + half, lower), (x - half, lower)];
+        let outline =
+            [(x - half, lower), (x - half, upper), (x + half, upper), (x + half, lower), (x - half, lower)];
         shapes.push(line(outline.to_vec(), 1.2));
         shapes.push(line(vec![(x - half, middle), (x + half, middle)], 2.4));
     }
 
     fn interval(&self, x: f64, low: f64, middle: f64, high: f64, colour: Colour, shapes: &mut Vec<Shape>) {
-        let (Some(x), Some(low), Some(y), Some(high)) = (self.px(x), self.py(low), self.py(middle), self.py(high))
+        let (Some(x), Some(low), Some(y), Some(high)) =
+            (self.px(x), self.py(low), self.py(middle), self.py(high))
         else {
             return;
         };
@@ -445,7 +467,11 @@ fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
     let mut thinned = Vec::new();
     for column in points.chunk_by(|a, b| a.0.floor() == b.0.floor()) {
         let extreme = |wanted: fn(f32, f32) -> bool| {
-            column.iter().enumerate().reduce(|a, b| if wanted(b.1.1, a.1.1) { b } else { a }).map_or(0, |(at, _)| at)
+            column
+                .iter()
+                .enumerate()
+                .reduce(|a, b| if wanted(b.1.1, a.1.1) { b } else { a })
+                .map_or(0, |(at, _)| at)
         };
         let mut keep = [0, extreme(|a, b| a < b), extreme(|a, b| a > b), column.len() - 1];
         keep.sort_unstable();

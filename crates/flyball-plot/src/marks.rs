@@ -84,7 +84,9 @@ impl Mark {
             heights[bin.min(bins as usize - 1)] += 1.0;
         }
         let edge = |bin: usize| low + bin as f64 * width;
-        Mark::Histogram(heights.iter().enumerate().map(|(bin, height)| (edge(bin), edge(bin + 1), *height)).collect())
+        Mark::Histogram(
+            heights.iter().enumerate().map(|(bin, height)| (edge(bin), edge(bin + 1), *height)).collect(),
+        )
     }
 
     /// The smallest and largest x and y, of what is finite.

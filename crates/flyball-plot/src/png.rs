@@ -161,9 +161,9 @@ impl Painter {
             let mut end: Option<Point> = None;
             for curve in &outline.curves {
                 let (start, stop) = match curve {
-                    OutlineCurve::Line(a, b) | OutlineCurve::Quad(a, _, b) | OutlineCurve::Cubic(a, _, _, b) => {
-                        (*a, *b)
-                    }
+                    OutlineCurve::Line(a, b)
+                    | OutlineCurve::Quad(a, _, b)
+                    | OutlineCurve::Cubic(a, _, _, b) => (*a, *b),
                 };
                 if end != Some(start) {
                     if end.is_some() {

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, or sim:NAME.
+    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`, or sim:NAME.
     #[arg(short = 'M', long, global = true, default_value = "live", value_name = "MACHINE")]
     pub machine: String,
 
@@ -40,6 +40,12 @@ pub enum Command {
     Get(crate::commands::get::Args),
     /// What a knob does, takes, interacts with, and where it lives.
     Explain(crate::commands::explain::Args),
+    /// Record this machine into one file, for -M on another.
+    Record(crate::commands::record::Args),
+    /// Print the manual.
+    Man(crate::commands::man::Args),
+    /// Print completions for a shell.
+    Completions(crate::commands::completions::Args),
 
     /// A steady machine for benchmarks, and where a series of runs shifted.
     Quiet(crate::commands::quiet::Args),

@@ -2,14 +2,17 @@
 
 pub mod apply;
 pub mod compare;
+pub mod completions;
 pub mod doctor;
 pub mod explain;
 pub mod get;
 pub mod guardian;
-pub mod intel_speed_select;
 pub mod guest;
+pub mod intel_speed_select;
+pub mod man;
 pub mod plan;
 pub mod quiet;
+pub mod record;
 pub mod report;
 pub mod restore;
 pub mod run;
@@ -32,6 +35,9 @@ pub fn run(cli: &Cli) -> Result<Exit, Failure> {
         Command::Show(args) => show::run(cli, args),
         Command::Sim(args) => sim::run(cli, args),
         Command::Get(args) => get::run(cli, args),
+        Command::Record(args) => record::run(cli, args),
+        Command::Man(args) => man::run(cli, args),
+        Command::Completions(args) => completions::run(cli, args),
         Command::Explain(args) => explain::run(cli, args),
         Command::Trace(args) => trace::run(cli, args),
         Command::Doctor(args) => doctor::run(cli, args),

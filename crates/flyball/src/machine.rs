@@ -1,6 +1,6 @@
 //! From the text after `-M` to the machine that it names.
 
-use flyball_host::{Host, Live, Plain, Recorded};
+use flyball_host::{Archive, Host, Live, Plain, Recorded};
 
 use crate::{
     cli::Cli,
@@ -27,12 +27,16 @@ pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
         );
         return Ok(Box::new(machine));
     }
+    if std::fs::metadata(name).is_ok_and(|status| status.is_file()) {
+        let archive = Archive::open(name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        return Ok(Box::new(archive));
+    }
     match Recorded::open(name) {
         Ok(host) => Ok(Box::new(host)),
         Err(error) => Err(Failure::new(
             Exit::Usage,
             format!(
-                "no machine at '{name}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list') or a directory that holds sys/ and proc/"
+                "no machine at '{name}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list') a directory that holds sys/ and proc/, or an archive of 'flyball record'"
             ),
         )),
     }

@@ -30,7 +30,9 @@ pub fn charts(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Vec<Nam
     }
     charts.extend(changes(report).map(|chart| Named { name: "change", chart }));
     charts.extend(in_order(report, rounds).map(|chart| Named { name: "rounds", chart }));
-    charts.extend(frequency(report, manifest, rounds).map(|chart| Named { name: "frequency-over-time", chart }));
+    charts.extend(
+        frequency(report, manifest, rounds).map(|chart| Named { name: "frequency-over-time", chart }),
+    );
     charts
 }
 
@@ -48,7 +50,9 @@ fn better(report: &Report, quantity: Quantity) -> &'static str {
 
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }
 
 fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
@@ -59,18 +63,16 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     }
     let names = arms.iter().map(|(_, arm)| arm.name.clone()).collect();
     let metric = quantity.metric(&report.workload.metric);
-    let mut chart =
-        Chart::new(capital(&metric.name), Axis::categories("", names), axis(report, quantity)).described(format!(
-            "every round a dot; box: quartiles and median; {}",
-            better(report, quantity)
-        ));
+    let mut chart = Chart::new(capital(&metric.name), Axis::categories("", names), axis(report, quantity))
+        .described(format!("every round a dot; box: quartiles and median; {}", better(report, quantity)));
     for (place, (index, arm)) in arms.into_iter().enumerate() {
         let Some(summary) = arm.summary(quantity) else { continue };
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         // Dots in the order of rounds, left to right, so that a trend shows.
         let step = 0.4 / values.len().max(2) as f64;
         let left = place as f64 - step * (values.len().saturating_sub(1)) as f64 / 2.0;
-        let dots = values.iter().enumerate().map(|(round, value)| (left + step * round as f64, *value)).collect();
+        let dots =
+            values.iter().enumerate().map(|(round, value)| (left + step * round as f64, *value)).collect();
         let stat = BoxStat::of(place as f64, &values);
         chart = chart
             .with(Series::unnamed(Mark::Boxes(stat.into_iter().collect())).coloured(index))
@@ -101,24 +103,22 @@ fn changes(report: &Report) -> Option<Chart> {
     if names.is_empty() {
         return None;
     }
-    let mut chart = Chart::new(format!("Change against {base}"), Axis::categories("", names), Axis::new("change", "%"))
-        .described(format!(
-            "pairs of one block, {:.0} % confidence; an interval that crosses 0 shows no difference",
-            report.schedule.confidence * 100.0
-        ))
-        .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
+    let mut chart =
+        Chart::new(format!("Change against {base}"), Axis::categories("", names), Axis::new("change", "%"))
+            .described(format!(
+                "pairs of one block, {:.0} % confidence; an interval that crosses 0 shows no difference",
+                report.schedule.confidence * 100.0
+            ))
+            .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     chart.series.extend(series);
     Some(chart)
 }
 
 /// Performance round by round, in the order run.
 fn in_order(report: &Report, rounds: &[Round]) -> Option<Chart> {
-    let mut chart = Chart::new(
-        "Rounds in the order run",
-        Axis::new("round", ""),
-        axis(report, Quantity::Performance),
-    )
-    .described("warm-up left out");
+    let mut chart =
+        Chart::new("Rounds in the order run", Axis::new("round", ""), axis(report, Quantity::Performance))
+            .described("warm-up left out");
     for (index, arm) in report.arms.iter().enumerate() {
         let dots: Vec<(f64, f64)> = rounds
             .iter()
@@ -179,13 +179,12 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     } else {
         Block::List(verdicts)
     });
-    page = page
-        .with(Block::Heading("Arms".to_owned()))
-        .with(Block::Table(arms(report)))
-        .with(Block::Paragraph(format!(
+    page = page.with(Block::Heading("Arms".to_owned())).with(Block::Table(arms(report))).with(
+        Block::Paragraph(format!(
             "Medians, with {:.0} % bootstrap intervals in brackets.",
             report.schedule.confidence * 100.0
-        )));
+        )),
+    );
     if let Some(why) = &report.no_energy {
         page = page.with(Block::Paragraph(format!("No energy: {why}.")));
     }
@@ -199,10 +198,9 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
         page = page.with(Block::Heading("Notes".to_owned())).with(Block::List(report.notes.clone()));
     }
     let charts: Vec<Chart> = charts(report, manifest, rounds).into_iter().map(|named| named.chart).collect();
-    page.with(Block::Heading("Charts".to_owned())).with(Block::Charts(charts)).with(Block::Paragraph(format!(
-        "Made by {} from raw readings; 'flyball report' makes it again.",
-        manifest.tool
-    )))
+    page.with(Block::Heading("Charts".to_owned())).with(Block::Charts(charts)).with(Block::Paragraph(
+        format!("Made by {} from raw readings; 'flyball report' makes it again.", manifest.tool),
+    ))
 }
 
 fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
@@ -211,16 +209,20 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     let simulated = if machine.simulated { " (simulated)" } else { "" };
     let mut facts = vec![
         fact("workload", report.workload.name.clone()),
-        fact("metric", format!(
-            "{}, {}; {}",
-            report.workload.metric.name,
-            report.workload.metric.unit,
-            better(report, Quantity::Performance)
-        )),
+        fact(
+            "metric",
+            format!(
+                "{}, {}; {}",
+                report.workload.metric.name,
+                report.workload.metric.unit,
+                better(report, Quantity::Performance)
+            ),
+        ),
         fact("machine", format!("{}{simulated}: {}, {} CPUs", machine.name, machine.processor, machine.cpus)),
     ];
     for boot in &manifest.boots {
-        let driver = boot.driver.as_deref().map_or_else(|| "no cpufreq driver".to_owned(), |d| format!("driver {d}"));
+        let driver =
+            boot.driver.as_deref().map_or_else(|| "no cpufreq driver".to_owned(), |d| format!("driver {d}"));
         facts.push(fact("kernel", format!("Linux {}, {driver}", boot.kernel)));
         let energy: Vec<&str> = boot.meters.energy.iter().map(|source| source.name.as_str()).collect();
         if !energy.is_empty() {
@@ -270,8 +272,18 @@ fn axis_title(report: &Report, quantity: Quantity) -> String {
 }
 
 fn comparisons(report: &Report) -> Table {
-    let header =
-        ["arm", "in", "pairs", "change", "interval", "p", "corrected", "Cliff's delta", "verdict", "rounds to show 1 %"];
+    let header = [
+        "arm",
+        "in",
+        "pairs",
+        "change",
+        "interval",
+        "p",
+        "corrected",
+        "Cliff's delta",
+        "verdict",
+        "rounds to show 1 %",
+    ];
     let rows = report
         .comparisons
         .iter()
@@ -285,16 +297,23 @@ fn comparisons(report: &Report) -> Table {
             vec![
                 report.arms[comparison.arm].name.clone(),
                 comparison.quantity.metric(&report.workload.metric).name,
-                if comparison.paired { comparison.pairs.to_string() } else { format!("{}, unpaired", comparison.pairs) },
+                if comparison.paired {
+                    comparison.pairs.to_string()
+                } else {
+                    format!("{}, unpaired", comparison.pairs)
+                },
                 percent(comparison.change),
                 comparison.interval.map_or_else(|| "-".to_owned(), super::text::between),
                 probability(comparison.p),
                 probability(comparison.p_corrected),
                 number(comparison.delta),
                 verdict.to_owned(),
-                comparison.rounds_for_one_percent.map_or_else(|| "-".to_owned(), |rounds| {
-                    if rounds > 100_000 { "more than 100000".to_owned() } else { rounds.to_string() }
-                }),
+                comparison.rounds_for_one_percent.map_or_else(
+                    || "-".to_owned(),
+                    |rounds| {
+                        if rounds > 100_000 { "more than 100000".to_owned() } else { rounds.to_string() }
+                    },
+                ),
             ]
         })
         .collect();

@@ -65,7 +65,10 @@ fn sentence(pair: &PairVerdict) -> String {
     let PairVerdict { base, compared, column, .. } = pair;
     let change = percent(pair.change);
     if pair.shown {
-        return format!("{compared} against {base}: {column} {change}: shown (p = {}).", probability(pair.p_corrected));
+        return format!(
+            "{compared} against {base}: {column} {change}: shown (p = {}).",
+            probability(pair.p_corrected)
+        );
     }
     let few = pair.smallest_p > 0.05;
     let because = if few {
@@ -124,7 +127,8 @@ pub fn sheet_charts(sheet: &Sheet) -> Vec<(&'static str, Chart)> {
         let most = sheet.groups.iter().map(|group| group.rounds.len()).max().unwrap_or(0);
         let mut rounds: Vec<String> = (1..=most).map(|round| format!("round {round}")).collect();
         rounds.push("average".to_owned());
-        let mut chart = Chart::new(title, Axis::categories("", rounds), Axis::new(title.to_lowercase(), unit));
+        let mut chart =
+            Chart::new(title, Axis::categories("", rounds), Axis::new(title.to_lowercase(), unit));
         for group in &sheet.groups {
             let number = |row: &crate::selftest::Line| row.columns.number(column).map(Decimal::to_f64);
             let mut bars: Vec<(f64, f64)> = group

@@ -54,7 +54,8 @@ impl Decimal {
         if other.digits == 0 {
             return None;
         }
-        let numerator = self.digits.checked_mul(Decimal::power((scale + other.scale).checked_sub(self.scale)?))?;
+        let numerator =
+            self.digits.checked_mul(Decimal::power((scale + other.scale).checked_sub(self.scale)?))?;
         Some(Decimal { digits: numerator / other.digits, scale })
     }
 
@@ -117,7 +118,10 @@ mod tests {
         assert_eq!(quotient.map(|q| q.to_string()).as_deref(), Some("158.5378"));
         // echo "scale=4; -2 / 3" | bc gives -.6666.
         assert_eq!(decimal("-2").over(decimal("3"), 4), Some(decimal("-0.6666")));
-        assert_eq!(decimal("1").over(decimal("865.78"), 9).map(|q| q.to_string()).as_deref(), Some("0.001155027"));
+        assert_eq!(
+            decimal("1").over(decimal("865.78"), 9).map(|q| q.to_string()).as_deref(),
+            Some("0.001155027")
+        );
         assert_eq!(decimal("1").over(decimal("0.00"), 4), None);
     }
 

@@ -90,7 +90,8 @@ pub fn judge(sheet: &Sheet, seconds: Option<i64>) -> SelftestReport {
                 seconds + 1
             )),
             None => notes.push(
-                "No whole number of seconds explains the performance per watt; its cells are not checked.".to_owned(),
+                "No whole number of seconds explains the performance per watt; its cells are not checked."
+                    .to_owned(),
             ),
         }
     }
@@ -148,7 +149,15 @@ fn check(line: usize, row: String, column: String, printed: &str, computed: &str
         (Some(a), Some(b)) => a.equals(b),
         _ => printed == computed,
     };
-    Check { line, row, column, printed: printed.to_owned(), computed: computed.to_owned(), agrees: same, likely: None }
+    Check {
+        line,
+        row,
+        column,
+        printed: printed.to_owned(),
+        computed: computed.to_owned(),
+        agrees: same,
+        likely: None,
+    }
 }
 
 /// Checks rounds and averages of a group. A round's cell that is found out as a misprint is replaced, for the verdicts.
@@ -184,7 +193,8 @@ fn check_group(sheet: &Sheet, group: &mut Group, seconds: Option<i64>, checks: &
                 "round {} (line {}) is printed {}; with {repaired} the average is right",
                 round.round, round.line, values[place]
             ));
-            if let (Some(cell), Some(number)) = (&mut round.columns.cells[column], Decimal::parse(&repaired)) {
+            if let (Some(cell), Some(number)) = (&mut round.columns.cells[column], Decimal::parse(&repaired))
+            {
                 cell.number = number;
                 cell.text = repaired;
             }
@@ -213,12 +223,17 @@ fn one_slip(values: &[String], average: &str) -> Option<(usize, String)> {
             if text.as_bytes()[at].is_ascii_digit() {
                 candidates.extend((0..10).map(|digit| format!("{before}{digit}{after}")));
             }
-            candidates.extend((0..10).map(|digit| format!("{before}{digit}{}", text.get(at..).unwrap_or_default())));
+            candidates.extend(
+                (0..10).map(|digit| format!("{before}{digit}{}", text.get(at..).unwrap_or_default())),
+            );
         }
         candidates.push(text.strip_prefix('-').map_or(format!("-{text}"), str::to_owned));
         for candidate in candidates {
             // A leading zero is the same number without it.
-            let zero = candidate.trim_start_matches('-').strip_prefix('0').is_some_and(|rest| !rest.starts_with('.'));
+            let zero = candidate
+                .trim_start_matches('-')
+                .strip_prefix('0')
+                .is_some_and(|rest| !rest.starts_with('.'));
             if zero || Decimal::parse(&candidate).is_none() || candidate.ends_with('.') {
                 continue;
             }
@@ -265,14 +280,18 @@ fn check_comparisons(sheet: &Sheet, checks: &mut Vec<Check>) {
 
 /// Rounds that only rise or only fall.
 fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
-    let values: Vec<f64> =
-        group.rounds.iter().filter_map(|row| row.columns.number(Columns::PERFORMANCE).map(Decimal::to_f64)).collect();
+    let values: Vec<f64> = group
+        .rounds
+        .iter()
+        .filter_map(|row| row.columns.number(Columns::PERFORMANCE).map(Decimal::to_f64))
+        .collect();
     if values.len() < 3 {
         return None;
     }
     let (first, last) = (values.first()?, values.last()?);
     let change = (last - first) / first * 100.0;
-    let steady = values.windows(2).all(|pair| pair[1] < pair[0]) || values.windows(2).all(|pair| pair[1] > pair[0]);
+    let steady =
+        values.windows(2).all(|pair| pair[1] < pair[0]) || values.windows(2).all(|pair| pair[1] > pair[0]);
     (steady && change.abs() >= 1.0).then(|| {
         format!(
             "{}: {} goes one way from round to round, {change:+.1} % from first to last: the rounds are not \
@@ -316,7 +335,8 @@ fn pairs(sheet: &Sheet) -> Vec<PairVerdict> {
             }
         }
         let ranks = stats::holm(&family.iter().map(|pair| pair.p).collect::<Vec<_>>());
-        let welch = stats::holm(&family.iter().map(|pair| pair.welch_corrected.unwrap_or(1.0)).collect::<Vec<_>>());
+        let welch =
+            stats::holm(&family.iter().map(|pair| pair.welch_corrected.unwrap_or(1.0)).collect::<Vec<_>>());
         for ((pair, p), welch) in family.iter_mut().zip(ranks).zip(welch) {
             pair.p_corrected = p;
             pair.shown = p <= ALPHA;

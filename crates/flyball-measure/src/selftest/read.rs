@@ -20,7 +20,8 @@ pub struct Columns {
 
 impl Columns {
     /// Names of the columns, as the checks call them; the fourth is performance or time.
-    pub const NAMES: [&'static str; 6] = ["des-perf", "freq", "load", "performance", "energy", "performance per watt"];
+    pub const NAMES: [&'static str; 6] =
+        ["des-perf", "freq", "load", "performance", "energy", "performance per watt"];
     /// The column of performance or time.
     pub const PERFORMANCE: usize = 3;
     /// The column of energy.

@@ -18,7 +18,11 @@ pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
     let mut out = format!("Governor, Round, Des-perf, Freq, Load, {name}, Energy, Performance Per Watt\n");
-    out.push_str(&format!("Unit, , , GHz, %, {}, J, {}\n", clean(&metric.unit), clean(&metric.per_watt().unit)));
+    out.push_str(&format!(
+        "Unit, , , GHz, %, {}, J, {}\n",
+        clean(&metric.unit),
+        clean(&metric.per_watt().unit)
+    ));
     let mut averages: Vec<(String, [String; 5])> = Vec::new();
     for arm in &report.arms {
         let arm_name = clean(&arm.name);
@@ -28,8 +32,9 @@ pub fn write(report: &Report) -> String {
         }
         if arm.rounds > 0 {
             let cells = COLUMNS.map(|quantity| {
-                let values: Vec<f64> =
-                    arm.summary(quantity).map_or_else(Vec::new, |s| s.points.iter().map(|p| p.value).collect());
+                let values: Vec<f64> = arm
+                    .summary(quantity)
+                    .map_or_else(Vec::new, |s| s.points.iter().map(|p| p.value).collect());
                 stats::mean(&values).map_or_else(String::new, plain)
             });
             out.push_str(&format!("{arm_name}, Average, , {}\n", cells.join(", ")));

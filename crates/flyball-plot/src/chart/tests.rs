@@ -28,7 +28,8 @@ fn gaps_break_lines() {
     )])
     .scene();
     let colour = palette(0);
-    let parts = scene.shapes.iter().filter(|shape| matches!(shape, Shape::Line { colour: c, .. } if *c == colour));
+    let parts =
+        scene.shapes.iter().filter(|shape| matches!(shape, Shape::Line { colour: c, .. } if *c == colour));
     assert_eq!(parts.count(), 2);
 }
 

@@ -77,14 +77,19 @@ mod tests {
             let signature = answer(&silicon, 1, 0, 0)[0];
             let base = signature >> 8 & 0xf;
             let read = if base == 15 { base + (signature >> 20 & 0xff) } else { base };
-            assert_eq!((read, signature >> 4 & 0xf | (signature >> 16 & 0xf) << 4), (family, model), "{name}");
+            assert_eq!(
+                (read, signature >> 4 & 0xf | (signature >> 16 & 0xf) << 4),
+                (family, model),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn apic_numbers_differ() {
         let silicon = Silicon::new(MachineSpec::builtin("epyc-512").unwrap(), 0).unwrap();
-        let all: std::collections::HashSet<u32> = (0..512).map(|cpu| answer(&silicon, 0xb, 0, cpu)[3]).collect();
+        let all: std::collections::HashSet<u32> =
+            (0..512).map(|cpu| answer(&silicon, 0xb, 0, cpu)[3]).collect();
         assert_eq!(all.len(), 512);
     }
 }

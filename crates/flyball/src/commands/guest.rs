@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use flyball_guest::{
-    Interface,
-    apt, cache::Cache,
+    Interface, apt,
+    cache::Cache,
     error::GuestError,
     guest::{self, Request, Root},
     initramfs::JobFile,

@@ -42,7 +42,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let directory = RunDirectory::open(&args.path).map_err(|error| match &error {
         RecordError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => Failure::new(
             Exit::Usage,
-            format!("{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"),
+            format!(
+                "{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"
+            ),
         ),
         _ => super::compare::record_failure(&error),
     })?;
@@ -76,7 +78,8 @@ pub fn write_and_print(cli: &Cli, directory: &RunDirectory, place: &Path) -> Res
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
     make(place)?;
-    let json = serde_json::to_vec_pretty(&report).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let json =
+        serde_json::to_vec_pretty(&report).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     save(&place.join("report.json"), &json)?;
     save(&place.join("report.csv"), selftest::write(&report).as_bytes())?;
     save(&place.join("report.html"), render::page(&report, manifest, rounds).html().as_bytes())?;

@@ -1,0 +1,537 @@
+//! Records a machine into an archive: what flyball reads, and nothing that says whose machine it is.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
+
+use crate::{CpuList, Errno, Host, HostError, archive::Writer};
+
+/// What was recorded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Summary {
+    /// Files with their content.
+    pub files: usize,
+    /// Files that answered with an error, which is recorded.
+    pub errors: usize,
+    /// Register values.
+    pub registers: usize,
+    /// Lines of the kernel's log.
+    pub log_lines: usize,
+    /// Files that only root could have read.
+    pub denied: usize,
+}
+
+/// Folders that are recorded with everything below them.
+const TREES: &[&str] = &[
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/devices/system/clocksource",
+    "/sys/bus/event_source/devices/power",
+    "/sys/bus/event_source/devices/msr",
+    "/sys/module/intel_pstate/parameters",
+    "/sys/module/amd_pstate/parameters",
+    "/sys/module/acpi_cpufreq/parameters",
+    "/sys/module/cpufreq/parameters",
+    "/sys/module/intel_idle/parameters",
+    "/sys/module/processor/parameters",
+    "/sys/module/pcie_aspm/parameters",
+    "/proc/sys/kernel",
+];
+
+/// Single files.
+const FILES: &[&str] = &[
+    "/proc/cpuinfo",
+    "/proc/cmdline",
+    "/proc/version",
+    "/proc/modules",
+    "/proc/stat",
+    "/sys/devices/cpu_core/cpus",
+    "/sys/devices/cpu_atom/cpus",
+    "/sys/devices/cpu_lowpower/cpus",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/product_name",
+    "/sys/class/dmi/id/board_vendor",
+    "/sys/class/dmi/id/board_name",
+    "/sys/class/dmi/id/bios_vendor",
+    "/sys/class/dmi/id/bios_version",
+    "/sys/class/dmi/id/bios_date",
+    "/sys/firmware/acpi/pm_profile",
+    "/sys/firmware/acpi/platform_profile",
+    "/sys/firmware/acpi/platform_profile_choices",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/kernel/security/lockdown",
+];
+
+/// Folders of devices, which are links: each device's own files with these beginnings.
+const CLASSES: &[(&str, &[&str])] = &[
+    ("/sys/class/powercap", &["name", "enabled", "energy_uj", "max_energy_range_uj", "constraint_"]),
+    ("/sys/class/hwmon", &["name", "temp", "power", "energy"]),
+    ("/sys/class/thermal", &["type", "temp", "policy", "mode", "trip_point_", "cur_state", "max_state"]),
+];
+
+/// Names that are never recorded: serial numbers of the processor, crash addresses, files that do something when read,
+/// and what says whose machine it is.
+const NEVER: &[&str] = &[
+    "ppin",
+    "crash_notes",
+    "crash_notes_size",
+    "uevent",
+    "hostname",
+    "domainname",
+    "boot_id",
+    "uuid",
+    "core_pattern",
+    "modprobe",
+    "hotplug",
+    "random",
+    "keys",
+    "usermodehelper",
+    "ns_last_pid",
+    "cad_pid",
+    "firmware_node",
+    "subsystem",
+    "driver",
+    "physical_node",
+];
+
+/// Registers that flyball and its checks read. Reading is safe: one that a processor lacks answers EIO.
+const REGISTERS: &[u32] = &[
+    0x54,
+    0xcd,
+    0xce,
+    0xe2,
+    0x198,
+    0x199,
+    0x19c,
+    0x1a0,
+    0x1a2,
+    0x1a4,
+    0x1ad,
+    0x1ae,
+    0x1af,
+    0x1b0,
+    0x1b1,
+    0x1fc,
+    0x606,
+    0x610,
+    0x614,
+    0x618,
+    0x61c,
+    0x620,
+    0x621,
+    0x638,
+    0x640,
+    0x648,
+    0x649,
+    0x64a,
+    0x64b,
+    0x64c,
+    0x64f,
+    0x690,
+    0x6b0,
+    0x6b1,
+    0x770,
+    0x771,
+    0x772,
+    0x773,
+    0x774,
+    0x777,
+    0xa02,
+    0xc001_0015,
+    0xc001_0061,
+    0xc001_0062,
+    0xc001_0063,
+    0xc001_0064,
+    0xc001_0065,
+    0xc001_0066,
+    0xc001_0299,
+    0xc001_02b0,
+    0xc001_02b1,
+    0xc001_02b2,
+    0xc001_02b3,
+    0xc001_02b4,
+    0xc001_02b5,
+];
+
+/// Programs that change CPU settings; the names of those that run are recorded, nothing else of them.
+const DAEMONS: &[&str] = &[
+    "tuned",
+    "power-profiles-",
+    "tlp",
+    "auto-cpufreq",
+    "thermald",
+    "irqbalance",
+    "system76-power",
+    "cpupower-gui",
+    "laptop_mode",
+    "gamemoded",
+    "cpufreqd",
+    "powertop",
+];
+
+/// What a line of the kernel's log must mention to be recorded.
+const LOG_WORDS: &[&str] = &[
+    "pstate",
+    "cpufreq",
+    "cppc",
+    "intel_idle",
+    "cpuidle",
+    "energy_perf_bias",
+    "hwp",
+    "isst",
+    "speed select",
+    "rapl",
+    "powercap",
+    "nohz",
+    "no_hz",
+    "rcu_nocb",
+    "offload rcu",
+    "throttled",
+    "temperature",
+    "mwait",
+    "turbo",
+    "tsc:",
+    "smpboot: cpu",
+    "hypervisor",
+    "lockdown",
+    "tpmi",
+    "uncore",
+    "amd_energy",
+    "k10temp",
+    "coretemp",
+    "command line",
+];
+
+/// Words that must not leave the machine, and what stands for them.
+#[derive(Debug, Default)]
+struct Redactor {
+    names: Vec<String>,
+}
+
+impl Redactor {
+    fn new(host: &dyn Host) -> Redactor {
+        let mut names = Vec::new();
+        for path in ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/etc/hostname"] {
+            let name = host.read(path).unwrap_or_default();
+            names.push(name.split('.').next().unwrap_or_default().to_owned());
+            names.push(name);
+        }
+        names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
+        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        names.dedup();
+        Redactor { names }
+    }
+
+    /// `text` without host names, UUIDs, hardware addresses and `user@host`.
+    fn clean(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for name in &self.names {
+            out = replace_word(&out, name, "HOST");
+        }
+        let mut clean = String::with_capacity(out.len());
+        for piece in out.split_inclusive(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)) {
+            let end = piece.trim_end_matches(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)).len();
+            let (word, tail) = piece.split_at(end);
+            clean.push_str(stand_in(word).unwrap_or(word));
+            clean.push_str(tail);
+        }
+        clean
+    }
+}
+
+/// What stands for a word that identifies a machine.
+fn stand_in(word: &str) -> Option<&'static str> {
+    let hex =
+        |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let groups: Vec<&str> = word.split('-').collect();
+    if groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, length)| hex(group, length)) {
+        return Some("UUID");
+    }
+    let pairs: Vec<&str> = word.split(':').collect();
+    if pairs.len() == 6 && pairs.iter().all(|pair| hex(pair, 2)) {
+        return Some("ADDRESS");
+    }
+    let (user, host) = word.split_once('@')?;
+    (!user.is_empty() && !host.is_empty()).then_some("USER@HOST")
+}
+
+/// Replaces `name` where it is not part of a longer word.
+fn replace_word(text: &str, name: &str, stand_in: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(name) {
+        let before = rest[..at].chars().next_back().or(out.chars().next_back());
+        let after = rest[at + name.len()..].chars().next();
+        let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        out.push_str(&rest[..at]);
+        out.push_str(if part(before) || part(after) { name } else { stand_in });
+        rest = &rest[at + name.len()..];
+    }
+    out + rest
+}
+
+struct Recorder<'a, W: Write> {
+    host: &'a dyn Host,
+    writer: Writer<W>,
+    redactor: Redactor,
+    errors: String,
+    summary: Summary,
+    seen: BTreeSet<String>,
+}
+
+/// Records the machine behind `host` into `out`. Host names, serial numbers, UUIDs and hardware addresses stay behind.
+///
+/// # Errors
+/// Where `out` cannot be written. What the machine refuses to tell is counted, not an error.
+pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
+    let kernel = host.read("/proc/sys/kernel/osrelease").ok().or_else(|| {
+        host.read("/proc/version").ok().and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))
+    });
+    let mut recorder = Recorder {
+        host,
+        writer: Writer::new(out, &kernel.unwrap_or_default())?,
+        redactor: Redactor::new(host),
+        errors: String::new(),
+        summary: Summary::default(),
+        seen: BTreeSet::new(),
+    };
+    for tree in TREES {
+        recorder.tree(tree, 0)?;
+    }
+    for file in FILES {
+        recorder.file(file)?;
+    }
+    for (class, beginnings) in CLASSES {
+        recorder.class(class, beginnings)?;
+    }
+    // Speed Select's registers, where debugfs is mounted and open to us.
+    for name in host.list("/sys/kernel/debug").unwrap_or_default() {
+        if name.starts_with("tpmi-") {
+            recorder.tree(&format!("/sys/kernel/debug/{name}"), 0)?;
+        }
+    }
+    recorder.daemons()?;
+    recorder.registers()?;
+    recorder.log()?;
+    let Recorder { mut writer, errors, summary, .. } = recorder;
+    if !errors.is_empty() {
+        writer.file("errors.txt", errors.as_bytes(), false)?;
+    }
+    Ok((summary, writer.finish()?))
+}
+
+impl<W: Write> Recorder<'_, W> {
+    /// Records a folder and what is below it. Links to places inside the recorded tree stay links; others are left.
+    fn tree(&mut self, folder: &str, depth: usize) -> io::Result<()> {
+        let Ok(names) = self.host.list(folder) else { return Ok(()) };
+        self.writer.folder(folder.trim_start_matches('/'))?;
+        for name in names {
+            if NEVER.contains(&name.as_str()) {
+                continue;
+            }
+            let path = format!("{folder}/{name}");
+            if let Ok(target) = self.host.link(&path) {
+                // cpuN/cpufreq, nodeN/cpuM: short and relative. A device's link into another tree would dangle.
+                if inside(folder, &target) {
+                    self.writer.link(path.trim_start_matches('/'), &target)?;
+                }
+                continue;
+            }
+            if !self.file(&path)? && depth < 12 {
+                self.tree(&path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records one file; `false` where it is a folder.
+    fn file(&mut self, path: &str) -> io::Result<bool> {
+        let mut bytes = Vec::new();
+        match self.host.read_into(path, &mut bytes) {
+            Ok(()) if bytes.len() > 8 << 20 => {}
+            Ok(()) if self.seen.insert(path.to_owned()) => {
+                let bytes = match std::str::from_utf8(&bytes) {
+                    Ok(text) if wants_cleaning(path) => self.redactor.clean(text).into_bytes(),
+                    _ => bytes,
+                };
+                self.writer.file(path.trim_start_matches('/'), &bytes, self.host.writable(path))?;
+                self.summary.files += 1;
+            }
+            Ok(()) => {}
+            Err(error) if error.errno == Errno::ISDIR => return Ok(false),
+            Err(error) => self.failed(path, &error),
+        }
+        Ok(true)
+    }
+
+    fn failed(&mut self, path: &str, error: &HostError) {
+        if matches!(error.errno, Errno::PERM | Errno::ACCES) {
+            self.summary.denied += 1;
+        }
+        // A file that can only be written refuses to be read in some way or other; that it is there counts.
+        if !error.is_absent() {
+            self.errors.push_str(&format!("{}|{path}\n", error.errno.0));
+            self.summary.errors += 1;
+        }
+    }
+
+    fn class(&mut self, class: &str, beginnings: &[&str]) -> io::Result<()> {
+        for device in self.host.list(class).unwrap_or_default() {
+            let folder = format!("{class}/{device}");
+            let Ok(names) = self.host.list(&folder) else { continue };
+            for name in names {
+                if beginnings.iter().any(|beginning| name.starts_with(beginning)) {
+                    self.file(&format!("{folder}/{name}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of programs that change CPU settings and run now.
+    fn daemons(&mut self) -> io::Result<()> {
+        for process in self.host.list("/proc").unwrap_or_default() {
+            if !process.bytes().all(|byte| byte.is_ascii_digit()) {
+                continue;
+            }
+            let path = format!("/proc/{process}/comm");
+            let name = self.host.read(&path).unwrap_or_default();
+            if DAEMONS.iter().any(|daemon| name.starts_with(daemon)) {
+                self.writer.file(path.trim_start_matches('/'), format!("{name}\n").as_bytes(), false)?;
+                self.summary.files += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn registers(&mut self) -> io::Result<()> {
+        let online = self.host.read("/sys/devices/system/cpu/online").unwrap_or_default();
+        let online: CpuList = online.parse().unwrap_or_default();
+        let mut text = String::new();
+        for &register in REGISTERS {
+            let mut line = String::new();
+            for cpu in online.iter() {
+                match self.host.msr(cpu, register) {
+                    Ok(value) => {
+                        line.push_str(&format!(" {cpu}|{value:x}"));
+                        self.summary.registers += 1;
+                    }
+                    Err(error) if error.errno == Errno::NOENT => break,
+                    Err(error) if matches!(error.errno, Errno::PERM | Errno::ACCES) => {
+                        self.summary.denied += 1;
+                        break;
+                    }
+                    Err(_) => {}
+                }
+            }
+            if !line.is_empty() {
+                text.push_str(&format!("{register:x}:{}\n", line.trim_start()));
+            }
+        }
+        if text.is_empty() { Ok(()) } else { self.writer.file("msr.txt", text.as_bytes(), false) }
+    }
+
+    fn log(&mut self) -> io::Result<()> {
+        let Ok(log) = self.host.kernel_log() else { return Ok(()) };
+        let mut text = String::new();
+        for line in log.lines() {
+            let lower = line.to_ascii_lowercase();
+            if LOG_WORDS.iter().any(|word| lower.contains(word)) {
+                text.push_str(&self.redactor.clean(line));
+                text.push('\n');
+                self.summary.log_lines += 1;
+            }
+        }
+        if text.is_empty() { Ok(()) } else { self.writer.file("kernel.log", text.as_bytes(), false) }
+    }
+}
+
+/// Whether a relative link from a file in `folder` stays within three levels above it, below /sys/devices/system.
+fn inside(folder: &str, target: &str) -> bool {
+    if target.starts_with('/') {
+        return false;
+    }
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in target.split('/') {
+        match part {
+            ".." => {
+                parts.pop();
+            }
+            "." | "" => {}
+            name => parts.push(name),
+        }
+    }
+    parts.starts_with(&["sys", "devices", "system", "cpu"])
+        || parts.starts_with(&["sys", "devices", "system", "node"])
+}
+
+/// Files in which a host's name or a serial number may stand.
+fn wants_cleaning(path: &str) -> bool {
+    path.starts_with("/proc/") || path.starts_with("/sys/class/") || path.starts_with("/sys/module/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_identifies_a_machine_is_taken_out() {
+        let redactor = Redactor { names: vec!["build7".to_owned()] };
+        assert_eq!(
+            redactor.clean(
+                "BOOT_IMAGE=/vmlinuz root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab ro ifname=eth0:aa:bb"
+            ),
+            "BOOT_IMAGE=/vmlinuz root=UUID=UUID ro ifname=eth0:aa:bb"
+        );
+        assert_eq!(redactor.clean("Linux version 6.1 (me@build7) #1"), "Linux version 6.1 (USER@HOST) #1");
+        assert_eq!(redactor.clean("build7 build77 on build7.\n"), "HOST build77 on HOST.\n");
+        assert_eq!(redactor.clean("mac=52:54:00:12:34:56\n"), "mac=ADDRESS\n");
+        assert_eq!(
+            redactor.clean("model name\t: AMD EPYC 7543 32-Core @ 2.8GHz\n"),
+            "model name\t: AMD EPYC 7543 32-Core @ 2.8GHz\n"
+        );
+    }
+
+    #[test]
+    fn links_out_of_the_recorded_tree_are_left() {
+        assert!(inside("/sys/devices/system/cpu/cpu0", "../cpufreq/policy0"));
+        assert!(inside("/sys/devices/system/node/node0", "../../cpu/cpu0"));
+        assert!(!inside("/sys/devices/system/cpu/cpu0", "../../../../bus/cpu"));
+        assert!(!inside("/sys/devices/system/cpu/cpu0", "/etc"));
+    }
+
+    #[test]
+    fn a_recording_answers_as_the_machine_did() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put("sys/devices/system/cpu/online", "0-1\n");
+        put("sys/devices/system/cpu/cpu0/topology/ppin", "0x123456789\n");
+        put("sys/devices/system/cpu/cpu0/topology/core_id", "0\n");
+        put("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave\n");
+        put("proc/sys/kernel/hostname", "build7.example.org\n");
+        put("proc/version", "Linux version 6.12.1 (x@y) build7\n");
+        put("kernel.log", "intel_pstate: HWP enabled on build7\nusb 1-1: SerialNumber: 123\n");
+        put("msr.txt", "1b0:0|6 1|6\n");
+        std::os::unix::fs::symlink(
+            "../cpufreq/policy0",
+            folder.path().join("sys/devices/system/cpu/cpu0/cpufreq"),
+        )
+        .unwrap();
+        let host = crate::Recorded::open(folder.path()).unwrap();
+        let (summary, bytes) = record(&host, Vec::new()).unwrap();
+        assert_eq!((summary.registers, summary.log_lines, summary.errors), (2, 1, 0));
+        let copy = crate::Archive::read("x", bytes.as_slice()).unwrap();
+        assert_eq!(copy.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap(), "powersave");
+        assert_eq!(copy.read("/sys/devices/system/cpu/cpu0/topology/core_id").unwrap(), "0");
+        assert!(!copy.exists("/sys/devices/system/cpu/cpu0/topology/ppin"));
+        assert!(!copy.exists("/proc/sys/kernel/hostname"));
+        assert_eq!(copy.read("/proc/version").unwrap(), "Linux version 6.12.1 (USER@HOST) HOST");
+        assert_eq!(copy.kernel_log().unwrap(), "intel_pstate: HWP enabled on HOST\n");
+        assert_eq!(copy.msr(1, 0x1b0).unwrap(), 6);
+    }
+}
