@@ -120,7 +120,7 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
             return;
         }
     }
-    let online = (knob == Id::Online).then(|| &machine.topology().online);
+    let online = (knob == Id::Online && !wish.apart).then(|| &machine.topology().online);
     for place in wanted {
         // The list of online CPUs was read with the topology: no need to ask each CPU.
         let reading = match online {

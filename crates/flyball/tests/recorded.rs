@@ -1,0 +1,223 @@
+//! Every reading command on every recorded machine, generated: a new machine is a new column of tests.
+//!
+//! The machines are not part of the repository. They lie in `$FLYBALL_SHARED/machines`, or in `shared/machines` beside
+//! the workspace; without them every test here is skipped, and says so.
+
+#[path = "machines/raw.rs"]
+mod raw;
+#[path = "machines/unpack.rs"]
+mod unpack;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// The machines, with what each is worth for.
+const MACHINES: &[&str] = &[
+    "adl0",
+    "bdwup0",
+    "clx2s0",
+    "dell-latitude-5420-tgl",
+    "gnr0",
+    "icx2s0",
+    "milan0",
+    "skld0",
+    "snr0",
+    "spr1",
+    "srf8",
+    "turin0",
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let shared = unpack::shared();
+    let mut names: Vec<String> = MACHINES.iter().map(|name| (*name).to_owned()).collect();
+    if let Some(shared) = &shared {
+        // Machines that were added since are tested too, without snapshots.
+        let there = std::fs::read_dir(shared).into_iter().flatten().flatten();
+        let mut more: Vec<String> = there
+            .filter(|entry| entry.path().join("sys/inlinefiles.txt").is_file())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| !names.contains(name))
+            .collect();
+        more.sort();
+        names.extend(more);
+    }
+    let mut trials = Vec::new();
+    for name in &names {
+        type Check = fn(&str, &Path) -> Result<(), Failed>;
+        let checks: [(&str, Check); 7] = [
+            ("show", show),
+            ("show-json", show_json),
+            ("show-all", show_all),
+            ("get-json", get_json),
+            ("raw", raw::check),
+            ("archive", archive),
+            ("write-refused", write_refused),
+        ];
+        for (check, run) in checks {
+            let folder = shared.as_ref().map(|shared| shared.join(name)).filter(|folder| folder.is_dir());
+            let (machine, skip) = (name.clone(), folder.is_none());
+            let trial = Trial::test(format!("{name}::{check}"), move || {
+                let Some(folder) = folder else { return Ok(()) };
+                let tree =
+                    unpack::tree(&folder, &machine).map_err(|error| Failed::from(error.to_string()))?;
+                run(&machine, &tree)
+            });
+            trials.push(trial.with_ignored_flag(skip));
+        }
+    }
+    if shared.is_none() {
+        eprintln!("recorded: {} tests skipped: no recorded machines (set FLYBALL_SHARED)", trials.len());
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Runs flyball on a machine.
+pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flyball"))
+        .arg("-M")
+        .arg(machine)
+        .args(arguments)
+        .env_remove("FLYBALL_STATE")
+        .output()
+        .expect("flyball runs")
+}
+
+/// Its standard output, where it ended well.
+pub fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
+    let output = flyball(machine, arguments);
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{arguments:?} ended with {}: {message}", output.status).into());
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string().into())
+}
+
+fn snapshot(name: &str, tree: &Path, text: &str) {
+    let text = text.replace(&tree.display().to_string(), "MACHINE");
+    insta::with_settings!({ snapshot_path => "snapshots", prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name.to_owned(), text);
+    });
+}
+
+/// What a screen must never hold, on any machine.
+fn judge_screen(text: &str) -> Result<(), Failed> {
+    if text.contains('\x1b') {
+        return Err("colour without a terminal".into());
+    }
+    if let Some(line) = text.lines().find(|line| line.ends_with(' ')) {
+        return Err(format!("trailing blank: {line}").into());
+    }
+    if let Some(line) = text.lines().find(|line| line.chars().count() > 140) {
+        return Err(format!("too wide for a screen: {line}").into());
+    }
+    Ok(())
+}
+
+fn show(name: &str, tree: &Path) -> Result<(), Failed> {
+    let text = stdout(tree, &["show"])?;
+    judge_screen(&text)?;
+    let lines = text.lines().count();
+    if lines > 60 {
+        return Err(format!("{lines} lines are more than one screen").into());
+    }
+    if MACHINES.contains(&name) {
+        snapshot(&format!("show@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+/// Three machines that are unlike, in full.
+fn show_all(name: &str, tree: &Path) -> Result<(), Failed> {
+    let text = stdout(tree, &["show", "--all"])?;
+    if ["adl0", "milan0", "turin0"].contains(&name) {
+        snapshot(&format!("show-all@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+fn json(machine: &Path, arguments: &[&str]) -> Result<serde_json::Value, Failed> {
+    serde_json::from_str(&stdout(machine, arguments)?).map_err(|error| error.to_string().into())
+}
+
+/// Rows of `show --json` cover each CPU of the machine once for each knob and instance.
+fn show_json(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let shown = json(tree, &["show", "--json"])?;
+    let online = shown["machine"]["online"].as_str().ok_or("no list of online CPUs")?.to_owned();
+    let wanted: flyball_host::CpuList = online.parse()?;
+    let mut seen: std::collections::BTreeMap<(String, String), flyball_host::CpuList> = Default::default();
+    for row in shown["rows"].as_array().ok_or("no rows")? {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let cpus: flyball_host::CpuList = text("cpus").parse()?;
+        if row["value"].is_null() == (row["absent"].is_null() && row["error"].is_null()) {
+            return Err(format!("neither a value nor a reason, or both: {row}").into());
+        }
+        let all = seen.entry((text("knob"), text("instance"))).or_default();
+        let named =
+            ["uncore", "power", "energy", "temperature", "elc"].iter().any(|s| text("knob").starts_with(s));
+        if !named && all.intersects(&cpus) {
+            return Err(format!("a CPU in two rows: {row}").into());
+        }
+        all.add(&cpus);
+    }
+    for ((knob, instance), cpus) in seen {
+        let named =
+            ["uncore", "power", "energy", "temperature", "elc"].iter().any(|start| knob.starts_with(start));
+        if !named && cpus != wanted {
+            return Err(format!("{knob}:{instance} covers {cpus}, not {wanted}").into());
+        }
+    }
+    Ok(())
+}
+
+/// `get -c` gives the places of those CPUs and no others; text and JSON say the same.
+fn get_json(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let values = json(tree, &["get", "governor", "min-freq", "max-freq", "-c", "0", "--json"])?;
+    let values = values.as_array().ok_or("no list")?;
+    let knobs: Vec<&str> = values.iter().filter_map(|value| value["knob"].as_str()).collect();
+    if knobs != ["governor", "min-freq", "max-freq"] || values.iter().any(|value| value["cpus"] != "0") {
+        return Err(format!("not one value each for CPU 0: {values:?}").into());
+    }
+    let text = stdout(tree, &["get", "governor", "-c", "0"])?;
+    let governor = values[0]["value"].as_str().unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words != ["governor", governor, "CPUs", "0"] {
+        return Err(format!("text says {text}, JSON {governor}").into());
+    }
+    Ok(())
+}
+
+/// A recording of the machine answers as the tree does.
+fn archive(name: &str, tree: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file: PathBuf = folder.path().join(format!("{name}.tar.zst"));
+    stdout(tree, &["record", &file.display().to_string()])?;
+    let same = |arguments: &[&str]| -> Result<(), Failed> {
+        let (from_tree, from_file) = (stdout(tree, arguments)?, stdout(&file, arguments)?);
+        let from_tree = from_tree.replace(&tree.display().to_string(), "MACHINE");
+        let from_file = from_file.replace(&file.display().to_string(), "MACHINE");
+        if from_tree == from_file {
+            Ok(())
+        } else {
+            Err(format!("{arguments:?} differs:\n{from_tree}\n{from_file}").into())
+        }
+    };
+    same(&["show", "--all"])?;
+    same(&["get", "--json", "epb", "hwp-request", "idle-state"])
+}
+
+/// A recorded machine says that it cannot be written.
+fn write_refused(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().display().to_string();
+    let output = flyball(tree, &["set", "max-freq=min", "--state-dir", &state]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || !message.contains("record") {
+        return Err(format!("{}: {message}", output.status).into());
+    }
+    Ok(())
+}
