@@ -302,6 +302,15 @@ impl Silicon {
         if s.wake_us > 0.0 { (s.wake_us * 1000.0) as u64 } else { u64::from(s.latency_us) * 1000 }
     }
 
+    /// The time that a wake-up out of an idle state loses because the core is slow at first, ns at its present frequency.
+    pub fn wake_loss_ns(&self, cpu: usize, state: u8) -> f64 {
+        let place = self.topology.cpu(cpu);
+        let kind = &self.kinds[self.topology.core(place.core).kind];
+        let s = kind.idle[(state as usize).min(kind.idle.len() - 1)];
+        let khz = f64::from(self.khz[place.core]);
+        if s.ramp_khz > 0.0 && s.ramp_khz < khz { s.ramp_ns * (1.0 - s.ramp_khz / khz) } else { 0.0 }
+    }
+
     /// The frequency at which a CPU executes now, and will until the firmware next decides.
     pub fn frequency(&self, cpu: usize) -> KiloHertz {
         KiloHertz(self.khz[self.topology.cpu(cpu).core])

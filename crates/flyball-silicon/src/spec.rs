@@ -467,8 +467,8 @@ impl Default for AutonomousSpec {
         AutonomousSpec {
             rise_ms: 2.0,
             fall_ms: 8.0,
-            gain: 1.8,
-            gain_loss: 0.7,
+            gain: 2.2,
+            gain_loss: 0.9,
             ceiling_from: 128,
             ceiling_loss: 0.5,
         }

@@ -20,6 +20,7 @@
 //! ```
 
 mod board;
+pub mod check;
 mod chip;
 mod cpu;
 mod cpufreq;
@@ -32,6 +33,7 @@ mod machine;
 pub mod serve;
 mod text;
 mod tree;
+pub mod workload;
 mod world;
 
 pub use errno::{Answer, Errno};

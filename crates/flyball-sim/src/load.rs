@@ -11,6 +11,8 @@ pub struct Step<'a> {
     pub span_ns: u64,
     /// The processors: frequencies now, and with [`Silicon::delivered`] the work that the last step got done.
     pub silicon: &'a Silicon,
+    /// The idle state that cpuidle chose for each CPU in the last step (an index into the silicon's states).
+    pub idle: &'a [u8],
 }
 
 /// What one CPU does in a step.
@@ -22,12 +24,15 @@ pub struct CpuWork {
     pub gap_us: u32,
     /// A task woke up from waiting for a device.
     pub io: bool,
+    /// A new process began here: the scheduler, which knows nothing of it, adds half of the capacity that is left to
+    /// the CPU's utilisation (kernel/sched/fair.c, post_init_entity_util_avg).
+    pub fork: bool,
 }
 
 impl Default for CpuWork {
     /// Idle for long.
     fn default() -> CpuWork {
-        CpuWork { activity: Activity::idle(0), gap_us: u32::MAX, io: false }
+        CpuWork { activity: Activity::idle(0), gap_us: u32::MAX, io: false, fork: false }
     }
 }
 

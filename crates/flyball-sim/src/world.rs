@@ -53,6 +53,8 @@ pub(crate) struct World {
     /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
     throttle: Vec<[u64; 3]>,
     activity: Vec<Activity>,
+    /// Idle state of each CPU in the last step.
+    states: Vec<u8>,
     work: Vec<CpuWork>,
     /// The processors' own time, which trails `platform.now` by less than a step.
     simulated: u64,
@@ -115,6 +117,7 @@ impl World {
             online_count: count,
             throttle: vec![[0; 3]; packages],
             activity: vec![Activity::idle(0); count as usize],
+            states: vec![0; count as usize],
             work: vec![CpuWork::default(); count as usize],
             simulated: 0,
         };
@@ -285,12 +288,16 @@ impl World {
             *work = CpuWork::default();
         }
         if let Some(load) = load {
-            let step = Step { now_ns: now, span_ns: STEP_NS, silicon: self.platform.chip.silicon() };
+            // What the governors wrote since the last step acts in this one.
+            self.platform.chip.silicon_mut().settle();
+            let silicon = self.platform.chip.silicon();
+            let step = Step { now_ns: now, span_ns: STEP_NS, silicon, idle: &self.states };
             load.step(&step, &mut self.work);
         }
         let limit = self.latency_limit();
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
             let state = choose_idle(&self.platform.board, cpu, limit, work.gap_us);
+            self.states[number] = state;
             let activity = &mut self.activity[number];
             if !cpu.online {
                 *activity = Activity::idle(state);
@@ -322,6 +329,9 @@ impl World {
             let khz = self.platform.chip.khz(number as u32);
             let highest = self.cpufreq.policy_of(number as u32).map_or(khz, |policy| policy.highest);
             cpu.woke_from_io |= work.io;
+            if work.fork {
+                cpu.load.fork();
+            }
             cpu.step(now, decay, busy, work.io, khz, highest);
         }
         self.cpufreq.tick(&mut self.platform, &mut self.cpus);

@@ -35,6 +35,11 @@ impl Pelt {
         self.0 = goal + (self.0 - goal) * decay.keep;
     }
 
+    /// A new process of unknown size joins: half of what capacity is left.
+    pub fn fork(&mut self) {
+        self.0 += (1024.0 - self.0) / 2.0;
+    }
+
     /// The utilisation, 0 to 1024, truncated as the kernel's integers are.
     pub fn utilisation(self) -> u32 {
         // A hair above, so that the limit of the series counts as reached.

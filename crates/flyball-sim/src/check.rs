@@ -1,0 +1,168 @@
+//! The models against published measurements: every measured row of five documents, what the simulated machine says
+//! instead, and which rows were used to set constants. Where it misses, the row says so.
+//!
+//! The documents: the kernel's Speed Select guide (intel-speed-select.rst), StorPool's page on tuning Xeon Scalable,
+//! AMD's slides "A New CPU Frequency Control Mechanism on Linux" (CLK 2022), Victor Stinner's "Intel CPUs (part 2)" and
+//! the kernel's amd-pstate document. All settings are made through the simulated machine's files, as one would on a real
+//! one; what the documents did by means that are not files (firmware set-up, a blocked fan) is done on the silicon.
+
+mod amd;
+mod bench;
+mod document;
+mod guide;
+mod stinner;
+mod storpool;
+
+use serde::Serialize;
+
+/// What a row's error is measured against.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "limit")]
+pub enum Aim {
+    /// At most so many percent.
+    Percent(f64),
+    /// At most so many of the row's unit, whatever the published value.
+    Absolute(f64),
+    /// The same sign, and at most so many percentage points away: for changes in percent.
+    Sign(f64),
+    /// No aim: printed for completeness.
+    None,
+}
+
+/// One measured value.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The document.
+    pub source: &'static str,
+    /// The table or sentence in it.
+    pub table: &'static str,
+    /// Which row of that table.
+    pub row: String,
+    /// What was measured.
+    pub quantity: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// As published.
+    pub published: f64,
+    /// As simulated; none where the experiment cannot be made.
+    pub simulated: Option<f64>,
+    /// What counts as met.
+    pub aim: Aim,
+    /// The value was used to set a constant of a model.
+    pub used: bool,
+}
+
+impl Row {
+    /// Simulated against published, in percent.
+    pub fn error_percent(&self) -> Option<f64> {
+        let simulated = self.simulated?;
+        (self.published != 0.0).then(|| (simulated / self.published - 1.0) * 100.0)
+    }
+
+    /// Whether the aim is met; none where there is no aim or nothing was simulated.
+    pub fn met(&self) -> Option<bool> {
+        let simulated = self.simulated?;
+        let off = (simulated - self.published).abs();
+        match self.aim {
+            Aim::Percent(limit) => Some(off <= self.published.abs() * limit / 100.0 + 1e-9),
+            Aim::Absolute(limit) => Some(off <= limit + 1e-9),
+            Aim::Sign(limit) => {
+                Some(off <= limit + 1e-9 && (self.published == 0.0 || simulated * self.published > 0.0))
+            }
+            Aim::None => None,
+        }
+    }
+}
+
+/// All rows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// The rows, by document and table.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// Rows with an aim that is met, and rows with an aim.
+    pub fn score(&self) -> (usize, usize) {
+        let judged: Vec<bool> = self.rows.iter().filter_map(Row::met).collect();
+        (judged.iter().filter(|&&met| met).count(), judged.len())
+    }
+
+    /// Rows of a table that were used to set constants, and all its rows.
+    pub fn used(&self, table: &str) -> (usize, usize) {
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| row.table == table).collect();
+        (rows.iter().filter(|row| row.used).count(), rows.len())
+    }
+
+    /// The tables in order.
+    pub fn tables(&self) -> Vec<&'static str> {
+        let mut tables: Vec<&'static str> = Vec::new();
+        for row in &self.rows {
+            if !tables.contains(&row.table) {
+                tables.push(row.table);
+            }
+        }
+        tables
+    }
+}
+
+/// The documents that [`check`] knows.
+pub const DOCUMENTS: [&str; 5] = ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"];
+
+/// Runs the experiments of one document, or of all.
+///
+/// # Errors
+/// An experiment could not be made; the message says which file refused what.
+pub fn check(document: Option<&str>) -> Result<Report, String> {
+    let wanted = |name: &str| document.is_none_or(|d| d == name);
+    if let Some(name) = document
+        && !DOCUMENTS.contains(&name)
+    {
+        return Err(format!("'{name}' is no document that is known; there are {}", DOCUMENTS.join(", ")));
+    }
+    let mut report = Report::default();
+    let parts: [(&str, fn(&mut Report) -> Result<(), String>); 5] = [
+        ("sst-guide", guide::check),
+        ("storpool", storpool::check),
+        ("amd-slides", amd::check),
+        ("stinner", stinner::check),
+        ("amd-document", document::check),
+    ];
+    for (name, part) in parts {
+        if wanted(name) {
+            part(&mut report)?;
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_half_of_a_table_sets_constants() {
+        let report = check(Some("sst-guide")).unwrap();
+        for table in report.tables() {
+            let (used, all) = report.used(table);
+            assert!(used * 2 <= all, "{table}: {used} of {all}");
+        }
+    }
+
+    #[test]
+    fn the_guides_tables_come_out() {
+        let report = check(Some("sst-guide")).unwrap();
+        let missed: Vec<String> = report
+            .rows
+            .iter()
+            .filter(|row| row.met() == Some(false))
+            .map(|row| format!("{} {} {:?} for {}", row.table, row.row, row.simulated, row.published))
+            .collect();
+        assert!(missed.is_empty(), "{missed:#?}");
+    }
+
+    #[test]
+    fn an_unknown_document_is_named() {
+        assert!(check(Some("nonesuch")).unwrap_err().contains("storpool"));
+    }
+}

@@ -1,0 +1,132 @@
+//! AMD's slides: acpi-cpufreq against amd-pstate under three governors, three workloads.
+
+use super::bench::Bench;
+use super::{Aim, Report, Row};
+use crate::Kernel;
+use crate::workload::Workload;
+
+const GOVERNORS: [&str; 3] = ["schedutil", "ondemand", "performance"];
+const DRIVERS: [&str; 2] = ["acpi-cpufreq", "amd-pstate"];
+
+/// One workload's table: governor by governor, driver by driver: (performance, energy).
+struct Table {
+    name: &'static str,
+    workload: &'static str,
+    quantity: &'static str,
+    unit: &'static str,
+    published: [[(f64, f64); 2]; 3],
+    /// Rows that were used: (governor, driver).
+    used: &'static [(usize, usize)],
+    /// The published run is so many times as long as the model's.
+    times: f64,
+}
+
+const TABLES: [Table; 3] = [
+    Table {
+        name: "tbench, slides",
+        workload: "tbench",
+        quantity: "throughput",
+        unit: "MB/s",
+        published: [
+            [(2214.0, 9074.0), (2207.0, 9080.0)],
+            [(2221.0, 9039.0), (2182.0, 9167.0)],
+            [(2214.0, 9218.0), (2228.0, 9093.0)],
+        ],
+        used: &[(0, 0)],
+        times: 20.0,
+    },
+    Table {
+        name: "gitsource, slides",
+        workload: "gitsource",
+        quantity: "time",
+        unit: "s",
+        published: [
+            [(360.218_551_7, 5728.061_311), (401.057_759_7, 4606.293_384)],
+            [(501.147_187_6, 4491.407_676), (578.824_580_7, 3435.134_909)],
+            [(357.112_983, 5732.135_085), (353.706_530_7, 5701.750_577)],
+        ],
+        used: &[(0, 1), (1, 0), (2, 0)],
+        times: 10.0,
+    },
+    Table {
+        name: "speedometer, slides",
+        workload: "speedometer",
+        quantity: "score",
+        unit: "",
+        published: [
+            [(194.594_243_9, 747.867_016_1), (188.281_473_3, 715.0619)],
+            [(189.389_341_9, 721.856_737_2), (180.675_487_7, 682.2303)],
+            [(195.193_477_4, 738.304_19), (194.500_182, 760.2146)],
+        ],
+        used: &[(1, 0), (2, 0)],
+        times: 1.0,
+    },
+];
+
+/// Length of each of Speedometer's runs, s.
+const SPEEDOMETER_S: [[f64; 2]; 3] = [[69.0, 68.0], [75.0, 81.0], [68.0, 68.0]];
+
+/// One arm: performance, energy, both scaled to the published length.
+fn arm(table: &Table, governor: &str, driver: &str, published_s: f64) -> Result<(f64, f64), String> {
+    let options: &[&str] =
+        if driver == "amd-pstate" { &["amd_pstate=passive"] } else { &["amd_pstate=disable"] };
+    let mut bench = Bench::boot("ryzen-5750g", Kernel::V6_1, options)?;
+    bench.set_all("scaling_governor", governor)?;
+    let workload = Workload::builtin(table.workload).map_err(|e| e.to_string())?;
+    bench.wait(0.5);
+    let (progress, span) = bench.run(&workload, &[]);
+    Ok(match table.quantity {
+        "time" => (span.seconds * table.times, span.joules * table.times),
+        "score" => (progress.rate() * workload.scale, span.joules / span.seconds * published_s),
+        _ => (progress.rate() * workload.scale, span.joules * table.times),
+    })
+}
+
+pub(super) fn check(report: &mut Report) -> Result<(), String> {
+    for table in &TABLES {
+        let mut changes = Vec::new();
+        for (g, governor) in GOVERNORS.into_iter().enumerate() {
+            let mut got = [(0.0, 0.0); 2];
+            for (d, driver) in DRIVERS.into_iter().enumerate() {
+                got[d] = arm(table, governor, driver, SPEEDOMETER_S[g][d])?;
+                let (p, e) = table.published[g][d];
+                let used = table.used.contains(&(g, d));
+                for (quantity, unit, published, simulated) in
+                    [(table.quantity, table.unit, p, got[d].0), ("energy", "J", e, got[d].1)]
+                {
+                    report.rows.push(Row {
+                        source: "amd-slides",
+                        table: table.name,
+                        row: format!("{governor}, {driver}"),
+                        quantity,
+                        unit,
+                        published,
+                        simulated: Some(simulated),
+                        aim: Aim::None,
+                        used,
+                    });
+                }
+            }
+            let [acpi, amd] = table.published[g];
+            let change = |a: f64, b: f64| (b / a - 1.0) * 100.0;
+            for (quantity, published, simulated) in [
+                (table.quantity, change(acpi.0, amd.0), change(got[0].0, got[1].0)),
+                ("energy", change(acpi.1, amd.1), change(got[0].1, got[1].1)),
+            ] {
+                changes.push(Row {
+                    source: "amd-slides",
+                    table: table.name,
+                    row: format!("{governor}: amd-pstate against acpi-cpufreq"),
+                    quantity,
+                    unit: "%",
+                    published,
+                    simulated: Some(simulated),
+                    aim: Aim::Sign(6.0),
+                    used: false,
+                });
+            }
+        }
+        report.rows.append(&mut changes);
+    }
+    Ok(())
+}

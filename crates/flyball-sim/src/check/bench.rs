@@ -1,0 +1,132 @@
+//! A simulated machine on the bench: settings through its files, a workload, and what turbostat and powercap would say.
+
+use std::time::Duration;
+
+use flyball_silicon::MachineSpec;
+
+use crate::workload::{Engine, Progress, Shared, Workload};
+use crate::{Boot, Kernel, SimMachine};
+
+/// APERF and MPERF of each CPU, energy of all packages, time.
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    counters: Vec<(u64, u64)>,
+    joules: f64,
+    wall_joules: f64,
+    seconds: f64,
+}
+
+/// What happened between two marks.
+#[derive(Debug, Clone)]
+pub(super) struct Span {
+    /// turbostat's Bzy_MHz of each CPU.
+    pub(super) bzy_mhz: Vec<f64>,
+    pub(super) joules: f64,
+    pub(super) seconds: f64,
+    pub(super) wall_watts: f64,
+}
+
+/// A machine and what runs on it.
+pub(super) struct Bench {
+    pub(super) machine: SimMachine,
+    wall: f64,
+    mhz: f64,
+}
+
+impl Bench {
+    /// Boots a built-in machine.
+    pub(super) fn boot(name: &str, kernel: Kernel, options: &[&str]) -> Result<Bench, String> {
+        let spec = MachineSpec::builtin(name).map_err(|e| e.to_string())?;
+        Bench::of(spec, kernel, options)
+    }
+
+    /// Boots a machine.
+    pub(super) fn of(spec: MachineSpec, kernel: Kernel, options: &[&str]) -> Result<Bench, String> {
+        let mhz = f64::from(spec.clock.tsc_khz) / 1000.0;
+        let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect() };
+        let machine = SimMachine::boot(spec, kernel, boot, 0)?;
+        Ok(Bench { machine, wall: 0.0, mhz })
+    }
+
+    /// Writes a file under /sys/devices/system/cpu.
+    pub(super) fn set(&mut self, file: &str, value: &str) -> Result<(), String> {
+        let path = format!("/sys/devices/system/cpu/{file}");
+        self.machine.write(&path, value.as_bytes()).map_err(|e| format!("{path}: writing {value}: {e:?}"))
+    }
+
+    /// Writes a cpufreq file of every CPU.
+    pub(super) fn set_all(&mut self, file: &str, value: &str) -> Result<(), String> {
+        for cpu in 0..self.machine.silicon().cpus() {
+            if self.machine.is_online(cpu as u32) {
+                self.set(&format!("cpu{cpu}/cpufreq/{file}"), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets seconds pass.
+    pub(super) fn wait(&mut self, seconds: f64) {
+        let mut left = (seconds * 1000.0) as u64;
+        while left > 0 {
+            let part = left.min(10);
+            self.machine.advance(Duration::from_millis(part));
+            self.wall += self.machine.silicon().platform_power().0 * part as f64 * 0.001;
+            left -= part;
+        }
+    }
+
+    /// Starts a workload on some CPUs (none: all).
+    pub(super) fn start(&mut self, workload: &Workload, cpus: &[u32]) -> Shared {
+        let engine = Engine::new(workload.clone(), cpus.to_vec(), 1);
+        let shared = engine.shared();
+        self.machine.run(Some(Box::new(engine)));
+        shared
+    }
+
+    /// Runs a workload to its end, and says what it did and what happened meanwhile.
+    pub(super) fn run(&mut self, workload: &Workload, cpus: &[u32]) -> (Progress, Span) {
+        let shared = self.start(workload, cpus);
+        let from = self.mark();
+        let mut guard = 0;
+        while !self.machine.is_idle() && guard < 1_000_000 {
+            self.wait(0.01);
+            guard += 1;
+        }
+        let span = self.since(&from);
+        self.machine.run(None);
+        let progress = shared.lock().map(|p| p.clone()).unwrap_or_default();
+        (progress, span)
+    }
+
+    /// Counters now.
+    pub(super) fn mark(&mut self) -> Mark {
+        let silicon = self.machine.silicon();
+        let read = |cpu: usize, register| silicon.read_msr(cpu, register).unwrap_or(0);
+        let counters = (0..silicon.cpus())
+            .map(|cpu| (read(cpu, flyball_silicon::msr::APERF), read(cpu, flyball_silicon::msr::MPERF)))
+            .collect();
+        let joules = (0..silicon.topology().packages()).map(|p| silicon.energy_joules(p)).sum();
+        Mark { counters, joules, wall_joules: self.wall, seconds: self.machine.now().as_secs_f64() }
+    }
+
+    /// What happened since a mark.
+    pub(super) fn since(&mut self, from: &Mark) -> Span {
+        let now = self.mark();
+        let seconds = now.seconds - from.seconds;
+        let bzy_mhz = now
+            .counters
+            .iter()
+            .zip(&from.counters)
+            .map(|(b, a)| {
+                let (aperf, mperf) = (b.0.wrapping_sub(a.0) as f64, b.1.wrapping_sub(a.1) as f64);
+                if mperf > 0.0 { aperf / mperf * self.mhz } else { 0.0 }
+            })
+            .collect();
+        Span {
+            bzy_mhz,
+            joules: now.joules - from.joules,
+            seconds,
+            wall_watts: (now.wall_joules - from.wall_joules) / seconds.max(1e-9),
+        }
+    }
+}

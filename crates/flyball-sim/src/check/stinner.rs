@@ -1,0 +1,200 @@
+//! Victor Stinner's laptop and desktop.
+
+use super::bench::Bench;
+use super::{Aim, Report, Row};
+use crate::Kernel;
+use crate::workload::Workload;
+
+const KERNEL: Kernel = Kernel::V6_1;
+
+struct To<'a> {
+    report: &'a mut Report,
+    table: &'static str,
+}
+
+impl To<'_> {
+    fn add(
+        &mut self,
+        row: &str,
+        quantity: &'static str,
+        unit: &'static str,
+        published: f64,
+        simulated: f64,
+        aim: Aim,
+        used: bool,
+    ) {
+        let (source, table) = ("stinner", self.table);
+        self.report.rows.push(Row {
+            source,
+            table,
+            row: row.into(),
+            quantity,
+            unit,
+            published,
+            simulated: Some(simulated),
+            aim,
+            used,
+        });
+    }
+}
+
+pub(super) fn check(report: &mut Report) -> Result<(), String> {
+    turbo(report)?;
+    frequency(report)?;
+    desktop_heat(report)?;
+    laptop_heat(report)
+}
+
+/// The benchmark's median on one CPU while other cores are busy or not.
+fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result<(f64, f64), String> {
+    let mut workload = Workload::builtin("call-simple").map_err(|e| e.to_string())?;
+    workload.seconds = 2.0;
+    workload.task[0].cycles *= cycles;
+    let mut allowed = vec![cpu];
+    if !busy.is_empty() {
+        let mut spin = Workload::builtin("spin").map_err(|e| e.to_string())?.task.remove(0);
+        (spin.count, spin.counts) = (busy.len() as u32, false);
+        workload.task.push(spin);
+        allowed.extend(busy);
+    }
+    let (progress, span) = bench.run(&workload, &allowed);
+    Ok((progress.turn_seconds() * 1000.0, span.bzy_mhz[cpu as usize]))
+}
+
+fn turbo(report: &mut Report) -> Result<(), String> {
+    let mut to = To { report, table: "bm_call_simple, i7-3520M" };
+    for (turbo, second, ghz, ms) in [
+        (false, false, 2.9, 14.6),
+        (false, true, 2.9, 14.7),
+        (true, false, 3.6, 11.8),
+        (true, true, 3.4, 12.4),
+    ] {
+        let mut bench = Bench::boot("i7-3520m", KERNEL, &["intel_pstate=active"])?;
+        bench.set_all("scaling_governor", "performance")?;
+        bench.set("intel_pstate/no_turbo", if turbo { "0" } else { "1" })?;
+        let (got, mhz) = call_simple(&mut bench, 0, if second { &[2] } else { &[] }, 1.0)?;
+        let row = format!("turbo {}, {} CPU", if turbo { "on" } else { "off" }, 1 + u8::from(second));
+        to.add(&row, "median", "ms", ms, got, Aim::Percent(3.0), !turbo && !second);
+        to.add(&row, "frequency", "GHz", ghz, mhz / 1000.0, Aim::Percent(2.0), false);
+    }
+    Ok(())
+}
+
+/// Cycles of the benchmark on the desktop's older cores against the laptop's; set from 12.9 ms at 3.4 GHz.
+const SANDY_BRIDGE: f64 = 43.86 / 42.34;
+
+fn frequency(report: &mut Report) -> Result<(), String> {
+    let mut to = To { report, table: "bm_call_simple, i7-2600" };
+    for (row, khz, ms) in [("min, 1.6 GHz", "1600000", 27.7), ("max, 3.4 GHz", "3400000", 12.9)] {
+        let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
+        bench.set_all("scaling_governor", "performance")?;
+        bench.set("intel_pstate/no_turbo", "1")?;
+        bench.set_all("scaling_max_freq", khz)?;
+        let (got, _) = call_simple(&mut bench, 0, &[], SANDY_BRIDGE)?;
+        to.add(row, "median", "ms", ms, got, Aim::Percent(3.0), khz == "3400000");
+    }
+    Ok(())
+}
+
+fn desktop_heat(report: &mut Report) -> Result<(), String> {
+    let mut to = To { report, table: "desktop with its fan blocked" };
+    let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
+    bench.set_all("scaling_governor", "performance")?;
+    bench.set("intel_pstate/no_turbo", "1")?;
+    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin").map_err(|e| e.to_string())? };
+    bench.start(&spin, &[]);
+    bench.wait(300.0);
+    let celsius = Aim::Absolute(5.0);
+    to.add("fan free", "temperature", "C", 66.0, bench.machine.silicon().temperature(0).0, celsius, true);
+    to.add(
+        "fan free",
+        "frequency",
+        "MHz",
+        3400.0,
+        f64::from(bench.machine.silicon().frequency(0).mhz()),
+        Aim::Percent(2.0),
+        false,
+    );
+    bench.machine.silicon_mut().set_obstruction(0, BLOCKED);
+    bench.wait(60.0);
+    // It goes on until nothing changes any more: the blog gives the lowest frequency that was seen.
+    to.add(
+        "blocked for a minute",
+        "temperature",
+        "C",
+        97.0,
+        bench.machine.silicon().temperature(0).0,
+        celsius,
+        false,
+    );
+    bench.wait(60.0);
+    let from = bench.mark();
+    bench.wait(2.0);
+    let span = bench.since(&from);
+    to.add("blocked", "frequency", "MHz", 1533.0, span.bzy_mhz[0], Aim::Percent(10.0), true);
+    bench.machine.silicon_mut().set_obstruction(0, 1.0);
+    bench.machine.run(None);
+    bench.wait(1.0);
+    bench.start(&spin, &[]);
+    bench.wait(90.0);
+    to.add("free again", "temperature", "C", 62.0, bench.machine.silicon().temperature(0).0, celsius, false);
+    to.add(
+        "free again",
+        "frequency",
+        "MHz",
+        3400.0,
+        f64::from(bench.machine.silicon().frequency(0).mhz()),
+        Aim::Percent(2.0),
+        false,
+    );
+    Ok(())
+}
+
+/// What a sheet of paper before the fan multiplies the resistance to air with; set from 1533 MHz.
+const BLOCKED: f64 = 5.0;
+/// What a tissue in the laptop's outlet does; set from 101 C being reached at all.
+const STUFFED: f64 = 1.45;
+
+fn laptop_heat(report: &mut Report) -> Result<(), String> {
+    let mut to = To { report, table: "laptop with its outlet blocked" };
+    let mut bench = Bench::boot("i7-3520m", KERNEL, &["intel_pstate=active"])?;
+    bench.set_all("scaling_governor", "performance")?;
+    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin").map_err(|e| e.to_string())? };
+    bench.start(&spin, &[]);
+    bench.wait(300.0);
+    let celsius = Aim::Absolute(5.0);
+    to.add("outlet free", "temperature", "C", 83.0, bench.machine.silicon().temperature(0).0, celsius, true);
+    to.add(
+        "outlet free",
+        "frequency",
+        "MHz",
+        3391.0,
+        f64::from(bench.machine.silicon().frequency(0).mhz()),
+        Aim::Percent(2.0),
+        false,
+    );
+    bench.machine.silicon_mut().set_obstruction(0, STUFFED);
+    bench.wait(300.0);
+    to.add(
+        "blocked for five minutes",
+        "temperature",
+        "C",
+        102.0,
+        bench.machine.silicon().temperature(0).0,
+        celsius,
+        false,
+    );
+    let from = bench.mark();
+    bench.wait(2.0);
+    let span = bench.since(&from);
+    to.add(
+        "blocked for five minutes",
+        "frequency",
+        "MHz",
+        3077.0,
+        span.bzy_mhz[0],
+        Aim::Percent(10.0),
+        false,
+    );
+    Ok(())
+}

@@ -1,0 +1,428 @@
+//! Runs a workload on a simulated machine, step by step. A task's turn goes on across steps; turns that are much
+//! shorter than a step are done in bulk. Tasks that share a CPU share its time alike, and the two threads of a core take
+//! from each other what the machine's file says.
+//!
+//! What it does not model: caches, memory bandwidth, wake-up latencies other than the idle states', and the order in
+//! which a run queue runs its tasks.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flyball_silicon::{Activity, License, Silicon};
+
+use super::{Group, Noise, Place, Workload};
+use crate::load::{CpuWork, Load, Step};
+
+/// Kernel housekeeping of each CPU: wake-ups a second and cycles a wake-up. The cycles are set from the Speed Select
+/// guide's idle CPUs with base-freq on: 20 us at the slow frequency after a wake-up out of C6 are a sixth of the whole.
+const HOUSEKEEPING_HZ: u64 = 10;
+const HOUSEKEEPING_CYCLES: f64 = 290_000.0;
+/// Activity of a core that waits for memory, against one that executes.
+const STALLED: f64 = 0.45;
+
+/// What has been done so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// Turns that count.
+    pub turns: u64,
+    /// When the last of them was done, or now, in nanoseconds since the start.
+    pub ns: u64,
+    /// It has nothing more to do.
+    pub done: bool,
+    /// Sum over all turns of how long each took, idle gap included, in nanoseconds.
+    pub turn_ns: f64,
+    /// Sum over all turns of the busy part.
+    pub busy_ns: f64,
+}
+
+impl Progress {
+    /// Mean length of a turn, s.
+    pub fn turn_seconds(&self) -> f64 {
+        self.turn_ns / self.turns.max(1) as f64 * 1e-9
+    }
+
+    /// Turns a second.
+    pub fn rate(&self) -> f64 {
+        self.turns as f64 / (self.ns.max(1) as f64 * 1e-9)
+    }
+}
+
+/// A view of an engine's progress that stays when the machine has taken the engine.
+pub type Shared = Arc<Mutex<Progress>>;
+
+#[derive(Debug, Clone)]
+struct Task {
+    group: usize,
+    /// Where it is, and for a pair where the other one is.
+    cpus: [usize; 2],
+    /// What is left of the turn.
+    cycles: f64,
+    memory: f64,
+    gap: f64,
+    /// When the turn began, ns since the start.
+    began: f64,
+    /// Busy time of the turn so far.
+    busy: f64,
+    over: bool,
+    /// A process that has just begun.
+    fresh: bool,
+}
+
+/// Runs one workload.
+#[derive(Debug)]
+pub struct Engine {
+    workload: Workload,
+    /// CPUs that the tasks may use; empty: all that are there.
+    allowed: Vec<usize>,
+    tasks: Vec<Task>,
+    /// Turns left to begin, by group.
+    left: Vec<u64>,
+    noise: Noise,
+    clock: f64,
+    shared: Shared,
+    /// Tasks on each CPU in this step.
+    crowd: Vec<u16>,
+    busy: Vec<f64>,
+    stalled: Vec<f64>,
+    intensity: Vec<f64>,
+    rotor: usize,
+    started: bool,
+}
+
+impl Engine {
+    /// A run of a workload on some CPUs (none named: all).
+    pub fn new(workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
+        let left = workload.task.iter().map(|g| if g.turns == 0 { u64::MAX } else { g.turns }).collect();
+        Engine {
+            workload,
+            allowed: allowed.into_iter().map(|c| c as usize).collect(),
+            tasks: Vec::new(),
+            left,
+            noise: Noise::new(seed ^ 0x666c_7962_616c_6c21),
+            clock: 0.0,
+            shared: Shared::default(),
+            crowd: Vec::new(),
+            busy: Vec::new(),
+            stalled: Vec::new(),
+            intensity: Vec::new(),
+            rotor: 0,
+            started: false,
+        }
+    }
+
+    /// A handle to its progress.
+    pub fn shared(&self) -> Shared {
+        Arc::clone(&self.shared)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&mut self, silicon: &Silicon) {
+        self.started = true;
+        let cpus = silicon.cpus();
+        self.crowd = vec![0; cpus];
+        self.busy = vec![0.0; cpus];
+        self.stalled = vec![0.0; cpus];
+        self.intensity = vec![1.0; cpus];
+        self.allowed.retain(|&c| c < cpus);
+        if self.allowed.is_empty() {
+            self.allowed = (0..cpus).collect();
+        }
+        // Groups with CPUs of their own take them one after the other.
+        let mut first = 0;
+        for (group, g) in self.workload.task.clone().iter().enumerate() {
+            let count = if g.count == 0 { self.allowed.len() as u32 } else { g.count };
+            for n in 0..count as usize {
+                let at = |i: usize| self.allowed[(first + i) % self.allowed.len()];
+                let cpus = if g.place == Place::Pair { [at(2 * n), at(2 * n + 1)] } else { [at(n), at(n)] };
+                let mut task = Task {
+                    group,
+                    cpus,
+                    cycles: 0.0,
+                    memory: 0.0,
+                    gap: 0.0,
+                    began: 0.0,
+                    busy: 0.0,
+                    over: false,
+                    fresh: false,
+                };
+                self.begin(&mut task, silicon, 0.0);
+                self.tasks.push(task);
+            }
+            first += match g.place {
+                Place::Pair => 2 * count as usize,
+                Place::Fixed => count as usize,
+                Place::Roam | Place::Stay => 0,
+            };
+        }
+    }
+
+    /// The next turn of a task.
+    fn begin(&mut self, task: &mut Task, silicon: &Silicon, now: f64) {
+        let g = &self.workload.task[task.group];
+        if self.left[task.group] == 0 {
+            task.over = true;
+            return;
+        }
+        if self.left[task.group] != u64::MAX {
+            self.left[task.group] -= 1;
+        }
+        let mut cycles = g.cycles;
+        if let Some((share, long)) = g.long
+            && self.noise.share() < share
+        {
+            cycles = long;
+        }
+        if g.spread > 0.0 {
+            cycles *= 1.0 + g.spread * (2.0 * self.noise.share() - 1.0);
+        }
+        (task.cycles, task.memory, task.gap) = (cycles, g.memory_ns, g.gap_ns);
+        (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
+        let place = g.place;
+        if place == Place::Roam || (place == Place::Stay && self.crowd[task.cpus[0]] > 1) {
+            self.crowd[task.cpus[0]] = self.crowd[task.cpus[0]].saturating_sub(1);
+            let cpu = self.find(silicon, task.cpus[0]);
+            self.crowd[cpu] += 1;
+            task.cpus = [cpu, cpu];
+        }
+    }
+
+    /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search goes round.
+    fn find(&mut self, silicon: &Silicon, last: usize) -> usize {
+        let n = self.allowed.len();
+        self.rotor = (self.rotor + 1) % n;
+        let mut best = (u32::MAX, last);
+        for k in 0..n {
+            let cpu = self.allowed[(self.rotor + k) % n];
+            let [a, b] = silicon.topology().core_of(cpu).cpus;
+            let other = if cpu == a { b } else { a };
+            let neighbour = if other == cpu { 0 } else { u32::from(self.crowd[other] > 0) };
+            let cost = u32::from(self.crowd[cpu]) * 4 + neighbour;
+            if cost < best.0 {
+                best = (cost, cpu);
+                if cost == 0 {
+                    break;
+                }
+            }
+        }
+        best.1
+    }
+
+    /// GHz (cycles a nanosecond) that a task gets done on a CPU, its neighbour's share taken off.
+    fn speed(&self, silicon: &Silicon, cpu: usize) -> f64 {
+        let ghz = f64::from(silicon.frequency(cpu).0) * 1e-6;
+        let core = silicon.topology().core_of(cpu);
+        let [a, b] = core.cpus;
+        let other = if cpu == a { b } else { a };
+        let share = if other != cpu && self.crowd[other] > 0 {
+            silicon.spec().core[core.kind].smt_share
+        } else {
+            1.0
+        };
+        ghz * share
+    }
+
+    /// One task's step.
+    fn run(&mut self, n: usize, step: &Step<'_>, work: &mut [CpuWork]) {
+        let mut task = self.tasks[n].clone();
+        let g = self.workload.task[task.group].clone();
+        let span = step.span_ns as f64;
+        let mut t = 0.0;
+        while t < span && !task.over {
+            let cpu = task.cpus[0];
+            if task.cycles <= 0.0 && task.memory <= 0.0 {
+                // In its idle gap.
+                let d = task.gap.min(span - t);
+                task.gap -= d;
+                t += d;
+                if task.gap <= 0.0 {
+                    self.finish(&mut task, &g, t, step);
+                    work[task.cpus[0]].io |= g.io;
+                    work[task.cpus[0]].activity.wakes += 1;
+                }
+                continue;
+            }
+            if std::mem::take(&mut task.fresh) {
+                work[cpu].fork = true;
+            }
+            let crowd = f64::from(self.crowd[cpu].max(1));
+            let wake = if g.gap_ns > 0.0 || g.place == Place::Pair {
+                let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
+                each * step.silicon.wake_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0)) as f64
+            } else {
+                0.0
+            };
+            let slow = match g.place {
+                Place::Pair => {
+                    0.5 / self.speed(step.silicon, cpu) + 0.5 / self.speed(step.silicon, task.cpus[1])
+                }
+                _ => 1.0 / self.speed(step.silicon, cpu),
+            };
+            let whole = (g.cycles * slow + g.memory_ns) * crowd + g.gap_ns + wake;
+            if g.long.is_none() && g.spread == 0.0 && whole * 4.0 < span && task.cycles >= g.cycles {
+                // Many turns in what is left of the step.
+                let fit = ((span - t) / whole).floor();
+                let turns = fit.min(self.left[task.group].saturating_add(1) as f64).max(0.0);
+                if turns >= 1.0 {
+                    self.bulk(&task, &g, turns, whole, wake, slow, work);
+                    t += turns * whole;
+                    let more = self.left[task.group] != u64::MAX;
+                    if more {
+                        self.left[task.group] -= (turns as u64 - 1).min(self.left[task.group]);
+                    }
+                    let now = self.clock + t;
+                    let mut p = self.progress();
+                    if g.counts {
+                        p.turns += turns as u64;
+                        p.turn_ns += turns * whole;
+                        p.busy_ns += turns * (g.cycles * slow + g.memory_ns);
+                        p.ns = now as u64;
+                    }
+                    drop(p);
+                    self.begin(&mut task, step.silicon, now);
+                    continue;
+                }
+            }
+            // Memory first, then cycles, then the wake-up's share of the gap: only sums matter.
+            let need = (task.cycles * slow + task.memory) * crowd;
+            let d = need.min(span - t);
+            let share = if need > 0.0 { d / need } else { 1.0 };
+            let (cycles, memory) = (task.cycles * share, task.memory * share);
+            self.account(&task, &g, cycles * slow, memory, work);
+            task.busy += cycles * slow + memory;
+            (task.cycles, task.memory) = (task.cycles - cycles, task.memory - memory);
+            t += d;
+            if d >= need {
+                (task.cycles, task.memory) = (0.0, 0.0);
+                task.gap += wake;
+                if task.gap <= 0.0 {
+                    self.finish(&mut task, &g, t, step);
+                }
+            }
+        }
+        self.tasks[n] = task;
+    }
+
+    /// A turn is over; the next begins.
+    fn finish(&mut self, task: &mut Task, g: &Group, t: f64, step: &Step<'_>) {
+        let now = self.clock + t;
+        if g.counts {
+            let mut p = self.progress();
+            p.turns += 1;
+            p.turn_ns += now - task.began;
+            p.busy_ns += task.busy;
+            p.ns = now as u64;
+        }
+        self.begin(task, step.silicon, now);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the numbers of one turn")]
+    fn bulk(
+        &mut self,
+        task: &Task,
+        g: &Group,
+        turns: f64,
+        whole: f64,
+        wake: f64,
+        slow: f64,
+        work: &mut [CpuWork],
+    ) {
+        if g.place == Place::Pair && task.cpus[0] != task.cpus[1] {
+            for cpu in task.cpus {
+                let busy = turns * whole * g.busy_share;
+                self.busy[cpu] += busy;
+                self.stalled[cpu] += busy * g.memory_ns / (g.cycles * slow + g.memory_ns).max(1.0);
+                self.intensity[cpu] = g.intensity;
+                let wakes = &mut work[cpu].activity.wakes;
+                *wakes = wakes.saturating_add(turns as u16);
+                // The exit itself is no idle time.
+                work[cpu].gap_us = ((whole - wake) * (1.0 - g.busy_share) / 1000.0) as u32;
+            }
+        } else {
+            self.account(task, g, turns * g.cycles * slow, turns * g.memory_ns, work);
+            if g.gap_ns > 0.0 {
+                let wakes = &mut work[task.cpus[0]].activity.wakes;
+                *wakes = wakes.saturating_add(turns as u16);
+                work[task.cpus[0]].io |= g.io;
+            }
+        }
+    }
+
+    fn account(&mut self, task: &Task, g: &Group, executing: f64, memory: f64, work: &mut [CpuWork]) {
+        for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
+            let part = if task.cpus[0] == task.cpus[1] { 1.0 } else { g.busy_share };
+            self.busy[cpu] += (executing + memory) * part;
+            self.stalled[cpu] += memory * part;
+            self.intensity[cpu] = g.intensity;
+            if g.gap_ns > 0.0 {
+                work[cpu].gap_us = work[cpu].gap_us.min((g.gap_ns / 1000.0) as u32);
+            } else if executing + memory > 0.0 {
+                work[cpu].gap_us = work[cpu].gap_us.min(1000);
+            }
+        }
+    }
+}
+
+impl Load for Engine {
+    fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
+        if !self.started {
+            self.start(step.silicon);
+        }
+        let span = step.span_ns as f64;
+        self.busy.fill(0.0);
+        self.stalled.fill(0.0);
+        self.crowd.fill(0);
+        for task in &self.tasks {
+            let waits = task.cycles <= 0.0 && task.memory <= 0.0 && task.gap > span;
+            if !task.over && !waits {
+                for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
+                    self.crowd[cpu] += 1;
+                }
+            }
+        }
+        for n in 0..self.tasks.len() {
+            self.run(n, step, work);
+        }
+        self.clock += span;
+        let beat = step.now_ns / step.span_ns.max(1);
+        let period = (1_000_000_000 / HOUSEKEEPING_HZ / step.span_ns.max(1)).max(1);
+        for (cpu, w) in work.iter_mut().enumerate() {
+            if (beat + cpu as u64 * 7) % period == 0 && self.busy[cpu] < span * 0.5 {
+                // The first of it is slower than the frequency says; the silicon counts that.
+                let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
+                let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
+                self.busy[cpu] += HOUSEKEEPING_CYCLES / ghz + slow;
+                w.activity.wakes = w.activity.wakes.saturating_add(1);
+            }
+            let busy = self.busy[cpu];
+            if busy > 0.0 {
+                let stalled = (self.stalled[cpu] / busy).clamp(0.0, 1.0);
+                let intensity = self.intensity[cpu] * (1.0 - stalled * (1.0 - STALLED));
+                w.activity = Activity {
+                    busy_ns: if busy < span { busy as u32 } else { step.span_ns as u32 },
+                    wakes: w.activity.wakes,
+                    intensity: (intensity * 256.0) as u16,
+                    memory: (stalled * 255.0) as u8,
+                    idle: 0,
+                    license: License::Sse,
+                };
+            }
+        }
+        let all_over = !self.tasks.is_empty()
+            && self.tasks.iter().all(|t| t.over || !self.workload.task[t.group].counts);
+        let ends = self.workload.seconds > 0.0 && self.clock >= self.workload.seconds * 1e9;
+        if all_over || ends {
+            let clock = self.clock as u64;
+            let mut p = self.progress();
+            p.done = true;
+            if ends {
+                p.ns = clock;
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.progress().done
+    }
+}

@@ -1,0 +1,213 @@
+//! The description of a workload.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A workload: groups of tasks, and when it is done.
+#[derive(Debug, Clone, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// One line for lists.
+    pub title: String,
+    /// What it stands for and where its numbers come from.
+    pub about: String,
+    /// What a turn is called in results, in the plural: "ops", "requests".
+    #[serde(default = "turns")]
+    pub unit: String,
+    /// Ends after this time, s; 0: when all turns are done.
+    #[serde(default)]
+    pub seconds: f64,
+    /// A result is turns a second times this.
+    #[serde(default = "one")]
+    pub scale: f64,
+    /// Tasks of one kind.
+    #[serde(default)]
+    pub task: Vec<Group>,
+}
+
+/// Where the tasks of a group run.
+#[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// Task n on the n-th allowed CPU, for good.
+    Fixed,
+    /// Each turn on an idle CPU that the scheduler finds.
+    #[default]
+    Roam,
+    /// Where it was before, unless that is busy.
+    Stay,
+    /// Two CPUs that take turns within each turn: a pair of tasks that wake each other.
+    Pair,
+}
+
+/// Tasks of one kind.
+#[derive(Debug, Clone, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// How many; 0: one for each allowed CPU.
+    #[serde(default = "one_task")]
+    pub count: u32,
+    /// Where they run.
+    #[serde(default)]
+    pub place: Place,
+    /// Cycles a turn.
+    #[serde(default)]
+    pub cycles: f64,
+    /// Turns of a second size: (share of the turns, cycles). Empty: all alike.
+    #[serde(default)]
+    pub long: Option<(f64, f64)>,
+    /// How much cycles vary from turn to turn: 0 not at all, 1 between nothing and twice as many.
+    #[serde(default)]
+    pub spread: f64,
+    /// Busy time a turn that no clock speeds up (memory, devices that are polled), ns.
+    #[serde(default)]
+    pub memory_ns: f64,
+    /// Idle time a turn (a device, a timer, a person), ns.
+    #[serde(default)]
+    pub gap_ns: f64,
+    /// The gap waits for a device: the scheduler counts it as iowait.
+    #[serde(default)]
+    pub io: bool,
+    /// Each turn is a new process: the scheduler knows nothing of it yet and takes it for half a CPU.
+    #[serde(default)]
+    pub fork: bool,
+    /// Turns in all, shared by the group's tasks; 0: without end.
+    #[serde(default)]
+    pub turns: u64,
+    /// Switching activity while executing, 1 dense integer code.
+    #[serde(default = "one")]
+    pub intensity: f64,
+    /// How much of a turn each of a pair's CPUs is busy.
+    #[serde(default = "half")]
+    pub busy_share: f64,
+    /// Its turns are what the result counts.
+    #[serde(default = "yes")]
+    pub counts: bool,
+}
+
+fn turns() -> String {
+    "turns".to_owned()
+}
+fn one() -> f64 {
+    1.0
+}
+fn one_task() -> u32 {
+    1
+}
+fn half() -> f64 {
+    0.5
+}
+fn yes() -> bool {
+    true
+}
+
+/// What is wrong with a workload's description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkloadError(pub String);
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "workload: {}", self.0)
+    }
+}
+
+impl std::error::Error for WorkloadError {}
+
+const FILES: &[(&str, &str)] = &[
+    ("idle", include_str!("../../workloads/idle.toml")),
+    ("spin", include_str!("../../workloads/spin.toml")),
+    ("sched-pipe", include_str!("../../workloads/sched-pipe.toml")),
+    ("call-simple", include_str!("../../workloads/call-simple.toml")),
+    ("gitsource", include_str!("../../workloads/gitsource.toml")),
+    ("tbench", include_str!("../../workloads/tbench.toml")),
+    ("speedometer", include_str!("../../workloads/speedometer.toml")),
+    ("io-4k", include_str!("../../workloads/io-4k.toml")),
+];
+
+impl Workload {
+    /// Names of the workloads that come with the crate.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|file| file.0)
+    }
+
+    /// The text of a workload that comes with the crate.
+    pub fn builtin_text(name: &str) -> Option<&'static str> {
+        FILES.iter().find(|file| file.0 == name).map(|file| file.1)
+    }
+
+    /// A workload that comes with the crate.
+    ///
+    /// # Errors
+    /// There is none of that name; the message lists the names.
+    pub fn builtin(name: &str) -> Result<Workload, WorkloadError> {
+        let Some(text) = Workload::builtin_text(name) else {
+            let names: Vec<_> = Workload::names().collect();
+            return Err(WorkloadError(format!("'{name}' is not known; there are {}", names.join(", "))));
+        };
+        Workload::from_toml(text)
+    }
+
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// Not TOML, unknown or missing keys, or values that cannot be; the message names the key.
+    pub fn from_toml(text: &str) -> Result<Workload, WorkloadError> {
+        let workload: Workload =
+            toml::from_str(text).map_err(|e| WorkloadError(e.to_string().trim_end().into()))?;
+        workload.check()?;
+        Ok(workload)
+    }
+
+    fn check(&self) -> Result<(), WorkloadError> {
+        let name = &self.name;
+        let bad = |i: usize, why: &str| Err(WorkloadError(format!("{name}: task[{i}]: {why}")));
+        if !(self.seconds.is_finite() && self.seconds >= 0.0 && self.scale.is_finite()) {
+            return Err(WorkloadError(format!("{name}: seconds must be 0 or more")));
+        }
+        for (i, group) in self.task.iter().enumerate() {
+            let times = [group.cycles, group.memory_ns, group.gap_ns, group.long.map_or(0.0, |l| l.1)];
+            if times.iter().any(|x| !x.is_finite() || *x < 0.0 || *x > 1e15) {
+                return bad(i, "cycles, memory_ns and gap_ns must be 0 to 1e15");
+            }
+            if group.cycles + group.memory_ns < 1.0 {
+                return bad(i, "a turn must take at least one cycle or nanosecond");
+            }
+            if !(0.0..=1.0).contains(&group.spread) || !(0.0..=1.0).contains(&group.busy_share) {
+                return bad(i, "spread and busy_share must be 0 to 1");
+            }
+            if !(0.0..=4.0).contains(&group.intensity) || group.count > 100_000 {
+                return bad(i, "intensity must be 0 to 4, count at most 100000");
+            }
+            if group.long.is_some_and(|l| !(0.0..=1.0).contains(&l.0)) {
+                return bad(i, "long: a share of 0 to 1 and cycles");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_come_with_the_crate_are_sound() {
+        for name in Workload::names() {
+            let workload = Workload::builtin(name).unwrap();
+            assert_eq!(workload.name, name);
+        }
+        assert!(Workload::builtin("nonesuch").unwrap_err().to_string().contains("gitsource"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let text = |line: &str| format!("name='x'\ntitle=''\nabout=''\n[[task]]\ncycles=1\n{line}\n");
+        assert!(Workload::from_toml(&text("gap_ns=5")).is_ok());
+        for line in ["gap_ns=-1", "spread=2", "cycle=3", "intensity=nan", "memory_ns=inf"] {
+            assert!(Workload::from_toml(&text(line)).is_err(), "{line}");
+        }
+    }
+}
