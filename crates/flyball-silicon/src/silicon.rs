@@ -154,6 +154,8 @@ pub struct Silicon {
     /// The most that turbo switches and classes of service allow, kHz.
     ceiling: Vec<u32>,
     quality: Vec<f64>,
+    /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
+    conflict: Vec<f64>,
     license: Vec<License>,
     intensity: Vec<f64>,
     pub(crate) core_watts: Vec<f64>,
@@ -256,6 +258,7 @@ impl Silicon {
             guaranteed: base.clone(),
             ceiling: base,
             quality,
+            conflict: vec![1.0; cores],
             license: vec![License::Sse; cores],
             intensity: vec![1.0; cores],
             core_watts: vec![0.0; cores],

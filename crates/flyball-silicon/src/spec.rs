@@ -429,6 +429,13 @@ pub struct FirmwareSpec {
     /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.
     #[serde(default)]
     pub pstates_mhz: Vec<u32>,
+    /// Share of the frequency that AMD's own frequency management loses while P-state registers hold it at P0 with boost
+    /// (AMD's slides name the conflict of the two; the size is estimated).
+    #[serde(default)]
+    pub pstate_loss: f64,
+    /// Share of dynamic power that it costs.
+    #[serde(default)]
+    pub pstate_power: f64,
     /// Transition latency in _PSS, us.
     #[serde(default = "transition_us")]
     pub transition_us: u32,
@@ -468,9 +475,9 @@ impl Default for AutonomousSpec {
             rise_ms: 2.0,
             fall_ms: 8.0,
             gain: 2.2,
-            gain_loss: 0.9,
+            gain_loss: 0.5,
             ceiling_from: 128,
-            ceiling_loss: 0.5,
+            ceiling_loss: 0.4,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Cpu {
     pub(crate) online: bool,
     pub(crate) times: Times,
     pub(crate) load: Pelt,
+    /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c, util_est).
+    pub(crate) estimate: u32,
     /// It went idle since the governor last looked.
     pub(crate) idled: bool,
     /// A task woke from waiting for IO since the governor last looked.
@@ -53,7 +55,12 @@ impl Cpu {
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
         Demand {
-            util: self.load.utilisation(),
+            // Estimates count while the tasks are on the run queue.
+            util: if self.busy > 0.0 {
+                self.load.utilisation().max(self.estimate)
+            } else {
+                self.load.utilisation()
+            },
             capacity: 1024,
             idled: std::mem::take(&mut self.idled),
             woke_from_io: std::mem::take(&mut self.woke_from_io),
@@ -83,6 +90,12 @@ impl Cpu {
             self.times.idle += span - ran;
         }
         self.idled |= ran < span;
+        if ran == 0 && self.busy > 0.0 {
+            // util_est_update(): up at once, down by a quarter of the way.
+            let last = self.load.utilisation();
+            self.estimate =
+                if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
+        }
         self.busy = busy;
         if ran > 0 {
             self.measured = (khz, now);

@@ -331,6 +331,7 @@ impl World {
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
+                cpu.estimate = 0;
             }
             cpu.step(now, decay, busy, work.io, khz, highest);
         }

@@ -63,11 +63,13 @@ impl Silicon {
     /// The frequencies of a package's cores under all limits.
     pub(super) fn choose_frequencies(&mut self, p: usize) {
         let cores = self.topology.package_cores(p);
-        let step = self.spec.firmware.step_khz;
+        let spec = std::sync::Arc::clone(&self.spec);
+        let f = &spec.firmware;
+        let step = f.step_khz;
         let pk = &self.package[p];
         let active = ((pk.awake + 0.5) as u32).max(1);
         let turbo = [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active));
-        let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
+        let shared = f.clock_domain == ClockDomain::Package;
         let mut common = 0;
         for c in cores.clone() {
             let place = self.place[c];
@@ -96,6 +98,18 @@ impl Silicon {
             }
             khz = khz / step * step;
             khz = khz.max(kind.min);
+            if f.pstate_loss > 0.0 {
+                // Boost under P-state registers: the frequency manager works against them.
+                let at_odds = khz > self.guaranteed[c] && !self.wishes_by_level(place.first as usize);
+                self.conflict[c] = 1.0;
+                if at_odds {
+                    // The voltage stays that of the frequency that was meant.
+                    let meant = kind.curve.dynamic_watts(khz);
+                    khz -= (f64::from(khz) * f.pstate_loss) as u32;
+                    let lost = meant * (1.0 - f.pstate_loss) / kind.curve.dynamic_watts(khz).max(1e-9);
+                    self.conflict[c] = lost * (1.0 + f.pstate_power);
+                }
+            }
             if pk.cool < 1.0 {
                 // Below the lowest frequency the clock is modulated: what is left is the average.
                 khz = khz.min((f64::from(kind.max) * pk.cool) as u32);

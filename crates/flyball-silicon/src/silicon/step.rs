@@ -78,7 +78,7 @@ impl Silicon {
                     self.residency[c][n] += (rest * dt as f64) as u64;
                 }
                 let q = self.quality[c];
-                let w = kind.curve.dynamic_watts(khz) * q * q * (act + st.activity * rest)
+                let w = kind.curve.dynamic_watts(khz) * q * q * self.conflict[c] * (act + st.activity * rest)
                     + kind.leakage * q * kind.curve.leakage_factor(khz, die) * (share + st.leakage * rest);
                 self.core_watts[c] = w;
                 self.core_energy[c] += u128::from((w * femto) as u64);

@@ -111,6 +111,9 @@ impl MachineSpec {
         if !(100..=100_000).contains(&f.period_us) || !(1000..=400_000).contains(&f.step_khz) {
             return Err("firmware: period_us must be 100 to 100000, step_khz 1000 to 400000".into());
         }
+        if !(0.0..=0.2).contains(&f.pstate_loss) || !(0.0..=0.2).contains(&f.pstate_power) {
+            return Err("firmware: pstate_loss and pstate_power must be 0 to 0.2".into());
+        }
         if f.pstates_mhz.windows(2).any(|w| w[0] <= w[1]) || f.pstates_mhz.len() > 16 {
             return Err("firmware.pstates_mhz: at most 16, falling".into());
         }

@@ -151,9 +151,9 @@ fn desktop_heat(report: &mut Report) -> Result<(), String> {
 }
 
 /// What a sheet of paper before the fan multiplies the resistance to air with; set from 1533 MHz.
-const BLOCKED: f64 = 5.0;
+const BLOCKED: f64 = 7.7;
 /// What a tissue in the laptop's outlet does; set from 101 C being reached at all.
-const STUFFED: f64 = 1.45;
+const STUFFED: f64 = 1.5;
 
 fn laptop_heat(report: &mut Report) -> Result<(), String> {
     let mut to = To { report, table: "laptop with its outlet blocked" };

@@ -22,13 +22,16 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
         }
         bench.set_all("scaling_governor", if new { "powersave" } else { "performance" })?;
         if new {
+            // A bias of 15 is taken for the preference that goes with it. The kernel of the page (3.10) knew no dynamic boost.
             bench.set_all("energy_performance_preference", "power")?;
+            bench.set("intel_pstate/hwp_dynamic_boost", "0")?;
         }
         let mut reads = Workload::builtin("io-4k").map_err(|e| e.to_string())?;
         reads.seconds = 5.0;
         bench.wait(1.0);
         let (progress, span) = bench.run(&reads, &[2]);
-        let mut add = |quantity, unit, published, simulated, aim| {
+        // Latencies set the drive's time and what the preference does; powers are predicted.
+        let mut add = |quantity, unit, published, simulated, aim, used| {
             let (source, table, row) = ("storpool", "latency and power", row.to_owned());
             report.rows.push(Row {
                 source,
@@ -39,11 +42,11 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
                 published,
                 simulated: Some(simulated),
                 aim,
-                used: !new,
+                used,
             });
         };
-        add("latency", "us", us, progress.turn_seconds() * 1e6, Aim::Percent(5.0));
-        add("power", "W", watts, span.wall_watts, Aim::Percent(15.0));
+        add("latency", "us", us, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);
+        add("power", "W", watts, span.wall_watts, Aim::Percent(15.0), false);
     }
     Ok(())
 }

@@ -35,9 +35,11 @@ impl Pelt {
         self.0 = goal + (self.0 - goal) * decay.keep;
     }
 
-    /// A new process of unknown size joins: half of what capacity is left.
+    /// A new process of unknown size joins, and the one before it has gone with what it had: half of the capacity
+    /// (kernel/sched/fair.c, post_init_entity_util_avg), and a sixth of the rest for the parent that waits (estimated).
     pub fn fork(&mut self) {
-        self.0 += (1024.0 - self.0) / 2.0;
+        let begun = 512.0 + 512.0 / 6.0;
+        self.0 = if self.0 > begun { self.0 } else { begun };
     }
 
     /// The utilisation, 0 to 1024, truncated as the kernel's integers are.

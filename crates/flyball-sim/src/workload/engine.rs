@@ -65,6 +65,10 @@ struct Task {
     over: bool,
     /// A process that has just begun.
     fresh: bool,
+    /// Turns that it has begun.
+    begun: u64,
+    /// For a pair: how much of the turn each CPU is busy.
+    share: f64,
 }
 
 /// Runs one workload.
@@ -146,6 +150,8 @@ impl Engine {
                     busy: 0.0,
                     over: false,
                     fresh: false,
+                    begun: 0,
+                    share: g.busy_share,
                 };
                 self.begin(&mut task, silicon, 0.0);
                 self.tasks.push(task);
@@ -168,6 +174,7 @@ impl Engine {
         if self.left[task.group] != u64::MAX {
             self.left[task.group] -= 1;
         }
+        task.begun += 1;
         let mut cycles = g.cycles;
         if let Some((share, long)) = g.long
             && self.noise.share() < share
@@ -179,18 +186,23 @@ impl Engine {
         }
         (task.cycles, task.memory, task.gap) = (cycles, g.memory_ns, g.gap_ns);
         (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
-        let place = g.place;
+        if let Some((share, busy, turns)) = g.stretches {
+            let stretch = task.begun / turns;
+            let lot = Noise::new(stretch ^ 0x7374_7265_7463_6800).share();
+            task.share = if lot < share { busy } else { g.busy_share };
+        }
+        let (place, over) = (g.place, g.over as usize);
         if place == Place::Roam || (place == Place::Stay && self.crowd[task.cpus[0]] > 1) {
             self.crowd[task.cpus[0]] = self.crowd[task.cpus[0]].saturating_sub(1);
-            let cpu = self.find(silicon, task.cpus[0]);
+            let cpu = self.find(silicon, task.cpus[0], over);
             self.crowd[cpu] += 1;
             task.cpus = [cpu, cpu];
         }
     }
 
     /// An idle CPU: on a core whose other thread is idle too, if there is one, else any; the search goes round.
-    fn find(&mut self, silicon: &Silicon, last: usize) -> usize {
-        let n = self.allowed.len();
+    fn find(&mut self, silicon: &Silicon, last: usize, over: usize) -> usize {
+        let n = if over == 0 { self.allowed.len() } else { self.allowed.len().min(over) };
         self.rotor = (self.rotor + 1) % n;
         let mut best = (u32::MAX, last);
         for k in 0..n {
@@ -245,11 +257,13 @@ impl Engine {
             }
             if std::mem::take(&mut task.fresh) {
                 work[cpu].fork = true;
+                work[task.cpus[1]].fork = true;
             }
             let crowd = f64::from(self.crowd[cpu].max(1));
-            let wake = if g.gap_ns > 0.0 || g.place == Place::Pair {
+            let wake = if g.gap_ns > 0.0 || (g.place == Place::Pair && !g.fork) {
                 let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
-                each * step.silicon.wake_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0)) as f64
+                let state = step.idle.get(cpu).copied().unwrap_or(0);
+                each * (step.silicon.wake_ns(cpu, state) as f64 + step.silicon.wake_loss_ns(cpu, state))
             } else {
                 0.0
             };
@@ -260,13 +274,14 @@ impl Engine {
                 _ => 1.0 / self.speed(step.silicon, cpu),
             };
             let whole = (g.cycles * slow + g.memory_ns) * crowd + g.gap_ns + wake;
-            if g.long.is_none() && g.spread == 0.0 && whole * 4.0 < span && task.cycles >= g.cycles {
+            if g.long.is_none() && g.spread == 0.0 && whole * 2.0 < span && task.cycles >= g.cycles {
                 // Many turns in what is left of the step.
                 let fit = ((span - t) / whole).floor();
                 let turns = fit.min(self.left[task.group].saturating_add(1) as f64).max(0.0);
                 if turns >= 1.0 {
                     self.bulk(&task, &g, turns, whole, wake, slow, work);
                     t += turns * whole;
+                    task.begun += turns as u64 - 1;
                     let more = self.left[task.group] != u64::MAX;
                     if more {
                         self.left[task.group] -= (turns as u64 - 1).min(self.left[task.group]);
@@ -330,14 +345,18 @@ impl Engine {
     ) {
         if g.place == Place::Pair && task.cpus[0] != task.cpus[1] {
             for cpu in task.cpus {
-                let busy = turns * whole * g.busy_share;
+                let busy = turns * whole * task.share;
                 self.busy[cpu] += busy;
                 self.stalled[cpu] += busy * g.memory_ns / (g.cycles * slow + g.memory_ns).max(1.0);
                 self.intensity[cpu] = g.intensity;
-                let wakes = &mut work[cpu].activity.wakes;
-                *wakes = wakes.saturating_add(turns as u16);
+                if g.fork {
+                    work[cpu].fork = true;
+                } else {
+                    let wakes = &mut work[cpu].activity.wakes;
+                    *wakes = wakes.saturating_add(turns as u16);
+                }
                 // The exit itself is no idle time.
-                work[cpu].gap_us = ((whole - wake) * (1.0 - g.busy_share) / 1000.0) as u32;
+                work[cpu].gap_us = ((whole - wake) * (1.0 - task.share) / 1000.0) as u32;
             }
         } else {
             self.account(task, g, turns * g.cycles * slow, turns * g.memory_ns, work);
@@ -351,11 +370,14 @@ impl Engine {
 
     fn account(&mut self, task: &Task, g: &Group, executing: f64, memory: f64, work: &mut [CpuWork]) {
         for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
-            let part = if task.cpus[0] == task.cpus[1] { 1.0 } else { g.busy_share };
+            let part = if task.cpus[0] == task.cpus[1] { 1.0 } else { task.share };
             self.busy[cpu] += (executing + memory) * part;
             self.stalled[cpu] += memory * part;
             self.intensity[cpu] = g.intensity;
-            if g.gap_ns > 0.0 {
+            if g.place == Place::Pair {
+                let gap = (executing + memory) * (1.0 - task.share) / 1000.0;
+                work[cpu].gap_us = work[cpu].gap_us.min(gap as u32);
+            } else if g.gap_ns > 0.0 {
                 work[cpu].gap_us = work[cpu].gap_us.min((g.gap_ns / 1000.0) as u32);
             } else if executing + memory > 0.0 {
                 work[cpu].gap_us = work[cpu].gap_us.min(1000);

@@ -53,6 +53,10 @@ pub struct Group {
     /// Where they run.
     #[serde(default)]
     pub place: Place,
+    /// A roaming task goes round over so many CPUs only, the first of those allowed: the scheduler likes caches that are
+    /// warm. 0: all.
+    #[serde(default)]
+    pub over: u32,
     /// Cycles a turn.
     #[serde(default)]
     pub cycles: f64,
@@ -83,6 +87,9 @@ pub struct Group {
     /// How much of a turn each of a pair's CPUs is busy.
     #[serde(default = "half")]
     pub busy_share: f64,
+    /// Stretches of another share: (share of the turns in them, busy share, turns a stretch).
+    #[serde(default)]
+    pub stretches: Option<(f64, f64, u64)>,
     /// Its turns are what the result counts.
     #[serde(default = "yes")]
     pub counts: bool,
@@ -180,6 +187,12 @@ impl Workload {
             }
             if !(0.0..=4.0).contains(&group.intensity) || group.count > 100_000 {
                 return bad(i, "intensity must be 0 to 4, count at most 100000");
+            }
+            if group
+                .stretches
+                .is_some_and(|s| !(0.0..=1.0).contains(&s.0) || !(0.0..=1.0).contains(&s.1) || s.2 == 0)
+            {
+                return bad(i, "stretches: two shares of 0 to 1 and turns");
             }
             if group.long.is_some_and(|l| !(0.0..=1.0).contains(&l.0)) {
                 return bad(i, "long: a share of 0 to 1 and cycles");
