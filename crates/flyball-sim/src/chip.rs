@@ -1,18 +1,42 @@
 //! The processors as the drivers reach them: registers by CPU, shared-memory CPPC, and the frequency that came of it.
 
-use flyball_silicon::{Activity, SharedCppc, Silicon};
+use std::collections::HashMap;
+
+use flyball_silicon::{Activity, SharedCppc, Silicon, spec::Vendor};
 
 use crate::errno::{Answer, Errno};
+
+/// Registers of Intel processors that tools read and that only hold a value here, with what firmware leaves in them
+/// (estimated): feature control, C-state limit (locked), prefetchers, power management, C1E and power control,
+/// interrupt response limits, and why graphics and ring were slowed. A tool that finds one of them missing gives up.
+const HELD: [(u32, u64); 14] = [
+    (0x3a, 0x5),
+    (0xe2, 0x8402),
+    (0x1a4, 0),
+    (0x1aa, 0),
+    (0x1fc, 0x2),
+    (0x60a, 0),
+    (0x60b, 0),
+    (0x60c, 0),
+    (0x658, 0),
+    (0x659, 0),
+    (0x65a, 0),
+    (0x65b, 0),
+    (0x6b0, 0),
+    (0x6b1, 0),
+];
 
 /// The processors.
 #[derive(Debug)]
 pub(crate) struct Chip {
     silicon: Silicon,
+    /// Registers of [`HELD`] that were written, by CPU.
+    held: HashMap<(u32, u32), u64>,
 }
 
 impl Chip {
     pub(crate) fn new(silicon: Silicon) -> Chip {
-        Chip { silicon }
+        Chip { silicon, held: HashMap::new() }
     }
 
     pub(crate) fn silicon(&self) -> &Silicon {
@@ -25,12 +49,29 @@ impl Chip {
 
     /// rdmsr on a CPU; a register that the CPU does not have faults, which the kernel reports as `EIO`.
     pub(crate) fn read(&self, cpu: u32, register: u32) -> Answer<u64> {
-        self.silicon.read_msr(cpu as usize, register).map_err(|_| Errno::IO)
+        if let Ok(value) = self.silicon.read_msr(cpu as usize, register) {
+            return Ok(value);
+        }
+        let initial = self.held(register).ok_or(Errno::IO)?;
+        Ok(self.held.get(&(cpu, register)).copied().unwrap_or(initial))
+    }
+
+    /// What firmware leaves in a register that only holds a value.
+    fn held(&self, register: u32) -> Option<u64> {
+        let intel = self.silicon.spec().identity.vendor == Vendor::Intel;
+        HELD.iter().find(|(held, _)| intel && *held == register).map(|(_, value)| *value)
     }
 
     /// wrmsr on a CPU.
     pub(crate) fn write(&mut self, cpu: u32, register: u32, value: u64) -> Answer {
-        self.silicon.write_msr(cpu as usize, register, value).map_err(|_| Errno::IO)
+        match self.silicon.write_msr(cpu as usize, register, value) {
+            Ok(()) => Ok(()),
+            Err(flyball_silicon::Fault::NoSuchRegister(_)) if self.held(register).is_some() => {
+                self.held.insert((cpu, register), value);
+                Ok(())
+            }
+            Err(_) => Err(Errno::IO),
+        }
     }
 
     fn shared(&self, cpu: u32) -> SharedCppc {

@@ -36,11 +36,12 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
 }
 
 /// Directories that are replaced as a whole, and files that are laid over the real ones.
-const OVER: [&str; 6] = [
+const OVER: [&str; 7] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/proc/cpuinfo",
     "/proc/stat",
+    "/proc/interrupts",
     "/proc/cmdline",
     "/proc/version",
 ];

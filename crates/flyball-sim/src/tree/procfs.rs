@@ -34,6 +34,21 @@ fn stat(world: &World, out: &mut Vec<u8>) -> Answer {
     line(out, "softirq 0 0 0 0 0 0 0 0 0 0 0")
 }
 
+/// Only the local timer ticks, while a CPU is busy.
+fn interrupts(world: &World, out: &mut Vec<u8>) -> Answer {
+    use std::fmt::Write as _;
+    let mut head = String::from("     ");
+    let mut timer = String::from(" LOC:");
+    for cpu in world.online() {
+        let times = world.cpus[cpu as usize].times;
+        let ticks = (times.user + times.system) / (world.platform.board.tick_us * 1000);
+        let _ = write!(head, "       CPU{cpu:<4}");
+        let _ = write!(timer, " {ticks:10}");
+    }
+    line(out, head.trim_end())?;
+    line(out, format_args!("{timer}   Local timer interrupts"))
+}
+
 fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
     let board = &world.platform.board;
     let flags = board.flags.join(" ");
@@ -87,6 +102,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
 pub(super) static PROC: &[Attribute] = &[
     ro("cpuinfo", |world, _, out| cpuinfo(world, out)).live(),
     ro("stat", |world, _, out| stat(world, out)).live(),
+    ro("interrupts", |world, _, out| interrupts(world, out)).live(),
     ro("cmdline", |world, _, out| {
         let mut words = vec!["BOOT_IMAGE=/vmlinuz".to_owned()];
         words.extend(world.boot.options.iter().cloned());
