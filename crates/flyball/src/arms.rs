@@ -144,7 +144,7 @@ impl<'h> Knobs<'h> {
 }
 
 /// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
-fn notes(applied: &Applied) -> Vec<String> {
+pub fn notes(applied: &Applied) -> Vec<String> {
     let mut notes = applied.notes.clone();
     for (change, to) in applied.clamped() {
         notes.push(format!(

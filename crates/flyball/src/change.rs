@@ -88,6 +88,8 @@ pub fn state(cli: &Cli) -> Result<StateDir, Failure> {
     }
     match cli.machine.as_str() {
         "live" => Ok(StateDir::new(StateDir::LIVE)),
+        // A simulated machine's journal stands beside its file, or goes with it.
+        name if name.starts_with("sim:") => Ok(StateDir::new(crate::simulated::state_of(name))),
         name => match name.strip_prefix("tree:") {
             Some(root) => Ok(StateDir::new(PathBuf::from(root).join("run/flyball"))),
             None => Err(Failure::new(

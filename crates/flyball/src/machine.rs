@@ -17,14 +17,7 @@ pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
     if let Some(root) = name.strip_prefix("tree:") {
         return Ok(Box::new(Plain::open(root)?));
     }
-    if let Some(rest) = name.strip_prefix("sim:") {
-        let choice = Choice::parse(rest)?;
-        let machine = Simulated::open(&choice)?;
-        eprintln!(
-            "flyball: {} is simulated (kernel {}): nothing here was measured",
-            machine.name(),
-            choice.kernel
-        );
+    if let Some(machine) = simulated(name)? {
         return Ok(Box::new(machine));
     }
     if std::fs::metadata(name).is_ok_and(|status| status.is_file()) {
@@ -61,4 +54,13 @@ pub fn complete(cli: &Cli) -> Result<String, Failure> {
         text = format!("{text},{key}={value}");
     }
     Ok(text)
+}
+
+/// The simulated machine that `name` names, if it names one.
+pub fn simulated(name: &str) -> Result<Option<Simulated>, Failure> {
+    let Some(rest) = name.strip_prefix("sim:") else { return Ok(None) };
+    let choice = Choice::parse(rest)?;
+    let machine = Simulated::open(&choice)?;
+    eprintln!("flyball: {} is simulated (kernel {}): nothing here was measured", machine.name(), choice.kernel);
+    Ok(Some(machine))
 }

@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -99,16 +99,28 @@ impl Choice {
     }
 }
 
-/// A simulated machine behind the door.
-#[derive(Debug)]
+/// Where the journal of changes to a simulated machine is: beside its state file, or for this process alone.
+pub fn state_of(name: &str) -> PathBuf {
+    let kept = name.split(',').find_map(|part| part.strip_prefix("state="));
+    match kept {
+        Some(file) => PathBuf::from(format!("{file}.journal")),
+        None => std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id())),
+    }
+}
+
+/// A simulated machine behind the door. Clones are the same machine.
+#[derive(Debug, Clone)]
 pub struct Simulated {
     label: String,
-    inner: Mutex<Inner>,
+    choice: Choice,
+    inner: Arc<Mutex<Inner>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     machine: SimMachine,
+    /// Time on the clock before the machine was last booted.
+    before: Duration,
     journal: Option<File>,
     /// The state file that could not be written, told once.
     failed: bool,
@@ -123,11 +135,28 @@ impl Simulated {
             None => None,
         };
         let label = format!("sim:{}", machine.name());
-        Ok(Simulated { label, inner: Mutex::new(Inner { machine, journal, failed: false }) })
+        let inner = Inner { machine, before: Duration::ZERO, journal, failed: false };
+        Ok(Simulated { label, choice: choice.clone(), inner: Arc::new(Mutex::new(inner)) })
+    }
+
+    /// Boots the machine again, with these words on the kernel's command line beside those that it was chosen with. The
+    /// clock that the host shows goes on.
+    pub fn reboot(&self, options: &[String]) -> Result<(), Failure> {
+        let mut choice = self.choice.clone();
+        choice.boot.extend(options.iter().cloned());
+        let machine = choice.boot()?;
+        let mut inner = self.lock();
+        inner.before += inner.machine.now();
+        inner.machine = machine;
+        Ok(())
+    }
+
+    /// Whether the machine is kept in a file.
+    pub fn is_kept(&self) -> bool {
+        self.choice.state.is_some()
     }
 
     /// Does something with the machine itself.
-    #[cfg(test)]
     pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
         work(&mut self.lock().machine)
     }
@@ -151,6 +180,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // What was journaled of a machine that is gone is of no use to anybody.
+        let _ = std::fs::remove_dir_all(state_of(""));
         let now = self.machine.now().as_nanos();
         self.note(&format!("until {now}"));
     }
@@ -295,7 +326,8 @@ impl Host for Simulated {
     }
 
     fn now(&self) -> Duration {
-        self.lock().machine.now()
+        let inner = self.lock();
+        inner.before + inner.machine.now()
     }
 
     fn sleep(&self, time: Duration) {

@@ -22,6 +22,10 @@ pub enum Known {
     Io4k,
     /// Debian's dbench package: tbench_srv and tbench over loopback: MB/s.
     Tbench,
+    /// A browser benchmark: bursts of work and pauses (simulated machines only).
+    Speedometer,
+    /// Nothing but the kernel's housekeeping (simulated machines only).
+    Idle,
     /// `make test` (or --target) in the source tree --source: user time, as the kernel's gitsource test counts.
     Gitsource,
 }
@@ -33,6 +37,10 @@ pub struct WorkloadArgs {
     /// A workload that flyball knows, instead of a command.
     #[arg(long, value_enum, value_name = "NAME")]
     pub workload: Option<Known>,
+
+    /// On a simulated machine: a workload's description (see `flyball sim show --workload NAME --toml`).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"])]
+    pub model: Option<PathBuf>,
 
     /// How long a run of a known workload is: round trips, millions of loop steps, reads, or seconds (tbench).
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -207,6 +215,9 @@ impl Known {
                 let argv = ["tbench", "-t", &seconds, &jobs].map(str::to_owned).to_vec();
                 let title = format!("tbench, {jobs} clients, {seconds} s");
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
+            }
+            Known::Speedometer | Known::Idle => {
+                return Err(usage("this workload is a model: it runs on a simulated machine only, -M sim:NAME"));
             }
             Known::Gitsource => {
                 let online: CpuList = host

@@ -1,5 +1,7 @@
 //! `flyball compare`: one workload under several settings, in a fair order, with energy, and a verdict.
 
+mod simulated;
+
 use std::{
     fs::File,
     io::IsTerminal,
@@ -131,6 +133,9 @@ fn usage(message: impl Into<String>) -> Failure {
 
 /// Runs the comparison, or says how it would run.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    if let Some(machine) = machine::simulated(&cli.machine)? {
+        return simulated::run(cli, args, &machine);
+    }
     let host = machine::open(&cli.machine)?;
     if let Some(path) = &args.resume {
         let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
@@ -199,13 +204,18 @@ fn conduct_with(
     if let Some(server) = server {
         let _ = server.stop(Duration::from_secs(1));
     }
+    conclude(cli, &directory, outcome)
+}
+
+/// Prints what was measured and says how it ended.
+fn conclude(cli: &Cli, directory: &RunDirectory, outcome: Result<End, MeasureError>) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     if measured {
-        super::report::write_and_print(cli, &directory, directory.path())?;
+        super::report::write_and_print(cli, directory, directory.path())?;
     }
     match outcome {
         Ok(End::Complete) => {
-            waiting(&directory);
+            waiting(directory);
             Ok(Exit::Done)
         }
         Ok(End::Stopped) => {

@@ -1,0 +1,305 @@
+//! `compare` on a simulated machine: models of workloads in its own time, and a boot for each round, so that arms which
+//! want another driver need nothing of the user and every round starts from the same state.
+
+use std::{path::PathBuf, time::Duration};
+
+use flyball_control::write::{hold::Hold, state::StateDir};
+use flyball_host::Host;
+use flyball_measure::{
+    Arm, Better, Conductor, Metric, Outcome, RunDirectory, Settings, SettingsError, Stop, Workload, WorkloadError,
+    WorkloadNote,
+};
+use flyball_sim::workload::{Engine, Workload as Model};
+
+use super::{Args, Progress, conclude, manifest, record_failure, time_stamp, usage};
+use crate::{
+    arms, change,
+    cli::Cli,
+    exit::{Exit, Failure},
+    simulated::Simulated,
+    workloads,
+};
+
+/// A model that does not end would run for ever: this much of the machine's time is enough for all that do.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The first word of the recorded command line, which no program has.
+const MARK: &str = "sim:workload";
+
+/// Compares on a simulated machine.
+pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+    if machine.is_kept() {
+        return Err(usage("a comparison boots the machine again and again: it cannot be kept with --sim-state"));
+    }
+    let directory = if let Some(path) = &args.resume {
+        let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
+        super::check_same_machine(machine, &directory.manifest)?;
+        Some(directory)
+    } else {
+        None
+    };
+    let mut work = match &directory {
+        Some(directory) => Work::recorded(machine, &directory.manifest.workload)?,
+        None => Work::typed(machine, &args.workload)?,
+    };
+    let interrupted = change::interrupts()?;
+    let mut settings = Boots { machine, hold: None, current: None, notes: Vec::new() };
+    let mut directory = match directory {
+        Some(directory) => directory,
+        None => {
+            let arms = Arm::all(&args.arm, &args.matrix).map_err(|error| usage(error.to_string()))?;
+            for arm in &arms {
+                // What no boot gives is told before anything runs.
+                settings.apply(arm).map_err(|error| usage(format!("arm '{}': {error}", arm.name)))?;
+            }
+            settings.restore().map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            let mut command = flyball_measure::Command::new(work.argv.clone());
+            command.title = Some(work.name());
+            let mut manifest = manifest(machine, args, arms, &workloads::Made { command, server: None });
+            manifest.workload = work.note();
+            if args.dry_run {
+                return outlook(cli, &mut settings, &manifest);
+            }
+            let path =
+                args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())));
+            RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?
+        }
+    };
+    let meters = flyball_measure::Meters::find(machine, None);
+    let stop = Stop::watching(interrupted);
+    let mut progress = Progress::new();
+    let ignore_failure = directory.manifest.workload.ignore_failure;
+    let outcome = Conductor {
+        host: machine,
+        settings: &mut settings,
+        workload: &mut work,
+        meters: &meters,
+        stop: &stop,
+        ignore_failure,
+        prepare: None,
+    }
+    .conduct(&mut directory, &mut |event| progress.show(event));
+    progress.end();
+    conclude(cli, &directory, outcome)
+}
+
+/// What each arm would write, on the machine booted for it.
+fn outlook(cli: &Cli, settings: &mut Boots<'_>, manifest: &flyball_measure::Manifest) -> Result<Exit, Failure> {
+    for arm in &manifest.arms {
+        let failed = |error: SettingsError| Failure::new(Exit::Failed, error.to_string());
+        let booted = settings.boot(arm).map_err(failed)?;
+        println!("arm '{}'", arm.name);
+        if !booted.is_empty() {
+            println!("  booted with {}", booted.join(" "));
+        }
+        change::print_plan(cli, &arms::plan_of(settings.machine, arm)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A model as a workload.
+struct Work {
+    machine: Simulated,
+    model: Model,
+    argv: Vec<String>,
+    pins: Option<flyball_host::CpuList>,
+    /// Rounds begun, so that each has its own chances.
+    round: u64,
+}
+
+impl Work {
+    fn typed(machine: &Simulated, args: &workloads::WorkloadArgs) -> Result<Work, Failure> {
+        if !args.command.is_empty() {
+            return Err(usage(format!(
+                "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
+                 --model; 'flyball sim run' lets a program see the machine's files",
+                machine.name()
+            )));
+        }
+        let name = match (&args.model, args.workload) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(known)) => clap::ValueEnum::to_possible_value(&known)
+                .map(|value| value.get_name().to_owned())
+                .unwrap_or_default(),
+            (None, None) => return Err(usage("nothing to run: give --workload NAME or --model FILE")),
+        };
+        let mut argv = vec![MARK.to_owned(), name];
+        argv.extend(args.amount.map(|amount| amount.to_string()));
+        Work::of(machine, argv, args.pin.clone())
+    }
+
+    fn recorded(machine: &Simulated, note: &WorkloadNote) -> Result<Work, Failure> {
+        let pins = note.cpus.as_ref().and_then(|text| text.parse().ok());
+        Work::of(machine, note.argv.clone(), pins)
+    }
+
+    fn of(machine: &Simulated, argv: Vec<String>, pins: Option<flyball_host::CpuList>) -> Result<Work, Failure> {
+        let name = match argv.split_first() {
+            Some((mark, rest)) if mark == MARK && !rest.is_empty() => rest[0].clone(),
+            _ => return Err(usage("that comparison was not of a simulated machine's workload")),
+        };
+        let mut model = if Model::builtin_text(&name).is_some() {
+            Model::builtin(&name).map_err(|error| usage(error.to_string()))?
+        } else {
+            let text = std::fs::read_to_string(&name)
+                .map_err(|error| usage(format!("no workload '{name}' is modelled, and no such file: {error}")))?;
+            Model::from_toml(&text).map_err(|error| usage(format!("{name}: {error}")))?
+        };
+        if let Some(amount) = argv.get(2).and_then(|text| text.parse::<u64>().ok()) {
+            if model.seconds > 0.0 {
+                model.seconds = amount as f64;
+            } else {
+                for group in model.task.iter_mut().filter(|group| group.turns > 0) {
+                    group.turns = amount;
+                }
+            }
+        }
+        Ok(Work { machine: machine.clone(), model, argv, pins, round: 0 })
+    }
+
+    fn note(&self) -> WorkloadNote {
+        WorkloadNote {
+            name: self.name(),
+            metric: self.metric(),
+            argv: self.argv.clone(),
+            reader: None,
+            cpus: self.pins.as_ref().map(ToString::to_string),
+            directory: None,
+            server: None,
+            prepare: None,
+            ignore_failure: false,
+        }
+    }
+
+    /// Whether the result is how much gets done in a given time, not how long a given amount takes.
+    fn is_rate(&self) -> bool {
+        self.model.seconds > 0.0
+    }
+}
+
+impl Workload for Work {
+    fn name(&self) -> String {
+        match self.argv.get(2) {
+            Some(amount) => format!("{} {amount} (model)", self.model.name),
+            None => format!("{} (model)", self.model.name),
+        }
+    }
+
+    fn metric(&self) -> Metric {
+        if self.is_rate() {
+            Metric::new("rate", format!("{}/s", self.model.unit), Better::Higher)
+        } else {
+            Metric::wall_time()
+        }
+    }
+
+    fn run(
+        &mut self,
+        host: &dyn Host,
+        interval: Duration,
+        tick: &mut dyn FnMut(),
+        stop: &Stop,
+    ) -> Result<Outcome, WorkloadError> {
+        self.round += 1;
+        let pins = self.pins.as_ref().map(|cpus| cpus.iter().collect()).unwrap_or_default();
+        let engine = Engine::new(self.model.clone(), pins, self.round);
+        let progress = engine.shared();
+        let now = || progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        self.machine.with(|machine| machine.run(Some(Box::new(engine))));
+        let started = host.now();
+        let mut ticked = started;
+        let slice = interval.clamp(Duration::from_millis(1), Duration::from_millis(10));
+        let failure = loop {
+            host.sleep(slice);
+            if host.now().saturating_sub(ticked) >= interval {
+                ticked = host.now();
+                tick();
+            }
+            if now().done {
+                break None;
+            }
+            if stop.asked() {
+                self.machine.with(|machine| machine.run(None));
+                return Err(WorkloadError::Stopped);
+            }
+            if host.now().saturating_sub(started) > LONGEST {
+                break Some("the model does not end".to_owned());
+            }
+        };
+        self.machine.with(|machine| machine.run(None));
+        let progress = now();
+        let seconds = progress.ns as f64 * 1e-9;
+        let value = if self.is_rate() { progress.rate() * self.model.scale } else { seconds };
+        Ok(Outcome {
+            value: Some(value),
+            seconds,
+            work_seconds: None,
+            usage: None,
+            failure,
+            output: format!("{} {} in {seconds:.6} s, simulated\n", progress.turns, self.model.unit),
+        })
+    }
+}
+
+/// Arms as boots: each is applied to a machine that has just been booted, with what it needs on the command line.
+struct Boots<'m> {
+    machine: &'m Simulated,
+    hold: Option<(Hold<'m>, tempfile::TempDir)>,
+    current: Option<Arm>,
+    notes: Vec<String>,
+}
+
+impl Boots<'_> {
+    /// Boots the machine that an arm needs; the words that it was booted with.
+    fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        let failed = |failure: Failure| SettingsError(failure.message);
+        self.machine.reboot(&[]).map_err(failed)?;
+        let Some(needed) = arms::boot_needed(self.machine, arm)? else { return Ok(Vec::new()) };
+        let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
+        self.machine.reboot(&words).map_err(failed)?;
+        match arms::boot_needed(self.machine, arm)? {
+            None => Ok(words),
+            Some(still) => Err(SettingsError(format!(
+                "{} booted with {} still needs {still}: this machine or kernel does not have that",
+                self.machine.name(),
+                words.join(" ")
+            ))),
+        }
+    }
+}
+
+impl Settings for Boots<'_> {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        self.restore()?;
+        self.boot(arm)?;
+        // The processors come to rest before the round begins.
+        self.machine.sleep(Duration::from_millis(500));
+        let intent = arms::intent(arm).map_err(|failure| SettingsError(failure.message))?;
+        self.notes.clear();
+        if !intent.is_empty() {
+            let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
+            let state = StateDir::new(folder.path());
+            let mut hold = Hold::begin(self.machine, &state, &change::command_line(), None)
+                .map_err(|error| SettingsError(error.to_string()))?;
+            let applied =
+                hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
+            self.notes = arms::notes(&applied);
+            self.hold = Some((hold, folder));
+            self.machine.sleep(Duration::from_millis(100));
+        }
+        self.current = Some(arm.clone());
+        Ok(self.notes.clone())
+    }
+
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        self.current = None;
+        match self.hold.take().map(|(hold, _folder)| hold.end()) {
+            Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn snapshot(&self) -> serde_json::Value {
+        serde_json::json!({ "machine": self.machine.name(), "simulated": true })
+    }
+}
