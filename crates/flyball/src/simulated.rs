@@ -146,7 +146,8 @@ impl Simulated {
         choice.boot.extend(options.iter().cloned());
         let machine = choice.boot()?;
         let mut inner = self.lock();
-        inner.before += inner.machine.now();
+        let ran = inner.machine.now();
+        inner.before += ran;
         inner.machine = machine;
         Ok(())
     }

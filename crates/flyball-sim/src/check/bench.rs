@@ -43,7 +43,7 @@ impl Bench {
     /// Boots a machine.
     pub(super) fn of(spec: MachineSpec, kernel: Kernel, options: &[&str]) -> Result<Bench, String> {
         let mhz = f64::from(spec.clock.tsc_khz) / 1000.0;
-        let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect() };
+        let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect(), ..Boot::default() };
         let machine = SimMachine::boot(spec, kernel, boot, 0)?;
         Ok(Bench { machine, wall: 0.0, mhz })
     }
