@@ -272,6 +272,7 @@ impl SimMachine {
         if !self.world.is_online(cpu) {
             return Err(Errno::NXIO);
         }
+        self.world.disturb(cpu);
         self.world.platform.chip.read(cpu, register)
     }
 
@@ -284,6 +285,7 @@ impl SimMachine {
         if !self.world.is_online(cpu) {
             return Err(Errno::NXIO);
         }
+        self.world.disturb(cpu);
         self.world.platform.chip.write(cpu, register, value)
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct World {
     /// Idle state of each CPU in the last step.
     states: Vec<u8>,
     work: Vec<CpuWork>,
+    /// Busy time that accesses to a CPU's registers cost it and that the next step takes into account, ns.
+    disturbed: Vec<u32>,
     /// The processors' own time, which trails `platform.now` by less than a step.
     simulated: u64,
 }
@@ -119,6 +121,7 @@ impl World {
             activity: vec![Activity::idle(0); count as usize],
             states: vec![0; count as usize],
             work: vec![CpuWork::default(); count as usize],
+            disturbed: vec![0; count as usize],
             simulated: 0,
         };
         if world.boot.modular_governors {
@@ -202,6 +205,15 @@ impl World {
     /// Whether a CPU is there and online.
     pub(crate) fn is_online(&self, cpu: u32) -> bool {
         self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
+    }
+
+    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU (arch/x86/lib/msr-smp.c). Whoever looks
+    /// is seen in what he looks at.
+    pub(crate) fn disturb(&mut self, cpu: u32) {
+        const COST_NS: u32 = 2_000;
+        if let Some(cost) = self.disturbed.get_mut(cpu as usize) {
+            *cost = cost.saturating_add(COST_NS).min(STEP_NS as u32 / 2);
+        }
     }
 
     /// Takes a CPU offline or back.
@@ -293,6 +305,13 @@ impl World {
             let silicon = self.platform.chip.silicon();
             let step = Step { now_ns: now, span_ns: STEP_NS, silicon, idle: &self.states };
             load.step(&step, &mut self.work);
+        }
+        for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
+            if *cost > 0 {
+                let activity = &mut work.activity;
+                activity.busy_ns = activity.busy_ns.saturating_add(std::mem::take(cost));
+                activity.wakes = activity.wakes.saturating_add(1);
+            }
         }
         let limit = self.latency_limit();
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {

@@ -1,10 +1,10 @@
 //! What files cannot fake: a thin supervisor of the processes on a served machine, by ptrace(2).
 //!
-//! Programs that look at processors also ask them: the CPUID instruction, affinity to CPUs that are not there, and
-//! limits that a real machine of that size would allow. The supervisor answers the few system calls in question for the
-//! simulated machine, and CPUID in programs that are known to identify processors by it: there each CPUID instruction
-//! is replaced, in this process's memory only, by one that traps. (CPUID faulting would do so for every program, but
-//! many processors cannot.) Everything else runs untouched.
+//! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to CPUs that are not
+//! there, and limits that a real machine of that size would allow. The supervisor answers the few system calls in
+//! question for the simulated machine, and the two instructions in programs that are known to identify or time
+//! processors by them: there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would do
+//! so for every program, but many processors cannot.) Everything else runs untouched.
 
 #![allow(unsafe_code, reason = "ptrace(2) has no safe face; each use says why it holds")]
 
@@ -23,7 +23,8 @@ const ASKS_CPUID: [&str; 5] =
     ["turbostat", "x86_energy_perf_policy", "cpupower", "intel-speed-select", "cpuid"];
 
 const CPUID: [u8; 2] = [0x0f, 0xa2];
-/// ud2: the trap that stands in for CPUID.
+const RDTSC: [u8; 2] = [0x0f, 0x31];
+/// ud2: the trap that stands in for them.
 const TRAP: [u8; 2] = [0x0f, 0x0b];
 
 /// System calls that are answered here.
@@ -84,8 +85,8 @@ fn filter() -> io::Result<()> {
 pub struct Supervisor {
     machine: Arc<Mutex<Paced>>,
     cpus: u32,
-    /// Where CPUID was replaced. Addresses of different programs are not told apart: the bytes are looked at too.
-    traps: HashSet<u64>,
+    /// Where an instruction was replaced, and which. Programs that run at one address are told apart by what they are.
+    traps: HashMap<u64, [u8; 2]>,
     /// Affinity that threads asked for.
     affinity: HashMap<i32, Vec<u8>>,
     known: HashSet<i32>,
@@ -122,7 +123,7 @@ impl Supervisor {
     /// A supervisor for programs on this machine.
     pub fn new(machine: Arc<Mutex<Paced>>) -> Supervisor {
         let cpus = machine.lock().unwrap_or_else(PoisonError::into_inner).machine().silicon().cpus() as u32;
-        Supervisor { machine, cpus, traps: HashSet::new(), affinity: HashMap::new(), known: HashSet::new() }
+        Supervisor { machine, cpus, traps: HashMap::new(), affinity: HashMap::new(), known: HashSet::new() }
     }
 
     /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal ended.
@@ -180,7 +181,7 @@ impl Supervisor {
         match status >> 16 {
             0 => {}
             libc::PTRACE_EVENT_EXEC => {
-                let _ = self.replace_cpuid(pid);
+                let _ = self.replace_instructions(pid);
                 return Ok(0);
             }
             libc::PTRACE_EVENT_SECCOMP => {
@@ -189,14 +190,14 @@ impl Supervisor {
             }
             _ => return Ok(0),
         }
-        if signal == libc::SIGILL && self.answer_cpuid(pid)? {
+        if signal == libc::SIGILL && self.answer_instruction(pid)? {
             return Ok(0);
         }
         Ok(signal)
     }
 
-    /// Replaces CPUID in a program that identifies processors by it.
-    fn replace_cpuid(&mut self, pid: i32) -> io::Result<()> {
+    /// Replaces CPUID and RDTSC in a program that identifies and times processors by them.
+    fn replace_instructions(&mut self, pid: i32) -> io::Result<()> {
         let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !ASKS_CPUID.contains(&name.as_str()) {
@@ -216,35 +217,41 @@ impl Supervisor {
             };
             let mut text = vec![0; usize::try_from(to - from).unwrap_or(0).min(64 << 20)];
             memory.read_exact_at(&mut text, from)?;
-            for at in text.windows(2).enumerate().filter(|(_, pair)| *pair == CPUID).map(|(at, _)| at as u64)
-            {
-                memory.write_all_at(&TRAP, from + at)?;
-                self.traps.insert(from + at);
+            for (at, pair) in text.windows(2).enumerate() {
+                if pair == CPUID || pair == RDTSC {
+                    let at = from + at as u64;
+                    memory.write_all_at(&TRAP, at)?;
+                    self.traps.insert(at, [pair[0], pair[1]]);
+                }
             }
         }
         Ok(())
     }
 
-    /// Answers a CPUID that was replaced, and steps over it.
-    fn answer_cpuid(&mut self, pid: i32) -> io::Result<bool> {
+    /// Answers an instruction that was replaced, and steps over it.
+    fn answer_instruction(&mut self, pid: i32) -> io::Result<bool> {
         let mut registers = registers(pid)?;
-        if !self.traps.contains(&registers.rip) {
-            return Ok(false);
-        }
+        let Some(&instruction) = self.traps.get(&registers.rip) else { return Ok(false) };
         let mut bytes = [0; 2];
         memory(pid)?.read_exact_at(&mut bytes, registers.rip)?;
         if bytes != TRAP {
             return Ok(false);
         }
         let cpu = self.affinity.get(&pid).and_then(|mask| first(mask)).unwrap_or(0);
-        let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
         let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = super::cpuid::answer(paced.machine().silicon(), leaf, subleaf, cpu as usize);
+        if instruction == RDTSC {
+            let time = paced.machine().silicon().read_msr(cpu as usize, flyball_silicon::msr::TSC).unwrap_or(0);
+            registers.rax = time & 0xffff_ffff;
+            registers.rdx = time >> 32;
+        } else {
+            let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
+            let answer = super::cpuid::answer(paced.machine().silicon(), leaf, subleaf, cpu as usize);
+            registers.rax = u64::from(answer[0]);
+            registers.rbx = u64::from(answer[1]);
+            registers.rcx = u64::from(answer[2]);
+            registers.rdx = u64::from(answer[3]);
+        }
         drop(paced);
-        registers.rax = u64::from(answer[0]);
-        registers.rbx = u64::from(answer[1]);
-        registers.rcx = u64::from(answer[2]);
-        registers.rdx = u64::from(answer[3]);
         registers.rip += 2;
         set_registers(pid, &registers)?;
         Ok(true)

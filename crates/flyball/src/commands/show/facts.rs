@@ -81,7 +81,7 @@ impl Facts {
     pub fn no_cpufreq(&self) -> String {
         let cause = if self.virtual_machine {
             "This is a virtual machine, and its hypervisor keeps frequency control to itself. Run flyball on the host; \
-             or look at a recorded machine with -M DIR or -M ARCHIVE."
+             or look at a recorded machine with -M DIR or -M ARCHIVE, or try things on a simulated one, as with -M sim:ryzen-5750g (flyball sim list names them)."
         } else {
             "The kernel found no driver for this processor: look for a firmware setting that gives P-state control to \
              the operating system (CPPC, `OS DBPM`), and for intel_pstate=disable or amd_pstate=disable in /proc/cmdline."
