@@ -278,6 +278,8 @@ impl Planner<'_, '_> {
         }
         for want in self.wants.values().filter(differs) {
             match want.knob {
+                // Base frequencies move with it.
+                Id::SstBf => self.ahead.capacity = true,
                 Id::SstLevel => {
                     self.ahead.level = true;
                     self.ahead.capacity = true;

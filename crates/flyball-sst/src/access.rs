@@ -3,11 +3,13 @@
 //! A request names a [`Place`]. Mailboxes are reached through a CPU of the package; TPMI through package and
 //! domain. Frequencies are in MHz on both, whatever the registers hold.
 
+mod dump;
 mod mailbox;
 mod tpmi;
 
 use flyball_host::{Host, HostError, MegaHertz, isst};
 
+pub use dump::Dump;
 pub use mailbox::Mailbox;
 pub use tpmi::Tpmi;
 

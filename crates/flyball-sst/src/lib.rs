@@ -9,6 +9,9 @@ pub mod access;
 pub mod cost;
 pub mod cpus;
 pub mod dropin;
+pub mod follow;
+pub mod model;
 #[cfg(any(test, feature = "player"))]
 pub mod player;
+pub mod recommend;
 pub mod setting;

@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, Errno, Host, HostError, MegaHertz, Op, isst};
 
 use crate::{
-    access::{Access, CpuModel, Mailbox, Place, Qos, Tpmi},
+    access::{Access, CpuModel, Dump, Mailbox, Place, Qos, Tpmi},
     cpus::{CpuMap, TopologyCache},
 };
 
@@ -22,17 +22,19 @@ pub enum Via {
     Mailbox,
     /// Mailbox for everything (Skylake servers).
     MailboxAlone,
+    /// No driver: registers as debugfs shows them, to read alone.
+    Dump,
 }
 
 impl Via {
-    fn access(self, host: &dyn Host) -> Box<dyn Access + '_> {
-        match self {
+    fn access(self, host: &dyn Host) -> Result<Box<dyn Access + '_>, HostError> {
+        let mailbox = |model| Mailbox::new(host, &CpuModel { model, ..CpuModel::default() });
+        Ok(match self {
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
-            Via::Mailbox => Box::new(Mailbox::new(host, &CpuModel { model: 0x6a, ..CpuModel::default() })),
-            Via::MailboxAlone => {
-                Box::new(Mailbox::new(host, &CpuModel { model: 0x55, ..CpuModel::default() }))
-            }
-        }
+            Via::Mailbox => Box::new(mailbox(0x6a)),
+            Via::MailboxAlone => Box::new(mailbox(0x55)),
+            Via::Dump => Box::new(Dump::read(host)?),
+        })
     }
 }
 
@@ -137,6 +139,7 @@ impl fmt::Display for Setting {
             Via::Tpmi(api) => write!(f, "sst:tpmi{api}:{package}.{domain}")?,
             Via::Mailbox => write!(f, "sst:mailbox:{package}.{domain}")?,
             Via::MailboxAlone => write!(f, "sst:mailbox-alone:{package}.{domain}")?,
+            Via::Dump => write!(f, "sst:dump:{package}.{domain}")?,
         }
         if let Some(cpu) = cpu {
             write!(f, "@{cpu}")?;
@@ -158,6 +161,7 @@ impl FromStr for Setting {
                 "tpmi3" => Via::Tpmi(3),
                 "mailbox" => Via::Mailbox,
                 "mailbox-alone" => Via::MailboxAlone,
+                "dump" => Via::Dump,
                 _ => return None,
             };
             let place = parts.next()?;
@@ -182,7 +186,7 @@ impl Setting {
     /// # Errors
     /// What the driver answered.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
-        let access = self.via.access(host);
+        let access = self.via.access(host)?;
         let at = &self.reachable(host);
         let switch = |on: bool| u8::from(on).to_string();
         let features = || access.features(at, access.levels(at)?.current);
@@ -219,7 +223,7 @@ impl Setting {
     /// # Errors
     /// What the driver answered; `EINVAL` for a content that is none.
     pub fn write(&self, host: &dyn Host, content: &str) -> Result<(), HostError> {
-        let access = self.via.access(host);
+        let access = self.via.access(host)?;
         let at = &self.reachable(host);
         let content = content.trim();
         let bad = || HostError::new(Op::Isst, format!("{self} as '{content}'"), Errno::INVAL);
@@ -346,8 +350,24 @@ impl Layout {
     /// The errno of asking the driver; `EOPNOTSUPP` for an interface version that is not known.
     pub fn read(host: &dyn Host, cache: &TopologyCache) -> Result<Layout, HostError> {
         let model = CpuModel::read(host);
-        let (platform, access) = crate::access::open(host, &model)?;
+        let (platform, access, dumped) = match crate::access::open(host, &model) {
+            Ok((platform, access)) => (platform, access, false),
+            // Without the driver, debugfs may still show the registers.
+            Err(error) if error.is_absent() => {
+                let Ok(dump) = Dump::read(host) else { return Err(error) };
+                let platform = isst::Platform {
+                    api_version: isst::HIGHEST_API,
+                    driver_version: 0,
+                    max_commands: 0,
+                    mailbox: false,
+                    mmio: false,
+                };
+                (platform, Box::new(dump) as Box<dyn Access>, true)
+            }
+            Err(error) => return Err(error),
+        };
         let via = match platform.api_version {
+            _ if dumped => Via::Dump,
             1 if model.is_skylake_based() => Via::MailboxAlone,
             1 => Via::Mailbox,
             version => Via::Tpmi(version),
@@ -386,13 +406,15 @@ impl Layout {
                 }
             }
         }
-        domains.sort_by_key(|domain| (domain.place.package, domain.die, domain.place.domain));
+        domains.sort_by_key(|domain| (domain.place.package, domain.place.domain, domain.die));
         Ok(Layout { platform, model, via, map, domains })
     }
 
     /// The interface.
     pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
         match self.via {
+            // It was there when the layout was read; a dump that went away reads as one without registers.
+            Via::Dump => Box::new(Dump::read(host).unwrap_or_default()),
             Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
             Via::Mailbox | Via::MailboxAlone => Box::new(Mailbox::new(host, &self.model)),
         }

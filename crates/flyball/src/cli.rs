@@ -74,6 +74,9 @@ pub enum Command {
     /// Every decision of the P-state driver: record, report, diagnose.
     Trace(crate::commands::trace::Args),
 
+    /// Intel Speed Select: levels, base-freq, turbo-freq, core-power, with plan and undo.
+    Sst(crate::commands::sst::Args),
+
     /// The drop-in for intel-speed-select: its command lines, output and exit codes.
     #[command(disable_help_flag = true, disable_version_flag = true)]
     IntelSpeedSelect(crate::commands::intel_speed_select::Args),

@@ -19,6 +19,7 @@ pub mod run;
 pub mod save;
 pub mod set;
 pub mod show;
+pub mod sst;
 pub mod sim;
 pub mod task;
 pub mod trace;
@@ -33,6 +34,7 @@ use crate::{
 pub fn run(cli: &Cli) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Show(args) => show::run(cli, args),
+        Command::Sst(args) => sst::run(cli, args),
         Command::Sim(args) => sim::run(cli, args),
         Command::Get(args) => get::run(cli, args),
         Command::Record(args) => record::run(cli, args),

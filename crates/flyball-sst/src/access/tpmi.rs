@@ -23,6 +23,10 @@ const FOLLOW_TRIES: u32 = 5;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(1);
 
 impl<'h> Tpmi<'h> {
+    /// The sets of turbo frequencies have numbers on these parts.
+    pub(super) const KINDS: &'static [&'static str] =
+        &["level-0", "level-1", "level-2", "level-3", "level-4", "level-5"];
+
     /// The interface of a machine whose drivers speak version `api`.
     pub fn new(host: &'h dyn Host, api: u16) -> Tpmi<'h> {
         Tpmi { host, api, domains: RefCell::default() }
@@ -71,7 +75,7 @@ impl Access for Tpmi<'_> {
     }
 
     fn turbo_kinds(&self) -> &'static [&'static str] {
-        &["level-0", "level-1", "level-2", "level-3", "level-4", "level-5"]
+        Tpmi::KINDS
     }
 
     fn has(&self, place: &Place) -> bool {

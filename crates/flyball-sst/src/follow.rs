@@ -1,0 +1,211 @@
+//! Following a performance level that somebody else changes: a management controller, or another program.
+//!
+//! When the level of a domain is another than it was, its CPUs are brought to what the level wants: those of the level
+//! online, all others offline, or set apart in a cgroup v2 partition. The first look counts as a change, so that a
+//! service that was not running when the level changed catches up.
+
+use std::collections::BTreeMap;
+
+use flyball_host::{CpuList, Host, HostError};
+
+use crate::{
+    access::Place,
+    cost,
+    cpus::is_online,
+    setting::{Domain, Layout},
+};
+
+const CGROUP: &str = "/sys/fs/cgroup";
+
+/// How CPUs that are not of the level are kept from work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// Offline, by hotplug.
+    Hotplug,
+    /// In an isolated cgroup v2 partition.
+    Cgroup,
+}
+
+/// What was seen or done, for a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A level is another than before.
+    Level {
+        /// Where.
+        place: Place,
+        /// What it was, where that is known.
+        from: Option<u8>,
+        /// What it is.
+        to: u8,
+    },
+    /// CPUs were brought online.
+    Online(CpuList),
+    /// CPUs were taken offline.
+    Offline(CpuList),
+    /// CPUs were set apart; none: they were taken back.
+    Apart(CpuList),
+    /// Something was refused.
+    Refused(String),
+}
+
+impl std::fmt::Display for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Event::Level { place, from: Some(from), to } => {
+                write!(f, "power domain {}:{}: level {from} became {to}", place.package, place.domain)
+            }
+            Event::Level { place, from: None, to } => {
+                write!(f, "power domain {}:{}: level {to}", place.package, place.domain)
+            }
+            Event::Online(cpus) => write!(f, "online: {cpus}"),
+            Event::Offline(cpus) => write!(f, "offline: {cpus}"),
+            Event::Apart(cpus) if cpus.is_empty() => f.write_str("no CPU is set apart any more"),
+            Event::Apart(cpus) => write!(f, "set apart in a cgroup partition: {cpus}"),
+            Event::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What is known of the levels.
+#[derive(Debug)]
+pub struct Follower {
+    means: Means,
+    seen: BTreeMap<(u8, u32, u8), u8>,
+}
+
+impl Follower {
+    /// Knows nothing yet.
+    pub fn new(means: Means) -> Follower {
+        Follower { means, seen: BTreeMap::new() }
+    }
+
+    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level cannot change.
+    ///
+    /// # Errors
+    /// What the driver answered to the question for levels.
+    pub fn look(&mut self, layout: &Layout, host: &dyn Host) -> Result<Vec<Event>, HostError> {
+        let mut events = Vec::new();
+        let access = layout.access(host);
+        for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
+            let mut at = domain.clone();
+            // Its CPU may have gone offline since.
+            at.place.cpu = domain.cpus.iter().find(|&cpu| is_online(host, cpu)).or(domain.place.cpu);
+            let levels = access.levels(&at.place)?;
+            let key = (at.place.package, at.die, at.place.domain);
+            let from = self.seen.get(&key).copied();
+            if levels.locked || from == Some(levels.current) {
+                continue;
+            }
+            self.seen.insert(key, levels.current);
+            events.push(Event::Level { place: at.place, from, to: levels.current });
+            match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {
+                Some(inside) => self.apply(host, &at, &inside, &mut events),
+                None => events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned())),
+            }
+        }
+        Ok(events)
+    }
+
+    fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
+        let outside = domain.cpus.difference(inside);
+        if self.means == Means::Cgroup {
+            match set_apart(host, domain, &outside) {
+                Ok(()) => events.push(Event::Apart(outside)),
+                Err(error) => events.push(Event::Refused(error.to_string())),
+            }
+            return;
+        }
+        // Online first: at no moment are there fewer CPUs than both levels have in common.
+        for (cpus, on) in [(inside, true), (&outside, false)] {
+            let mut done = CpuList::new();
+            for cpu in cpus.iter().filter(|&cpu| is_online(host, cpu) != on) {
+                let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                if !on && !host.exists(&path) {
+                    events.push(Event::Refused(format!("CPU {cpu} is kept online by this kernel")));
+                    continue;
+                }
+                match host.write(&path, if on { b"1" } else { b"0" }) {
+                    Ok(()) => done.insert(cpu),
+                    Err(error) => events.push(Event::Refused(error.to_string())),
+                }
+            }
+            if !done.is_empty() {
+                events.push(if on { Event::Online(done) } else { Event::Offline(done) });
+            }
+        }
+    }
+}
+
+/// Puts CPUs into an isolated partition of their own, or back where there are none.
+fn set_apart(host: &dyn Host, domain: &Domain, cpus: &CpuList) -> Result<(), HostError> {
+    let folder =
+        format!("{CGROUP}/flyball-sst-{}-{}-{}", domain.place.package, domain.die, domain.place.domain);
+    let partition = format!("{folder}/cpuset.cpus.partition");
+    if cpus.is_empty() {
+        return if host.exists(&partition) { host.write(&partition, b"member") } else { Ok(()) };
+    }
+    host.write(&format!("{CGROUP}/cgroup.subtree_control"), b"+cpuset")?;
+    if !host.exists(&folder) {
+        host.make_dir(&folder)?;
+    }
+    // A partition must be one of the tree again before its CPUs change.
+    host.write(&partition, b"member")?;
+    host.write(&format!("{folder}/cpuset.cpus"), cpus.to_string().as_bytes())?;
+    host.write(&partition, b"isolated").or_else(|_| host.write(&partition, b"root"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cpus::TopologyCache, player::Player};
+
+    fn online(player: &Player) -> String {
+        player.read("/sys/devices/system/cpu/online").unwrap()
+    }
+
+    #[test]
+    fn cpus_go_and_come_back_with_the_level() {
+        for tpmi in [false, true] {
+            let player = Player::guide(tpmi);
+            let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+            let mut follower = Follower::new(Means::Hotplug);
+            assert_eq!(follower.look(&layout, &player).unwrap().len(), 2, "the first look");
+            assert_eq!(follower.look(&layout, &player).unwrap(), []);
+            player.set(|state| state.level = 4);
+            let events = follower.look(&layout, &player).unwrap();
+            assert_eq!(events[0].to_string(), "power domain 0:0: level 0 became 4");
+            assert_eq!(events[1].to_string(), "offline: 4,6,12,13,32,34,40,41");
+            player.set(|state| state.level = 0);
+            let _ = follower.look(&layout, &player).unwrap();
+            assert_eq!(online(&player), "0-55");
+            player.set(|state| (state.level, state.locked) = (4, true));
+            assert_eq!(follower.look(&layout, &player).unwrap(), []);
+        }
+    }
+
+    #[test]
+    fn partitions_instead_of_hotplug() {
+        let player = Player::guide(true);
+        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        let mut follower = Follower::new(Means::Cgroup);
+        player.set(|state| state.level = 4);
+        let _ = follower.look(&layout, &player).unwrap();
+        let read = |name: &str| player.read(&format!("{CGROUP}/flyball-sst-0-0-0/{name}")).unwrap();
+        assert_eq!((read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()), ("4,6,12,13,32,34,40,41", "isolated"));
+        assert_eq!(online(&player), "0-55");
+        player.set(|state| state.level = 0);
+        let _ = follower.look(&layout, &player).unwrap();
+        assert_eq!(read("cpuset.cpus.partition"), "member");
+    }
+
+    #[test]
+    fn a_refusal_is_told_and_the_rest_is_done() {
+        let player = Player::guide(true);
+        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        player.set(|state| state.level = 4);
+        player.fail_at(1, flyball_host::Errno::BUSY);
+        let events = Follower::new(Means::Hotplug).look(&layout, &player).unwrap();
+        assert!(events.iter().any(|event| matches!(event, Event::Refused(why) if why.contains("cpu6/online"))));
+        assert!(events.contains(&Event::Offline("4,12,13,32,34,40,41".parse().unwrap())), "{events:?}");
+    }
+}

@@ -1,0 +1,334 @@
+//! `flyball sst`: Intel Speed Select by its features' names, with plans, honest errors and undo.
+//!
+//! Reading goes to the processor's interface; everything that changes the machine becomes an intent on the knobs
+//! (`sst-level`, `sst-bf`, `clos` and so on) and goes the way of `flyball set`: planned, journaled, read back,
+//! restored with `flyball restore`.
+
+mod change;
+mod read;
+mod recommend;
+mod watch;
+
+use clap::{Args as ClapArgs, Subcommand};
+use flyball_control::{Machine, select};
+use flyball_host::{CpuList, Host, isst};
+use flyball_sst::setting::{Domain, Layout};
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+    machine,
+};
+
+/// Arguments of `sst`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+  flyball sst info                                     what this machine has of Speed Select
+  flyball sst perf-profile info -l 0                   a performance level, fully
+  flyball sst perf-profile set-config-level -l 4 -o    change the level, and take its CPUs along
+  flyball sst base-freq enable -a -n                   what enabling would write, why, and what it costs
+  flyball sst -c 5,6 turbo-freq enable -a              high turbo for the cores of CPUs 5 and 6
+  flyball sst core-power config -c 1 --min 1GHz --max 2GHz
+  flyball sst -c 10 core-power assoc --clos 3
+  flyball restore                                      put everything back
+
+Exit: 0 done, 1 failed and put back, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine,
+7 the firmware made another value of it.")]
+pub struct Args {
+    /// CPUs instead of the whole machine: 0-3,7, package:0, core:3 and so on.
+    #[arg(short, long, value_name = "CPUS")]
+    cpu: Option<String>,
+
+    /// Of commands that change something: print every write with its reason, and write nothing.
+    #[arg(short = 'n', long, global = true)]
+    dry_run: bool,
+
+    /// The feature.
+    #[command(subcommand)]
+    feature: Feature,
+}
+
+/// Features of Speed Select.
+#[derive(Debug, Subcommand)]
+enum Feature {
+    /// What drivers and processor can do.
+    Info,
+    /// SST-PP: performance levels, each with cores, base frequency, power and temperature of its own.
+    PerfProfile {
+        #[command(subcommand)]
+        command: PerfProfile,
+    },
+    /// SST-BF: a higher base frequency on some cores for a lower one on the rest.
+    BaseFreq {
+        #[command(subcommand)]
+        command: BaseFreq,
+    },
+    /// SST-TF: higher turbo on chosen cores for lower turbo on the rest.
+    TurboFreq {
+        #[command(subcommand)]
+        command: TurboFreq,
+    },
+    /// SST-CP: four classes of service that share power, and the class of each core.
+    CorePower {
+        #[command(subcommand)]
+        command: CorePower,
+    },
+    /// Turbo by cpufreq's upper limit, and the turbo ratio limits.
+    TurboMode {
+        #[command(subcommand)]
+        command: TurboMode,
+    },
+    /// Follow a level that a management controller changes: bring CPUs online and offline as it wants.
+    Watch(watch::Args),
+    /// Which level and feature serve given CPUs best.
+    Recommend(recommend::Args),
+}
+
+/// A performance level.
+#[derive(Debug, ClapArgs)]
+struct Level {
+    /// The level; the current one if not given.
+    #[arg(short, long, value_name = "LEVEL")]
+    level: Option<u8>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PerfProfile {
+    /// Levels, fully: all of them, or one.
+    Info(Level),
+    /// Whether firmware refuses another level.
+    GetLockStatus,
+    /// The highest level.
+    GetConfigLevels,
+    /// The feature's version.
+    GetConfigVersion,
+    /// Whether there are levels.
+    GetConfigEnabled,
+    /// The level in force.
+    GetConfigCurrentLevel,
+    /// Change the level.
+    SetConfigLevel {
+        /// The level.
+        #[arg(short, long, value_name = "LEVEL")]
+        level: u8,
+        /// Also bring the level's CPUs online and take all others of the domain offline.
+        #[arg(short, long)]
+        online: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum BaseFreq {
+    /// What it offers at a level.
+    Info(Level),
+    /// Switch it on.
+    Enable {
+        /// Also set classes of service (class 0 for the high-priority cores, 3 for the rest) and hold the lower
+        /// frequency limits at the base frequency.
+        #[arg(short, long)]
+        auto: bool,
+    },
+    /// Switch it off.
+    Disable {
+        /// Also switch classes of service off and let the lower limits down.
+        #[arg(short, long)]
+        auto: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum TurboFreq {
+    /// What it offers at a level.
+    Info {
+        #[command(flatten)]
+        level: Level,
+        /// One bucket alone.
+        #[arg(short, long, value_name = "BUCKET")]
+        bucket: Option<u32>,
+        /// One class of instructions alone: sse, avx2, avx512, or level-0 and so on.
+        #[arg(short = 'r', long, value_name = "TYPE")]
+        trl_type: Option<String>,
+    },
+    /// Switch it on.
+    Enable {
+        /// Also make the cores of --cpu class 0 and all others class 3.
+        #[arg(short, long)]
+        auto: bool,
+        /// Turbo ratio limits; without limits if not given.
+        #[arg(short, long, value_name = "0xTRL")]
+        trl: Option<String>,
+    },
+    /// Switch it off, and set the turbo ratio limits to those of the level.
+    Disable {
+        /// Also switch classes of service off.
+        #[arg(short, long)]
+        auto: bool,
+        /// Turbo ratio limits instead of the level's.
+        #[arg(short, long, value_name = "0xTRL")]
+        trl: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum CorePower {
+    /// Whether it is there, on, and how classes share.
+    Info,
+    /// Let classes of service count.
+    Enable {
+        /// How they share: ordered or proportional (also 1 or 0); as it is if not given.
+        #[arg(short, long, value_name = "TYPE")]
+        priority: Option<String>,
+    },
+    /// Let them count no more.
+    Disable,
+    /// Change a class; what is not given stays.
+    Config {
+        /// The class, 0 to 3.
+        #[arg(short, long, value_name = "CLASS")]
+        clos: u8,
+        /// Energy preference, 0 to 15 (mailbox parts).
+        #[arg(short, long)]
+        epp: Option<u8>,
+        /// Proportional priority, 0 (most) to 15.
+        #[arg(short, long)]
+        weight: Option<u8>,
+        /// Lowest frequency: 1GHz; a bare number is MHz, as in the guide.
+        #[arg(long, visible_short_alias = 'l', value_name = "FREQ")]
+        min: Option<String>,
+        /// Highest frequency, or max for none.
+        #[arg(short, long, value_name = "FREQ")]
+        max: Option<String>,
+    },
+    /// Show a class, or all four.
+    GetConfig {
+        /// The class, 0 to 3.
+        #[arg(short, long, value_name = "CLASS")]
+        clos: Option<u8>,
+    },
+    /// Put the cores of --cpu into a class.
+    Assoc {
+        /// The class, 0 to 3.
+        #[arg(short, long, value_name = "CLASS")]
+        clos: u8,
+    },
+    /// The classes of the cores of --cpu, or of all.
+    GetAssoc,
+}
+
+#[derive(Debug, Subcommand)]
+enum TurboMode {
+    /// Upper limits of cpufreq as high as they go.
+    Enable,
+    /// Upper limits of cpufreq at the base frequency.
+    Disable,
+    /// The turbo ratio limits.
+    GetTrl,
+    /// Set the turbo ratio limits.
+    SetTrl {
+        /// Eight ratios of 100 MHz in hexadecimal, bucket 0 last.
+        #[arg(short, long, value_name = "0xTRL")]
+        trl: String,
+    },
+}
+
+/// What every command works with.
+struct Session<'a> {
+    cli: &'a Cli,
+    host: &'a dyn Host,
+    machine: Machine<'a>,
+    dry_run: bool,
+    /// The CPUs of --cpu.
+    cpus: Option<CpuList>,
+    /// As they were typed.
+    selector: Option<String>,
+}
+
+impl<'a> Session<'a> {
+    fn layout(&self) -> Result<&Layout, Failure> {
+        self.machine.speed_select().map_err(|error| {
+            let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
+            Failure::new(exit, isst::explain(self.host, error))
+        })
+    }
+
+    /// The domains that are meant: those of --cpu, or all.
+    fn domains(&self) -> Result<Vec<&Domain>, Failure> {
+        let layout = self.layout()?;
+        let meant = |domain: &&Domain| match &self.cpus {
+            Some(cpus) => domain.cpus.iter().any(|cpu| cpus.contains(cpu)),
+            None => true,
+        };
+        let found: Vec<&Domain> = layout.domains.iter().filter(meant).collect();
+        if found.is_empty() {
+            return Err(Failure::new(Exit::NotHere, "none of these CPUs is in a power domain of Speed Select"));
+        }
+        Ok(found)
+    }
+
+    /// An error of the driver, with its remedy.
+    fn explained(&self, error: &flyball_host::HostError) -> Failure {
+        let exit = if error.errno == flyball_host::Errno::INVAL { Exit::Usage } else { Exit::Failed };
+        Failure::new(exit, isst::explain(self.host, error))
+    }
+}
+
+/// Runs the feature's command.
+pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    let host = machine::open(&cli.machine)?;
+    let machine = Machine::inspect(&*host).map_err(crate::knobs::unreadable)?;
+    let cpus = match &args.cpu {
+        Some(text) => Some(
+            select(text, machine.topology()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,
+        ),
+        None => None,
+    };
+    let session =
+        Session { cli, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
+    match &args.feature {
+        Feature::Info => read::info(&session),
+        Feature::PerfProfile { command } => match command {
+            PerfProfile::Info(level) => read::levels(&session, level.level),
+            PerfProfile::GetLockStatus => read::single(&session, "lock-status", |levels| {
+                if levels.locked { "locked" } else { "unlocked" }.into()
+            }),
+            PerfProfile::GetConfigLevels => read::single(&session, "highest-level", |levels| levels.highest.into()),
+            PerfProfile::GetConfigVersion => read::single(&session, "version", |levels| levels.version.into()),
+            PerfProfile::GetConfigEnabled => read::single(&session, "enabled", |levels| levels.enabled.into()),
+            PerfProfile::GetConfigCurrentLevel => {
+                read::single(&session, "current-level", |levels| levels.current.into())
+            }
+            PerfProfile::SetConfigLevel { level, online } => change::level(&session, *level, *online),
+        },
+        Feature::BaseFreq { command } => match command {
+            BaseFreq::Info(level) => read::base_freq(&session, level.level),
+            BaseFreq::Enable { auto } => change::base_freq(&session, true, *auto),
+            BaseFreq::Disable { auto } => change::base_freq(&session, false, *auto),
+        },
+        Feature::TurboFreq { command } => match command {
+            TurboFreq::Info { level, bucket, trl_type } => {
+                read::turbo_freq(&session, level.level, *bucket, trl_type.as_deref())
+            }
+            TurboFreq::Enable { auto, trl } => change::turbo_freq(&session, true, *auto, trl.as_deref()),
+            TurboFreq::Disable { auto, trl } => change::turbo_freq(&session, false, *auto, trl.as_deref()),
+        },
+        Feature::CorePower { command } => match command {
+            CorePower::Info => read::core_power(&session),
+            CorePower::Enable { priority } => change::core_power(&session, true, priority.as_deref()),
+            CorePower::Disable => change::core_power(&session, false, None),
+            CorePower::Config { clos, epp, weight, min, max } => {
+                change::class(&session, *clos, *epp, *weight, min.as_deref(), max.as_deref())
+            }
+            CorePower::GetConfig { clos } => read::classes(&session, *clos),
+            CorePower::Assoc { clos } => change::assoc(&session, *clos),
+            CorePower::GetAssoc => read::assoc(&session),
+        },
+        Feature::TurboMode { command } => match command {
+            TurboMode::Enable => change::apply(&session, &[("max-freq=max".to_owned(), None)]),
+            TurboMode::Disable => change::apply(&session, &[("max-freq=base".to_owned(), None)]),
+            TurboMode::GetTrl => read::turbo_limits(&session),
+            TurboMode::SetTrl { trl } => change::apply(&session, &[(format!("trl={trl}"), None)]),
+        },
+        Feature::Watch(args) => watch::run(&session, args),
+        Feature::Recommend(args) => recommend::run(&session, args),
+    }
+}

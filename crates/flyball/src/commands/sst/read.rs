@@ -1,0 +1,416 @@
+//! Commands of `flyball sst` that read: data first, then a table or JSON of it.
+
+use comfy_table::{Table, presets};
+use flyball_host::{CpuList, MegaHertz, isst};
+use flyball_sst::{
+    access::Levels,
+    model::{self, Turbo},
+    setting::{Domain, Field, Via},
+};
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+
+use super::Session;
+use crate::{
+    change::print_json,
+    exit::{Exit, Failure},
+};
+
+fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(head.iter().copied());
+    table
+}
+
+fn show(table: &Table) {
+    for line in table.to_string().lines() {
+        println!("{}", line.trim_end());
+    }
+}
+
+/// How a domain is called in tables.
+fn name(domain: &Domain) -> String {
+    format!("{}:{}", domain.place.package, domain.place.domain)
+}
+
+fn list(cpus: &CpuList) -> String {
+    if cpus.is_empty() { "none (IO die)".to_owned() } else { cpus.to_string() }
+}
+
+fn mhz(value: MegaHertz) -> String {
+    if value.0 == 0 { "-".to_owned() } else { value.0.to_string() }
+}
+
+#[derive(Serialize)]
+struct Info {
+    interface: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<isst::Platform>,
+    cpu: String,
+    perf_profile: bool,
+    base_freq: bool,
+    turbo_freq: bool,
+    core_power: bool,
+    domains: Vec<model::DomainModel>,
+}
+
+/// `info`.
+pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let mut domains = Vec::new();
+    let (mut base_freq, mut turbo_freq) = (false, false);
+    for domain in session.domains()? {
+        let found = model::domain(access.as_ref(), domain).map_err(|error| session.explained(&error))?;
+        for level in 0..=found.levels.highest {
+            if let Ok(features) = access.features(&domain.place, level) {
+                base_freq |= features.base_freq;
+                turbo_freq |= features.turbo_freq;
+            }
+        }
+        domains.push(found);
+    }
+    let info = Info {
+        interface: match layout.via {
+            Via::Tpmi(_) => "TPMI (isst_tpmi)",
+            Via::Mailbox => "mailbox and MMIO (isst_if_mbox_pci, isst_if_mmio)",
+            Via::MailboxAlone => "mailbox (isst_if_mbox_msr)",
+            Via::Dump => "registers from debugfs, to read alone (no driver)",
+        },
+        platform: (layout.via != Via::Dump).then_some(layout.platform),
+        cpu: layout.model.name.clone(),
+        perf_profile: domains.iter().any(|domain| domain.levels.enabled),
+        base_freq,
+        turbo_freq,
+        core_power: domains.iter().any(|domain| domain.core_power.supported),
+        domains,
+    };
+    if session.cli.json {
+        print_json(&info)?;
+        return Ok(Exit::Done);
+    }
+    println!("{}", info.cpu);
+    println!("interface: {}", info.interface);
+    if let Some(platform) = info.platform {
+        println!("API version {}, driver version {}", platform.api_version, platform.driver_version);
+    }
+    for (feature, has) in [
+        ("SST-PP (perf-profile)", info.perf_profile),
+        ("SST-BF (base-freq)", info.base_freq),
+        ("SST-TF (turbo-freq)", info.turbo_freq),
+        ("SST-CP (core-power)", info.core_power),
+    ] {
+        println!("{feature}: {}", if has { "yes" } else { "no" });
+    }
+    let mut rows = table(&["domain", "level", "of", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
+    for domain in &info.domains {
+        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let power = match (domain.qos.enabled, domain.qos.ordered) {
+            (false, _) => "off",
+            (true, true) => "ordered",
+            (true, false) => "proportional",
+        };
+        rows.add_row([
+            format!("{}:{}", domain.package, domain.domain),
+            domain.levels.current.to_string(),
+            domain.levels.highest.to_string(),
+            if domain.levels.locked { "locked" } else { "open" }.to_owned(),
+            on(domain.features.base_freq_on),
+            on(domain.features.turbo_freq_on),
+            power.to_owned(),
+            list(&domain.cpus),
+        ]);
+    }
+    show(&rows);
+    Ok(Exit::Done)
+}
+
+/// One value a domain.
+pub(super) fn single(session: &Session<'_>, what: &str, value: impl Fn(&Levels) -> Json) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", what, "CPUs"]);
+    for domain in session.domains()? {
+        let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
+        let found = value(&levels);
+        let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+        rows.add_row([name(domain), text, list(&domain.cpus)]);
+        objects.push(object(domain, json!({ what: found })));
+    }
+    finish(session, &objects, &[rows])
+}
+
+/// An object about a domain.
+fn object(domain: &Domain, mut data: Json) -> Json {
+    let mut whole = json!({
+        "package": domain.place.package,
+        "die": domain.die,
+        "domain": domain.place.domain,
+        "cpus": domain.cpus.to_string(),
+    });
+    if let (Some(whole), Some(data)) = (whole.as_object_mut(), data.as_object_mut()) {
+        whole.append(data);
+    }
+    whole
+}
+
+fn finish(session: &Session<'_>, objects: &[Json], tables: &[Table]) -> Result<Exit, Failure> {
+    if session.cli.json {
+        print_json(&objects)?;
+    } else {
+        for (index, rows) in tables.iter().enumerate() {
+            if index > 0 {
+                println!();
+            }
+            show(rows);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn turbo_row(turbo: &Turbo) -> String {
+    let pairs = turbo.buckets.iter().map(|bucket| format!("{}@{}", bucket.cores, bucket.mhz.0));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// `perf-profile info`.
+pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let (mut objects, mut tables) = (Vec::new(), Vec::new());
+    for domain in session.domains()? {
+        let explained = |error: flyball_host::HostError| session.explained(&error);
+        let numbers = model::level_numbers(access.as_ref(), domain).map_err(explained)?;
+        if let Some(only) = only.filter(|only| !numbers.contains(only)) {
+            let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("power domain {} has no level {only}; it has {}", name(domain), numbers.join(", ")),
+            ));
+        }
+        for number in numbers.into_iter().filter(|number| only.is_none_or(|only| only == *number)) {
+            let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+            let current = if level.current { " (current)" } else { "" };
+            let mut rows = table(&[&format!("domain {}", name(domain)), &format!("level {number}{current}")]);
+            let mut add = |what: &str, value: String| {
+                rows.add_row([what.to_owned(), value]);
+            };
+            add("CPUs", format!("{} ({} of {})", list(&level.cpus), level.cpus.len(), domain.cpus.len()));
+            let base: Vec<String> = level.base_mhz.into_iter().map(mhz).collect();
+            add("base MHz (SSE, AVX2, AVX-512, AMX)", base.join(", "));
+            add("power, temperature", format!("{} W, {} C", level.tdp_w, level.tjunction_c));
+            let uncore: Vec<String> = level.uncore_mhz.into_iter().map(mhz).collect();
+            add("uncore MHz (highest, base, lowest)", uncore.join(", "));
+            add("memory MHz", mhz(level.memory_mhz));
+            for turbo in &level.turbo {
+                add(&format!("turbo {} (cores@MHz)", turbo.instructions), turbo_row(turbo));
+            }
+            match &level.base_freq {
+                Some(offer) => add(
+                    "base-freq",
+                    format!("{} at {}, the rest at {}", list(&offer.high_cpus), offer.high_mhz, offer.low_mhz),
+                ),
+                None => add("base-freq", "no".to_owned()),
+            }
+            match &level.turbo_freq {
+                Some(offer) => {
+                    for turbo in &offer.high {
+                        add(&format!("turbo-freq {} (cores@MHz)", turbo.instructions), turbo_row(turbo));
+                    }
+                    let clip: Vec<String> = offer.clip.iter().map(|(kind, mhz)| format!("{kind} {}", mhz.0)).collect();
+                    add("turbo-freq, the rest, MHz", clip.join(", "));
+                }
+                None => add("turbo-freq", "no".to_owned()),
+            }
+            tables.push(rows);
+            objects.push(object(domain, json!(level)));
+        }
+    }
+    finish(session, &objects, &tables)
+}
+
+/// `base-freq info`.
+pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", "level", "high MHz", "high-priority CPUs", "low MHz", "instead of", "W", "C"]);
+    for domain in session.domains()? {
+        let explained = |error: flyball_host::HostError| session.explained(&error);
+        let number = match level {
+            Some(level) => level,
+            None => access.levels(&domain.place).map_err(explained)?.current,
+        };
+        let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+        match &level.base_freq {
+            Some(offer) => {
+                rows.add_row([
+                    name(domain),
+                    number.to_string(),
+                    offer.high_mhz.0.to_string(),
+                    list(&offer.high_cpus),
+                    offer.low_mhz.0.to_string(),
+                    mhz(level.base_mhz[0]),
+                    offer.tdp_w.to_string(),
+                    offer.tjunction_c.to_string(),
+                ]);
+            }
+            None => {
+                rows.add_row([name(domain), number.to_string(), "not at this level".to_owned()]);
+            }
+        }
+        objects.push(object(domain, json!({ "level": number, "base_freq": level.base_freq })));
+    }
+    let none = objects.iter().all(|object| object["base_freq"].is_null());
+    finish(session, &objects, &[rows])?;
+    Ok(if none { Exit::NotHere } else { Exit::Done })
+}
+
+/// `turbo-freq info`.
+pub(super) fn turbo_freq(
+    session: &Session<'_>,
+    level: Option<u8>,
+    bucket: Option<u32>,
+    kind: Option<&str>,
+) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    if let Some(kind) = kind.filter(|kind| !access.turbo_kinds().contains(kind)) {
+        let kinds = access.turbo_kinds().join(", ");
+        return Err(Failure::new(Exit::Usage, format!("no turbo limits for '{kind}'; here there are {kinds}")));
+    }
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
+    for domain in session.domains()? {
+        let explained = |error: flyball_host::HostError| session.explained(&error);
+        let number = match level {
+            Some(level) => level,
+            None => access.levels(&domain.place).map_err(explained)?.current,
+        };
+        let found = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
+        let mut offer = found.turbo_freq;
+        if let Some(offer) = &mut offer {
+            offer.high.retain(|turbo| kind.is_none_or(|kind| kind == turbo.instructions));
+            offer.clip.retain(|(of, _)| kind.is_none_or(|kind| kind == *of));
+            if let Some(bucket) = bucket {
+                for turbo in &mut offer.high {
+                    let Some(one) = turbo.buckets.get(bucket as usize).copied() else {
+                        let count = turbo.buckets.len();
+                        return Err(Failure::new(
+                            Exit::Usage,
+                            format!("no bucket {bucket}; level {number} of {} has {count}, from 0", name(domain)),
+                        ));
+                    };
+                    turbo.buckets = vec![one];
+                }
+            }
+            for turbo in &offer.high {
+                let clip = offer.clip.iter().find(|(of, _)| *of == turbo.instructions);
+                rows.add_row([
+                    name(domain),
+                    number.to_string(),
+                    turbo.instructions.to_owned(),
+                    turbo_row(turbo),
+                    clip.map_or("-".to_owned(), |(_, mhz)| mhz.0.to_string()),
+                ]);
+            }
+        } else {
+            rows.add_row([name(domain), number.to_string(), "not at this level".to_owned()]);
+        }
+        objects.push(object(domain, json!({ "level": number, "turbo_freq": offer })));
+    }
+    let none = objects.iter().all(|object| object["turbo_freq"].is_null());
+    finish(session, &objects, &[rows])?;
+    Ok(if none { Exit::NotHere } else { Exit::Done })
+}
+
+/// `core-power info`.
+pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", "supported", "enabled", "classes count", "priority", "CPUs"]);
+    for domain in session.domains()? {
+        let explained = |error: flyball_host::HostError| session.explained(&error);
+        let power = access.pm_config(&domain.place).map_err(explained)?;
+        let qos = access.qos(&domain.place).map_err(explained)?;
+        let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let priority = if qos.ordered { "ordered" } else { "proportional" };
+        rows.add_row([
+            name(domain),
+            word(power.supported),
+            word(power.enabled),
+            word(qos.enabled),
+            priority.to_owned(),
+            list(&domain.cpus),
+        ]);
+        let data = json!({
+            "supported": power.supported,
+            "enabled": power.enabled,
+            "clos_enabled": qos.enabled,
+            "priority": priority,
+        });
+        objects.push(object(domain, data));
+    }
+    finish(session, &objects, &[rows])
+}
+
+/// `core-power get-config`.
+pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
+    if only.is_some_and(|only| only > 3) {
+        return Err(Failure::new(Exit::Usage, "there are the classes of service 0 to 3"));
+    }
+    let layout = session.layout()?;
+    let access = layout.access(session.host);
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", "class", "min MHz", "max MHz", "weight", "EPP"]);
+    for domain in session.domains()? {
+        for class in (0..4).filter(|class| only.is_none_or(|only| only == *class)) {
+            let found = model::class(access.as_ref(), domain, class).map_err(|error| session.explained(&error))?;
+            rows.add_row([
+                name(domain),
+                class.to_string(),
+                found.min_mhz.0.to_string(),
+                found.max_mhz.map_or("no limit".to_owned(), |max| max.0.to_string()),
+                found.weight.to_string(),
+                found.epp.map_or("-".to_owned(), |epp| epp.to_string()),
+            ]);
+            objects.push(object(domain, json!(found)));
+        }
+    }
+    finish(session, &objects, &[rows])
+}
+
+/// `core-power get-assoc`.
+pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let cpus = session.cpus.clone().unwrap_or_else(|| session.machine.topology().present.clone());
+    let found = model::classes_of(layout, session.host, &cpus).map_err(|error| session.explained(&error))?;
+    let mut rows = table(&["class", "CPUs"]);
+    for class in 0..4 {
+        let of: CpuList = found.iter().filter(|(_, of)| *of == class).map(|(cpu, _)| *cpu).collect();
+        if !of.is_empty() {
+            rows.add_row([class.to_string(), of.to_string()]);
+        }
+    }
+    let objects: Vec<Json> = found.iter().map(|(cpu, class)| json!({ "cpu": cpu, "clos": class })).collect();
+    finish(session, &objects, &[rows])
+}
+
+/// `turbo-mode get-trl`.
+pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
+    let layout = session.layout()?;
+    let mut objects = Vec::new();
+    let mut rows = table(&["domain", "turbo ratio limits", "MHz by bucket"]);
+    for domain in session.domains()?.into_iter().filter(|domain| domain.place.cpu.is_some()) {
+        let setting = layout.setting(domain.place, Field::TurboLimits);
+        let text = setting.read(session.host).map_err(|error| session.explained(&error))?;
+        let raw = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
+        let mhz = raw.to_le_bytes().map(|ratio| u32::from(ratio) * 100);
+        let words: Vec<String> = mhz.iter().map(ToString::to_string).collect();
+        rows.add_row([name(domain), text.clone(), words.join(" ")]);
+        objects.push(object(domain, json!({ "trl": text, "mhz": mhz })));
+    }
+    finish(session, &objects, &[rows])
+}

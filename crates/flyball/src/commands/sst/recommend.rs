@@ -1,0 +1,146 @@
+//! `flyball sst recommend`: which level and feature serve given CPUs best, what it takes from the others, and the
+//! profile that does it.
+
+use comfy_table::{Table, presets};
+use flyball_host::CpuList;
+use flyball_sst::recommend::{Candidate, Goal, candidates};
+
+use super::Session;
+use crate::{
+    change::print_json,
+    exit::{Exit, Failure},
+};
+
+/// Arguments of `recommend`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The CPUs to serve, if not those of --cpu before the word recommend.
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<String>,
+
+    /// Serve turbo with all cores busy, instead of the guaranteed frequency.
+    #[arg(long)]
+    turbo: bool,
+
+    /// Print the profile of the best candidate, for 'flyball apply -'.
+    #[arg(long)]
+    profile: bool,
+
+    /// A command whose CPUs are meant: those that this process may run on (as under taskset).
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// The CPUs that this process, and so a command that it starts, may run on.
+fn allowed(session: &Session<'_>) -> Option<CpuList> {
+    let status = session.host.read("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")?.trim().parse().ok())
+}
+
+pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
+    let usage = |message: &str| Failure::new(Exit::Usage, message);
+    let cpus = match (&args.cpus, &session.cpus) {
+        (Some(text), _) => flyball_control::select(text, session.machine.topology())
+            .map_err(|error| usage(&error.to_string()))?,
+        (None, Some(cpus)) => cpus.clone(),
+        (None, None) if !args.command.is_empty() => allowed(session)
+            .ok_or_else(|| usage("it is not known here which CPUs the command may run on: give --cpus LIST"))?,
+        (None, None) => return Err(usage("for which CPUs? give --cpus LIST, or -- CMD under taskset")),
+    };
+    let layout = session.layout()?;
+    let goal = if args.turbo { Goal::Turbo } else { Goal::Guaranteed };
+    let mut found: Vec<Candidate> = Vec::new();
+    for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
+        let of = candidates(layout, session.host, domain, &cpus, goal).map_err(|error| session.explained(&error))?;
+        if of.is_empty() {
+            return Err(Failure::new(
+                Exit::NotHere,
+                format!("no level of power domain {}:{} keeps all of these CPUs", domain.place.package, domain.place.domain),
+            ));
+        }
+        found.extend(of);
+    }
+    if found.is_empty() {
+        return Err(Failure::new(Exit::NotHere, "none of these CPUs is in a power domain of Speed Select"));
+    }
+    if session.cli.json {
+        print_json(&found)?;
+        return Ok(Exit::Done);
+    }
+    if args.profile {
+        print!("{}", profile(session, &found, &cpus)?);
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "domain", "level", "feature", "guaranteed", "turbo, all busy", "others", "others' turbo", "offline", "by",
+    ]);
+    for one in &found {
+        table.add_row([
+            format!("{}:{}", one.package, one.domain),
+            one.level.to_string(),
+            one.feature.to_owned(),
+            one.guaranteed_mhz.to_string(),
+            one.turbo_mhz.to_string(),
+            one.others_guaranteed_mhz.to_string(),
+            one.others_turbo_mhz.to_string(),
+            if one.offline.is_empty() { "-".to_owned() } else { one.offline.to_string() },
+            if one.settings.is_empty() { "as it is".to_owned() } else { one.settings.join(" ") },
+        ]);
+    }
+    for line in table.to_string().lines() {
+        println!("{}", line.trim_end());
+    }
+    eprintln!("note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth");
+    Ok(Exit::Done)
+}
+
+/// The best candidate of each domain as a profile.
+fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result<String, Failure> {
+    let layout = session.layout()?;
+    let mut text = String::from("# Made by 'flyball sst recommend'.\n");
+    let mut done = std::collections::BTreeSet::new();
+    let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    // A list of CPUs has one section, or TOML would take the second for a mistake.
+    let mut section = |on: &CpuList, settings: Vec<(String, String)>| {
+        let on = on.to_string();
+        if on.is_empty() || settings.is_empty() {
+            return;
+        }
+        match sections.iter_mut().find(|(known, _)| *known == on) {
+            Some((_, known)) => known.extend(settings),
+            None => sections.push((on, settings)),
+        }
+    };
+    for best in found {
+        if !done.insert((best.package, best.domain)) {
+            continue;
+        }
+        let domain = layout
+            .domains
+            .iter()
+            .find(|domain| (domain.place.package, domain.place.domain) == (best.package, best.domain));
+        let Some(domain) = domain else { continue };
+        let pairs: Vec<(String, String)> = best
+            .settings
+            .iter()
+            .filter_map(|setting| setting.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        section(&domain.cpus, pairs);
+        section(&best.offline, vec![("online".to_owned(), "off".to_owned())]);
+        if best.feature == "turbo-freq" {
+            let wanted = cpus.intersection(&domain.cpus);
+            let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
+            section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));
+            section(&wanted, clos("0"));
+        }
+    }
+    for (on, settings) in sections {
+        text.push_str(&format!("\n[cpus.\"{on}\"]\n"));
+        for (name, value) in settings {
+            text.push_str(&format!("\"{name}\" = \"{value}\"\n"));
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,128 @@
+//! `flyball sst watch`: follows a level that a management controller changes.
+
+use std::{
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use flyball_host::{Kind, thermal::CapabilityEvents};
+use flyball_sst::follow::{Event, Follower, Means};
+
+use super::Session;
+use crate::{
+    change,
+    exit::{Exit, Failure},
+};
+
+/// Arguments of `watch`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Look every so many seconds, instead of waiting for the kernel's word (thermal netlink events of processors with
+    /// hardware feedback); 2 where there is no such word.
+    #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    poll: Option<u64>,
+
+    /// Set CPUs apart in cgroup v2 partitions instead of taking them offline.
+    #[arg(short = 'g', long)]
+    cgroup: bool,
+
+    /// Look once, bring the CPUs to the level in force, and end.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Tells the service manager, where there is one (sd_notify(3)).
+fn notify(text: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let path = path.to_string_lossy().into_owned();
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        // Nobody listening is no reason to stop following.
+        let _ = socket.send_to_addr(text.as_bytes(), &address);
+    }
+}
+
+fn tell(events: &[Event]) {
+    for event in events {
+        println!("{event}");
+    }
+    if let Some(last) = events.iter().rev().find(|event| matches!(event, Event::Level { .. })) {
+        notify(&format!("STATUS={last}"));
+    }
+}
+
+/// Whether the processor tells of changes at all.
+fn has_feedback(session: &Session<'_>) -> bool {
+    session.machine.topology().flags.contains("hfi")
+}
+
+pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
+    change::must_be_writable(session.host)?;
+    let layout = session.layout()?;
+    let live = session.host.kind() == Kind::Live;
+    if live {
+        // CPUs that go offline lose their topology: kept in the same file as intel-speed-select keeps it in.
+        let cache = flyball_sst::cpus::TopologyCache(Some(flyball_sst::cpus::TOPOLOGY_CACHE.into()));
+        if !cache.exists() {
+            if let Err(error) = cache.store(session.host, layout.map.room) {
+                eprintln!("note: the topology of CPUs that go offline cannot be kept: {error}");
+            }
+        }
+    }
+    let means = if args.cgroup { Means::Cgroup } else { Means::Hotplug };
+    let mut follower = Follower::new(means);
+    let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
+    let first = look()?;
+    tell(&first);
+    if args.once {
+        let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
+        return Ok(if refused { Exit::Failed } else { Exit::Done });
+    }
+    let stopped = change::interrupts()?;
+    let events = match args.poll {
+        None if live && has_feedback(session) => match CapabilityEvents::subscribe() {
+            Ok(events) => Some(events),
+            Err(error) => {
+                eprintln!("note: no events from this kernel ({error}); looking every 2 s");
+                None
+            }
+        },
+        _ => None,
+    };
+    let pause = Duration::from_secs(args.poll.unwrap_or(2));
+    notify("READY=1");
+    while !stopped.load(Ordering::Relaxed) {
+        match &events {
+            Some(events) => match events.wait(Duration::from_secs(1)) {
+                Ok(changes) if changes.is_empty() => continue,
+                Ok(_) => {}
+                Err(error) if matches!(error.errno.0, 4 | 105) => {}
+                Err(error) => return Err(error.into()),
+            },
+            None => {
+                let mut left = pause;
+                while !left.is_zero() && !stopped.load(Ordering::Relaxed) {
+                    let nap = left.min(Duration::from_millis(200));
+                    session.host.sleep(nap);
+                    left -= nap;
+                }
+            }
+        }
+        if !stopped.load(Ordering::Relaxed) {
+            match look() {
+                Ok(events) => tell(&events),
+                // A driver that is being reloaded comes back.
+                Err(failure) => eprintln!("flyball: {failure}"),
+            }
+        }
+    }
+    notify("STOPPING=1");
+    Ok(Exit::Done)
+}
