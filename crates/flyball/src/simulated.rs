@@ -322,8 +322,8 @@ impl Host for Simulated {
         result.map_err(|errno| error(Op::WriteMsr, &msr_name(cpu, register), errno))
     }
 
-    fn isst(&self, number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
-        Err(HostError::new(Op::Isst, format!("/dev/isst_interface ioctl {number:#x}"), Errno::NOENT))
+    fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
+        Err(HostError::new(Op::Isst, flyball_host::isst::NODE, Errno::NOENT))
     }
 
     fn now(&self) -> Duration {
