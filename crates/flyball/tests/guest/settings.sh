@@ -213,10 +213,12 @@ fly "online restored" 0 restore
 unchanged "after online again" "$first"
 
 # Another flyball, and a lock held by something else.
-flock -n /run/flyball/lock sleep 1.5 &
-sleep 0.3
+flock -F /run/flyball/lock sleep 100 &
+pid=$!
+while flock -n /run/flyball/lock true; do sleep 0.1; done
 fly "a second one is refused" 6 set "governor=$other"
-wait
+kill $pid
+wait $pid 2> /dev/null
 unchanged "the refused one changed nothing" "$first"
 
 # A journal of an earlier boot is not replayed.
@@ -243,7 +245,7 @@ rm -f /run/flyball/journal
 # Killed at many moments.
 mode=$(echo "$modes" | cut -d' ' -f1)
 caught=0
-for i in 1 2 3 4 5 6 7 8; do
+for i in 1 2 3 4 5 6; do
     if [ -n "$mode" ] && [ $((i % 2)) = 0 ]; then
         $F set "driver-mode=$mode" "governor=$3" "max-freq=${half}kHz" turbo=off > /dev/null 2>&1 &
     else
@@ -263,7 +265,7 @@ for i in 1 2 3 4 5 6 7 8; do
         bad "after kill $i" "$(diff /tmp/then /tmp/now | tr '\n' ';')"
     }
 done
-echo "# $caught of 8 were killed in the middle"
+echo "# $caught of 6 were killed in the middle"
 if [ $caught -gt 0 ]; then ok "killed in the middle"; else bad "killed in the middle" "every one was faster"; fi
 
 # One command under settings, and its exit code.
