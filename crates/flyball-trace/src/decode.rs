@@ -281,7 +281,7 @@ impl Plan {
             Plan::Thermal { kind, id, value, name } => Event::Thermal(Thermal {
                 kind: *kind,
                 id: id.as_ref().map_or(-1, |slot| get(slot) as i32),
-                value: get(value) as i64,
+                value: get(value).cast_signed(),
                 name: name
                     .as_ref()
                     .and_then(|field| field.text(record))

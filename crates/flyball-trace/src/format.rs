@@ -84,12 +84,12 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
     let bytes = bytes.get(offset..offset.checked_add(size)?)?;
     Some(match (bytes, signed) {
         ([a], false) => i64::from(*a),
-        ([a], true) => i64::from(*a as i8),
+        ([a], true) => i64::from(a.cast_signed()),
         ([a, b], false) => i64::from(u16::from_le_bytes([*a, *b])),
         ([a, b], true) => i64::from(i16::from_le_bytes([*a, *b])),
         ([a, b, c, d], false) => i64::from(u32::from_le_bytes([*a, *b, *c, *d])),
         ([a, b, c, d], true) => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
-        ([_, _, _, _, _, _, _, _], _) => u64::from_le_bytes(bytes.try_into().ok()?) as i64,
+        ([_, _, _, _, _, _, _, _], _) => u64::from_le_bytes(bytes.try_into().ok()?).cast_signed(),
         _ => return None,
     })
 }
@@ -213,7 +213,7 @@ fn shape_of(declared: &str, size: u32) -> Shape {
         Some((element, count)) => {
             let element = element.trim();
             let count = count.trim_end_matches(']').trim().parse::<u32>().ok().filter(|count| *count > 0);
-            let even = count.filter(|count| size % count == 0).map(|count| size / count);
+            let even = count.filter(|count| size.is_multiple_of(*count)).map(|count| size / count);
             Shape::Array(even.filter(|size| *size > 0).unwrap_or_else(|| element_size(element)))
         }
     }
@@ -285,6 +285,8 @@ impl PageHeader {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fmt::Write;
+
     use super::*;
 
     const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -296,9 +298,9 @@ pub(crate) mod tests {
     pub(crate) fn format_text(name: &str, id: u16, fields: &[(&str, usize, usize)], print: &str) -> String {
         let mut text = format!("name: {name}\nID: {id}\nformat:\n{COMMON}");
         for (declaration, offset, size) in fields {
-            text.push_str(&format!("\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;\n"));
+            writeln!(text, "\tfield:{declaration};\toffset:{offset};\tsize:{size};\tsigned:0;").unwrap();
         }
-        text.push_str(&format!("\nprint fmt: {print}\n"));
+        writeln!(text, "\nprint fmt: {print}").unwrap();
         text
     }
 

@@ -16,15 +16,19 @@ pub mod diagnose;
 mod error;
 mod format;
 mod histogram;
+pub mod html;
 mod input;
 #[cfg(feature = "live")]
 pub mod live;
 mod merge;
 mod page;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 mod print;
 mod record;
 pub mod report;
 mod scan;
+pub mod series;
 mod stats;
 mod tasks;
 mod text;

@@ -22,6 +22,16 @@ impl Record {
     }
 }
 
+impl Line<'_> {
+    /// What stands before the event's name: task, CPU, flags and time.
+    pub fn start(&self) -> String {
+        let record = self.record;
+        let [a, b, c, d, e] = flags(record.flags, record.preempt);
+        let time = Stamp { time: record.time, clock: self.clock };
+        format!("{:>16}-{:<7} [{:03}] {a}{b}{c}{d}{e} {time}: ", record.comm, record.pid, record.cpu)
+    }
+}
+
 /// The five characters of option irq-info (trace_print_lat_fmt() in kernel/trace/trace_output.c).
 fn flags(flags: u8, preempt: u8) -> [char; 5] {
     let has = |bit: u8| flags & bit != 0;

@@ -2,6 +2,7 @@
 
 mod diagnose;
 mod input;
+mod plots;
 mod print;
 mod record;
 mod report;
@@ -26,7 +27,7 @@ enum What {
     Diagnose(diagnose::Args),
     /// Record the driver's decisions into a trace.dat file, until Ctrl-C, a time, or a command ends.
     Record(record::Args),
-    /// Say what a trace holds, per CPU and per task: as a table, JSON or CSV.
+    /// Say what a trace holds, per CPU and per task: as a table, JSON, CSV, Parquet, a page or pictures.
     Report(report::Args),
 }
 

@@ -1,12 +1,19 @@
 //! `flyball trace report`: what a trace holds, in numbers.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use comfy_table::{CellAlignment, Table, presets};
 use flyball_trace::{
     Names, TraceSummary,
     csv::CsvFiles,
+    html::write_page,
     report::{Analyser, CpuReport, Range, Report},
+    series::SeriesSet,
 };
 
 use crate::{
@@ -14,7 +21,10 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-use super::input::{Input, say_what_is_missing};
+use super::{
+    input::{Input, say_what_is_missing},
+    plots,
+};
 
 /// Arguments of `trace report`.
 #[derive(Debug, clap::Args)]
@@ -40,6 +50,26 @@ pub struct Args {
     #[arg(long, requires = "csv")]
     no_per_cpu: bool,
 
+    /// Write one HTML page with the plots, for any number of CPUs and samples.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write a picture of each value and CPU, and of each value for all CPUs, into this directory.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+
+    /// How the pictures of --plots are written.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "png", requires = "plots")]
+    plot_format: plots::Format,
+
+    /// Write requests and samples as a Parquet file (builds with feature `parquet`).
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
+
+    /// Print every record as a line, in the kernel's words, instead of the report.
+    #[arg(long, conflicts_with = "json")]
+    print: bool,
+
     /// Show this many tasks.
     #[arg(long, value_name = "N", default_value_t = 10)]
     tasks: usize,
@@ -61,14 +91,47 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut csv = args.csv.as_ref().map(|path| CsvFiles::create(path, !args.no_per_cpu)).transpose()?;
+    let mut series = (args.html.is_some() || args.plots.is_some()).then(SeriesSet::default);
+    let mut columns = args.parquet.as_deref().map(columns::create).transpose()?;
+    let mut lines = args.print.then(|| BufWriter::with_capacity(1 << 16, std::io::stdout()));
+    let all_names = names.clone();
     let summary = args.input.read(&names, &mut |record| {
         analyser.add(record);
+        if let Some(series) = &mut series {
+            series.add(record);
+        }
+        if let Some(columns) = &mut columns {
+            columns.add(record)?;
+        }
+        if let Some(lines) = &mut lines {
+            let line = record.line(flyball_trace::Clock::Local);
+            let written = match record.event {
+                flyball_trace::Event::Other(id) => writeln!(lines, "{}{}:", line.start(), all_names.name(id)),
+                _ => writeln!(lines, "{line}"),
+            };
+            written.map_err(|error| flyball_trace::TraceError::io("write", "stdout", error))?;
+        }
         if let Some(csv) = &mut csv {
             csv.add(record)?;
         }
         Ok(())
     })?;
     let report = analyser.report(summary.clock, &names);
+    if let Some(mut lines) = lines {
+        lines.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
+    }
+    if let Some(columns) = columns {
+        columns.finish()?;
+    }
+    if let Some(mut series) = series {
+        if let Some(directory) = &args.plots {
+            let count = plots::write(directory, args.plot_format, &mut series, summary.clock.nanoseconds())?;
+            eprintln!("flyball: {count} pictures in {}", directory.display());
+        }
+        if let Some(path) = &args.html {
+            page(path, &args.input.file, &report, series)?;
+        }
+    }
     if let (Some(csv), Some(path)) = (csv, &args.csv) {
         let (rows, others) = csv.finish()?;
         if rows == 0 {
@@ -86,11 +149,54 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         let text = serde_json::to_string_pretty(&output)
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         println!("{text}");
-    } else {
+    } else if !args.print {
         print(&summary, &report, args);
     }
     let whole = say_what_is_missing(&summary);
     Ok(if whole { Exit::Done } else { Exit::Failed })
+}
+
+/// Parquet where it is built in; elsewhere the option says how to get it.
+mod columns {
+    use std::path::Path;
+
+    #[cfg(feature = "parquet")]
+    pub type Columns = flyball_trace::parquet::ParquetFile;
+
+    #[cfg(feature = "parquet")]
+    pub fn create(path: &Path) -> Result<Columns, crate::exit::Failure> {
+        Ok(Columns::create(path)?)
+    }
+
+    /// Cannot be made.
+    #[cfg(not(feature = "parquet"))]
+    pub enum Columns {}
+
+    #[cfg(not(feature = "parquet"))]
+    impl Columns {
+        pub fn add(&mut self, _record: &flyball_trace::Record) -> Result<(), flyball_trace::TraceError> {
+            match *self {}
+        }
+
+        pub fn finish(self) -> Result<u64, flyball_trace::TraceError> {
+            match self {}
+        }
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    pub fn create(_path: &Path) -> Result<Columns, crate::exit::Failure> {
+        let message = "this build writes no Parquet: build with `--features parquet`, or use --csv";
+        Err(crate::exit::Failure::new(crate::exit::Exit::Usage, message))
+    }
+}
+
+fn page(path: &Path, trace: &Path, report: &Report, series: SeriesSet) -> Result<(), Failure> {
+    let write = || -> std::io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        write_page(&mut out, &format!("Trace of {}", trace.display()), report, series)?;
+        out.flush()
+    };
+    write().map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))
 }
 
 fn print(summary: &TraceSummary, report: &Report, args: &Args) {

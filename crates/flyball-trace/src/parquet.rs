@@ -1,0 +1,208 @@
+//! Requests and samples as a Parquet file, for DuckDB, Polars, Spark and whatever else reads columns.
+//!
+//! One row a record of amd_pstate_perf or pstate_sample, with the columns of both; what an event does not have is
+//! null. Counters and times are packed as differences, names and levels as dictionaries: some 20 bytes a row.
+
+use std::{fs::File, path::Path, sync::Arc};
+
+use parquet::{
+    basic::{Compression, Encoding},
+    data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
+    errors::ParquetError,
+    file::{
+        properties::WriterProperties,
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    schema::{parser::parse_message_type, types::ColumnPath},
+};
+
+use crate::{
+    error::TraceError,
+    record::{Event, Record},
+};
+
+const SCHEMA: &str = "message pstate {
+    required int64 time_ns;
+    required int32 cpu;
+    required int32 pid;
+    required binary comm (UTF8);
+    required int32 level;
+    required int32 khz;
+    required int64 mperf;
+    required int64 aperf;
+    required int64 tsc;
+    optional int32 min_perf;
+    optional int32 max_perf;
+    optional boolean fast_switch;
+    optional int32 core_busy;
+    optional int32 scaled_busy;
+    optional int32 from_pstate;
+    optional int32 io_boost;
+}";
+
+/// Rows of a row group.
+const GROUP: usize = 512 * 1024;
+
+/// Writes one Parquet file.
+pub struct ParquetFile {
+    writer: SerializedFileWriter<File>,
+    rows: Vec<Row>,
+    total: u64,
+    path: std::path::PathBuf,
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    time: u64,
+    cpu: u32,
+    pid: i32,
+    comm: crate::record::Comm,
+    level: u32,
+    khz: u64,
+    counters: [u64; 3],
+    amd: Option<(u32, u32, bool)>,
+    intel: Option<[u32; 4]>,
+}
+
+impl ParquetFile {
+    /// A new file at `path`.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn create(path: &Path) -> Result<ParquetFile, TraceError> {
+        let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
+        let fail = |error: ParquetError| failed(path, error);
+        let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_created_by(concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned())
+            .set_max_row_group_row_count(Some(GROUP));
+        for column in ["time_ns", "khz", "mperf", "aperf", "tsc"] {
+            properties = properties
+                .set_column_dictionary_enabled(ColumnPath::from(column), false)
+                .set_column_encoding(ColumnPath::from(column), Encoding::DELTA_BINARY_PACKED);
+        }
+        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).map_err(fail)?;
+        Ok(ParquetFile { writer, rows: Vec::new(), total: 0, path: path.to_owned() })
+    }
+
+    /// Adds one record; those of other events are left out.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
+        let row = Row {
+            time: record.time,
+            cpu: record.cpu,
+            pid: record.pid,
+            comm: record.comm,
+            level: 0,
+            khz: 0,
+            counters: [0; 3],
+            amd: None,
+            intel: None,
+        };
+        let row = match &record.event {
+            Event::AmdPerf(event) => Row {
+                level: event.des,
+                khz: event.khz,
+                counters: [event.mperf, event.aperf, event.tsc],
+                amd: Some((event.min, event.max, event.fast_switch)),
+                ..row
+            },
+            Event::Intel(event) => Row {
+                level: event.to,
+                khz: u64::from(event.khz),
+                counters: [event.mperf, event.aperf, event.tsc],
+                intel: Some([event.core_busy, event.scaled_busy, event.from, event.io_boost]),
+                ..row
+            },
+            _ => return Ok(()),
+        };
+        self.rows.push(row);
+        self.total += 1;
+        if self.rows.len() >= GROUP { self.group() } else { Ok(()) }
+    }
+
+    fn group(&mut self) -> Result<(), TraceError> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let write = |rows: &[Row], writer: &mut SerializedFileWriter<File>| -> Result<(), ParquetError> {
+            let mut group = writer.next_row_group()?;
+            let longs = |value: fn(&Row) -> u64| {
+                rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i64>>()
+            };
+            let ints = |value: fn(&Row) -> u32| {
+                rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i32>>()
+            };
+            column::<Int64Type>(&mut group, &longs(|row| row.time), None)?;
+            column::<Int32Type>(&mut group, &ints(|row| row.cpu), None)?;
+            column::<Int32Type>(&mut group, &rows.iter().map(|row| row.pid).collect::<Vec<i32>>(), None)?;
+            column::<ByteArrayType>(&mut group, &names(rows), None)?;
+            column::<Int32Type>(&mut group, &ints(|row| row.level), None)?;
+            column::<Int32Type>(&mut group, &ints(|row| u32::try_from(row.khz).unwrap_or(u32::MAX)), None)?;
+            column::<Int64Type>(&mut group, &longs(|row| row.counters[0]), None)?;
+            column::<Int64Type>(&mut group, &longs(|row| row.counters[1]), None)?;
+            column::<Int64Type>(&mut group, &longs(|row| row.counters[2]), None)?;
+            let amd: Vec<i16> = rows.iter().map(|row| i16::from(row.amd.is_some())).collect();
+            let intel: Vec<i16> = rows.iter().map(|row| i16::from(row.intel.is_some())).collect();
+            let ours: Vec<(u32, u32, bool)> = rows.iter().filter_map(|row| row.amd).collect();
+            let theirs: Vec<[u32; 4]> = rows.iter().filter_map(|row| row.intel).collect();
+            let part = |value: fn(&(u32, u32, bool)) -> u32| {
+                ours.iter().map(|row| value(row).cast_signed()).collect::<Vec<i32>>()
+            };
+            column::<Int32Type>(&mut group, &part(|row| row.0), Some(&amd))?;
+            column::<Int32Type>(&mut group, &part(|row| row.1), Some(&amd))?;
+            column::<BoolType>(&mut group, &ours.iter().map(|row| row.2).collect::<Vec<bool>>(), Some(&amd))?;
+            for at in 0..4 {
+                let values: Vec<i32> = theirs.iter().map(|row| row[at].cast_signed()).collect();
+                column::<Int32Type>(&mut group, &values, Some(&intel))?;
+            }
+            group.close()?;
+            Ok(())
+        };
+        let written = write(&self.rows, &mut self.writer);
+        self.rows.clear();
+        written.map_err(|error| failed(&self.path, error))
+    }
+
+    /// Writes what is left and the footer. Answers the number of rows.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn finish(mut self) -> Result<u64, TraceError> {
+        self.group()?;
+        let ParquetFile { writer, total, path, .. } = self;
+        writer.close().map_err(|error| failed(&path, error))?;
+        Ok(total)
+    }
+}
+
+/// Tasks' names; neighbours and CPUs share few of them, so that each is made once.
+fn names(rows: &[Row]) -> Vec<ByteArray> {
+    let mut known: std::collections::HashMap<crate::record::Comm, ByteArray> =
+        std::collections::HashMap::new();
+    rows.iter()
+        .map(|row| {
+            let make = || ByteArray::from(row.comm.to_string().into_bytes());
+            known.entry(row.comm).or_insert_with(make).clone()
+        })
+        .collect()
+}
+
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &[T::T],
+    present: Option<&[i16]>,
+) -> Result<(), ParquetError> {
+    let Some(mut column) = group.next_column()? else {
+        return Err(ParquetError::General("fewer columns than the schema has".into()));
+    };
+    column.typed::<T>().write_batch(values, present, None)?;
+    column.close()
+}
+
+fn failed(path: &Path, error: ParquetError) -> TraceError {
+    TraceError::io("write", path, std::io::Error::other(error))
+}

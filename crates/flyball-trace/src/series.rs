@@ -1,0 +1,288 @@
+//! A trace thinned out for pictures: for each CPU and stretch of time the least and the most of each value. Nothing
+//! between two drawn points is higher or lower than what is drawn.
+//!
+//! All stretches have the same length, which doubles whenever the trace outgrows the buckets: any trace fits, and
+//! one pass is enough.
+
+use crate::{
+    record::{Event, Record},
+    report::MOST_CPUS,
+};
+
+/// Least and most of a value in one stretch; both NaN without a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bucket {
+    /// Least.
+    pub min: f32,
+    /// Most.
+    pub max: f32,
+}
+
+impl Bucket {
+    const EMPTY: Bucket = Bucket { min: f32::NAN, max: f32::NAN };
+
+    /// Whether there was no sample.
+    pub fn is_empty(&self) -> bool {
+        self.min.is_nan()
+    }
+
+    fn add(&mut self, value: f32) {
+        // min() and max() of f32 take the other value for NaN.
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    fn merge(self, other: Bucket) -> Bucket {
+        Bucket { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+}
+
+/// A value that is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Metric {
+    /// What the kernel's tracer calls its picture: `cpuNNN_NAME`, `all_cpu_ALL`.
+    pub name: &'static str,
+    /// The same for the picture of all CPUs.
+    pub all: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The tracer's range of the axis; 0 for as wide as the values.
+    pub high: u32,
+}
+
+const fn metric(
+    name: &'static str,
+    all: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    high: u32,
+) -> Metric {
+    Metric { name, all, title, unit, high }
+}
+
+/// Of amd_pstate_perf.
+const AMD: [Metric; 5] = [
+    metric("frequency", "frequencies", "frequency", "GHz", 0),
+    metric("des_perf", "des_perf", "desired performance", "", 255),
+    metric("load", "load", "load", "%", 100),
+    metric("min_perf", "min_perf", "minimum performance", "", 255),
+    metric("max_perf", "max_perf", "maximum performance", "", 255),
+];
+
+/// Of pstate_sample.
+const INTEL: [Metric; 7] = [
+    metric("frequency", "frequencies", "frequency", "GHz", 0),
+    metric("pstates", "pstates", "P-state", "", 0),
+    metric("loads", "loads", "load", "%", 100),
+    metric("performance", "performance", "performance", "%", 200),
+    metric("scaled", "scaled", "scaled busy", "%", 0),
+    metric("boost", "boost", "IO boost", "%", 100),
+    metric("durations", "durations", "time between samples", "ms", 0),
+];
+
+/// The thinned values of all CPUs.
+#[derive(Debug)]
+pub struct SeriesSet {
+    /// Time of the first record, nanoseconds (or ticks).
+    pub start: u64,
+    /// Length of a stretch.
+    pub width: u64,
+    metrics: &'static [Metric],
+    /// By CPU, then by metric: stretches.
+    cpus: Vec<Option<Box<CpuSeries>>>,
+    used: usize,
+    started: bool,
+}
+
+#[derive(Debug)]
+struct CpuSeries {
+    last: Option<u64>,
+    buckets: Vec<Vec<Bucket>>,
+}
+
+/// Buckets of all CPUs and metrics together, eight bytes each.
+const MOST: usize = 4 << 20;
+/// Buckets of one CPU and metric: more than any screen has columns.
+const MOST_EACH: usize = 8192;
+
+impl Default for SeriesSet {
+    fn default() -> SeriesSet {
+        SeriesSet { start: 0, width: 1_000, metrics: &[], cpus: Vec::new(), used: 0, started: false }
+    }
+}
+
+impl SeriesSet {
+    /// Adds one record, in the order of time.
+    pub fn add(&mut self, record: &Record) {
+        let percent =
+            |part: u64, whole: u64| if whole > 0 { part as f32 * 100.0 / whole as f32 } else { f32::NAN };
+        match &record.event {
+            Event::AmdPerf(event) => {
+                let load = percent(event.mperf, event.tsc);
+                let levels = [event.des, event.min, event.max].map(|level| level as f32);
+                let values = [event.khz as f32 / 1e6, levels[0], load, levels[1], levels[2]];
+                self.sample(&AMD, record.time, event.cpu, |_| values);
+            }
+            Event::Intel(event) => {
+                let load = percent(event.mperf, event.tsc);
+                self.sample(&INTEL, record.time, record.cpu, |passed| {
+                    [
+                        event.khz as f32 / 1e6,
+                        event.to as f32,
+                        load,
+                        event.core_busy as f32,
+                        event.scaled_busy as f32,
+                        event.io_boost as f32,
+                        passed.map_or(f32::NAN, |passed| passed as f32 / 1e6),
+                    ]
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn sample<const N: usize>(
+        &mut self,
+        metrics: &'static [Metric; N],
+        time: u64,
+        cpu: u32,
+        values: impl FnOnce(Option<u64>) -> [f32; N],
+    ) {
+        if !self.started {
+            (self.started, self.start, self.metrics) = (true, time, metrics);
+        }
+        if cpu >= MOST_CPUS || self.metrics.len() != N {
+            return;
+        }
+        let cpu = cpu as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize_with(cpu + 1, || None);
+        }
+        self.cpus[cpu]
+            .get_or_insert_with(|| Box::new(CpuSeries { last: None, buckets: vec![Vec::new(); N] }));
+        let place = |set: &SeriesSet| {
+            usize::try_from(time.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX)
+        };
+        let mut at = place(self);
+        loop {
+            let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());
+            let more = at.saturating_add(1).saturating_sub(have).saturating_mul(N);
+            if at < MOST_EACH && self.used.saturating_add(more) <= MOST {
+                self.used += more;
+                break;
+            }
+            if self.width > 1 << 62 {
+                return;
+            }
+            self.widen();
+            at = place(self);
+        }
+        let Some(series) = &mut self.cpus[cpu] else { return };
+        let passed = series.last.replace(time).map(|last| time.saturating_sub(last));
+        for (buckets, value) in series.buckets.iter_mut().zip(values(passed)) {
+            if buckets.len() <= at {
+                buckets.resize(at + 1, Bucket::EMPTY);
+            }
+            buckets[at].add(value);
+        }
+    }
+
+    fn widen(&mut self) {
+        self.width *= 2;
+        self.used = 0;
+        for buckets in self.cpus.iter_mut().flatten().flat_map(|series| &mut series.buckets) {
+            let merged: Vec<Bucket> = buckets
+                .chunks(2)
+                .map(|pair| pair.get(1).map_or(pair[0], |second| pair[0].merge(*second)))
+                .collect();
+            *buckets = merged;
+            self.used += buckets.len();
+        }
+    }
+
+    /// The values that there are; none for a trace without requests.
+    pub fn metrics(&self) -> &'static [Metric] {
+        self.metrics
+    }
+
+    /// The CPUs that have values.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> + '_ {
+        self.cpus.iter().enumerate().filter(|(_, series)| series.is_some()).map(|(cpu, _)| cpu as u32)
+    }
+
+    /// The stretches of one CPU and metric; they may end before those of another CPU.
+    pub fn buckets(&self, cpu: u32, metric: usize) -> &[Bucket] {
+        let series = self.cpus.get(cpu as usize).and_then(Option::as_ref);
+        series.and_then(|series| series.buckets.get(metric)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The longest list of stretches.
+    pub fn len(&self) -> usize {
+        self.cpus.iter().flatten().map(|series| series.buckets[0].len()).max().unwrap_or(0)
+    }
+
+    /// Whether there is nothing to draw.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Joins stretches until all CPUs and metrics together have at most `most`.
+    pub fn thin(&mut self, most: usize) {
+        while self.len() * self.cpus().count() * self.metrics.len() > most && self.len() > 64 {
+            self.widen();
+        }
+    }
+
+    /// Least and most of one metric on all CPUs.
+    pub fn range(&self, metric: usize) -> Option<(f32, f32)> {
+        let all = self.cpus.iter().flatten().flat_map(|series| &series.buckets[metric]);
+        let range = all.copied().reduce(Bucket::merge)?;
+        (!range.is_empty()).then_some((range.min, range.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AmdPerf, Comm};
+
+    fn record(time: u64, cpu: u32, des: u32) -> Record {
+        let event =
+            Event::AmdPerf(AmdPerf { des, cpu, khz: 1_000_000, mperf: 1, tsc: 2, ..AmdPerf::default() });
+        Record { time, cpu, pid: 0, comm: Comm::default(), flags: 0, preempt: 0, event }
+    }
+
+    #[test]
+    fn extremes_survive_any_thinning() {
+        let mut set = SeriesSet::default();
+        for step in 0..200_000u64 {
+            set.add(&record(5_000_000_000 + step * 1_000_000, (step % 3) as u32, 100));
+            if step == 77_777 {
+                set.add(&record(5_000_000_000 + step * 1_000_000, 1, 255));
+                set.add(&record(5_000_000_000 + step * 1_000_000, 1, 1));
+            }
+        }
+        assert!(set.len() <= MOST_EACH && set.len() > MOST_EACH / 4, "{}", set.len());
+        set.thin(3 * 5 * 500);
+        assert!(set.len() <= 500);
+        assert_eq!(set.range(1), Some((1.0, 255.0)));
+        let at = (77_777 * 1_000_000 / set.width) as usize;
+        assert_eq!(set.buckets(1, 1)[at], Bucket { min: 1.0, max: 255.0 });
+        assert_eq!(set.buckets(0, 1)[at], Bucket { min: 100.0, max: 100.0 });
+        assert_eq!(set.cpus().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(set.range(2), Some((50.0, 50.0)));
+    }
+
+    #[test]
+    fn hundreds_of_cpus_stay_in_bounds() {
+        let mut set = SeriesSet::default();
+        for step in 0..300_000u64 {
+            set.add(&record(step * 50_000, (step % 512) as u32, 100));
+        }
+        set.add(&record(u64::MAX, 3, 7));
+        let held: usize = set.cpus.iter().flatten().flat_map(|series| &series.buckets).map(Vec::len).sum();
+        assert!(held <= MOST, "{held}");
+    }
+}
