@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use flyball_host::{Host, Kind};
+use flyball_host::Host;
 
 use crate::{
     analyse::half_width,
@@ -204,9 +204,10 @@ impl Conductor<'_> {
     /// Finds or makes this boot in the manifest, and which arms run in it.
     fn enter_boot(&mut self, directory: &mut RunDirectory) -> Result<usize, MeasureError> {
         let fact = |path: &str| self.host.read(path).unwrap_or_default();
-        let id = match self.host.kind() {
-            Kind::Simulated => "simulated".to_owned(),
-            Kind::Live | Kind::Recorded => fact("/proc/sys/kernel/random/boot_id"),
+        // A machine without boot ids (one in software) is always in the same boot.
+        let id = match fact("/proc/sys/kernel/random/boot_id") {
+            id if id.is_empty() => "only".to_owned(),
+            id => id,
         };
         let mut needs = Vec::new();
         for arm in &directory.manifest.arms {

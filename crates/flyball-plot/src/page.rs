@@ -45,14 +45,14 @@ pub struct Page {
 
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,'DejaVu Sans',Helvetica,Arial,sans-serif;color:#222;background:#fff;margin:2rem auto;\
-max-width:68rem;padding:0 1rem}\
+max-width:84rem;padding:0 1rem}\
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
 table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto}\
-th,td{padding:.25rem .8rem;text-align:right;border-bottom:1px solid #e4e4e4;white-space:nowrap}\
+th,td{padding:.25rem .7rem;font-size:.9rem;font-variant-numeric:tabular-nums;text-align:right;border-bottom:1px solid #e4e4e4;white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}th{border-bottom:2px solid #888;font-weight:600}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.2rem}dt{color:#666}dd{margin:0;overflow-wrap:anywhere}\
 pre{background:#f6f6f6;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:auto}\
-.charts{display:flex;flex-wrap:wrap;gap:1rem}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:1rem}.charts svg{width:100%}\
 footer{color:#666;font-size:.85rem;margin-top:3rem}";
 
 impl Page {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flyball_host::{Errno, HostError, Op};
+use flyball_host::{Errno, HostError, Kind, Op};
 
 use super::*;
 use crate::{

@@ -2,7 +2,7 @@
 
 use flyball_plot::{Axis, Block, BoxStat, Chart, Mark, Page, Series, Table};
 
-use super::{number, percent, probability};
+use super::{percent, probability};
 use crate::{
     analyse::{ArmReport, Quantity, Report, Verdict},
     metric::Better,
@@ -81,37 +81,42 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
     Some(chart)
 }
 
-/// The change of each arm against the first, with its interval.
+/// The change of each arm against the first, with its interval: a place for each arm, a colour for each quantity.
 fn changes(report: &Report) -> Option<Chart> {
-    let mut names = Vec::new();
-    let mut series = Vec::new();
-    for comparison in &report.comparisons {
-        let Some(interval) = comparison.interval else { continue };
-        let metric = comparison.quantity.metric(&report.workload.metric);
-        let arm = &report.arms[comparison.arm].name;
-        let place = names.len() as f64;
-        names.push(format!("{arm}: {}", metric.name));
-        let mark = Mark::Intervals(vec![(
-            place,
-            interval.low * 100.0,
-            comparison.change * 100.0,
-            interval.high * 100.0,
-        )]);
-        series.push(Series::unnamed(mark).coloured(comparison.arm));
-    }
     let base = &report.arms.first()?.name;
-    if names.is_empty() {
-        return None;
-    }
+    let mut compared: Vec<usize> = report.comparisons.iter().map(|comparison| comparison.arm).collect();
+    compared.sort_unstable();
+    compared.dedup();
+    let names = compared.iter().map(|arm| report.arms[*arm].name.clone()).collect();
     let mut chart =
         Chart::new(format!("Change against {base}"), Axis::categories("", names), Axis::new("change", "%"))
             .described(format!(
-                "pairs of one block, {:.0} % confidence; an interval that crosses 0 shows no difference",
+                "{:.0} % confidence; an interval that crosses 0 shows no difference",
                 report.schedule.confidence * 100.0
             ))
             .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
-    chart.series.extend(series);
-    Some(chart)
+    let quantities: Vec<Quantity> = Quantity::JUDGED
+        .into_iter()
+        .filter(|quantity| report.comparisons.iter().any(|comparison| comparison.quantity == *quantity))
+        .collect();
+    for (number, quantity) in quantities.iter().enumerate() {
+        let beside = (number as f64 - (quantities.len() - 1) as f64 / 2.0) * 0.16;
+        let intervals: Vec<(f64, f64, f64, f64)> = report
+            .comparisons
+            .iter()
+            .filter(|comparison| comparison.quantity == *quantity)
+            .filter_map(|comparison| {
+                let interval = comparison.interval?;
+                let place = compared.iter().position(|arm| *arm == comparison.arm)? as f64 + beside;
+                Some((place, interval.low * 100.0, comparison.change * 100.0, interval.high * 100.0))
+            })
+            .collect();
+        if !intervals.is_empty() {
+            let name = quantity.metric(&report.workload.metric).name;
+            chart = chart.with(Series::new(name, Mark::Intervals(intervals)).coloured(number + 3));
+        }
+    }
+    (chart.series.len() > 1).then_some(chart)
 }
 
 /// Performance round by round, in the order run.
@@ -248,17 +253,23 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
 
 fn arms(report: &Report) -> Table {
     let columns = super::text::columns(report);
-    let mut header = vec!["arm".to_owned(), "settings".to_owned(), "rounds".to_owned()];
+    // Settings that are the arm's name are not said twice.
+    let named = report.arms.iter().all(|arm| arm.settings.is_empty() || arm.settings.join(" ") == arm.name);
+    let mut header = vec!["arm".to_owned()];
+    if !named {
+        header.push("settings".to_owned());
+    }
+    header.push("rounds".to_owned());
     header.extend(columns.iter().map(|quantity| axis_title(report, *quantity)));
     let rows = report
         .arms
         .iter()
         .map(|arm| {
-            let mut row = vec![
-                arm.name.clone(),
-                if arm.settings.is_empty() { "as the machine is".to_owned() } else { arm.settings.join(" ") },
-                super::text::rounds(arm),
-            ];
+            let mut row = vec![arm.name.clone()];
+            if !named {
+                row.push(if arm.settings.is_empty() { "none".to_owned() } else { arm.settings.join(" ") });
+            }
+            row.push(super::text::rounds(arm));
             row.extend(columns.iter().map(|quantity| super::text::cell(arm, *quantity)));
             row
         })
@@ -306,7 +317,7 @@ fn comparisons(report: &Report) -> Table {
                 comparison.interval.map_or_else(|| "-".to_owned(), super::text::between),
                 probability(comparison.p),
                 probability(comparison.p_corrected),
-                number(comparison.delta),
+                format!("{:+.2}", comparison.delta),
                 verdict.to_owned(),
                 comparison.rounds_for_one_percent.map_or_else(
                     || "-".to_owned(),
