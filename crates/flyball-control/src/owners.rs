@@ -149,8 +149,8 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         let Ok(name) = host.read(&format!("/proc/{pid}/comm")) else { continue };
         let script = if name.starts_with("python") { script_of(host, pid) } else { None };
         for known in KNOWN {
-            let is = |process: &&str| cut(process) == name || script.as_deref() == Some(*process);
-            if known.processes.iter().any(|process| is(&process)) {
+            let is = |process: &str| cut(process) == name || script.as_deref() == Some(process);
+            if known.processes.iter().any(|process| is(process)) {
                 take(known, Some(pid));
             }
         }

@@ -1,6 +1,8 @@
 //! Plans for recorded machines, where these are at hand (`$FLYBALL_SHARED/machines` or `../shared/machines`): what is
 //! saved from a machine changes nothing on it, and no wish makes the planner fall over.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::{Path, PathBuf};
 
 use flyball_control::{Intent, Machine, plan::plan, profile::Profile, save::save, verify::verify};

@@ -1,6 +1,8 @@
 //! Apply and restore as a transaction, over a small kernel that fails and dies: after `apply`, `plan` is empty; after
 //! `restore`, every file equals its first content, whatever failed and wherever the process was killed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod fake;
 
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 //! The commands that change a machine, on a machine of plain files: exit codes, words, and what a kill -9 leaves.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::{
     collections::BTreeMap,
     os::unix::process::ExitStatusExt,

@@ -107,7 +107,7 @@ fn boot(lab: &Path, guest: &Guest) -> Result<(), Failed> {
     let output = Command::new("nice")
         .args(["-n", "10"])
         .arg(lab)
-        .args(["--kernel", guest.kernel, "--root", "host", "--timeout", "240"])
+        .args(["--kernel", guest.kernel, "--root", "host", "--timeout", "900"])
         .args(guest.options)
         .arg("--file")
         .arg(format!("{flyball}:flyball"))

@@ -94,26 +94,26 @@ pub enum ApplyError {
         /// The likely reason, with the remedy.
         reason: Option<String>,
         /// How putting back went.
-        restoration: Restoration,
+        restoration: Box<Restoration>,
     },
     /// After the driver or its policies had changed, the rest could not be planned.
     Replan {
         /// Why.
         error: PlanError,
         /// How putting back went.
-        restoration: Restoration,
+        restoration: Box<Restoration>,
     },
     /// The journal cannot be written, so the machine was not either.
     Journal {
         /// Why.
         error: JournalError,
         /// How putting back went.
-        restoration: Restoration,
+        restoration: Box<Restoration>,
     },
     /// The user interrupted.
     Interrupted {
         /// How putting back went.
-        restoration: Restoration,
+        restoration: Box<Restoration>,
     },
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for ApplyError {
                 }
             }
             ApplyError::Replan { error, .. } => {
-                write!(f, "after the first changes the rest cannot be made: {error}")?
+                write!(f, "after the first changes the rest cannot be made: {error}")?;
             }
             ApplyError::Journal { error, .. } => error.fmt(f)?,
             ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
@@ -267,7 +267,9 @@ impl<'h> Hold<'h> {
             let Plan { changes, notes, .. } = match fresh {
                 Ok(plan) => plan,
                 Err(error) if first => return Err(ApplyError::Plan(error)),
-                Err(error) => return Err(ApplyError::Replan { error, restoration: self.put_back() }),
+                Err(error) => {
+                    return Err(ApplyError::Replan { error, restoration: Box::new(self.put_back()) });
+                }
             };
             if first {
                 applied.notes = notes;
@@ -284,7 +286,7 @@ impl<'h> Hold<'h> {
             };
             for batch in group.chunk_by(|a, b| a.step == b.step) {
                 if interrupted() {
-                    return Err(ApplyError::Interrupted { restoration: self.put_back() });
+                    return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
                 }
                 let made = self.write(batch)?;
                 done.extend(made.iter().map(|made| (made.change.spot.clone(), made.change.new.clone())));
@@ -315,12 +317,12 @@ impl<'h> Hold<'h> {
             .map(|(change, old)| (change.spot.clone(), old.clone(), Content::Text(change.new.clone())))
             .collect();
         if let Err(error) = self.journal.announce(was, writes) {
-            return Err(ApplyError::Journal { error, restoration: self.put_back() });
+            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
         for change in batch {
             if let Err(error) = change.spot.write(self.host, change.new.as_bytes()) {
                 let reason = reasons::reason(self.host, &change.spot, &error);
-                let restoration = self.put_back();
+                let restoration = Box::new(self.put_back());
                 return Err(ApplyError::Refused {
                     change: Box::new(change.clone()),
                     error,
@@ -364,7 +366,7 @@ impl<'h> Hold<'h> {
             .map(|(spot, new)| (spot.clone(), content(spot), Content::Text(new.clone())))
             .collect();
         if let Err(error) = self.journal.announce(was, announced) {
-            return Err(ApplyError::Journal { error, restoration: self.put_back() });
+            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
         let mut refused = Vec::new();
         for (spot, new) in writes {

@@ -394,7 +394,7 @@ impl Journal {
         if fresh {
             journal.cut(0)?;
             journal.contents.boot = boot.map(str::to_owned);
-            journal.contents.machine = machine.to_owned();
+            machine.clone_into(&mut journal.contents.machine);
             journal.append(&[journal.header()])?;
         } else {
             // A torn end would swallow the next line.

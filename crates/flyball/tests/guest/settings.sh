@@ -306,7 +306,7 @@ $F compare --arm now --arm "other: governor=$other max-freq=${half}kHz" --rounds
     > /dev/null 2>&1 &
 pid=$!
 n=0
-while [ $n -lt 300 ]; do
+while [ $n -lt 3000 ]; do
     read -r now < $C/cpufreq/policy3/scaling_governor
     read -r max < $C/cpufreq/policy3/scaling_max_freq
     [ "$now" = "$other" ] && [ "$max" -le "$half" ] && break
@@ -317,7 +317,7 @@ same "compare is at work" "$other" "$now"
 kill -9 $pid
 wait $pid 2> /dev/null
 n=0
-while [ -e /run/flyball/journal ] && [ $n -lt 100 ]; do sleep 0.05; n=$((n + 1)); done
+while [ -e /run/flyball/journal ] && [ $n -lt 1000 ]; do sleep 0.05; n=$((n + 1)); done
 unchanged "after the guardian" "$first"
 fly "nothing is left to restore" 0 restore
 has "which is said" "$(cat /tmp/err)" "nothing to restore"
@@ -326,7 +326,7 @@ has "which is said" "$(cat /tmp/err)" "nothing to restore"
 $F run "governor=$other" -- sleep 20 > /dev/null 2>&1 &
 pid=$!
 n=0
-while [ $n -lt 200 ]; do
+while [ $n -lt 3000 ]; do
     read -r now < $C/cpufreq/policy3/scaling_governor
     [ "$now" = "$other" ] && break
     sleep 0.02
