@@ -12,9 +12,13 @@ fn main() {
         let mut machine = SimMachine::boot(spec, Kernel::V7_2, boot, 0).expect("it boots");
         let booted = started.elapsed();
         let driver = machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").unwrap_or_default();
-        let governor = machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_default();
+        let governor =
+            machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").unwrap_or_default();
         // A third busy, a third half busy, a third idle.
-        let cpus = (0..512).filter(|cpu| cpu % 3 < 2).map(|cpu| (cpu, if cpu % 3 == 0 { 1.0 } else { 0.5 })).collect();
+        let cpus = (0..512)
+            .filter(|cpu| cpu % 3 < 2)
+            .map(|cpu| (cpu, if cpu % 3 == 0 { 1.0 } else { 0.5 }))
+            .collect();
         machine.run(Some(Box::new(Steady { cpus })));
         let simulated = Duration::from_secs(4);
         let started = Instant::now();
@@ -24,7 +28,9 @@ fn main() {
         let mut reads = 0u32;
         let started = Instant::now();
         for cpu in 0..512 {
-            for name in ["scaling_governor", "scaling_min_freq", "scaling_cur_freq", "energy_performance_preference"] {
+            for name in
+                ["scaling_governor", "scaling_min_freq", "scaling_cur_freq", "energy_performance_preference"]
+            {
                 let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}");
                 if machine.read_into(&path, &mut buffer).is_ok() {
                     reads += 1;

@@ -133,6 +133,20 @@ pub(crate) fn cpu_list(cpus: impl IntoIterator<Item = u32>) -> String {
     text
 }
 
+/// Reads the list form; the empty text is the empty list. `None` for what is no list, or names a CPU above 8191.
+pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last > 8191 {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
 /// The mask form (`ff` or `1,00000000`) over `possible` CPU numbers, as `%*pb` prints it.
 pub(crate) fn cpu_mask(cpus: impl IntoIterator<Item = u32>, possible: u32) -> String {
     let words = possible.max(1).div_ceil(32) as usize;
@@ -194,6 +208,10 @@ mod tests {
     fn lists_and_masks() {
         assert_eq!(cpu_list([0, 1, 2, 3, 7, 9, 10]), "0-3,7,9-10");
         assert_eq!(cpu_list([]), "");
+        assert_eq!(read_cpu_list("0-3,7"), Some(vec![0, 1, 2, 3, 7]));
+        assert_eq!(read_cpu_list(""), Some(vec![]));
+        assert_eq!(read_cpu_list("3-1"), None);
+        assert_eq!(read_cpu_list("0-4000000000"), None);
         assert_eq!(cpu_mask([0, 1], 4), "3");
         assert_eq!(cpu_mask([0], 16), "0001");
         assert_eq!(cpu_mask([33], 40), "02,00000000");

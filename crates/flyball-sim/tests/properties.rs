@@ -44,7 +44,9 @@ fn every_listed_file_answers_on_every_machine_and_kernel() {
                 match machine.read(&path) {
                     Ok(_) => assert!(mode & 0o444 != 0, "{path}"),
                     Err(Errno::ACCES) => assert!(mode & 0o444 == 0, "{path}"),
-                    Err(Errno::IO) => assert!(path.ends_with("autosuspend_delay_ms"), "{name} {kernel}: {path}"),
+                    Err(Errno::IO) => {
+                        assert!(path.ends_with("autosuspend_delay_ms"), "{name} {kernel}: {path}")
+                    }
                     Err(errno) => panic!("{name} {kernel}: {path}: {errno:?}"),
                 }
             }
@@ -53,9 +55,41 @@ fn every_listed_file_answers_on_every_machine_and_kernel() {
 }
 
 const TEXTS: &[&str] = &[
-    "0", "1", "2", "-1", "50", "100", "255", "1000000", "2400000", "4294967295", "4294967296", "99999999999999999999",
-    "", "\n", " ", "junk", "performance", "powersave", "ondemand", "conservative", "userspace", "schedutil", "active",
-    "passive", "guided", "disable", "off", "on", "forceoff", "power", "balance_power", "default", "n/a", "0x10", "y",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "50",
+    "100",
+    "255",
+    "1000000",
+    "2400000",
+    "4294967295",
+    "4294967296",
+    "99999999999999999999",
+    "",
+    "\n",
+    " ",
+    "junk",
+    "performance",
+    "powersave",
+    "ondemand",
+    "conservative",
+    "userspace",
+    "schedutil",
+    "active",
+    "passive",
+    "guided",
+    "disable",
+    "off",
+    "on",
+    "forceoff",
+    "power",
+    "balance_power",
+    "default",
+    "n/a",
+    "0x10",
+    "y",
 ];
 
 fn check(machine: &mut SimMachine) {
@@ -158,7 +192,8 @@ fn load_raises_frequency_power_and_heat() {
     let read = |machine: &mut SimMachine, path: &str| -> u64 {
         String::from_utf8(machine.read(path).unwrap()).unwrap().trim().parse().unwrap()
     };
-    let (speed, heat) = ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "/sys/class/hwmon/hwmon0/temp1_input");
+    let (speed, heat) =
+        ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "/sys/class/hwmon/hwmon0/temp1_input");
     let energy = "/sys/class/powercap/intel-rapl:0/energy_uj";
     machine.advance(Duration::from_secs(2));
     let idle = (read(&mut machine, speed), read(&mut machine, heat), read(&mut machine, energy));
@@ -177,7 +212,9 @@ fn load_raises_frequency_power_and_heat() {
 fn faults_come_when_they_were_ordered() {
     let mut machine = machine("gold-6138", Kernel::V6_12);
     let limit = |cpu: u32| format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq");
-    machine.inject(Fault::errno("/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", Op::Write, Errno::IO).at(3));
+    machine.inject(
+        Fault::errno("/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", Op::Write, Errno::IO).at(3),
+    );
     let results: Vec<_> = (0..4).map(|cpu| machine.write(&limit(cpu), b"2000000")).collect();
     assert_eq!(results, [Ok(()), Ok(()), Err(Errno::IO), Ok(())]);
 

@@ -61,6 +61,10 @@ pub fn simulated(name: &str) -> Result<Option<Simulated>, Failure> {
     let Some(rest) = name.strip_prefix("sim:") else { return Ok(None) };
     let choice = Choice::parse(rest)?;
     let machine = Simulated::open(&choice)?;
-    eprintln!("flyball: {} is simulated (kernel {}): nothing here was measured", machine.name(), choice.kernel);
+    eprintln!(
+        "flyball: {} is simulated (kernel {}): nothing here was measured",
+        machine.name(),
+        choice.kernel
+    );
     Ok(Some(machine))
 }

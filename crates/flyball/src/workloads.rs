@@ -217,7 +217,9 @@ impl Known {
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
             }
             Known::Speedometer | Known::Idle => {
-                return Err(usage("this workload is a model: it runs on a simulated machine only, -M sim:NAME"));
+                return Err(usage(
+                    "this workload is a model: it runs on a simulated machine only, -M sim:NAME",
+                ));
             }
             Known::Gitsource => {
                 let online: CpuList = host

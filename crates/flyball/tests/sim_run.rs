@@ -84,7 +84,16 @@ fn cpupower_says_what_flyball_says() {
     for machine in ["ryzen-5750g", "gold-6138", "epyc-512"] {
         let theirs = text(&run(machine, &["cpupower", "frequency-info"]));
         let ours = Command::new(FLYBALL)
-            .args(["-M", &format!("sim:{machine}"), "get", "--json", "driver", "governor", "hw-max-freq", "hw-min-freq"])
+            .args([
+                "-M",
+                &format!("sim:{machine}"),
+                "get",
+                "--json",
+                "driver",
+                "governor",
+                "hw-max-freq",
+                "hw-min-freq",
+            ])
             .output()
             .unwrap();
         let ours = text(&ours);
@@ -93,7 +102,8 @@ fn cpupower_says_what_flyball_says() {
             line.trim().to_owned()
         };
         assert!(ours.contains(&format!("\"{}\"", word("driver:"))), "{machine}: {theirs}\n{ours}");
-        let governor = theirs.split("The governor \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let governor =
+            theirs.split("The governor \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
         assert!(ours.contains(&format!("\"{governor}\"")), "{machine}: {governor}\n{ours}");
     }
 }
@@ -114,12 +124,34 @@ fn turbostat_counts_on_a_simulated_machine() {
         return;
     }
     for machine in ["gold-6138", "ryzen-5750g"] {
-        let output = run(machine, &["turbostat", "-q", "-n", "1", "-i", "0.5", "--show", "CPU,Avg_MHz,TSC_MHz,PkgWatt"]);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
+        let output = run(
+            machine,
+            &["turbostat", "-q", "-n", "1", "-i", "0.5", "--show", "CPU,Avg_MHz,TSC_MHz,PkgWatt"],
+        );
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         let tsc = if machine == "gold-6138" { 2000.0 } else { 3294.3 };
-        let row = said.lines().find(|line| line.starts_with("-\t")).unwrap_or_else(|| panic!("{machine}: {said}"));
+        let row =
+            said.lines().find(|line| line.starts_with("-\t")).unwrap_or_else(|| panic!("{machine}: {said}"));
         let measured: f64 = row.split('\t').nth(2).and_then(|cell| cell.trim().parse().ok()).unwrap();
         assert!((measured / tsc - 1.0).abs() < 0.03, "{machine}: {measured} MHz, {said}");
     }
+}
+
+#[test]
+fn a_workload_runs_on_the_served_machine() {
+    if !has_fuse() {
+        return;
+    }
+    let script = format!(
+        "cat /sys/class/powercap/intel-rapl:0/energy_uj; {FLYBALL} sim work sched-pipe --amount 100000; \
+         cat /sys/class/powercap/intel-rapl:0/energy_uj"
+    );
+    let said = text(&run("ryzen-5750g", &["sh", "-c", &script]));
+    let lines: Vec<&str> = said.lines().collect();
+    let (before, after): (u64, u64) = (lines[0].parse().unwrap(), lines[lines.len() - 1].parse().unwrap());
+    assert!(said.contains("Executed 100000 pipe operations"), "{said}");
+    let seconds: f64 = said.split("Total time: ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let watts = (after - before) as f64 * 1e-6 / seconds;
+    assert!((0.05..5.0).contains(&seconds) && (1.0..100.0).contains(&watts), "{watts} W: {said}");
 }

@@ -54,6 +54,11 @@ impl Paced {
     }
 }
 
+/// A folder of the served tree that no real machine has, outside of what is laid over the real files, and in it the file
+/// through which `flyball sim work` starts a workload: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
+const OWN: &str = "/flyball";
+const WORK: &str = "/flyball/work";
+
 /// What an open file holds.
 #[derive(Debug)]
 struct Open {
@@ -69,6 +74,8 @@ struct State {
     inodes: HashMap<Arc<str>, u64>,
     open: HashMap<u64, Open>,
     next: u64,
+    /// How far the workload is.
+    work: Option<crate::workload::Shared>,
 }
 
 /// The file system: the machine's whole tree.
@@ -97,6 +104,7 @@ impl Files {
             paths: vec![root],
             open: HashMap::new(),
             next: 1,
+            work: None,
         };
         Files { machine, state: Mutex::new(state), born: SystemTime::now() }
     }
@@ -145,15 +153,50 @@ impl Files {
         }
     }
 
+    fn kind(&self, path: &str) -> Answer<Kind> {
+        match path {
+            OWN => Ok(Kind::Directory),
+            WORK => Ok(Kind::File(0o644)),
+            _ => lock(&self.machine).machine().kind(path),
+        }
+    }
+
+    /// Starts the workload that was written.
+    fn start(&self, text: &[u8]) -> Answer {
+        let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
+        let mut words = text.split_whitespace();
+        let name = words.next().ok_or(Errno::INVAL)?;
+        let mut model = crate::workload::Workload::builtin(name).map_err(|_| Errno::INVAL)?;
+        let amount: u64 = words.next().unwrap_or("0").parse().map_err(|_| Errno::INVAL)?;
+        if amount > 0 && model.seconds > 0.0 {
+            model.seconds = amount as f64;
+        } else if amount > 0 {
+            model.task.iter_mut().filter(|group| group.turns > 0).for_each(|group| group.turns = amount);
+        }
+        let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
+        let engine = crate::workload::Engine::new(model, pins, 1);
+        lock(&self.state).work = Some(engine.shared());
+        lock(&self.machine).machine().run(Some(Box::new(engine)));
+        Ok(())
+    }
+
+    /// How far the workload is.
+    fn progress(&self, work: Option<&crate::workload::Shared>) -> Vec<u8> {
+        lock(&self.machine).machine();
+        let progress = work.map(|work| lock(work).clone()).unwrap_or_default();
+        let word = if progress.done || work.is_none() { "done" } else { "running" };
+        format!("{word} {} {}\n", progress.turns, progress.ns).into_bytes()
+    }
+
     fn describe(&self, path: &str) -> Answer<(FileAttr, Duration)> {
-        let kind = lock(&self.machine).machine().kind(path)?;
+        let kind = self.kind(path)?;
         let keep = if kind == Kind::Directory { KEEP } else { Duration::ZERO };
         Ok((self.attributes(self.inode(path), &kind), keep))
     }
 
     fn open_file(&self, ino: INodeNo, flags: OpenFlags) -> Answer<u64> {
         let path = self.path(ino)?;
-        let kind = lock(&self.machine).machine().kind(&path)?;
+        let kind = self.kind(&path)?;
         let writes = flags.acc_mode() as i32 != libc::O_RDONLY;
         let reads = flags.acc_mode() as i32 != libc::O_WRONLY;
         if let Kind::File(mode) = kind {
@@ -174,7 +217,15 @@ impl Files {
 
     fn read_at(&self, handle: u64, offset: u64, size: usize) -> Answer<Vec<u8>> {
         let mut state = lock(&self.state);
+        let work = state.work.clone();
         let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
+        if open.path == WORK {
+            if offset == 0 {
+                open.text = self.progress(work.as_ref());
+            }
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(open.text.len());
+            return Ok(open.text[from..].to_vec());
+        }
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
@@ -196,6 +247,9 @@ impl Files {
 
     fn write_at(&self, handle: u64, offset: u64, data: &[u8]) -> Answer {
         let path = lock(&self.state).open.get(&handle).ok_or(Errno::IO)?.path.clone();
+        if path == WORK {
+            return self.start(data);
+        }
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&path) {

@@ -240,7 +240,8 @@ impl Supervisor {
         let cpu = self.affinity.get(&pid).and_then(|mask| first(mask)).unwrap_or(0);
         let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         if instruction == RDTSC {
-            let time = paced.machine().silicon().read_msr(cpu as usize, flyball_silicon::msr::TSC).unwrap_or(0);
+            let time =
+                paced.machine().silicon().read_msr(cpu as usize, flyball_silicon::msr::TSC).unwrap_or(0);
             registers.rax = time & 0xffff_ffff;
             registers.rdx = time >> 32;
         } else {

@@ -208,7 +208,11 @@ fn conduct_with(
 }
 
 /// Prints what was measured and says how it ended.
-fn conclude(cli: &Cli, directory: &RunDirectory, outcome: Result<End, MeasureError>) -> Result<Exit, Failure> {
+fn conclude(
+    cli: &Cli,
+    directory: &RunDirectory,
+    outcome: Result<End, MeasureError>,
+) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     if measured {
         super::report::write_and_print(cli, directory, directory.path())?;

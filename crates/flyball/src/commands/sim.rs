@@ -1,6 +1,7 @@
 //! `flyball sim`: machines that are not here.
 
 mod serve;
+mod work;
 
 use std::fmt::Write as _;
 
@@ -56,6 +57,17 @@ and without it where user namespaces are allowed. What the program computes runs
         #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
         program: Vec<std::ffi::OsString>,
     },
+    /// Inside of `run`: a workload on the machine, which prints what the real tool prints.
+    Work {
+        /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, call-simple or idle.
+        name: String,
+        /// How long: turns of the workload, or seconds of one that is given in time.
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+        amount: Option<u64>,
+        /// CPUs that it may use.
+        #[arg(long, value_name = "CPUS")]
+        pin: Option<flyball_host::CpuList>,
+    },
     /// The inside of `run`: becomes the program.
     #[command(hide = true)]
     Inside {
@@ -72,6 +84,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         What::List => list(cli),
         What::Show { name, toml } => show(cli, name, *toml),
         What::Run { name, program } => serve::run(cli, name, program),
+        What::Work { name, amount, pin } => work::run(name, *amount, pin.as_ref()),
         What::Inside { stage, socket, program } => serve::inside(stage, *socket, program),
     }
 }

@@ -6,8 +6,8 @@ use std::{path::PathBuf, time::Duration};
 use flyball_control::write::{hold::Hold, state::StateDir};
 use flyball_host::Host;
 use flyball_measure::{
-    Arm, Better, Conductor, Metric, Outcome, RunDirectory, Settings, SettingsError, Stop, Workload, WorkloadError,
-    WorkloadNote,
+    Arm, Better, Conductor, Metric, Outcome, RunDirectory, Settings, SettingsError, Stop, Workload,
+    WorkloadError, WorkloadNote,
 };
 use flyball_sim::workload::{Engine, Workload as Model};
 
@@ -29,7 +29,9 @@ const MARK: &str = "sim:workload";
 /// Compares on a simulated machine.
 pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
     if machine.is_kept() {
-        return Err(usage("a comparison boots the machine again and again: it cannot be kept with --sim-state"));
+        return Err(usage(
+            "a comparison boots the machine again and again: it cannot be kept with --sim-state",
+        ));
     }
     let directory = if let Some(path) = &args.resume {
         let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
@@ -60,8 +62,10 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
             if args.dry_run {
                 return outlook(cli, &mut settings, &manifest);
             }
-            let path =
-                args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())));
+            let path = args
+                .output
+                .clone()
+                .unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())));
             RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?
         }
     };
@@ -84,7 +88,11 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
 }
 
 /// What each arm would write, on the machine booted for it.
-fn outlook(cli: &Cli, settings: &mut Boots<'_>, manifest: &flyball_measure::Manifest) -> Result<Exit, Failure> {
+fn outlook(
+    cli: &Cli,
+    settings: &mut Boots<'_>,
+    manifest: &flyball_measure::Manifest,
+) -> Result<Exit, Failure> {
     for arm in &manifest.arms {
         let failed = |error: SettingsError| Failure::new(Exit::Failed, error.to_string());
         let booted = settings.boot(arm).map_err(failed)?;
@@ -133,7 +141,11 @@ impl Work {
         Work::of(machine, note.argv.clone(), pins)
     }
 
-    fn of(machine: &Simulated, argv: Vec<String>, pins: Option<flyball_host::CpuList>) -> Result<Work, Failure> {
+    fn of(
+        machine: &Simulated,
+        argv: Vec<String>,
+        pins: Option<flyball_host::CpuList>,
+    ) -> Result<Work, Failure> {
         let name = match argv.split_first() {
             Some((mark, rest)) if mark == MARK && !rest.is_empty() => rest[0].clone(),
             _ => return Err(usage("that comparison was not of a simulated machine's workload")),
@@ -141,8 +153,9 @@ impl Work {
         let mut model = if Model::builtin_text(&name).is_some() {
             Model::builtin(&name).map_err(|error| usage(error.to_string()))?
         } else {
-            let text = std::fs::read_to_string(&name)
-                .map_err(|error| usage(format!("no workload '{name}' is modelled, and no such file: {error}")))?;
+            let text = std::fs::read_to_string(&name).map_err(|error| {
+                usage(format!("no workload '{name}' is modelled, and no such file: {error}"))
+            })?;
             Model::from_toml(&text).map_err(|error| usage(format!("{name}: {error}")))?
         };
         if let Some(amount) = argv.get(2).and_then(|text| text.parse::<u64>().ok()) {
@@ -281,8 +294,7 @@ impl Settings for Boots<'_> {
             let state = StateDir::new(folder.path());
             let mut hold = Hold::begin(self.machine, &state, &change::command_line(), None)
                 .map_err(|error| SettingsError(error.to_string()))?;
-            let applied =
-                hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
+            let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
             self.notes = arms::notes(&applied);
             self.hold = Some((hold, folder));
             self.machine.sleep(Duration::from_millis(100));

@@ -81,7 +81,7 @@ pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<
     let Some((first, rest)) = program.split_first() else {
         return Err(Failure::new(Exit::Usage, "no program was given"));
     };
-    let error = Command::new(first).args(rest).env("FLYBALL_SIM", "1").exec();
+    let error = Command::new(first).args(rest).env("FLYBALL_SIM", stage.join("machine")).exec();
     let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
     eprintln!("flyball: cannot run {}: {error}", first.to_string_lossy());
     Ok(Exit::Command(code))

@@ -1,0 +1,77 @@
+//! `flyball sim work`: a workload on the served machine that this program runs in.
+//!
+//! The machine's server runs the model; this program starts it through a file of the machine, waits as a real workload
+//! would, and prints what the real tool prints.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use flyball_sim::workload::Workload;
+
+use crate::exit::{Exit, Failure};
+
+/// Runs a model where `flyball sim run` has put this program.
+pub(super) fn run(
+    name: &str,
+    amount: Option<u64>,
+    pins: Option<&flyball_host::CpuList>,
+) -> Result<Exit, Failure> {
+    let Some(machine) = std::env::var_os("FLYBALL_SIM").map(PathBuf::from) else {
+        return Err(Failure::new(
+            Exit::Usage,
+            "this runs inside a simulated machine: flyball sim run NAME -- flyball sim work sched-pipe",
+        ));
+    };
+    let model = Workload::builtin(name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let file = machine.join("flyball/work");
+    let failed =
+        |error: std::io::Error| Failure::new(Exit::Failed, format!("the simulated machine: {error}"));
+    let pins = pins.map(ToString::to_string).unwrap_or_default();
+    fs::write(&file, format!("{name} {} {pins}\n", amount.unwrap_or(0))).map_err(failed)?;
+    let (turns, seconds) = loop {
+        let text = fs::read_to_string(&file).map_err(failed)?;
+        let mut words = text.split_whitespace();
+        let done = words.next() == Some("done");
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let (turns, nanoseconds) = (number(), number());
+        if done {
+            break (turns, nanoseconds as f64 * 1e-9);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    print!("{}", said(&model, turns, seconds));
+    Ok(Exit::Done)
+}
+
+/// What the real tool prints of such a run.
+fn said(model: &Workload, turns: u64, seconds: f64) -> String {
+    let rate = turns as f64 / seconds.max(1e-9);
+    match model.name.as_str() {
+        // tools/perf/bench/sched-pipe.c
+        "sched-pipe" => format!(
+            "# Running 'sched/pipe' benchmark:\n# Executed {turns} pipe operations between two processes\n\n\
+             {:>14}: {seconds:.3} [sec]\n\n {:>14.6} usecs/op\n {:>14} ops/sec\n",
+            "Total time",
+            seconds * 1e6 / turns.max(1) as f64,
+            rate as u64,
+        ),
+        // dbench.c
+        "tbench" => format!("Throughput {:.3} MB/sec (procs)\n", rate * model.scale),
+        _ => {
+            format!("{}: {turns} {} in {seconds:.3} s, {:.3}/s\n", model.name, model.unit, rate * model.scale)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_perf_bench_does() {
+        let model = Workload::builtin("sched-pipe").unwrap();
+        let text = said(&model, 1_000_000, 5.0);
+        assert!(text.contains("Total time: 5.000 [sec]"), "{text}");
+        assert!(text.contains("5.000000 usecs/op"), "{text}");
+        assert!(text.contains("200000 ops/sec"), "{text}");
+    }
+}
