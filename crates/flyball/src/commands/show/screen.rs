@@ -130,6 +130,7 @@ impl Screen<'_> {
         match (facts.policies, facts.policy_size) {
             (0, _) => {}
             (_, 0 | 1) => second.push("one policy per CPU".to_owned()),
+            (1, _) => second.push("one policy for all CPUs".to_owned()),
             (policies, size) => second.push(format!("{policies} policies of up to {size} CPUs")),
         }
         out += &self.paint.apply(Style::Faint, &second.join(", "));
