@@ -31,7 +31,13 @@ fn row(knob: &Knob, out: &mut String) {
         symbol => format!(", {symbol} in JSON"),
     };
     let vendor = knob.vendor.map(|vendor| format!(", {vendor} only")).unwrap_or_default();
-    let _ = write!(out, "\n### {}\n\n{}; one per {}{unit}{vendor}.\n\n", knob.name, capital(knob.title), knob.scope);
+    let _ = write!(
+        out,
+        "\n### {}\n\n{}; one per {}{unit}{vendor}.\n\n",
+        knob.name,
+        capital(knob.title),
+        knob.scope
+    );
     let _ = writeln!(out, "{}\n", knob.about);
     if knob.access() == Access::ReadWrite {
         let _ = writeln!(out, "- takes: {}", knob.accepts);

@@ -109,7 +109,8 @@ fn a_virtual_machine_is_told_to_go_to_its_host() {
     let machine = Machine::bare();
     let proc = machine.folder.path().join("proc");
     fs::create_dir_all(&proc).unwrap();
-    fs::write(proc.join("cpuinfo"), "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor\n").unwrap();
+    fs::write(proc.join("cpuinfo"), "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor\n")
+        .unwrap();
     let (_, _, err) = machine.run(&["show"]);
     assert!(err.contains("virtual machine") && err.contains("host"), "{err}");
 }

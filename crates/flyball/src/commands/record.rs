@@ -72,7 +72,10 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         );
     }
     if summary.denied > 0 {
-        eprintln!("flyball: {} files and registers refused to be read and are missing; root may read more", summary.denied);
+        eprintln!(
+            "flyball: {} files and registers refused to be read and are missing; root may read more",
+            summary.denied
+        );
     }
     if summary.registers == 0 {
         eprintln!("flyball: no registers were recorded; as root, after `modprobe msr`, they are");
