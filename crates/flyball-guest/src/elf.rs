@@ -58,12 +58,21 @@ impl<'a> Elf<'a> {
 
     /// Whether the program needs a dynamic loader.
     pub fn is_dynamic(&self) -> bool {
+        self.interpreter().is_some()
+    }
+
+    /// The dynamic loader that the program asks for.
+    pub fn interpreter(&self) -> Option<String> {
         const PT_INTERP: u64 = 3;
-        let segments = || Some((self.uint::<8>(0x20)?, self.uint::<2>(0x36)?, self.uint::<2>(0x38)?));
-        segments().is_none_or(|(table, size, count)| {
-            (0..count).any(|index| {
-                table.checked_add(index * size).and_then(|at| self.uint::<4>(at)) == Some(PT_INTERP)
-            })
+        let (table, size, count) = (self.uint::<8>(0x20)?, self.uint::<2>(0x36)?, self.uint::<2>(0x38)?);
+        (0..count).find_map(|index| {
+            let entry = table.checked_add(index * size)?;
+            if self.uint::<4>(entry)? != PT_INTERP {
+                return None;
+            }
+            let text = self
+                .range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
+            Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
         })
     }
 

@@ -67,6 +67,8 @@ pub struct Request {
     pub append: Vec<String>,
     /// Where `/job/out`, the console and the register log go.
     pub out: Option<PathBuf>,
+    /// Where `/job/out` alone goes.
+    pub copy_back: Option<PathBuf>,
     /// The most host time.
     pub timeout: Option<Duration>,
     /// The command; empty for a shell.
@@ -92,6 +94,7 @@ impl Request {
             modules: Vec::new(),
             append: Vec::new(),
             out: None,
+            copy_back: None,
             timeout: Some(Duration::from_secs(300)),
             command: command.iter().map(|&word| word.to_owned()).collect(),
         }
@@ -136,7 +139,9 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let shell = request.command.is_empty();
     let modules = machine.modules(request.driver, &request.modules);
     let initramfs = work.path().join("initramfs");
-    let base = initramfs::base(cache, &kernel, &request.modules)?;
+    let names: Vec<String> =
+        request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
+    let base = initramfs::base(cache, &kernel, &names)?;
     let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
     image.extend(initramfs::job(&request.command, &request.files)?);
     write(&initramfs, &image)?;
@@ -145,7 +150,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let mut words: Vec<String> = request.append.clone();
     let module_list = modules.join(",");
     words.push(format!("flyball.modules={module_list}"));
-    words.push(format!("flyball.out={}", u8::from(request.out.is_some())));
+    words.push(format!("flyball.out={}", u8::from(request.out.is_some() || request.copy_back.is_some())));
     let mut more: Vec<OsString> = Vec::new();
     if let Root::Directory(dir) = &request.root {
         qemu::check_root(dir)?;
@@ -221,9 +226,12 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let end = run::run(boot, outlets)?;
     if let Some(out) = &request.out {
         write(&out.join("console.log"), end.console.as_bytes())?;
-        if let Some(tar) = &end.out {
-            tar::Archive::new(&tar[..]).unpack(out).map_err(|e| GuestError::file("unpack into", out, e))?;
-        }
+    }
+    if let (Some(dir), Some(tar)) = (request.out.as_ref().or(request.copy_back.as_ref()), &end.out) {
+        // The tar crate lets nothing out of the directory, whatever a guest has put into the archive.
+        let mut archive = tar::Archive::new(&tar[..]);
+        archive.set_preserve_mtime(!request.closed);
+        archive.unpack(dir).map_err(|e| GuestError::file("unpack into", dir, e))?;
     }
     Ok(end)
 }

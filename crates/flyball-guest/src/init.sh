@@ -24,7 +24,11 @@ say up "$(uptime)"
 ip link set lo up 2>/dev/null || ifconfig lo up 2>/dev/null
 
 for m in $(option modules | tr , ' '); do
-    modprobe "$m" 2>/dev/null || say note "module $m could not be loaded"
+    case $m in
+    # One that may be there: the kernel may have decided for another driver.
+    \?*) modprobe "${m#?}" 2>/dev/null ;;
+    *) modprobe "$m" 2>/dev/null || say note "module $m could not be loaded" ;;
+    esac
 done
 
 root=
@@ -56,14 +60,22 @@ if [ "$(option shell)" = 1 ]; then
     else
         setsid sh -c 'exec sh -i <>/dev/ttyS1 >&0 2>&0'
     fi
-elif [ -n "$root" ]; then
-    chroot $root /bin/sh /job/.command </dev/null >/dev/ttyS1 2>/dev/ttyS2
+    code=$?
 else
-    sh /job/.command </dev/null >/dev/ttyS1 2>/dev/ttyS2
+    # Through pipes: the command is to see no terminal where the caller has none.
+    mkfifo /run/flyball.out /run/flyball.err
+    cat /run/flyball.out >/dev/ttyS1 &
+    cat /run/flyball.err >/dev/ttyS2 &
+    if [ -n "$root" ]; then
+        chroot $root /bin/sh /job/.command </dev/null >/run/flyball.out 2>/run/flyball.err
+    else
+        sh /job/.command </dev/null >/run/flyball.out 2>/run/flyball.err
+    fi
+    code=$?
+    # What the command left behind may hold the pipes open: a second for what is in them, no more.
+    i=0
+    while [ $i -lt 100 ] && [ -n "$(jobs)" ]; do sleep 0.01; jobs >/dev/null; i=$((i + 1)); done
 fi
-code=$?
-# What is still in the lines' buffers leaves before the end is said.
-sleep 0
 say exit $code "$(uptime)"
 if [ "$(option out)" = 1 ]; then
     tar -cf /run/out.tar -C /job/out . 2>/dev/null

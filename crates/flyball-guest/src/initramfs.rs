@@ -29,7 +29,7 @@ const INIT: &str = include_str!("init.sh");
 pub struct JobFile {
     /// Where it is here.
     pub source: PathBuf,
-    /// Its name there.
+    /// Its name there; one that begins with `/` is taken as it is.
     pub name: String,
 }
 
@@ -46,6 +46,30 @@ impl JobFile {
         let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
         JobFile { source, name }
     }
+}
+
+/// This program and the libraries it runs with, each under its own path: a guest without a root file system of the
+/// host's can then run `/job/NAME`.
+pub fn this_program(name: &str) -> Result<Vec<JobFile>, GuestError> {
+    let error = |e| GuestError::file("read", "/proc/self/maps", e);
+    let program = std::env::current_exe().map_err(error)?;
+    let maps = fs::read_to_string("/proc/self/maps").map_err(error)?;
+    let mut files = vec![JobFile { source: program.clone(), name: name.to_owned() }];
+    for path in maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| format!("/{path}"))) {
+        let new = Path::new(&path) != program && files.iter().all(|file| file.name != path);
+        let library = path.rsplit('/').next().is_some_and(|name| name.contains(".so"));
+        if new && library && Path::new(&path).is_file() {
+            files.push(JobFile { source: PathBuf::from(&path), name: path });
+        }
+    }
+    // The loader is asked for by the name in the program, which may be a link to where it is mapped from.
+    let bytes = fs::read(&program).map_err(|e| GuestError::file("read", &program, e))?;
+    if let Some(loader) = Elf::new(&bytes).and_then(|elf| elf.interpreter())
+        && files.iter().all(|file| file.name != loader)
+    {
+        files.push(JobFile { source: PathBuf::from(&loader), name: loader });
+    }
+    Ok(files)
 }
 
 /// The base archive for this kernel: made once, then taken from the cache.
@@ -110,10 +134,14 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
 /// The job: what the guest's shell runs, and the files beside it.
 pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
     let mut archive = Cpio::new();
-    archive.dir("job");
+    archive.dir("job/out");
     archive.file("job/.command", 0o755, shell_line(command).as_bytes());
     for file in files {
-        add_file(&mut archive, &file.source, &format!("job/{}", file.name))?;
+        let name = match file.name.strip_prefix('/') {
+            Some(path) => path.to_owned(),
+            None => format!("job/{}", file.name),
+        };
+        add_file(&mut archive, &file.source, &name)?;
     }
     Ok(archive.finish())
 }
@@ -147,7 +175,7 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
 }
 
 /// One word is a line for the shell; several are a command and its arguments, taken as they are.
-pub(crate) fn command_line(command: &[String]) -> String {
+pub fn command_line(command: &[String]) -> String {
     match command {
         [line] => line.clone(),
         words => {

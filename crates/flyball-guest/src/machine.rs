@@ -1,7 +1,7 @@
 //! From a machine of flyball-silicon to what QEMU and the guest's kernel are told of it: a CPU model, the firmware's
 //! tables, and the words on the kernel's command line.
 
-use std::{fs, path::Path};
+use std::{cmp::Ordering, fs, path::Path};
 
 use flyball_guest_plugin::{
     layout,
@@ -17,6 +17,7 @@ use crate::{
         Control, Coordination, Cppc, CppcRegisters, Firmware, HALT, IdleState, Mailbox, PerformanceState,
         PerformanceStates, Processor,
     },
+    cache::compare_versions,
     error::GuestError,
 };
 
@@ -76,7 +77,17 @@ impl Driver {
     fn words(self, spec: &MachineSpec, release: &str) -> Vec<String> {
         let mut words = Vec::new();
         match self {
-            Driver::Default => {}
+            Driver::Default => {
+                // amd-pstate stays away by default where the firmware names no preferred profile, as QEMU's does not
+                // (drivers/cpufreq/amd-pstate.c, amd_pstate_acpi_pm_profile_undefined). What a machine with a profile
+                // gets is asked for by name: active, but for servers before family 1Ah, from 6.5 on.
+                let cppc =
+                    matches!(spec.firmware.interface, InterfaceSpec::CppcMsr | InterfaceSpec::CppcShared);
+                let wanted = !spec.identity.server || spec.identity.family >= 0x1a;
+                if cppc && wanted && compare_versions(release, "6.5") == Ordering::Greater {
+                    words.push("amd_pstate=active".into());
+                }
+            }
             Driver::AmdPstate(mode) => {
                 words.push(format!("amd_pstate={mode}"));
                 // Up to 6.2 the driver does not take machines without the registers unless told to.
@@ -97,7 +108,8 @@ impl Driver {
     fn modules(self) -> &'static [&'static str] {
         match self {
             // A PC loads it by itself when udev sees the processors; there is no udev in the guest.
-            Driver::Default | Driver::AcpiCpufreq => &["acpi-cpufreq"],
+            Driver::Default => &["?acpi-cpufreq"],
+            Driver::AcpiCpufreq => &["acpi-cpufreq"],
             _ => &[],
         }
     }
@@ -262,6 +274,11 @@ mod tests {
 
     #[test]
     fn drivers_have_names() {
+        let ryzen = GuestMachine::find("ryzen-5750g", 4, None).unwrap();
+        assert!(
+            ryzen.command_line(Driver::Default, "6.12.107+deb13-amd64", &[]).ends_with("amd_pstate=active")
+        );
+        assert!(!ryzen.command_line(Driver::Default, "6.1.0-50-amd64", &[]).contains("amd_pstate"));
         assert_eq!(Driver::parse("amd-pstate=guided").unwrap(), Driver::AmdPstate("guided"));
         assert!(Driver::parse("cppc").unwrap_err().to_string().contains("acpi-cpufreq"));
     }

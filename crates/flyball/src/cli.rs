@@ -6,12 +6,14 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`, or sim:NAME.
+/// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
+    /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
     #[arg(short = 'M', long, global = true, default_value = "live", value_name = "MACHINE")]
     pub machine: String,
 
-    /// Whose answers a simulated machine gives: 6.1, 6.12 or 7.2.
-    #[arg(long, global = true, value_name = "VERSION")]
+    /// Whose answers a simulated machine gives (6.1, 6.12, 7.2), or what a guest boots: a version in the cache, a
+    /// bzImage, a vmlinux or a Debian package.
+    #[arg(long, global = true, value_name = "VERSION|FILE")]
     pub kernel: Option<String>,
 
     /// Keep a simulated machine in this file between commands, instead of starting afresh at each.

@@ -38,7 +38,7 @@ pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
 /// The machine's text with the options about simulated machines in it, so that it says everything by itself.
 pub fn complete(cli: &Cli) -> Result<String, Failure> {
     let mut text = cli.machine.clone();
-    if matches!(cli.command, crate::cli::Command::Sim(_)) {
+    if matches!(cli.command, crate::cli::Command::Sim(_) | crate::cli::Command::Guest(_)) {
         // Its machine is an argument, not -M.
         return Ok(text);
     }

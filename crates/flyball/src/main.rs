@@ -25,10 +25,13 @@ fn main() -> ExitCode {
         return code;
     }
     let mut cli = cli::Cli::parse();
-    let result = machine::complete(&cli).and_then(|text| {
-        cli.machine = text;
-        commands::run(&cli)
-    });
+    let result = match cli.machine.strip_prefix("guest:") {
+        Some(choice) => commands::guest::inside(&cli, choice),
+        None => machine::complete(&cli).and_then(|text| {
+            cli.machine = text;
+            commands::run(&cli)
+        }),
+    };
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {

@@ -7,7 +7,7 @@ use flyball_guest::{
     cache::Cache,
     error::GuestError,
     guest::{self, Request, Root},
-    initramfs::JobFile,
+    initramfs::{self, JobFile},
     machine::Driver,
     run::{End, Outlets},
 };
@@ -18,6 +18,9 @@ use crate::{
     cli::Cli,
     exit::{Exit, Failure},
 };
+
+/// The kernel where none is named: Debian stable's.
+const KERNEL: &str = "6.12";
 
 /// Arguments of `guest`.
 #[derive(Debug, clap::Args)]
@@ -41,8 +44,9 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Get kernels and the emulator from the distribution's packages into the cache; installs nothing.
-    Fetch(FetchArgs),
+    /// Get kernels (--kernel 6.1,6.12; as much of a version as matters) and the emulator from the distribution's
+    /// packages into the cache; installs nothing.
+    Fetch,
     /// Machines, and the kernels in the cache.
     List,
     /// Boot a guest, run a command in it as root, exit with its exit code.
@@ -60,13 +64,6 @@ enum Action {
 }
 
 #[derive(Debug, clap::Args)]
-struct FetchArgs {
-    /// Kernel versions: as much of the version as matters (6.1, 6.12, 6.12.107).
-    #[arg(long = "kernel", value_name = "VERSION", value_delimiter = ',', default_value = "6.12")]
-    kernels: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
 struct RunArgs {
     #[command(flatten)]
     guest: GuestArgs,
@@ -80,10 +77,6 @@ struct RunArgs {
 struct GuestArgs {
     /// The machine: a name from `flyball guest list`, or a machine's TOML file.
     machine: String,
-
-    /// The kernel: a version in the cache, a bzImage, a vmlinux or a Debian package.
-    #[arg(long, default_value = "6.12", value_name = "VERSION|FILE")]
-    kernel: String,
 
     /// The kernel's modules (lib/modules/RELEASE), where they are not in its package.
     #[arg(long, value_name = "DIR")]
@@ -149,7 +142,7 @@ struct GuestArgs {
 }
 
 impl GuestArgs {
-    fn request(&self, command: Vec<String>) -> Result<Request, GuestError> {
+    fn request(&self, cli: &Cli, command: Vec<String>) -> Result<Request, GuestError> {
         let interface = self.interface.as_deref().map(|word| {
             Interface::parse(word).ok_or_else(|| {
                 GuestError::Request(format!("no way '{word}'; there are cppc-msr, cppc-mailbox and p-states"))
@@ -160,7 +153,7 @@ impl GuestArgs {
         }
         Ok(Request {
             machine: self.machine.clone(),
-            kernel: self.kernel.clone(),
+            kernel: cli.kernel.clone().unwrap_or_else(|| KERNEL.to_owned()),
             modules_dir: self.modules_dir.clone(),
             driver: Driver::parse(&self.driver)?,
             cpus: self.cpus,
@@ -178,6 +171,7 @@ impl GuestArgs {
             modules: self.modules.clone(),
             append: self.append.clone(),
             out: self.out.clone(),
+            copy_back: None,
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             command,
         })
@@ -199,32 +193,123 @@ impl From<GuestError> for Failure {
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let cache = Cache::of_user();
     match &args.action {
-        Action::Fetch(args) => {
-            apt::fetch(&cache, &args.kernels, &mut |step| eprintln!("flyball: {step}"))?;
+        Action::Fetch => {
+            let wanted = cli.kernel.as_deref().unwrap_or(KERNEL);
+            let kernels: Vec<String> = wanted.split(',').map(|version| version.trim().to_owned()).collect();
+            apt::fetch(&cache, &kernels, &mut |step| eprintln!("flyball: {step}"))?;
             Ok(Exit::Done)
         }
         Action::List => list(cli, &cache),
         Action::Run(args) => {
-            let request = args.guest.request(args.command.clone())?;
+            let request = args.guest.request(cli, args.command.clone())?;
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
             Ok(finish(&end, args.guest.verbose))
         }
         Action::Shell(args) => {
-            let mut request = args.request(Vec::new())?;
+            let mut request = args.request(cli, Vec::new())?;
             request.timeout = None;
             let end = guest::run(&cache, &request, outlets(args.verbose))?;
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
-            let mut request = args.guest.request(vec![guest::recording(&args.command)])?;
+            let mut request = args.guest.request(cli, vec![guest::recording(&args.command)])?;
             if request.out.is_none() {
                 return Err(Failure::new(Exit::Usage, "record needs --out DIR, where the recording goes"));
             }
-            request.modules.push("msr_trace".into());
+            request.modules.push("?msr_trace".into());
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
             Ok(finish(&end, args.guest.verbose))
         }
     }
+}
+
+/// Runs the whole command line in a guest: `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,seed=N][,root=host][,open]`.
+///
+/// This program is its own guest tool: it is put into the guest with the libraries it runs with, and works there as on
+/// any machine. Guest time is the closed loop's unless `open` is said. What the command leaves in its directory comes
+/// back into this one.
+pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
+    if matches!(cli.command, crate::cli::Command::Guest(_)) {
+        return Err(Failure::new(Exit::Usage, "flyball guest takes its machine as an argument, not by -M"));
+    }
+    let mut parts = choice.split(',');
+    let machine = parts.next().unwrap_or_default();
+    let kernel = cli.kernel.as_deref().unwrap_or(KERNEL);
+    let mut request = Request::new(machine, kernel, &[]);
+    request.closed = true;
+    request.timeout = None;
+    request.memory_mb = 768;
+    for part in parts {
+        let bad = || {
+            Failure::new(
+                Exit::Usage,
+                format!(
+                    "'{part}' in 'guest:{choice}' is not understood; after the name come driver=amd-pstate=passive, \
+                     cpus=N, interface=cppc-mailbox, seed=N, memory=MB, root=host or open, separated by commas"
+                ),
+            )
+        };
+        match part.split_once('=') {
+            Some(("driver", word)) => request.driver = Driver::parse(word)?,
+            Some(("cpus", number)) => request.cpus = number.parse().map_err(|_| bad())?,
+            Some(("seed", number)) => request.seed = number.parse().map_err(|_| bad())?,
+            Some(("memory", number)) => request.memory_mb = number.parse().map_err(|_| bad())?,
+            Some(("interface", word)) => request.interface = Some(Interface::parse(word).ok_or_else(bad)?),
+            Some(("root", "host")) => request.root = Root::Directory("/".into()),
+            Some(("root", dir)) => request.root = Root::Directory(dir.into()),
+            None if part == "open" => request.closed = false,
+            _ => return Err(bad()),
+        }
+    }
+    let program = if request.root == Root::Initramfs {
+        request.files = initramfs::this_program("flyball")?;
+        "/job/flyball".to_owned()
+    } else {
+        let program = std::env::current_exe();
+        program
+            .map_err(|e| Failure::new(Exit::Failed, format!("cannot find this program: {e}")))?
+            .display()
+            .to_string()
+    };
+    let mut words = vec![program];
+    words.extend(without_machine(std::env::args().skip(1)));
+    request.command = vec![format!("cd /job/out; {}", initramfs::command_line(&words))];
+    request.modules = ["?msr", "?intel_rapl_msr", "?coretemp", "?cpufreq_ondemand", "?cpufreq_powersave"]
+        .map(str::to_owned)
+        .into();
+    request.copy_back = Some(PathBuf::from("."));
+    eprintln!(
+        "flyball: in a guest of {machine}, kernel {kernel}: {}",
+        if request.closed {
+            "time, speed, energy and heat are emulated"
+        } else {
+            "nothing here is a measurement"
+        }
+    );
+    let end = guest::run(&Cache::of_user(), &request, outlets(false)).map_err(before)?;
+    Ok(finish(&end, false))
+}
+
+/// The command line without the options that say where it runs.
+fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--" => {
+                kept.push(word);
+                kept.extend(words);
+                break;
+            }
+            "-M" | "--machine" | "--kernel" => {
+                words.next();
+            }
+            _ if word.starts_with("--machine=") || word.starts_with("--kernel=") => {}
+            _ if word.starts_with("-M") => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
 }
 
 /// A guest that did not start because of this side is one that did not get that far, too; but a wrong request stays one.
@@ -317,4 +402,17 @@ fn list(cli: &Cli, cache: &Cache) -> Result<Exit, Failure> {
         println!("  {version}");
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guests_command_line_does_not_name_the_guest() {
+        let kept = |text: &str| without_machine(text.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(kept("-M guest:x compare --kernel 7.2 -- cmd -M y"), "compare -- cmd -M y");
+        assert_eq!(kept("--machine=guest:x show --json"), "show --json");
+        assert_eq!(kept("show -Mguest:x"), "show");
+    }
 }
