@@ -72,9 +72,12 @@ impl Choice {
             return MachineSpec::from_toml(&text)
                 .map_err(|error| usage(format!("{}: {error}", path.display())));
         }
+        if path.is_dir() {
+            return flyball_sim::describe(path).map_err(usage);
+        }
         let names: Vec<&str> = MachineSpec::names().collect();
         Err(usage(format!(
-            "there is no simulated machine '{}'; there are {}, or give the path of a machine file",
+            "there is no simulated machine '{}'; there are {}, or give the path of a machine file or of a recorded machine",
             self.name,
             names.join(", ")
         )))

@@ -16,6 +16,8 @@ const PERF_CTL: u32 = 0x199;
 const MISC_ENABLE: u32 = 0x1a0;
 const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 const ENERGY_PERF_BIAS: u32 = 0x1b0;
+/// What a step of a ratio is worth, kHz.
+const RATIO_KHZ: u32 = 100_000;
 const PM_ENABLE: u32 = 0x770;
 const HWP_CAPABILITIES: u32 = 0x771;
 const HWP_REQUEST: u32 = 0x774;
@@ -106,6 +108,8 @@ pub(crate) struct Pstates {
     pub(crate) max: u32,
     pub(crate) turbo: u32,
     pub(crate) scaling: u32,
+    /// The lowest ratio as a frequency: on hybrid processors levels are no ratios, and this is not a level's.
+    lowest_khz: u32,
 }
 
 impl Pstates {
@@ -119,10 +123,7 @@ impl Pstates {
             let caps = platform.chip.read(cpu, HWP_CAPABILITIES)?;
             turbo = (caps & 0xff) as u32;
             max = ((caps >> 8) & 0xff) as u32;
-            if platform.board.places.get(cpu as usize).is_some_and(|place| place.scaling_khz != 100_000)
-                || min == 0
-            {
-                // A core whose levels are no ratios: its own lowest level.
+            if min == 0 {
                 min = (caps >> 24 & 0xff) as u32;
             }
         } else {
@@ -131,7 +132,18 @@ impl Pstates {
         if min == 0 || max == 0 {
             return Err(Errno::NODEV);
         }
-        Ok(Pstates { min, max, turbo: turbo.max(max), scaling })
+        // intel_pstate_hybrid_hwp_adjust(): the lowest ratio becomes the level that reaches it.
+        let lowest_khz = if scaling == RATIO_KHZ { min * scaling } else { min * RATIO_KHZ };
+        if scaling != RATIO_KHZ {
+            min = lowest_khz.div_ceil(scaling);
+        }
+        Ok(Pstates { min, max: max.max(min), turbo: turbo.max(max).max(min), scaling, lowest_khz })
+    }
+
+    /// The frequency of a level, rounded down to what a ratio can be.
+    pub(crate) fn khz(&self, level: u32) -> u32 {
+        let khz = level * self.scaling;
+        if self.scaling == RATIO_KHZ { khz } else { khz / RATIO_KHZ * RATIO_KHZ }
     }
 
     /// The highest that turbo switches allow.
@@ -168,9 +180,9 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         platform.chip.write(cpu, PM_ENABLE, 1)?;
     }
     let pstates = Pstates::of(platform, cpu)?;
-    policy.lowest = pstates.min * pstates.scaling;
+    policy.lowest = pstates.lowest_khz;
     let top = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
-    policy.highest = top * pstates.scaling;
+    policy.highest = pstates.khz(top);
     policy.current = policy.lowest;
     if platform.intel.hwp {
         let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
@@ -189,7 +201,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
 
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
     let Ok(pstates) = Pstates::of(platform, policy.number) else { return };
-    limits.clip(policy.lowest, policy.highest.min(pstates.top(platform) * pstates.scaling));
+    limits.clip(policy.lowest, policy.highest.min(pstates.khz(pstates.top(platform))));
 }
 
 /// Changes the range and preference of HWP_REQUEST.
@@ -446,7 +458,7 @@ impl Driver for IntelCpufreq {
 
 /// The percentages as requests on frequency (passive mode).
 fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
-    let of = |pct: u32| ((pstates.turbo * pct).div_ceil(100) * pstates.scaling) as i32;
+    let of = |pct: u32| pstates.khz((pstates.turbo * pct).div_ceil(100)) as i32;
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }
 
@@ -538,7 +550,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.since(Kernel::V6_12) {
         for policy in &mut cpufreq.policies {
             if let Ok(pstates) = Pstates::of(platform, policy.number) {
-                policy.highest = if value { pstates.max } else { pstates.turbo } * pstates.scaling;
+                policy.highest = pstates.khz(if value { pstates.max } else { pstates.turbo });
             }
         }
     }
@@ -596,7 +608,7 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
 /// base_frequency in kHz.
 pub(crate) fn base_frequency(platform: &Platform, cpu: u32) -> Answer<u32> {
     let pstates = Pstates::of(platform, cpu)?;
-    Ok(pstates.max * pstates.scaling)
+    Ok(pstates.khz(pstates.max))
 }
 
 /// Words of energy_perf_bias.

@@ -260,7 +260,10 @@ impl<'a> Session<'a> {
         };
         let found: Vec<&Domain> = layout.domains.iter().filter(meant).collect();
         if found.is_empty() {
-            return Err(Failure::new(Exit::NotHere, "none of these CPUs is in a power domain of Speed Select"));
+            return Err(Failure::new(
+                Exit::NotHere,
+                "none of these CPUs is in a power domain of Speed Select",
+            ));
         }
         Ok(found)
     }
@@ -291,9 +294,15 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             PerfProfile::GetLockStatus => read::single(&session, "lock-status", |levels| {
                 if levels.locked { "locked" } else { "unlocked" }.into()
             }),
-            PerfProfile::GetConfigLevels => read::single(&session, "highest-level", |levels| levels.highest.into()),
-            PerfProfile::GetConfigVersion => read::single(&session, "version", |levels| levels.version.into()),
-            PerfProfile::GetConfigEnabled => read::single(&session, "enabled", |levels| levels.enabled.into()),
+            PerfProfile::GetConfigLevels => {
+                read::single(&session, "highest-level", |levels| levels.highest.into())
+            }
+            PerfProfile::GetConfigVersion => {
+                read::single(&session, "version", |levels| levels.version.into())
+            }
+            PerfProfile::GetConfigEnabled => {
+                read::single(&session, "enabled", |levels| levels.enabled.into())
+            }
             PerfProfile::GetConfigCurrentLevel => {
                 read::single(&session, "current-level", |levels| levels.current.into())
             }

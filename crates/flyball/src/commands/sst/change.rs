@@ -17,7 +17,8 @@ pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)
         let on = cpus.as_ref().map(ToString::to_string).or_else(|| session.selector.clone());
         let usage = |error: String| Failure::new(Exit::Usage, error);
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let made = Setting::new(name, value, on.as_deref(), setting.as_str()).map_err(|error| usage(error.to_string()))?;
+        let made = Setting::new(name, value, on.as_deref(), setting.as_str())
+            .map_err(|error| usage(error.to_string()))?;
         intent.settings.push(made);
     }
     if session.dry_run {
@@ -35,7 +36,8 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool) -> Result<Ex
         let access = layout.access(session.host);
         for domain in session.domains()? {
             let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
-            let switchable = |cpu: &u32| session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online"));
+            let switchable =
+                |cpu: &u32| session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online"));
             let on: CpuList = inside.iter().filter(switchable).collect();
             let off: CpuList = domain.cpus.difference(&inside).iter().filter(switchable).collect();
             let kept = domain.cpus.difference(&inside).difference(&off);
@@ -55,7 +57,11 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool) -> Result<Ex
 
 /// Class 0 with one lowest frequency and all favour, classes 1 to 3 with another and none, as both features' --auto
 /// of the guide has them.
-fn classes(session: &Session<'_>, high: String, low: &str) -> Result<Vec<(String, Option<CpuList>)>, Failure> {
+fn classes(
+    session: &Session<'_>,
+    high: String,
+    low: &str,
+) -> Result<Vec<(String, Option<CpuList>)>, Failure> {
     let has_epp = !session.layout()?.platform.is_tpmi();
     let mut settings = Vec::new();
     for class in 0..4 {
@@ -106,7 +112,12 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
 }
 
 /// `turbo-freq enable` and `disable`.
-pub(super) fn turbo_freq(session: &Session<'_>, on: bool, auto: bool, trl: Option<&str>) -> Result<Exit, Failure> {
+pub(super) fn turbo_freq(
+    session: &Session<'_>,
+    on: bool,
+    auto: bool,
+    trl: Option<&str>,
+) -> Result<Exit, Failure> {
     // The feature is the domain's, whatever CPUs are to profit: --cpu chooses those with --auto.
     let layout = session.layout()?;
     let all = session.machine.topology().present.clone();
@@ -152,7 +163,10 @@ pub(super) fn turbo_freq(session: &Session<'_>, on: bool, auto: bool, trl: Optio
                         .turbo_limits(&domain.place, levels.current)
                         .map_err(|error| session.explained(&error))?;
                     let bytes = limits[0].map(|limit| (limit.0 / 100).min(255) as u8);
-                    settings.push((format!("trl={:#018x}", u64::from_le_bytes(bytes)), Some(domain.cpus.clone())));
+                    settings.push((
+                        format!("trl={:#018x}", u64::from_le_bytes(bytes)),
+                        Some(domain.cpus.clone()),
+                    ));
                 }
             }
         }

@@ -126,7 +126,11 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
 }
 
 /// One value a domain.
-pub(super) fn single(session: &Session<'_>, what: &str, value: impl Fn(&Levels) -> Json) -> Result<Exit, Failure> {
+pub(super) fn single(
+    session: &Session<'_>,
+    what: &str,
+    value: impl Fn(&Levels) -> Json,
+) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let access = layout.access(session.host);
     let mut objects = Vec::new();
@@ -209,7 +213,12 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             match &level.base_freq {
                 Some(offer) => add(
                     "base-freq",
-                    format!("{} at {}, the rest at {}", list(&offer.high_cpus), offer.high_mhz, offer.low_mhz),
+                    format!(
+                        "{} at {}, the rest at {}",
+                        list(&offer.high_cpus),
+                        offer.high_mhz,
+                        offer.low_mhz
+                    ),
                 ),
                 None => add("base-freq", "no".to_owned()),
             }
@@ -218,7 +227,8 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
                     for turbo in &offer.high {
                         add(&format!("turbo-freq {} (cores@MHz)", turbo.instructions), turbo_row(turbo));
                     }
-                    let clip: Vec<String> = offer.clip.iter().map(|(kind, mhz)| format!("{kind} {}", mhz.0)).collect();
+                    let clip: Vec<String> =
+                        offer.clip.iter().map(|(kind, mhz)| format!("{kind} {}", mhz.0)).collect();
                     add("turbo-freq, the rest, MHz", clip.join(", "));
                 }
                 None => add("turbo-freq", "no".to_owned()),
@@ -235,7 +245,8 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
     let layout = session.layout()?;
     let access = layout.access(session.host);
     let mut objects = Vec::new();
-    let mut rows = table(&["domain", "level", "high MHz", "high-priority CPUs", "low MHz", "instead of", "W", "C"]);
+    let mut rows =
+        table(&["domain", "level", "high MHz", "high-priority CPUs", "low MHz", "instead of", "W", "C"]);
     for domain in session.domains()? {
         let explained = |error: flyball_host::HostError| session.explained(&error);
         let number = match level {
@@ -278,7 +289,10 @@ pub(super) fn turbo_freq(
     let access = layout.access(session.host);
     if let Some(kind) = kind.filter(|kind| !access.turbo_kinds().contains(kind)) {
         let kinds = access.turbo_kinds().join(", ");
-        return Err(Failure::new(Exit::Usage, format!("no turbo limits for '{kind}'; here there are {kinds}")));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("no turbo limits for '{kind}'; here there are {kinds}"),
+        ));
     }
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
@@ -299,7 +313,10 @@ pub(super) fn turbo_freq(
                         let count = turbo.buckets.len();
                         return Err(Failure::new(
                             Exit::Usage,
-                            format!("no bucket {bucket}; level {number} of {} has {count}, from 0", name(domain)),
+                            format!(
+                                "no bucket {bucket}; level {number} of {} has {count}, from 0",
+                                name(domain)
+                            ),
                         ));
                     };
                     turbo.buckets = vec![one];
@@ -367,7 +384,8 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
     let mut rows = table(&["domain", "class", "min MHz", "max MHz", "weight", "EPP"]);
     for domain in session.domains()? {
         for class in (0..4).filter(|class| only.is_none_or(|only| only == *class)) {
-            let found = model::class(access.as_ref(), domain, class).map_err(|error| session.explained(&error))?;
+            let found =
+                model::class(access.as_ref(), domain, class).map_err(|error| session.explained(&error))?;
             rows.add_row([
                 name(domain),
                 class.to_string(),

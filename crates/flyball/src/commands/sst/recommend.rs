@@ -43,19 +43,24 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         (Some(text), _) => flyball_control::select(text, session.machine.topology())
             .map_err(|error| usage(&error.to_string()))?,
         (None, Some(cpus)) => cpus.clone(),
-        (None, None) if !args.command.is_empty() => allowed(session)
-            .ok_or_else(|| usage("it is not known here which CPUs the command may run on: give --cpus LIST"))?,
+        (None, None) if !args.command.is_empty() => allowed(session).ok_or_else(|| {
+            usage("it is not known here which CPUs the command may run on: give --cpus LIST")
+        })?,
         (None, None) => return Err(usage("for which CPUs? give --cpus LIST, or -- CMD under taskset")),
     };
     let layout = session.layout()?;
     let goal = if args.turbo { Goal::Turbo } else { Goal::Guaranteed };
     let mut found: Vec<Candidate> = Vec::new();
     for domain in layout.domains.iter().filter(|domain| domain.cpus.iter().any(|cpu| cpus.contains(cpu))) {
-        let of = candidates(layout, session.host, domain, &cpus, goal).map_err(|error| session.explained(&error))?;
+        let of = candidates(layout, session.host, domain, &cpus, goal)
+            .map_err(|error| session.explained(&error))?;
         if of.is_empty() {
             return Err(Failure::new(
                 Exit::NotHere,
-                format!("no level of power domain {}:{} keeps all of these CPUs", domain.place.package, domain.place.domain),
+                format!(
+                    "no level of power domain {}:{} keeps all of these CPUs",
+                    domain.place.package, domain.place.domain
+                ),
             ));
         }
         found.extend(of);
@@ -73,7 +78,15 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     }
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header([
-        "domain", "level", "feature", "guaranteed", "turbo, all busy", "others", "others' turbo", "offline", "by",
+        "domain",
+        "level",
+        "feature",
+        "guaranteed",
+        "turbo, all busy",
+        "others",
+        "others' turbo",
+        "offline",
+        "by",
     ]);
     for one in &found {
         table.add_row([
@@ -91,7 +104,9 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     for line in table.to_string().lines() {
         println!("{}", line.trim_end());
     }
-    eprintln!("note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth");
+    eprintln!(
+        "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth"
+    );
     Ok(Exit::Done)
 }
 

@@ -1,0 +1,366 @@
+//! A machine's description made of its recorded files: identity, topology, frequencies, performance levels, idle states
+//! and power limits as recorded; voltages, power and heat of the built-in machine that is most like it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use flyball_silicon::{
+    MachineSpec,
+    spec::{CoreKind, CoreSpec, InterfaceSpec, Numbering, PerfScale, TurboSpec, UncoreSpec, Vendor},
+};
+
+use crate::text::read_cpu_list;
+
+/// The files below a directory.
+struct Files<'a>(&'a Path);
+
+impl Files<'_> {
+    fn text(&self, path: &str) -> Option<String> {
+        let bytes = fs::read(self.0.join(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.split_whitespace().next()?.parse().ok()
+    }
+
+    /// A register of a CPU out of `msr.txt` (`hex:cpu|hex cpu|hex ...`).
+    fn register(&self, lines: &str, cpu: u32, register: u32) -> Option<u64> {
+        let wanted = format!("{register:x}:");
+        let line = lines.lines().find_map(|line| line.strip_prefix(&wanted))?;
+        line.split_whitespace().find_map(|entry| {
+            let (number, value) = entry.split_once('|')?;
+            (number.parse() == Ok(cpu)).then(|| u64::from_str_radix(value, 16).ok())?
+        })
+    }
+}
+
+/// One CPU of /proc/cpuinfo.
+#[derive(Debug, Clone, Default)]
+struct Processor(BTreeMap<String, String>);
+
+impl Processor {
+    fn number(&self, key: &str) -> Option<u32> {
+        self.0.get(key)?.parse().ok()
+    }
+
+    fn text(&self, key: &str) -> &str {
+        self.0.get(key).map_or("", String::as_str)
+    }
+}
+
+fn processors(text: &str) -> Vec<Processor> {
+    let mut all: Vec<Processor> = Vec::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let (key, value) = (key.trim(), value.trim());
+        if key == "processor" {
+            all.push(Processor::default());
+        }
+        if let Some(last) = all.last_mut() {
+            last.0.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    all
+}
+
+/// Stretches a template's voltage points over another range of frequencies.
+fn stretch(volts: &[(u32, u32)], min: u32, max: u32) -> Vec<(u32, u32)> {
+    let (Some(first), Some(last)) = (volts.first(), volts.last()) else { return Vec::new() };
+    let span = u64::from(last.0 - first.0).max(1);
+    let mut points: Vec<(u32, u32)> = volts
+        .iter()
+        .map(|&(mhz, mv)| (min + (u64::from(mhz - first.0) * u64::from(max - min) / span) as u32, mv))
+        .collect();
+    points.dedup_by_key(|point| point.0);
+    points
+}
+
+/// Describes the machine recorded below a directory, which holds `sys/`, `proc/` and perhaps `msr.txt`.
+///
+/// # Errors
+/// What is missing: at least /proc/cpuinfo is needed.
+pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
+    let files = Files(folder);
+    let fail = |what: &str| format!("{}: {what}", folder.display());
+    let cpus = processors(
+        &files.text("proc/cpuinfo").ok_or_else(|| fail("no proc/cpuinfo: this is no recorded machine"))?,
+    );
+    let first = cpus.first().ok_or_else(|| fail("proc/cpuinfo has no processor"))?;
+    let registers = files.text("msr.txt").unwrap_or_default();
+    let vendor = match first.text("vendor_id") {
+        "GenuineIntel" => Vendor::Intel,
+        "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
+        other => return Err(fail(&format!("processors of '{other}' are not modelled"))),
+    };
+    let intel = vendor == Vendor::Intel;
+    let brand = first.text("model name").to_owned();
+    let server =
+        ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
+    let efficient: BTreeSet<u32> = files
+        .text("sys/devices/cpu_atom/cpus")
+        .and_then(|text| read_cpu_list(&text))
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    let template = match (vendor, server, efficient.is_empty()) {
+        (Vendor::Intel, _, false) => "hybrid-laptop",
+        (Vendor::Intel, true, _) => "gold-6138",
+        (Vendor::Intel, false, _) => "i7-3520m",
+        (Vendor::Amd, true, _) => "epyc-512",
+        (Vendor::Amd, false, _) => "ryzen-5750g",
+    };
+    let mut spec = MachineSpec::builtin(template).map_err(|error| error.to_string())?;
+    let template_cores = spec.cores_per_package().max(1) as f64;
+
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    spec.title = format!("{brand}, as recorded in {name}");
+    spec.about = format!(
+        "Made of the recorded machine {name}: identity, topology, frequencies, levels, idle states and limits as recorded; \
+         voltages, power and heat estimated after {template}."
+    );
+    spec.name = name;
+    spec.sst = None;
+    spec.register.clear();
+    spec.leaf.clear();
+    let identity = &mut spec.identity;
+    identity.vendor = vendor;
+    identity.family = first.number("cpu family").unwrap_or(6);
+    identity.model = first.number("model").unwrap_or(0);
+    identity.stepping = first.number("stepping").unwrap_or(0);
+    identity.microcode = u32::from_str_radix(first.text("microcode").trim_start_matches("0x"), 16)
+        .unwrap_or(identity.microcode);
+    identity.brand = brand.chars().take(47).collect();
+    identity.server = server;
+    first.text("flags").clone_into(&mut identity.flags);
+    identity.cache_kb = first
+        .text("cache size")
+        .split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(identity.cache_kb);
+
+    // Topology: the cores of the first package stand for all.
+    let package_of = |cpu: &Processor| cpu.number("physical id").unwrap_or(0);
+    let packages: BTreeSet<u32> = cpus.iter().map(package_of).collect();
+    let home = package_of(first);
+    let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for cpu in cpus.iter().filter(|cpu| package_of(cpu) == home) {
+        let number = cpu.number("processor").unwrap_or(0);
+        cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
+    }
+    let beside = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
+    let smt = cores.values().any(|cpus| cpus.len() > 1);
+    let topology = &mut spec.topology;
+    topology.packages = packages.len() as u32;
+    topology.dies = 1;
+    topology.dies_are_power_domains = false;
+    topology.numbering = if smt && !beside { Numbering::SiblingsLast } else { Numbering::SiblingsAdjacent };
+    topology.cores_per_cache = topology.cores_per_cache.min(cores.len() as u32);
+    let mut order: Vec<(bool, u32)> =
+        cores.iter().map(|(id, cpus)| (cpus.iter().any(|cpu| efficient.contains(cpu)), *id)).collect();
+    order.sort_unstable();
+    topology.core_ids = order.iter().map(|(_, id)| *id).collect();
+
+    // Core types: performance cores, then efficiency cores.
+    let cpuidle = idle_states(&files, &spec.core[0]);
+    let mut kinds: Vec<CoreSpec> = Vec::new();
+    for small in [false, true] {
+        let of: Vec<&Vec<u32>> =
+            order.iter().filter(|(kind, _)| *kind == small).filter_map(|(_, id)| cores.get(id)).collect();
+        let Some(cpu) = of.first().and_then(|cpus| cpus.first()).copied() else { continue };
+        let wanted = if small { CoreKind::Efficiency } else { CoreKind::Performance };
+        let mut core = spec.core.iter().find(|core| core.kind == wanted).unwrap_or(&spec.core[0]).clone();
+        core.kind = wanted;
+        core.count = of.len() as u32;
+        core.threads = of.iter().map(|cpus| cpus.len() as u32).max().unwrap_or(1).min(2);
+        core.better.clear();
+        core.ranking.clear();
+        levels(&files, &registers, cpu, intel, &mut core);
+        if let Some(states) = &cpuidle {
+            core.idle.clone_from(states);
+        }
+        kinds.push(core);
+    }
+    spec.core = kinds;
+    let base = spec.core[0].base_mhz;
+    let bogomips: f64 = first.text("bogomips").parse().unwrap_or(0.0);
+    spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
+    spec.turbo = turbo(&files, &registers);
+
+    let cppc = |file: &str| files.number(&format!("sys/devices/system/cpu/cpu0/acpi_cppc/{file}"));
+    let firmware = &mut spec.firmware;
+    let flags: BTreeSet<&str> = first.text("flags").split(' ').collect();
+    firmware.interface = match (intel, flags.contains("hwp"), cppc("nominal_perf").is_some()) {
+        (true, true, _) => InterfaceSpec::Hwp,
+        (true, false, _) => InterfaceSpec::PerfCtl,
+        (false, _, true) if flags.contains("cppc") => InterfaceSpec::CppcMsr,
+        (false, _, true) => InterfaceSpec::CppcShared,
+        (false, _, false) => InterfaceSpec::AmdPstate,
+    };
+    firmware.has_epp = flags.contains("hwp_epp");
+    firmware.turbo = if intel { flags.contains("ida") || firmware.turbo } else { flags.contains("cpb") };
+    firmware.cpc_nominal_mhz = cppc("nominal_freq").unwrap_or(0) as u32;
+    firmware.cpc_lowest_mhz = cppc("lowest_freq").unwrap_or(0) as u32;
+    if let Some(request) = files.register(&registers, 0, 0x774) {
+        firmware.epp = (request >> 24) as u8;
+    }
+    let listed =
+        files.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies").unwrap_or_default();
+    let mut pstates: Vec<u32> =
+        listed.split_whitespace().filter_map(|khz| khz.parse::<u32>().ok()).map(|khz| khz / 1000).collect();
+    pstates.sort_unstable_by(|a, b| b.cmp(a));
+    pstates.dedup();
+    pstates.truncate(16);
+    firmware.pstates_mhz = if pstates.is_empty() {
+        let core = &spec.core[0];
+        let mut all = vec![core.base_mhz, u32::midpoint(core.base_mhz, core.min_mhz), core.min_mhz];
+        all.dedup();
+        all
+    } else {
+        pstates
+    };
+    spec.uncore =
+        files.register(&registers, 0, 0x620).filter(|value| intel && value & 0x7f > 0).map(|value| {
+            UncoreSpec {
+                min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
+                max_mhz: ((value & 0x7f) * 100) as u32,
+                clusters: 0,
+            }
+        });
+
+    // Power: the template's, by the number of cores; the limits as recorded.
+    let share = spec.cores_per_package() as f64 / template_cores;
+    let power = &mut spec.power;
+    for watts in [
+        &mut power.tdp_w,
+        &mut power.pl1_w,
+        &mut power.pl2_w,
+        &mut power.uncore_busy_w,
+        &mut power.uncore_idle_w,
+        &mut power.package_sleep_w,
+    ] {
+        *watts *= share;
+    }
+    spec.thermal.sink_k_per_w /= share.max(0.05);
+    spec.thermal.die_k_per_w /= share.max(0.05);
+    spec.thermal.die_j_per_k *= share.max(0.05);
+    if let (Some(units), Some(limit)) =
+        (files.register(&registers, 0, 0x606), files.register(&registers, 0, 0x610))
+    {
+        let unit = f64::from(1u32 << (units & 0xf));
+        let (long, short) = ((limit & 0x7fff) as f64 / unit, (limit >> 32 & 0x7fff) as f64 / unit);
+        if long > 1.0 {
+            (power.tdp_w, power.pl1_w) = (long, long);
+        }
+        if short > 1.0 {
+            power.pl2_w = short;
+        }
+    }
+    spec.check().map_err(|error| error.to_string())?;
+    Ok(spec)
+}
+
+/// Frequencies and performance levels of a core.
+fn levels(files: &Files<'_>, registers: &str, cpu: u32, intel: bool, core: &mut CoreSpec) {
+    let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+    let cpufreq =
+        |file: &str| files.number(&format!("{folder}/cpufreq/{file}")).map(|khz| (khz / 1000) as u32);
+    let cppc = |file: &str| files.number(&format!("{folder}/acpi_cppc/{file}")).map(|value| value as u32);
+    let nominal = cpufreq("base_frequency").or(cppc("nominal_freq")).filter(|mhz| *mhz >= 100);
+    let base = nominal.unwrap_or(core.base_mhz);
+    let min = cpufreq("cpuinfo_min_freq")
+        .or(cppc("lowest_freq"))
+        .filter(|mhz| *mhz >= 100)
+        .unwrap_or(core.min_mhz)
+        .min(base);
+    let boosted = match (cppc("highest_perf"), cppc("nominal_perf")) {
+        (Some(highest), Some(nominal)) if !intel && nominal > 0 => base * highest / nominal,
+        _ => 0,
+    };
+    let max = cpufreq("cpuinfo_max_freq").unwrap_or(boosted).max(base).min(10_000);
+    let level = |value: u32| value.clamp(1, 255) as u8;
+    core.perf = match files.register(registers, cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
+        Some(caps) => PerfScale {
+            lowest: level((caps >> 24 & 0xff) as u32),
+            efficient: level((caps >> 16 & 0xff) as u32),
+            nominal: level((caps >> 8 & 0xff) as u32),
+            highest: level((caps & 0xff) as u32),
+        },
+        None => match (cppc("lowest_perf"), cppc("nominal_perf"), cppc("highest_perf")) {
+            (Some(lowest), Some(nominal), Some(highest)) if !intel => PerfScale {
+                lowest: level(lowest),
+                efficient: level(cppc("lowest_nonlinear_perf").unwrap_or(lowest)),
+                nominal: level(nominal),
+                highest: level(highest),
+            },
+            _ => PerfScale {
+                lowest: level(min / 100),
+                efficient: level(min / 100),
+                nominal: level(base / 100),
+                highest: level(max / 100),
+            },
+        },
+    };
+    let scale = &mut core.perf;
+    scale.nominal = scale.nominal.min(scale.highest);
+    scale.efficient = scale.efficient.min(scale.nominal);
+    scale.lowest = scale.lowest.min(scale.efficient);
+    let efficient = base * u32::from(scale.efficient) / u32::from(scale.nominal);
+    core.volts = stretch(&core.volts, min, max.max(min + 1));
+    (core.min_mhz, core.base_mhz, core.max_mhz) = (min, base, max);
+    core.efficient_mhz = efficient.clamp(min, base);
+}
+
+/// Idle states as recorded, each with the power of the template's state of the same rank.
+fn idle_states(files: &Files<'_>, template: &CoreSpec) -> Option<Vec<flyball_silicon::spec::IdleSpec>> {
+    let folder = "sys/devices/system/cpu/cpu0/cpuidle";
+    let mut states = Vec::new();
+    for number in 1..=14 {
+        let Some(name) = files.text(&format!("{folder}/state{number}/name")) else { break };
+        states.push((number, name));
+    }
+    let count = states.len();
+    let states: Vec<_> = states
+        .into_iter()
+        .enumerate()
+        .filter_map(|(rank, (number, name))| {
+            // The deepest like the deepest, the shallowest like the shallowest.
+            let like = if rank + 1 == count {
+                template.idle.len() - 1
+            } else {
+                rank.min(template.idle.len().saturating_sub(2))
+            };
+            let mut state = template.idle.get(like)?.clone();
+            state.name = name;
+            state.desc = files.text(&format!("{folder}/state{number}/desc")).unwrap_or_default();
+            state.latency_us = files.number(&format!("{folder}/state{number}/latency"))? as u32;
+            state.residency_us = files.number(&format!("{folder}/state{number}/residency"))? as u32;
+            state.wake_us = 0.0;
+            Some(state)
+        })
+        .collect();
+    (!states.is_empty()).then_some(states)
+}
+
+/// Turbo limits by active cores, where the recording has both registers.
+fn turbo(files: &Files<'_>, registers: &str) -> TurboSpec {
+    let (Some(ratios), Some(counts)) =
+        (files.register(registers, 0, 0x1ad), files.register(registers, 0, 0x1ae))
+    else {
+        return TurboSpec::default();
+    };
+    let mut turbo = TurboSpec { counts_register: true, ..TurboSpec::default() };
+    for at in 0..8 {
+        let (ratio, cores) = ((ratios >> (at * 8) & 0xff) as u32, (counts >> (at * 8) & 0xff) as u32);
+        if ratio == 0 || turbo.cores.last().is_some_and(|last| cores <= *last) || cores == 0 {
+            break;
+        }
+        turbo.cores.push(cores);
+        turbo.sse_mhz.push(ratio * 100);
+    }
+    turbo
+}
