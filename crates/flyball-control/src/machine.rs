@@ -26,6 +26,7 @@ pub struct Machine<'h> {
     instances: instances::Instances,
     no_msr_driver: OnceLock<()>,
     speed_select: OnceLock<Result<flyball_sst::setting::Layout, HostError>>,
+    why_no_speed_select: OnceLock<Why>,
 }
 
 impl std::fmt::Debug for Machine<'_> {
@@ -47,6 +48,7 @@ impl<'h> Machine<'h> {
             instances: instances::Instances::default(),
             no_msr_driver: OnceLock::new(),
             speed_select: OnceLock::new(),
+            why_no_speed_select: OnceLock::new(),
         })
     }
 

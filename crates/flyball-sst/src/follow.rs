@@ -100,7 +100,9 @@ impl Follower {
             events.push(Event::Level { place: at.place, from, to: levels.current });
             match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {
                 Some(inside) => self.apply(host, &at, &inside, &mut events),
-                None => events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned())),
+                None => {
+                    events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned()))
+                }
             }
         }
         Ok(events)
@@ -191,7 +193,10 @@ mod tests {
         player.set(|state| state.level = 4);
         let _ = follower.look(&layout, &player).unwrap();
         let read = |name: &str| player.read(&format!("{CGROUP}/flyball-sst-0-0-0/{name}")).unwrap();
-        assert_eq!((read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()), ("4,6,12,13,32,34,40,41", "isolated"));
+        assert_eq!(
+            (read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()),
+            ("4,6,12,13,32,34,40,41", "isolated")
+        );
         assert_eq!(online(&player), "0-55");
         player.set(|state| state.level = 0);
         let _ = follower.look(&layout, &player).unwrap();
@@ -205,7 +210,9 @@ mod tests {
         player.set(|state| state.level = 4);
         player.fail_at(1, flyball_host::Errno::BUSY);
         let events = Follower::new(Means::Hotplug).look(&layout, &player).unwrap();
-        assert!(events.iter().any(|event| matches!(event, Event::Refused(why) if why.contains("cpu6/online"))));
+        assert!(
+            events.iter().any(|event| matches!(event, Event::Refused(why) if why.contains("cpu6/online")))
+        );
         assert!(events.contains(&Event::Offline("4,12,13,32,34,40,41".parse().unwrap())), "{events:?}");
     }
 }

@@ -132,17 +132,21 @@ impl Machine<'_> {
         }
     }
 
-    /// Why there is no Speed Select, in as few words as will do where the processor is not of the kind.
+    /// Why there is no Speed Select, in as few words as will do where the processor is not of the kind. Found out once:
+    /// the explanation reads /proc/cpuinfo, a megabyte on a large machine, and every row and place asks for it.
     pub(super) fn why_no_speed_select(&self, error: &HostError) -> Why {
-        if error.path == isst::NODE && !error.is_absent() {
-            return Why::NotNow(isst::explain(self.host(), error));
-        }
-        let known = self.topology().model.and_then(isst::module_for).is_some();
-        if known {
-            Why::NotNow(isst::explain(self.host(), error))
-        } else {
-            Why::NoFile(isst::NODE.to_owned())
-        }
+        let find_out = || {
+            if error.path == isst::NODE && !error.is_absent() {
+                return Why::NotNow(isst::explain(self.host(), error));
+            }
+            let known = self.topology().model.and_then(isst::module_for).is_some();
+            if known {
+                Why::NotNow(isst::explain(self.host(), error))
+            } else {
+                Why::NoFile(isst::NODE.to_owned())
+            }
+        };
+        self.why_no_speed_select.get_or_init(find_out).clone()
     }
 
     /// The value that a frequency becomes in a class register, where it is another: cut to whole hundreds of MHz.

@@ -53,7 +53,10 @@ impl Dump {
     }
 
     fn block(&self, at: &Place) -> Result<&Block, HostError> {
-        let found = self.packages.get(usize::from(at.package)).and_then(|domains| domains.get(usize::from(at.domain)));
+        let found = self
+            .packages
+            .get(usize::from(at.package))
+            .and_then(|domains| domains.get(usize::from(at.domain)));
         found.and_then(Option::as_ref).ok_or_else(|| {
             let what = format!("registers of package {} power domain {}", at.package, at.domain);
             HostError::new(Op::Read, what, Errno::NODEV)
@@ -77,7 +80,11 @@ impl Dump {
 }
 
 fn refuse<T>() -> Result<T, HostError> {
-    Err(HostError::new(Op::Isst, "registers that debugfs shows (load isst_tpmi to set anything)", Errno::ROFS))
+    Err(HostError::new(
+        Op::Isst,
+        "registers that debugfs shows (load isst_tpmi to set anything)",
+        Errno::ROFS,
+    ))
 }
 
 impl Access for Dump {
@@ -199,7 +206,12 @@ impl Access for Dump {
     fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError> {
         let none = || HostError::new(Op::Read, format!("class of service {class}"), Errno::INVAL);
         let clos = self.power(at)?.and_then(|power| power.clos.get(usize::from(class))).ok_or_else(none)?;
-        Ok(Clos { min: ratio(clos.min), max: ratio(clos.max), weight: clos.priority as u8, ..Clos::default() })
+        Ok(Clos {
+            min: ratio(clos.min),
+            max: ratio(clos.max),
+            weight: clos.priority as u8,
+            ..Clos::default()
+        })
     }
 
     fn set_clos(&self, _at: &Place, _class: u8, _clos: &Clos) -> Result<(), HostError> {
