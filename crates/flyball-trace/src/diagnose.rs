@@ -190,7 +190,9 @@ impl Diagnoser {
         let start = self.first.unwrap_or(time);
         match &record.event {
             Event::AmdPerf(event) => {
-                self.sample(time, event.cpu, event.mperf, event.tsc);
+                if !self.sample(time, event.cpu, event.mperf, event.tsc) {
+                    return;
+                }
                 self.windows.add(start, time, event.cpu, event.des, |window| {
                     window.add(
                         event.des,
@@ -204,7 +206,9 @@ impl Diagnoser {
                 });
             }
             Event::Intel(event) => {
-                self.sample(time, record.cpu, event.mperf, event.tsc);
+                if !self.sample(time, record.cpu, event.mperf, event.tsc) {
+                    return;
+                }
                 self.windows.add(start, time, record.cpu, event.to, |window| {
                     window.add(event.to, 0, 0, u64::from(event.khz), event.mperf, event.aperf, event.tsc);
                 });
@@ -246,19 +250,22 @@ impl Diagnoser {
         }
     }
 
-    /// Time between the decisions of a CPU; a record's counters cover the time since the one before.
-    fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64) {
+    /// Time between the decisions of a CPU; a record's counters cover the time since the one before. `false` for a
+    /// CPU's first record, which tells of the time before the trace.
+    fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
-        let Some(state) = self.cpu(cpu) else { return };
+        let Some(state) = self.cpu(cpu) else { return false };
+        state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
             if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
                 state.silences.push(Silence { from: last, to: time, load });
             }
+            true
         } else {
             state.first = time;
+            false
         }
-        state.samples += 1;
     }
 
     /// The findings, the worst first; none for a clock that does not count time.

@@ -249,7 +249,7 @@ mod tests {
         let mut page = Vec::new();
         write_page(&mut page, "</title><script>alert(1)", &report, series).unwrap();
         let page = String::from_utf8(page).unwrap();
-        assert!(page.contains("&lt;/title&gt;") && !page.contains("alert(1)<"));
+        assert!(page.contains("&lt;/title&gt;") && !page.contains("<script>alert"));
         for outside in ["http://", "https://", "src=", "@import"] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -135,7 +135,7 @@ impl SeriesSet {
                         event.core_busy as f32,
                         event.scaled_busy as f32,
                         event.io_boost as f32,
-                        passed.map_or(f32::NAN, |passed| passed as f32 / 1e6),
+                        passed as f32 / 1e6,
                     ]
                 });
             }
@@ -148,7 +148,7 @@ impl SeriesSet {
         metrics: &'static [Metric; N],
         time: u64,
         cpu: u32,
-        values: impl FnOnce(Option<u64>) -> [f32; N],
+        values: impl FnOnce(u64) -> [f32; N],
     ) {
         if !self.started {
             (self.started, self.start, self.metrics) = (true, time, metrics);
@@ -180,7 +180,8 @@ impl SeriesSet {
             at = place(self);
         }
         let Some(series) = &mut self.cpus[cpu] else { return };
-        let passed = series.last.replace(time).map(|last| time.saturating_sub(last));
+        // A CPU's first record tells of the time before the trace; the kernel's tracers leave it out too.
+        let Some(passed) = series.last.replace(time).map(|last| time.saturating_sub(last)) else { return };
         for (buckets, value) in series.buckets.iter_mut().zip(values(passed)) {
             if buckets.len() <= at {
                 buckets.resize(at + 1, Bucket::EMPTY);

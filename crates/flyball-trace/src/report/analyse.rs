@@ -132,24 +132,24 @@ impl Analyser {
         match &record.event {
             Event::AmdPerf(event) => {
                 self.counts[0] += 1;
-                if let Some(cpu) = self.cpu(event.cpu) {
-                    cpu.amd(time, event);
-                }
-                self.tasks.add(pid, comm, Some(event.des), event.khz, event.mperf, event.tsc);
+                let known = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(time, event));
+                let tsc = if known { event.tsc } else { 0 };
+                self.tasks.add(pid, comm, Some(event.des), event.khz, event.mperf, tsc);
             }
             Event::Intel(event) => {
                 self.counts[3] += 1;
-                if let Some(cpu) = self.cpu(record.cpu) {
-                    cpu.intel(time, event);
-                }
-                self.tasks.add(pid, comm, Some(event.to), u64::from(event.khz), event.mperf, event.tsc);
+                let known = self.cpu(record.cpu).is_some_and(|cpu| cpu.intel(time, event));
+                let tsc = if known { event.tsc } else { 0 };
+                self.tasks.add(pid, comm, Some(event.to), u64::from(event.khz), event.mperf, tsc);
             }
             Event::AmdEpp(event) => {
                 self.counts[1] += 1;
                 if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.amd_epp(time, event);
                 }
-                self.tasks.add(pid, comm, None, 0, 0, 0);
+                if self.counts[0] == 0 {
+                    self.tasks.add(pid, comm, None, 0, 0, 0);
+                }
             }
             Event::AmdReq2(_) => self.counts[2] += 1,
             Event::Frequency { cpu, .. } => {
@@ -201,8 +201,7 @@ impl Analyser {
         Report {
             driver: [(0, "amd-pstate"), (1, "amd-pstate-epp"), (3, "intel_pstate")]
                 .into_iter()
-                .filter(|(kind, _)| self.counts[*kind] > 0)
-                .max_by_key(|(kind, _)| self.counts[*kind])
+                .find(|(kind, _)| self.counts[*kind] > 0)
                 .map(|(_, driver)| driver),
             clock,
             start: first as f64 / unit,
@@ -275,6 +274,54 @@ mod tests {
     }
 
     use super::super::cpu::Range;
+
+    #[test]
+    fn requests_that_are_told_twice_count_once() {
+        let mut analyser = Analyser::new();
+        for time in 0..10u64 {
+            let perf = AmdPerf {
+                min: 10,
+                des: 50 + time as u32,
+                max: 200,
+                cpu: 1,
+                tsc: 10,
+                mperf: 5,
+                ..AmdPerf::default()
+            };
+            let epp = crate::AmdEpp {
+                cpu: 1,
+                highest: 255,
+                epp: 128,
+                min: 1,
+                max: 255,
+                boost: true,
+                changed: true,
+            };
+            let active = crate::AmdEpp { cpu: 2, changed: time % 2 == 0, ..epp };
+            analyser.add(&record(time * 1_000_000, 1, Event::AmdEpp(epp)));
+            analyser.add(&record(time * 1_000_000, 1, Event::AmdPerf(perf)));
+            analyser.add(&record(time * 1_000_000, 2, Event::AmdEpp(active)));
+        }
+        let report = analyser.report(Clock::Local, &Names::default());
+        assert_eq!(report.driver, Some("amd-pstate"));
+        let [one, other] = &report.cpus[..] else { panic!("{report:?}") };
+        assert_eq!((one.samples, one.decisions, one.max_perf.unwrap().max), (10, 9, 200.0));
+        assert_eq!(one.epp.unwrap().mean, 128.0);
+        assert_eq!((other.samples, other.decisions, other.max_perf.unwrap().max), (10, 5, 255.0));
+        assert_eq!((other.des_perf, other.levels.len()), (None, 0));
+    }
+
+    #[test]
+    fn counters_from_before_the_trace_are_left_out() {
+        let mut analyser = Analyser::new();
+        for (time, mperf, tsc) in [(1, 1 << 50, 1 << 51), (2, 90, 100), (3, 70, 100)] {
+            let perf = AmdPerf { des: 50, cpu: 0, khz: 1_000_000, mperf, tsc, ..AmdPerf::default() };
+            analyser.add(&record(time, 0, Event::AmdPerf(perf)));
+        }
+        let report = analyser.report(Clock::Local, &Names::default());
+        assert_eq!((report.cpus[0].samples, report.cpus[0].c0), (3, Some(80.0)));
+        assert_eq!(report.tasks[0].load.unwrap().min, 70.0);
+    }
 
     #[test]
     fn idle_states_are_timed_between_entry_and_exit() {

@@ -137,6 +137,20 @@ pub struct CpuReport {
     pub longest_gap_seconds: Option<f64>,
 }
 
+/// Requests of active mode. Kernels from 7.0 on tell of each request of the passive modes twice, with both events:
+/// these count only where there is nothing of the other.
+#[derive(Debug, Clone, Default)]
+struct ActiveMeter {
+    samples: u64,
+    first: u64,
+    last: u64,
+    gap: u64,
+    min: RangeMeter,
+    max: RangeMeter,
+    epp: RangeMeter,
+    decisions: u64,
+}
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct CpuMeter {
     samples: u64,
@@ -146,7 +160,6 @@ pub(super) struct CpuMeter {
     min: RangeMeter,
     des: RangeMeter,
     max: RangeMeter,
-    epp: RangeMeter,
     ghz: RangeMeter,
     load: RangeMeter,
     mperf: f64,
@@ -156,6 +169,7 @@ pub(super) struct CpuMeter {
     request: Option<(u32, u32, u32, u32)>,
     levels: Vec<(u64, u64)>,
     lag: LagMeter,
+    active: ActiveMeter,
     idle: BTreeMap<u32, (u64, u64)>,
     idle_now: Option<(u32, u64)>,
     pub(super) frequency_events: u64,
@@ -203,35 +217,55 @@ impl CpuMeter {
         self.ghz.add(khz as f64 / 1e6);
     }
 
-    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf) {
-        self.step(time, event.des);
+    /// Adds a request. `false` for the CPU's first, whose counters cover time before the trace (since boot, after a
+    /// change of driver): the kernel's tracers leave it out too.
+    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf) -> bool {
+        let known = self.step(time, event.des);
         self.min.add(f64::from(event.min));
         self.des.add(f64::from(event.des));
         self.max.add(f64::from(event.max));
-        self.counters(event.mperf, event.tsc, event.khz);
+        if known {
+            self.counters(event.mperf, event.tsc, event.khz);
+        }
         self.decide((event.min, event.des, event.max, 0), event.changed);
         *self.fast.get_or_insert(0) += u64::from(event.fast_switch);
-        self.lag.add(time, event.des, event.khz);
+        if known {
+            self.lag.add(time, event.des, event.khz);
+        }
+        known
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
-        self.step(time, 0);
-        self.min.add(f64::from(event.min));
-        self.max.add(f64::from(event.max));
-        self.epp.add(f64::from(event.epp));
-        self.decide((event.min, 0, event.max, event.epp), Some(event.changed));
+        let active = &mut self.active;
+        if active.samples == 0 {
+            active.first = time;
+        } else {
+            active.gap = active.gap.max(time.saturating_sub(active.last));
+        }
+        active.last = time;
+        active.samples += 1;
+        active.min.add(f64::from(event.min));
+        active.max.add(f64::from(event.max));
+        active.epp.add(f64::from(event.epp));
+        active.decisions += u64::from(event.changed);
     }
 
-    pub(super) fn intel(&mut self, time: u64, event: &IntelSample) {
-        self.step(time, event.to);
+    /// Adds a sample; as [`CpuMeter::amd`].
+    pub(super) fn intel(&mut self, time: u64, event: &IntelSample) -> bool {
+        let known = self.step(time, event.to);
         self.des.add(f64::from(event.to));
-        self.counters(event.mperf, event.tsc, u64::from(event.khz));
+        if known {
+            self.counters(event.mperf, event.tsc, u64::from(event.khz));
+        }
         self.decide((0, event.to, 0, 0), Some(event.from != event.to));
         // In passive mode core_busy names the path: 90 is the scheduler's own.
         if event.scaled_busy == 0 && matches!(event.core_busy, 10 | 90) {
             *self.fast.get_or_insert(0) += u64::from(event.core_busy == 90);
         }
-        self.lag.add(time, event.to, u64::from(event.khz));
+        if known {
+            self.lag.add(time, event.to, u64::from(event.khz));
+        }
+        known
     }
 
     pub(super) fn idle(&mut self, time: u64, state: u32) {
@@ -248,22 +282,29 @@ impl CpuMeter {
     pub(super) fn report(&self, cpu: u32, clock: Clock) -> CpuReport {
         let seconds = |time: u64| time as f64 / 1e9;
         let timed = clock.nanoseconds();
-        let covered = seconds(self.last.saturating_sub(self.first));
+        let active = &self.active;
+        let only_active = self.samples == 0 && active.samples > 0;
+        let (samples, decisions, first, last, gap) = if only_active {
+            (active.samples, active.decisions, active.first, active.last, active.gap)
+        } else {
+            (self.samples, self.decisions, self.first, self.last, self.gap)
+        };
+        let covered = seconds(last.saturating_sub(first));
         let lags = self.lag.lags();
         let ms = |time: u64| time as f64 / 1e6;
         let real_levels = self.des.range().is_some();
         CpuReport {
             cpu,
-            samples: self.samples,
-            min_perf: self.min.range(),
+            samples,
+            min_perf: if only_active { active.min.range() } else { self.min.range() },
             des_perf: self.des.range(),
-            max_perf: self.max.range(),
-            epp: self.epp.range(),
+            max_perf: if only_active { active.max.range() } else { self.max.range() },
+            epp: active.epp.range(),
             ghz: self.ghz.range(),
             load: self.load.range(),
             c0: (self.tsc > 0.0).then(|| self.mperf * 100.0 / self.tsc),
-            decisions: self.decisions,
-            decisions_per_second: (timed && covered > 0.0).then(|| self.decisions as f64 / covered),
+            decisions,
+            decisions_per_second: (timed && covered > 0.0).then(|| decisions as f64 / covered),
             fast_switch: self.fast.map(|fast| fast as f64 * 100.0 / self.samples.max(1) as f64),
             lag: (timed && lags.count() > 0).then(|| Lag {
                 count: lags.count(),
@@ -293,7 +334,7 @@ impl CpuMeter {
                 .collect(),
             frequency_events: self.frequency_events,
             limits_events: self.limits_events,
-            longest_gap_seconds: (timed && self.samples > 1).then(|| seconds(self.gap)),
+            longest_gap_seconds: (timed && samples > 1).then(|| seconds(gap)),
         }
     }
 }

@@ -36,7 +36,8 @@ Examples:
   flyball trace report --json trace.dat | jq '.report.cpus[] | {cpu, load}'
 
 Load is MPERF/TSC of each sample and its mean the plain mean over samples, as the kernel's scripts have it;
-C0 is the sum of all MPERF over the sum of all TSC. Lag is the time from a changed request until the measured
+C0 is the sum of all MPERF over the sum of all TSC. A CPU's first record tells of the time before the trace and
+counts in neither. Lag is the time from a changed request until the measured
 frequency has gone half the way.")]
 pub struct Args {
     #[command(flatten)]
