@@ -26,7 +26,7 @@ use crate::{
   flyball sst info                                     what this machine has of Speed Select
   flyball sst perf-profile info -l 0                   a performance level, fully
   flyball sst perf-profile set-config-level -l 4 -o    change the level, and take its CPUs along
-  flyball sst base-freq enable -a -n                   what enabling would write, why, and what it costs
+  flyball sst base-freq enable -a --dry-run            what enabling would write, why, and what it costs
   flyball sst -c 5,6 turbo-freq enable -a              high turbo for the cores of CPUs 5 and 6
   flyball sst core-power config -c 1 --min 1GHz --max 2GHz
   flyball sst -c 10 core-power assoc --clos 3
@@ -40,7 +40,7 @@ pub struct Args {
     cpu: Option<String>,
 
     /// Of commands that change something: print every write with its reason, and write nothing.
-    #[arg(short = 'n', long, global = true)]
+    #[arg(long, global = true)]
     dry_run: bool,
 
     /// The feature.
@@ -193,7 +193,7 @@ enum CorePower {
         #[arg(short, long)]
         weight: Option<u8>,
         /// Lowest frequency: 1GHz; a bare number is MHz, as in the guide.
-        #[arg(long, visible_short_alias = 'l', value_name = "FREQ")]
+        #[arg(short = 'n', long, value_name = "FREQ")]
         min: Option<String>,
         /// Highest frequency, or max for none.
         #[arg(short, long, value_name = "FREQ")]
