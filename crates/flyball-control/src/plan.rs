@@ -37,6 +37,8 @@ use crate::{
 pub struct Change {
     /// The knob.
     pub knob: Id,
+    /// The instance of the knob, where it has instances (`C6` of `idle-state:C6`); else empty.
+    pub instance: String,
     /// Where, in words.
     pub place: String,
     /// The CPUs that it governs.
@@ -396,6 +398,7 @@ impl Planner<'_, '_> {
         }
         self.changes.push(Change {
             knob: want.knob,
+            instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
             step: Step::of(&spot, &new),
@@ -477,6 +480,7 @@ impl Planner<'_, '_> {
         let old = self.ahead.mode.is_none().then(|| spot.read(self.machine.host()).ok()).flatten();
         self.changes.push(Change {
             knob: want.knob,
+            instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
             step: Step::of(&spot, &new),

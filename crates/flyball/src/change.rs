@@ -178,7 +178,11 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
     // CPUs that were given the same value are one line.
     let mut lines: Vec<(String, String, CpuList)> = Vec::new();
     for Made { change, outcome } in &applied.made {
-        let head = change.knob.to_string();
+        let head = if change.instance.is_empty() {
+            change.knob.to_string()
+        } else {
+            format!("{}:{}", change.knob, change.instance)
+        };
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {
             Outcome::Applied => format!("{} (was {was})", change.value),
@@ -192,7 +196,7 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
         }
     }
     for (knob, text, cpus) in lines {
-        let whole = flyball_control::Knob::named(&knob)
+        let whole = flyball_control::Knob::named(knob.split(':').next().unwrap_or_default())
             .is_ok_and(|knob| knob.scope == flyball_control::Scope::Machine);
         if whole { println!("{knob}: {text}") } else { println!("{knob} of CPUs {cpus}: {text}") }
     }

@@ -45,12 +45,13 @@ const OF_DRIVER: [&str; 9] = [
 pub struct Footprints<'h> {
     host: &'h dyn Host,
     listed: BTreeMap<String, Vec<String>>,
+    policies_of: Option<BTreeMap<u32, String>>,
 }
 
 impl<'h> Footprints<'h> {
     /// For the machine behind `host`, as it is now.
     pub fn new(host: &'h dyn Host) -> Footprints<'h> {
-        Footprints { host, listed: BTreeMap::new() }
+        Footprints { host, listed: BTreeMap::new(), policies_of: None }
     }
 
     /// The spots that may change when `spot` is written, itself included. Only spots that exist.
@@ -74,6 +75,7 @@ impl<'h> Footprints<'h> {
                 self.tunables(&format!("{POLICIES}/"), &mut found);
                 self.biases(folder, &mut found);
             }
+            "boost" | "cpb" if folder.contains("/policy") => self.policy(folder, &mut found),
             "no_turbo" | "boost" | "cpb" => self.turbo(&mut found),
             "min_perf_pct" | "max_perf_pct" => {
                 self.take(format!("{folder}/min_perf_pct"), &mut found);
@@ -193,13 +195,23 @@ impl<'h> Footprints<'h> {
         }
     }
 
+    /// The folder of a CPU's policy. All of them are read at the first question: there may be hundreds of both.
     fn policy_of(&mut self, cpu: u32) -> Option<String> {
-        self.policies().into_iter().find(|folder| {
-            let cpus = self.host.read(&format!("{folder}/related_cpus")).unwrap_or_default();
-            // The kernel refuses to read an offline policy's files; its number is that of one of its CPUs.
-            folder.ends_with(&format!("/policy{cpu}"))
-                || CpuList::from_words(&cpus).unwrap_or_default().contains(cpu)
-        })
+        if self.policies_of.is_none() {
+            let mut found = BTreeMap::new();
+            for folder in self.policies() {
+                let cpus = self.host.read(&format!("{folder}/related_cpus")).unwrap_or_default();
+                found.extend(
+                    CpuList::from_words(&cpus).unwrap_or_default().iter().map(|cpu| (cpu, folder.clone())),
+                );
+                // The kernel refuses to read an offline policy's files; its number is that of one of its CPUs.
+                if let Some(number) = folder.rsplit("/policy").next().and_then(|digits| digits.parse().ok()) {
+                    found.entry(number).or_insert(folder);
+                }
+            }
+            self.policies_of = Some(found);
+        }
+        self.policies_of.as_ref().and_then(|policies| policies.get(&cpu).cloned())
     }
 
     /// Every setting that a driver switch or SMT can touch.

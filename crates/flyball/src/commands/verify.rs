@@ -47,8 +47,10 @@ fn print(verdict: &Verdict) {
         return;
     }
     let lines = verdict.drifted.iter().map(|change| {
+        let instance =
+            if change.instance.is_empty() { String::new() } else { format!(":{}", change.instance) };
         let old = change.was.as_deref().or(change.old.as_deref()).unwrap_or("absent");
-        (&change.cpus, format!("{} is {old}, should be {}", change.knob, change.value))
+        (&change.cpus, format!("{}{} is {old}, should be {}", change.knob, instance, change.value))
     });
     for (words, cpus) in change::by_value(lines) {
         println!("drifted: {words} (CPUs {cpus})");
