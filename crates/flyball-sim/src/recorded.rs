@@ -26,16 +26,16 @@ impl Files<'_> {
     fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.split_whitespace().next()?.parse().ok()
     }
+}
 
-    /// A register of a CPU out of `msr.txt` (`hex:cpu|hex cpu|hex ...`).
-    fn register(&self, lines: &str, cpu: u32, register: u32) -> Option<u64> {
-        let wanted = format!("{register:x}:");
-        let line = lines.lines().find_map(|line| line.strip_prefix(&wanted))?;
-        line.split_whitespace().find_map(|entry| {
-            let (number, value) = entry.split_once('|')?;
-            (number.parse() == Ok(cpu)).then(|| u64::from_str_radix(value, 16).ok())?
-        })
-    }
+/// A register of a CPU out of `msr.txt` (`hex:cpu|hex cpu|hex ...`).
+fn register(lines: &str, cpu: u32, register: u32) -> Option<u64> {
+    let wanted = format!("{register:x}:");
+    let line = lines.lines().find_map(|line| line.strip_prefix(&wanted))?;
+    line.split_whitespace().find_map(|entry| {
+        let (number, value) = entry.split_once('|')?;
+        (number.parse() == Ok(cpu)).then(|| u64::from_str_radix(value, 16).ok())?
+    })
 }
 
 /// One CPU of /proc/cpuinfo.
@@ -189,7 +189,7 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
     let base = spec.core[0].base_mhz;
     let bogomips: f64 = first.text("bogomips").parse().unwrap_or(0.0);
     spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
-    spec.turbo = turbo(&files, &registers);
+    spec.turbo = turbo(&registers);
 
     let cppc = |file: &str| files.number(&format!("sys/devices/system/cpu/cpu0/acpi_cppc/{file}"));
     let firmware = &mut spec.firmware;
@@ -205,7 +205,7 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
     firmware.turbo = if intel { flags.contains("ida") || firmware.turbo } else { flags.contains("cpb") };
     firmware.cpc_nominal_mhz = cppc("nominal_freq").unwrap_or(0) as u32;
     firmware.cpc_lowest_mhz = cppc("lowest_freq").unwrap_or(0) as u32;
-    if let Some(request) = files.register(&registers, 0, 0x774) {
+    if let Some(request) = register(&registers, 0, 0x774) {
         firmware.epp = (request >> 24) as u8;
     }
     let listed =
@@ -224,12 +224,10 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
         pstates
     };
     spec.uncore =
-        files.register(&registers, 0, 0x620).filter(|value| intel && value & 0x7f > 0).map(|value| {
-            UncoreSpec {
-                min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
-                max_mhz: ((value & 0x7f) * 100) as u32,
-                clusters: 0,
-            }
+        register(&registers, 0, 0x620).filter(|value| intel && value & 0x7f > 0).map(|value| UncoreSpec {
+            min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
+            max_mhz: ((value & 0x7f) * 100) as u32,
+            clusters: 0,
         });
 
     // Power: the template's, by the number of cores; the limits as recorded.
@@ -248,9 +246,7 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
     spec.thermal.sink_k_per_w /= share.max(0.05);
     spec.thermal.die_k_per_w /= share.max(0.05);
     spec.thermal.die_j_per_k *= share.max(0.05);
-    if let (Some(units), Some(limit)) =
-        (files.register(&registers, 0, 0x606), files.register(&registers, 0, 0x610))
-    {
+    if let (Some(units), Some(limit)) = (register(&registers, 0, 0x606), register(&registers, 0, 0x610)) {
         let unit = f64::from(1u32 << (units & 0xf));
         let (long, short) = ((limit & 0x7fff) as f64 / unit, (limit >> 32 & 0x7fff) as f64 / unit);
         if long > 1.0 {
@@ -283,7 +279,7 @@ fn levels(files: &Files<'_>, registers: &str, cpu: u32, intel: bool, core: &mut 
     };
     let max = cpufreq("cpuinfo_max_freq").unwrap_or(boosted).max(base).min(10_000);
     let level = |value: u32| value.clamp(1, 255) as u8;
-    core.perf = match files.register(registers, cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
+    core.perf = match register(registers, cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
         Some(caps) => PerfScale {
             lowest: level((caps >> 24 & 0xff) as u32),
             efficient: level((caps >> 16 & 0xff) as u32),
@@ -347,10 +343,8 @@ fn idle_states(files: &Files<'_>, template: &CoreSpec) -> Option<Vec<flyball_sil
 }
 
 /// Turbo limits by active cores, where the recording has both registers.
-fn turbo(files: &Files<'_>, registers: &str) -> TurboSpec {
-    let (Some(ratios), Some(counts)) =
-        (files.register(registers, 0, 0x1ad), files.register(registers, 0, 0x1ae))
-    else {
+fn turbo(registers: &str) -> TurboSpec {
+    let (Some(ratios), Some(counts)) = (register(registers, 0, 0x1ad), register(registers, 0, 0x1ae)) else {
         return TurboSpec::default();
     };
     let mut turbo = TurboSpec { counts_register: true, ..TurboSpec::default() };

@@ -139,7 +139,7 @@ impl World {
             if platform.board.epb {
                 // arch/x86/kernel/cpu/intel_epb.c: the value that firmware left at 0 becomes normal.
                 match platform.chip.read(cpu, 0x1b0) {
-                    Ok(value) if value & 0xf == 0 => {
+                    Ok(value) if value as u8 & 0xf == 0 => {
                         let _ = platform.chip.write(cpu, 0x1b0, value | 6);
                     }
                     Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,

@@ -45,7 +45,7 @@ fn every_listed_file_answers_on_every_machine_and_kernel() {
                     Ok(_) => assert!(mode & 0o444 != 0, "{path}"),
                     Err(Errno::ACCES) => assert!(mode & 0o444 == 0, "{path}"),
                     Err(Errno::IO) => {
-                        assert!(path.ends_with("autosuspend_delay_ms"), "{name} {kernel}: {path}")
+                        assert!(path.ends_with("autosuspend_delay_ms"), "{name} {kernel}: {path}");
                     }
                     Err(errno) => panic!("{name} {kernel}: {path}: {errno:?}"),
                 }

@@ -166,7 +166,7 @@ impl Replay {
     fn write(&mut self, number: usize, line: &str, newline: bool) {
         let Some((path, rest)) = line.trim_start().split_once(" <- ") else { return };
         let Some((text, rest)) = unquote(rest) else { return };
-        let Some((result, rest)) = rest.trim_start().split_once(" ") else { return };
+        let Some((result, rest)) = rest.trim_start().split_once(' ') else { return };
         let Some((after, rest)) = rest.trim_start().strip_prefix("now ").and_then(unquote) else { return };
         let path = format!("{CPU}/{path}");
         let bytes = if newline { format!("{text}\n") } else { text.clone() };

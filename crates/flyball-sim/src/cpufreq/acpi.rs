@@ -23,7 +23,7 @@ impl AcpiCpufreq {
             return None;
         }
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
-        Some((u64::from(*policy.table.first()?) * ratio >> 10) as u32)
+        Some(((u64::from(*policy.table.first()?) * ratio) >> 10) as u32)
     }
 }
 

@@ -168,7 +168,7 @@ impl Caps {
             nominal_khz as u32
         } else {
             let ratio = (u64::from(perf) << 10) / u64::from(self.nominal);
-            ((u64::from(self.nominal_mhz) * ratio >> 10) * 1000) as u32
+            (((u64::from(self.nominal_mhz) * ratio) >> 10) * 1000) as u32
         }
     }
 
@@ -225,16 +225,13 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     if policy.lowest == 0 || policy.highest < policy.lowest {
         return Err(Errno::INVAL);
     }
-    let request = match platform.board.access {
-        CppcAccess::Msr => {
-            let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
-            PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
-        }
-        _ => {
-            platform.chip.enable_shared(cpu);
-            let (min, max, desired, epp) = platform.chip.read_shared(cpu);
-            PerfRequest { min, max, desired, epp }
-        }
+    let request = if platform.board.access == CppcAccess::Msr {
+        let _ = platform.chip.write(cpu, CPPC_ENABLE, 1);
+        PerfRequest::unpack(platform.chip.read(cpu, CPPC_REQ)?)
+    } else {
+        platform.chip.enable_shared(cpu);
+        let (min, max, desired, epp) = platform.chip.read_shared(cpu);
+        PerfRequest { min, max, desired, epp }
     };
     let _ = platform.chip.write(cpu, PERF_CTL, 0);
     let state = &mut platform.amd.cpus[cpu as usize];

@@ -92,7 +92,7 @@ impl Intel {
         match (model, kernel) {
             (0x9a, _) => self.epp_table[1] = 102,
             (0x8f | 0xcf, Kernel::V6_12 | Kernel::V7_2) | (0xad | 0xae, Kernel::V7_2) => {
-                self.epp_table[1] = 32
+                self.epp_table[1] = 32;
             }
             (0xaa | 0xc5 | 0xc6, Kernel::V6_12 | Kernel::V7_2) => self.epp_table = [16, 64, 179, 255],
             _ => {}

@@ -106,7 +106,7 @@ impl Tunables {
                         tunables.down_threshold = value;
                     }
                     "sampling_down_factor" if (1..=10).contains(&value) => {
-                        tunables.sampling_down_factor = value
+                        tunables.sampling_down_factor = value;
                     }
                     "ignore_nice_load" => tunables.ignore_nice_load = value > 0,
                     "freq_step" => tunables.freq_step = value.min(100),

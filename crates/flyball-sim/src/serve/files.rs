@@ -230,7 +230,7 @@ impl Files {
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
             // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same register again.
-            if size % 8 != 0 {
+            if !size.is_multiple_of(8) {
                 return Err(Errno::INVAL);
             }
             let value = machine.read_msr(cpu, offset as u32)?;
@@ -253,7 +253,7 @@ impl Files {
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&path) {
-            if data.len() % 8 != 0 {
+            if !data.len().is_multiple_of(8) {
                 return Err(Errno::INVAL);
             }
             for value in data.chunks_exact(8) {

@@ -448,9 +448,7 @@ pub(super) fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
         Dir::Idle(cpu) => numbered(name, "state")
             .filter(|&n| n as usize <= world.platform.board.idle.len())
             .map(|n| Node::Dir(Dir::IdleState(cpu, n as u8))),
-        Dir::NodesDir => {
-            numbered(name, "node").filter(|&n| n < nodes(world)).map(|n| Node::Dir(Dir::Node(n)))
-        }
+        Dir::Nodes => numbered(name, "node").filter(|&n| n < nodes(world)).map(|n| Node::Dir(Dir::Node(n))),
         Dir::Node(node) => numbered(name, "cpu")
             .filter(|&cpu| {
                 world.platform.board.places.get(cpu as usize).is_some_and(|place| place.node == node)
@@ -487,7 +485,7 @@ pub(super) fn names(world: &World, dir: Dir, names: &mut Vec<String>) {
         }
         Dir::Caches(_) => names.extend((0..world.platform.board.caches.len()).map(|n| format!("index{n}"))),
         Dir::Idle(_) => names.extend((0..=world.platform.board.idle.len()).map(|n| format!("state{n}"))),
-        Dir::NodesDir => names.extend((0..nodes(world)).map(|n| format!("node{n}"))),
+        Dir::Nodes => names.extend((0..nodes(world)).map(|n| format!("node{n}"))),
         Dir::Node(node) => {
             let places = world.platform.board.places.iter().enumerate();
             names.extend(places.filter(|(_, place)| place.node == node).map(|(cpu, _)| format!("cpu{cpu}")));

@@ -3,7 +3,7 @@
 use super::{Attribute, Dir, Node, numbered, ro, rw, wo};
 use crate::{
     cpufreq::{
-        GOVERNORS, Style,
+        Driver, GOVERNORS, Style,
         amd::{self, Caps},
         intel::{self, Pstates},
         policy::{Governor, Policy},
@@ -28,6 +28,15 @@ fn index(world: &World, dir: Dir) -> Answer<usize> {
 
 fn words(cpus: &[u32]) -> String {
     cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Numbers of at least this width, each with a blank behind it.
+fn spaced(numbers: &[u32], width: usize) -> String {
+    use std::fmt::Write as _;
+    numbers.iter().fold(String::new(), |mut text, number| {
+        let _ = write!(text, "{number:width$} ");
+        text
+    })
 }
 
 fn driver_name(world: &World) -> &'static str {
@@ -94,7 +103,7 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("scaling_driver", |world, dir, out| policy(world, dir).and_then(|_| line(out, driver_name(world)))),
     ro("scaling_available_governors", |world, dir, out| {
         policy(world, dir)?;
-        match world.cpufreq.driver.map(|driver| driver.style()) {
+        match world.cpufreq.driver.map(Driver::style) {
             Some(Style::SetPolicy) => line(out, "performance powersave"),
             _ => line(out, format_args!("{} ", world.cpufreq.governors.join(" "))),
         }
@@ -182,7 +191,7 @@ pub(super) static POLICY: &[Attribute] = &[
     // acpi-cpufreq
     ro("scaling_available_frequencies", |world, dir, out| {
         let table = &policy(world, dir)?.table;
-        line(out, table.iter().map(|khz| format!("{khz} ")).collect::<String>())
+        line(out, spaced(table, 0))
     })
     .when(|world, _| is_acpi(world)),
     ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
@@ -327,11 +336,10 @@ pub(super) static STATS: &[Attribute] = &[
         let policy = policy(world, dir)?;
         let stats = policy.stats.as_ref().ok_or(Errno::NOENT)?;
         line(out, "   From  :    To")?;
-        let header: String = policy.table.iter().map(|khz| format!("{khz:9} ")).collect();
+        let header = spaced(&policy.table, 9);
         line(out, format_args!("         : {header}"))?;
         for (row, khz) in policy.table.iter().enumerate() {
-            let cells: String =
-                stats.table.get(row).into_iter().flatten().map(|count| format!("{count:9} ")).collect();
+            let cells = spaced(stats.table.get(row).map_or(&[], Vec::as_slice), 9);
             line(out, format_args!("{khz:9}: {cells}"))?;
         }
         Ok(())

@@ -43,7 +43,7 @@ pub(crate) enum Dir {
     Uncore,
     UncoreDie(u32),
     Node(u32),
-    NodesDir,
+    Nodes,
     Powercap,
     Rapl,
     Zone(u32),
@@ -196,7 +196,7 @@ static PLAIN: [Plain; 19] = [
         path: "sys/devices",
         children: &[("system", Dir::Plain(2)), ("virtual", Dir::Plain(3)), ("platform", Dir::Plain(16))],
     },
-    Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::NodesDir)] },
+    Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::Nodes)] },
     Plain { path: "sys/devices/virtual", children: &[("powercap", Dir::Powercap), ("dmi", Dir::Plain(4))] },
     Plain { path: "sys/devices/virtual/dmi", children: &[("id", Dir::DmiId)] },
     Plain {
@@ -250,7 +250,7 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::IdleGlobal => cpu::IDLE_GLOBAL,
         Dir::Smt => cpu::SMT,
         Dir::Node(_) => cpu::NODE,
-        Dir::NodesDir => cpu::NODES,
+        Dir::Nodes => cpu::NODES,
         Dir::Cpufreq => cpufreq::GLOBAL,
         Dir::Policy(_) => cpufreq::POLICY,
         Dir::Stats(_) => cpufreq::STATS,
@@ -312,7 +312,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
         | Dir::Caches(_)
         | Dir::Idle(_)
         | Dir::Node(_)
-        | Dir::NodesDir
+        | Dir::Nodes
         | Dir::CpuPower(_) => cpu::child(world, dir, name),
         Dir::Cpufreq | Dir::Policy(_) => cpufreq::child(world, dir, name),
         Dir::Uncore => system::uncore_child(world, name),
@@ -367,7 +367,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
         | Dir::Caches(_)
         | Dir::Idle(_)
         | Dir::Node(_)
-        | Dir::NodesDir
+        | Dir::Nodes
         | Dir::CpuPower(_) => cpu::names(world, dir, &mut names),
         Dir::Cpufreq | Dir::Policy(_) => cpufreq::names(world, dir, &mut names),
         Dir::Uncore => system::uncore_names(world, &mut names),

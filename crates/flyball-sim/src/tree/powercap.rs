@@ -146,7 +146,7 @@ fn show_window(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
     let field = value >> shift & 0x7f;
     let (y, f) = (field & 0x1f, field >> 5);
-    line(out, (u128::from(4 + f) * u128::from(unit) << y) / 4)
+    line(out, ((u128::from(4 + f) * u128::from(unit)) << y) / 4)
 }
 
 fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
@@ -158,7 +158,7 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
         return Err(Errno::INVAL);
     }
     let y = u64::from(ticks.ilog2()).min(0x1f);
-    let f = (4 * (ticks.min(u64::MAX / 8) - (1 << y).min(ticks)) >> y).min(3);
+    let f = ((4 * (ticks.min(u64::MAX / 8) - (1 << y).min(ticks))) >> y).min(3);
     write_limit(world, dir, 0x7f << shift, (f << 5 | y) << shift)
 }
 
@@ -166,7 +166,7 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
 fn info(world: &World, dir: Dir, shift: u32) -> Answer<u64> {
     let cpu = leader(world, dir)?;
     let value = world.platform.chip.read(cpu, POWER_INFO).map_err(|_| Errno::NODATA)?;
-    Ok((value >> shift & 0x7fff) * 1_000_000 >> (units(world, cpu)? & 0xf))
+    Ok(((value >> shift & 0x7fff) * 1_000_000) >> (units(world, cpu)? & 0xf))
 }
 
 pub(super) static CONTROL: &[Attribute] = &[
