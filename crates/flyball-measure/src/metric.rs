@@ -39,6 +39,7 @@ impl Metric {
 
     /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate selftest defines it:
     /// work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the time of a fixed piece of work.
+    #[must_use]
     pub fn per_watt(&self) -> Metric {
         let unit = if self.is_rate() {
             self.unit

@@ -341,7 +341,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
             Ok(round) if whole => rounds.push(round),
             // Without its end the last line is not known to be whole.
             _ if !whole => {
-                warnings.push(format!("the last round (line {}) was cut short and is left out", index + 1))
+                warnings.push(format!("the last round (line {}) was cut short and is left out", index + 1));
             }
             Ok(_) => {}
             Err(error) => return Err((index + 1, error.to_string())),

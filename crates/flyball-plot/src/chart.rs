@@ -354,7 +354,7 @@ impl Frame {
             match places.as_slice() {
                 [] => {}
                 [(x, y)] => {
-                    shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None })
+                    shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None });
                 }
                 _ => shapes.push(Shape::Line { points: places, colour, width: 1.5, dashed: false }),
             }

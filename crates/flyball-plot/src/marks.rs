@@ -99,7 +99,9 @@ impl Mark {
             }
             Mark::Bars(points) => {
                 see(None, Some(0.0));
-                points.iter().for_each(|(x, y)| see(Some(*x), Some(*y)));
+                for (x, y) in points {
+                    see(Some(*x), Some(*y));
+                }
             }
             Mark::Histogram(bins) => {
                 see(None, Some(0.0));

@@ -84,6 +84,11 @@ impl Page {
     }
 }
 
+/// The texts of all items, one after the other.
+fn each<T>(items: &[T], write: impl Fn(&T) -> String) -> String {
+    items.iter().map(write).collect::<Vec<String>>().concat()
+}
+
 fn write_block(out: &mut String, block: &Block) {
     // Writing to a string does not fail.
     let _ = match block {
@@ -91,22 +96,18 @@ fn write_block(out: &mut String, block: &Block) {
         Block::Paragraph(words) => writeln!(out, "<p>{}</p>", escape(words)),
         Block::Verbatim(words) => writeln!(out, "<pre>{}</pre>", escape(words)),
         Block::List(items) => {
-            let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
+            let items = each(items, |item| format!("<li>{}</li>\n", escape(item)));
             writeln!(out, "<ul>\n{items}</ul>")
         }
         Block::Facts(facts) => {
-            let facts: String = facts
-                .iter()
-                .map(|(word, fact)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(word), escape(fact)))
-                .collect();
+            let facts =
+                each(facts, |(word, fact)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(word), escape(fact)));
             writeln!(out, "<dl>\n{facts}</dl>")
         }
         Block::Table(table) => {
-            let cells = |cells: &[String], tag: &str| -> String {
-                cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
-            };
-            let rows: String =
-                table.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells(row, "td"))).collect();
+            let cells =
+                |cells: &[String], tag: &str| each(cells, |cell| format!("<{tag}>{}</{tag}>", escape(cell)));
+            let rows = each(&table.rows, |row| format!("<tr>{}</tr>\n", cells(row, "td")));
             writeln!(
                 out,
                 "<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>",

@@ -120,7 +120,7 @@ impl Workload for Fake {
     ) -> Result<Outcome, WorkloadError> {
         self.runs += 1;
         let start = host.now();
-        while host.now() - start < Duration::from_secs(2) {
+        while host.now().saturating_sub(start) < Duration::from_secs(2) {
             host.sleep(interval);
             tick();
         }
@@ -129,7 +129,8 @@ impl Workload for Fake {
             return Err(WorkloadError::Stopped);
         }
         // Ratios of pairs differ from block to block, as real ones do.
-        let seconds = (host.now() - start).as_secs_f64() + (self.runs * self.runs % 7) as f64 * 0.001;
+        let seconds =
+            host.now().saturating_sub(start).as_secs_f64() + (self.runs * self.runs % 7) as f64 * 0.001;
         let failure = (self.fails_at == Some(self.runs)).then(|| "exit 1".to_owned());
         Ok(Outcome {
             value: Some(seconds),

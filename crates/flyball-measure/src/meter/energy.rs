@@ -60,7 +60,7 @@ impl EnergySource {
         for pair in series.windows(2) {
             let ((start, before), (end, after)) = (pair[0], pair[1]);
             if self.is_power {
-                sum += (before as f64 + after as f64) / 2.0 * (end - start);
+                sum += f64::midpoint(before as f64, after as f64) * (end - start);
             } else {
                 sum += match (after.checked_sub(before), self.wraps_after) {
                     (Some(count), _) => count as f64,

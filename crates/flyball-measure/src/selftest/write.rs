@@ -1,5 +1,7 @@
 //! Our own comparisons in the selftest's layout, so that whatever reads its files reads ours.
 
+use std::fmt::Write;
+
 use super::decimal::{Decimal, six_digits};
 use crate::{
     analyse::{ArmReport, Quantity, Report},
@@ -18,17 +20,14 @@ pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
     let mut out = format!("Governor, Round, Des-perf, Freq, Load, {name}, Energy, Performance Per Watt\n");
-    out.push_str(&format!(
-        "Unit, , , GHz, %, {}, J, {}\n",
-        clean(&metric.unit),
-        clean(&metric.per_watt().unit)
-    ));
+    // Writing to a string does not fail.
+    let _ = writeln!(out, "Unit, , , GHz, %, {}, J, {}", clean(&metric.unit), clean(&metric.per_watt().unit));
     let mut averages: Vec<(String, [String; 5])> = Vec::new();
     for arm in &report.arms {
         let arm_name = clean(&arm.name);
         for (index, row) in rounds(arm).iter().enumerate() {
             let cells = row.map(|value| value.map_or_else(String::new, plain));
-            out.push_str(&format!("{arm_name}, {}, , {}\n", index + 1, cells.join(", ")));
+            let _ = writeln!(out, "{arm_name}, {}, , {}", index + 1, cells.join(", "));
         }
         if arm.rounds > 0 {
             let cells = COLUMNS.map(|quantity| {
@@ -37,7 +36,7 @@ pub fn write(report: &Report) -> String {
                     .map_or_else(Vec::new, |s| s.points.iter().map(|p| p.value).collect());
                 stats::mean(&values).map_or_else(String::new, plain)
             });
-            out.push_str(&format!("{arm_name}, Average, , {}\n", cells.join(", ")));
+            let _ = writeln!(out, "{arm_name}, Average, , {}", cells.join(", "));
             averages.push((arm_name, cells));
         }
     }
@@ -53,7 +52,7 @@ pub fn write(report: &Report) -> String {
                 .map(Option::unwrap_or_default)
                 .collect();
             // Spelled as the script spells it, for those who look for it.
-            out.push_str(&format!("{base} VS {name}, Comprison(%), , {}\n", percent.join(", ")));
+            let _ = writeln!(out, "{base} VS {name}, Comprison(%), , {}", percent.join(", "));
         }
     }
     out
