@@ -6,6 +6,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use flyball_guest::{
     Interface,
     cache::Cache,
     guest::{self, Request},
+    initramfs::JobFile,
     machine::Driver,
     qemu::Qemu,
     run::{End, Kept, Outlets},
@@ -66,7 +68,9 @@ impl Guest {
 /// The values that a guest's command printed as `name=value`.
 fn value(ended: &Ended, name: &str) -> String {
     let found = ended.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    found.unwrap_or_else(|| panic!("no {name} in {}\n{}\n{}", ended.out, ended.err, ended.end.last_words(20))).to_owned()
+    found
+        .unwrap_or_else(|| panic!("no {name} in {}\n{}\n{}", ended.out, ended.err, ended.end.last_words(20)))
+        .to_owned()
 }
 
 fn number(ended: &Ended, name: &str) -> f64 {
@@ -159,6 +163,29 @@ all() { for p in $P/policy*; do echo $2 > $p/$1; done; }
 timed() { sleep 0.05; work; a=$(now); work; b=$(now); echo $1=$((b - a)); echo $1.khz=$(cat $P/policy0/scaling_cur_freq); }
 ";
 
+/// A program that does nothing but count down, ten instructions a turn: a shell's loop varies by a percent.
+fn fixed_loop(turns: u32) -> Vec<u8> {
+    const AT: u64 = 0x40_0000;
+    let mut code = vec![0x48, 0xc7, 0xc1]; // mov $turns,%rcx
+    code.extend(turns.to_le_bytes());
+    code.extend([0x90; 8]); // nop, eight times
+    code.extend([0x48, 0xff, 0xc9]); // dec %rcx
+    code.extend([0x75, 0xf3]); // jnz to the first nop
+    code.extend([0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05]); // exit(0)
+    let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    elf.extend((AT + 120).to_le_bytes()); // entry
+    elf.extend(64u64.to_le_bytes()); // program headers
+    elf.extend([0; 12]); // section headers, flags
+    elf.extend([64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+    elf.extend([1, 0, 0, 0, 5, 0, 0, 0]); // load, read and execute
+    let size = 120 + code.len() as u64;
+    for word in [0, AT, AT, size, size, 0x1000] {
+        elf.extend(word.to_le_bytes());
+    }
+    elf.extend(code);
+    elf
+}
+
 #[test]
 fn guest_time_follows_what_is_asked_for() {
     let Some((guest, kernels)) = Guest::new("guest_time_follows_what_is_asked_for") else { return };
@@ -173,8 +200,15 @@ all scaling_governor performance
 echo 0 > /sys/devices/system/cpu/cpufreq/boost; timed nominal; echo 1 > /sys/devices/system/cpu/cpufreq/boost
 all scaling_max_freq 2000000; timed limited"
     );
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("loop");
+    fs::write(&program, fixed_loop(3_000_000)).expect("the loop");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the loop");
+    let script =
+        script.replace("sleep 0.05; work;", "sleep 0.05;").replace("a=$(now); work;", "a=$(now); ./loop;");
     let mut request = Request::new("ryzen-5750g", kernel, &[&script]);
     request.driver = Driver::AmdPstate("passive");
+    request.files = vec![JobFile { source: program, name: "loop".into() }];
     request.cpus = 1;
     request.closed = true;
     let ended = guest.run(&request);
@@ -197,14 +231,20 @@ all scaling_max_freq 2000000; timed limited"
         // The governors do not go below the lowest non-linear frequency, 1100 MHz.
         assert!((got - asked.max(1_100_000.0)).abs() < 54_000.0, "{khz}: {got}");
     }
-    assert!(number(&ended, "fast.khz") > 4_600_000.0 && number(&ended, "slow.khz") < 1_200_000.0, "{}", ended.out);
+    assert!(
+        number(&ended, "fast.khz") > 4_600_000.0 && number(&ended, "slow.khz") < 1_200_000.0,
+        "{}",
+        ended.out
+    );
     assert!((number(&ended, "nominal.khz") - 3_300_000.0).abs() < 54_000.0, "{}", ended.out);
     assert!((number(&ended, "limited.khz") - 2_000_000.0).abs() < 54_000.0, "{}", ended.out);
 }
 
 #[test]
 fn energy_is_the_models_power_over_time_and_runs_repeat() {
-    let Some((guest, kernels)) = Guest::new("energy_is_the_models_power_over_time_and_runs_repeat") else { return };
+    let Some((guest, kernels)) = Guest::new("energy_is_the_models_power_over_time_and_runs_repeat") else {
+        return;
+    };
     let kernel = kernels.last().expect("a kernel");
     let script = format!(
         "{LOOP}
@@ -237,7 +277,8 @@ echo after=$(now); echo after.uj=$(cat $E)"
         });
         fields.filter(|(ms, _)| *ms >= from + shift && *ms < to + shift).map(|(_, watts)| watts).sum()
     };
-    let last_ms = rows.lines().last().and_then(|line| line.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
+    let last_ms =
+        rows.lines().last().and_then(|line| line.split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0);
     let uptime = first.end.uptimes[2].expect("the end's uptime") * 1000.0;
     let shift = (last_ms - uptime).max(0.0) - 60.0; // from the end said to the machine off: some 60 ms
     let measured = (number(&first, "after.uj") - number(&first, "before.uj")) / 1000.0;
