@@ -202,7 +202,7 @@ all scaling_max_freq 2000000; timed limited"
     );
     let dir = tempfile::tempdir().expect("a directory");
     let program = dir.path().join("loop");
-    fs::write(&program, fixed_loop(3_000_000)).expect("the loop");
+    fs::write(&program, fixed_loop(12_000_000)).expect("the loop");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the loop");
     let script =
         script.replace("sleep 0.05; work;", "sleep 0.05;").replace("a=$(now); work;", "a=$(now); ./loop;");
