@@ -178,7 +178,7 @@ impl Diagnoser {
         let time = record.time;
         if let Event::Lost(count) = record.event {
             if let Some(cpu) = self.cpu(record.cpu) {
-                cpu.lost += count.unwrap_or(0);
+                cpu.lost = cpu.lost.saturating_add(count.unwrap_or(0));
                 if cpu.losses.len() < KEPT {
                     cpu.losses.push(time);
                 }

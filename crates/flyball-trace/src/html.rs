@@ -85,7 +85,7 @@ pub fn write_page(
     table(out, report)?;
     // JSON inside a script element: a `<` could end the element.
     let json = serde_json::to_string(&meta).map_err(io::Error::other)?.replace('<', "\\u003c");
-    write!(out, "<script type=\"application/json\" id=\"meta\">{json}</script>\n")?;
+    writeln!(out, "<script type=\"application/json\" id=\"meta\">{json}</script>")?;
     for (at, metric) in meta.metrics.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" id=\"values{at}\">")?;
         values(out, &series, &meta.cpus, at, metric)?;
@@ -95,7 +95,7 @@ pub fn write_page(
 }
 
 fn summary(report: &Report) -> String {
-    let lost: u64 = report.losses.iter().map(|loss| loss.records).sum();
+    let lost = report.losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.records));
     let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
     let losses = match (lost, places) {
         (0, 0) => String::new(),

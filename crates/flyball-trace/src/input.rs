@@ -79,7 +79,8 @@ impl TraceSummary {
     /// Records that were lost before they could be read, as the kernel counted them at the end of the recording;
     /// `None` where the trace does not carry these counts.
     pub fn lost(&self) -> Option<u64> {
-        (!self.stats.is_empty()).then(|| self.stats.iter().map(CpuStats::lost).sum())
+        (!self.stats.is_empty())
+            .then(|| self.stats.iter().fold(0u64, |sum, cpu| sum.saturating_add(cpu.lost())))
     }
 }
 
@@ -127,7 +128,7 @@ impl Trace {
                 file.flush().and_then(|()| file.rewind()).map_err(failed)?;
                 Trace::from_file(file, path)
             }
-            sniffed => Trace::text(sniffed, Box::new(whole), path),
+            sniffed => Trace::text(&sniffed, Box::new(whole), path),
         }
     }
 
@@ -143,11 +144,11 @@ impl Trace {
                 Ok(Trace { content: Content::Dat(Box::new(file)), name })
             }
             Sniffed::Binary => Ok(Trace { content: Content::Raw(Source::file(file, path)?), name }),
-            sniffed => Trace::text(sniffed, Box::new(file), path),
+            sniffed => Trace::text(&sniffed, Box::new(file), path),
         }
     }
 
-    fn text(sniffed: Sniffed, reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
+    fn text(sniffed: &Sniffed, reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let name = path.display().to_string();
         let reader = match sniffed {
             Sniffed::Text => reader,

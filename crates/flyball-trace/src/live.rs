@@ -249,7 +249,7 @@ impl Capture {
                 Ok(Ok(part)) => parts.extend(part),
                 Ok(Err(error)) => failure = Some(error),
                 Err(_) => {
-                    failure = Some(CaptureError::NotHere("a reader of the ring buffer panicked".into()))
+                    failure = Some(CaptureError::NotHere("a reader of the ring buffer panicked".into()));
                 }
             }
         }

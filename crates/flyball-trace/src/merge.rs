@@ -84,15 +84,12 @@ impl Stream {
         self.next = None;
         loop {
             if let Some((time, missed)) = self.missed.take() {
-                let count = match missed {
-                    Missed::Count(count) => {
-                        self.count.lost += count;
-                        Some(count)
-                    }
-                    _ => {
-                        self.count.lost_unknown += 1;
-                        None
-                    }
+                let count = if let Missed::Count(count) = missed {
+                    self.count.lost = self.count.lost.saturating_add(count);
+                    Some(count)
+                } else {
+                    self.count.lost_unknown += 1;
+                    None
                 };
                 self.payload = (0, 0);
                 let (cpu, event) = (self.count.cpu, Event::Lost(count));

@@ -42,12 +42,12 @@ impl CpuStats {
 
     /// Records that no reader will ever see.
     pub fn lost(&self) -> u64 {
-        self.overrun + self.commit_overrun + self.dropped
+        self.overrun.saturating_add(self.commit_overrun).saturating_add(self.dropped)
     }
 
     /// Records that were written, or would have been.
     pub fn written(&self) -> u64 {
-        self.entries + self.read + self.lost()
+        self.entries.saturating_add(self.read).saturating_add(self.lost())
     }
 }
 

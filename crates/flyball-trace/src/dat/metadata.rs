@@ -145,9 +145,9 @@ impl TraceFile {
             problems: Vec::new(),
         };
         if version == 6 {
-            file.version_6(&mut cursor)?
+            file.version_6(&mut cursor)?;
         } else {
-            file.version_7(&mut cursor)?
+            file.version_7(&mut cursor)?;
         }
         Ok(file)
     }

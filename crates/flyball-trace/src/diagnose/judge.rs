@@ -102,7 +102,7 @@ fn stretches(
             load: 0.0,
         });
         let count = f64::from(window.count);
-        stretch.to = from + diagnoser.windows.width;
+        stretch.to = from.saturating_add(diagnoser.windows.width);
         stretch.samples += u64::from(window.count);
         stretch.turns += u64::from(window.turns);
         stretch.des += window.des() * count;

@@ -59,6 +59,7 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -119,7 +120,7 @@ impl Analyser {
         if let Event::Lost(count) = record.event {
             if record.cpu < MOST_CPUS {
                 let loss = self.losses.entry(record.cpu).or_default();
-                loss.0 += count.unwrap_or(0);
+                loss.0 = loss.0.saturating_add(count.unwrap_or(0));
                 loss.1 += 1;
             }
             return;

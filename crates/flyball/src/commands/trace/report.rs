@@ -213,7 +213,7 @@ fn print(summary: &TraceSummary, report: &Report, args: &Args) {
     let events: Vec<String> =
         report.events.iter().map(|event| format!("{} {}", event.name, event.count)).collect();
     println!("events: {}", if events.is_empty() { "none".to_owned() } else { events.join(", ") });
-    let lost: u64 = report.losses.iter().map(|loss| loss.records).sum();
+    let lost = report.losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.records));
     if !report.losses.is_empty() {
         let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
         println!("lost inside the trace: {lost} records at {places} places on {} CPUs", report.losses.len());
