@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
-/// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
+    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
     /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
     #[arg(short = 'M', long, global = true, default_value = "live", value_name = "MACHINE")]
     pub machine: String,

@@ -13,9 +13,8 @@ use std::{
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-const GUESTS: &[&str] = &[
-    "clx-6.12", "clx-7.2", "icx-6.12", "icx-7.2", "spr-7.2", "emr-7.2", "gnr-6.12", "gnr-7.2", "srf-7.2",
-];
+const GUESTS: &[&str] =
+    &["clx-6.12", "clx-7.2", "icx-6.12", "icx-7.2", "spr-7.2", "emr-7.2", "gnr-6.12", "gnr-7.2", "srf-7.2"];
 
 /// What the guests need, or why they do not run.
 struct Laboratory {
@@ -53,9 +52,7 @@ fn guest(laboratory: &Laboratory, name: &str, script: &str, argument: &str) -> R
         }
     }
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speed-select");
-    let dump = |machine: &str| {
-        laboratory.machines.join(machine).join("sys/kernel/debug/tpmi-0000:00:03.1")
-    };
+    let dump = |machine: &str| laboratory.machines.join(machine).join("sys/kernel/debug/tpmi-0000:00:03.1");
     let mut command = Command::new(&laboratory.script);
     match class {
         "gnr" => {
@@ -133,8 +130,11 @@ fn restored(laboratory: &Laboratory, name: &str) -> Result<(), Failed> {
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let wanted = std::env::var("FLYBALL_SST_GUESTS").unwrap_or_default();
-    let chosen: Vec<&str> =
-        GUESTS.iter().copied().filter(|name| wanted == "all" || wanted.split(',').any(|one| one == *name)).collect();
+    let chosen: Vec<&str> = GUESTS
+        .iter()
+        .copied()
+        .filter(|name| wanted == "all" || wanted.split(',').any(|one| one == *name))
+        .collect();
     let skipped = GUESTS.len() - chosen.len();
     if skipped > 0 {
         eprintln!("skipped {skipped} guests: FLYBALL_SST_GUESTS does not name them");
