@@ -127,7 +127,10 @@ pub enum MeasureError {
         output: String,
     },
     /// The workload's output does not hold the metric.
-    #[error("arm '{arm}': found no {metric} in the workload's output (--metric time counts wall time){}", tail(output))]
+    #[error(
+        "arm '{arm}': found no {metric} in the workload's output (--metric time counts wall time){}",
+        tail(output)
+    )]
     NoValue {
         /// The arm.
         arm: String,
