@@ -2,6 +2,8 @@
 //!
 //! The machines are small made-up trees: a good Intel server and a good AMD one, each changed by a row in one place.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_control::doctor::{CHECKS, Options, Report, Verdict, examine};

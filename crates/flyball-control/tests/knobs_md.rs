@@ -1,6 +1,8 @@
 //! docs/knobs.md is the table, printed. This test keeps it current; `FLYBALL_BLESS=1 cargo test -p flyball-control --test
 //! knobs_md` writes it anew.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::fmt::Write;
 
 use flyball_control::{Access, Knob, knob::TABLE};

@@ -1,6 +1,8 @@
 //! Speed Select through the knobs: plans that know the rules, apply and restore on both interfaces, a failure at
 //! every point.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use flyball_control::{
     Intent, Machine,
     plan::{Plan, PlanError, plan},

@@ -163,13 +163,15 @@ impl Mirror {
     fn line(&self, suite: &str) -> String {
         const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
         let keys = self.signed_by.clone().or_else(|| Path::new(KEYS).is_file().then(|| KEYS.to_owned()));
-        let options =
-            keys.map(|keys| format!("[arch=amd64 signed-by={keys}] ")).unwrap_or("[arch=amd64] ".into());
+        let options = keys.map_or("[arch=amd64] ".into(), |keys| format!("[arch=amd64 signed-by={keys}] "));
         format!("deb {options}{} {suite} main\n", self.address)
     }
 }
 
 /// Fetches kernels, the emulator and busybox, as far as they are not in the cache; `say` is told of every step.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
     fs::create_dir_all(cache.root()).map_err(|e| GuestError::file("make", cache.root(), e))?;

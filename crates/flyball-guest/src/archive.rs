@@ -47,6 +47,9 @@ fn below(root: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// Unpacks the files of the package `deb` for which `want` (given the path inside, without `./`) says yes.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn unpack_deb(deb: &Path, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
     let bytes = fs::read(deb).map_err(|e| GuestError::file("read", deb, e))?;
     let members = members(&bytes).map_err(|why| GuestError::format(deb, why))?;

@@ -105,6 +105,9 @@ impl Request {
 const PLUGIN: &str = "libflyball_guest_plugin.so";
 
 /// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, beside the program, where cargo leaves it, or in `../lib/flyball`.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
         return Ok(named.into());
@@ -127,6 +130,9 @@ pub fn find_plugin() -> Result<PathBuf, GuestError> {
 }
 
 /// Boots a guest, runs the command in it, and says how it ended.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, GuestError> {
     let machine = GuestMachine::find(&request.machine, request.cpus, request.interface)?;
     if request.memory_mb < 256 {

@@ -50,6 +50,9 @@ impl JobFile {
 
 /// This program and the libraries it runs with, each under its own path: a guest without a root file system of the
 /// host's can then run `/job/NAME`.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn this_program(name: &str) -> Result<Vec<JobFile>, GuestError> {
     let error = |e| GuestError::file("read", "/proc/self/maps", e);
     let program = std::env::current_exe().map_err(error)?;
@@ -73,6 +76,9 @@ pub fn this_program(name: &str) -> Result<Vec<JobFile>, GuestError> {
 }
 
 /// The base archive for this kernel: made once, then taken from the cache.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
     let busybox = busybox(cache)?;
     let mut key = DefaultHasher::new();
@@ -132,6 +138,9 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
 }
 
 /// The job: what the guest's shell runs, and the files beside it.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
     let mut archive = Cpio::new();
     archive.dir("job/out");

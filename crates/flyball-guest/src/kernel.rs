@@ -37,6 +37,9 @@ pub struct BzImage<'a> {
 
 impl<'a> BzImage<'a> {
     /// Reads the setup header.
+    ///
+    /// # Errors
+    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn parse(bytes: &'a [u8]) -> Result<BzImage<'a>, String> {
         let word = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let long = |at: usize| Some(u32::from(word(at)?) | u32::from(word(at + 2)?) << 16);
@@ -63,6 +66,9 @@ impl<'a> BzImage<'a> {
     }
 
     /// The uncompressed kernel, or why it cannot be had.
+    ///
+    /// # Errors
+    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn vmlinux(&self) -> Result<Vec<u8>, String> {
         if decompress::Compression::of(self.payload) == decompress::Compression::None {
             return Err("compressed in a way that is not read here (gzip, xz and zstd are)".into());
@@ -75,6 +81,9 @@ impl<'a> BzImage<'a> {
 
 /// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux or a Debian package, or the beginning of
 /// a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
     let mut kernel = if path.is_file() {

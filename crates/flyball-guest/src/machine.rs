@@ -65,6 +65,9 @@ impl Driver {
     ];
 
     /// Reads the word.
+    ///
+    /// # Errors
+    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn parse(word: &str) -> Result<Driver, GuestError> {
         let found = Driver::WORDS.iter().find(|(name, _)| *name == word);
         found.map(|(_, driver)| *driver).ok_or_else(|| {
@@ -118,6 +121,9 @@ impl Driver {
 impl GuestMachine {
     /// The machine that `name` names: one that comes with flyball, or a machine's TOML file. `cpus` 0: four, or as
     /// many as it has if those are fewer.
+    ///
+    /// # Errors
+    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn find(name: &str, cpus: u32, interface: Option<Interface>) -> Result<GuestMachine, GuestError> {
         let toml = match MachineSpec::builtin_text(name) {
             Some(text) => text.to_owned(),

@@ -28,6 +28,9 @@ pub const LEAST: (u32, u32) = (11, 0);
 
 impl Qemu {
     /// `$FLYBALL_QEMU`, else the one in the cache, else this machine's, if it is new enough.
+    ///
+    /// # Errors
+    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn find(cache: &Cache) -> Result<Qemu, GuestError> {
         if let Some(named) = env::var_os("FLYBALL_QEMU").filter(|name| !name.is_empty()) {
             return Qemu::at(&PathBuf::from(named));
@@ -199,6 +202,9 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
 }
 
 /// Whether `dir` can be given to a guest as its root.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn check_root(dir: &Path) -> Result<(), GuestError> {
     fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
     if ["bin/sh", "usr/bin/sh"].iter().any(|sh| fs::symlink_metadata(dir.join(sh)).is_ok()) {

@@ -184,12 +184,18 @@ impl Line {
 }
 
 /// Lets a child inherit the descriptor.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
     Ok(())
 }
 
 /// Guest memory without a file name: it is gone when the emulator and we are.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("flyball-guest", rustix::fs::MemfdFlags::empty())?;
     rustix::fs::ftruncate(&fd, u64::from(megabytes) << 20)?;
@@ -197,6 +203,9 @@ pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
 }
 
 /// Writes to the guest's memory before it starts.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn fill(memory: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let count = rustix::io::pwrite(memory, bytes, at)?;
@@ -219,6 +228,9 @@ pub fn terminal_size() -> (u16, u16) {
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 /// Runs a guest to its end.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
     let pipes = |e| GuestError::Emulator(format!("cannot make a pipe: {e}"));
     let mut lines = Vec::new();

@@ -4,6 +4,8 @@
 //! how much was is said. By default the newest kernel is booted; `FLYBALL_GUEST_TESTS=all` boots
 //! all of them.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -114,7 +116,7 @@ fn drivers_bind() {
             let ended = guest.run(&request);
             assert_eq!(ended.end.exit_code(), 0, "{what}: {}\n{}", ended.err, ended.end.last_words(20));
             assert_eq!(value(&ended, "scaling_driver"), *bound, "{what}");
-            if !status.is_empty() && !(old && driver.starts_with("amd")) {
+            if !(status.is_empty() || old && driver.starts_with("amd")) {
                 assert_eq!(value(&ended, "status"), *status, "{what}");
             }
             // A driver that is refused its registers says so in the log.

@@ -147,7 +147,7 @@ impl Iterator for Bits {
 
 impl DoubleEndedIterator for Bits {
     fn next_back(&mut self) -> Option<u32> {
-        let bit = (self.0 != 0).then(|| 63 - self.0.leading_zeros())?;
+        let bit = (self.0 != 0).then(|| self.0.ilog2())?;
         self.0 &= !(1 << bit);
         Some(bit)
     }

@@ -87,7 +87,7 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
     let mut place = scale;
     for digit in fraction.bytes() {
         let digit = u64::from(digit - b'0');
-        if digit != 0 && place % 10 != 0 {
+        if digit != 0 && !place.is_multiple_of(10) {
             return None;
         }
         place /= 10;

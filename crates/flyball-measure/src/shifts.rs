@@ -73,7 +73,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     }
     let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(options.seed);
     let mut found = Vec::new();
-    let mut open = vec![0..values.len()];
+    let mut open: Vec<std::ops::Range<usize>> = Vec::from([0..values.len()]);
     while let Some(segment) = open.pop() {
         let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
         let at = segment.start + split;
@@ -146,7 +146,9 @@ fn normal_scores(values: &[f64]) -> Vec<f64> {
         first = last + 1;
     }
     let mean = scores.iter().sum::<f64>() / count.max(1) as f64;
-    scores.iter_mut().for_each(|score| *score -= mean);
+    for score in &mut scores {
+        *score -= mean;
+    }
     scores
 }
 

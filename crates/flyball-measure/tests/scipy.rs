@@ -1,5 +1,7 @@
 //! Our statistics against SciPy's: the numbers in `scipy.json` were computed by `expect_scipy.py` beside it.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use flyball_measure::stats;
 use serde_json::Value;
 

@@ -1,5 +1,7 @@
 //! The selftest's sheets: a small one of our own, and, where the facts are at hand, the tables of the kernel document.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{fmt::Write, path::PathBuf};
 
 use flyball_measure::selftest::{judge, read};

@@ -1,6 +1,8 @@
 //! Whatever is written to a simulated machine, it still answers, within its physical limits; and the same calls give the
 //! same bytes.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::time::Duration;
 
 use flyball_sim::{Boot, Errno, Fault, Kernel, Kind, Op, SimMachine, Steady, silicon::MachineSpec};

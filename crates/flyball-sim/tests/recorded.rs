@@ -1,6 +1,8 @@
 //! Machines made of recordings: each boots, and shows what was recorded. The recordings are looked for in
 //! `$FLYBALL_MACHINES` (else `../machines` beside the workspace); without them the test skips and says so.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::path::{Path, PathBuf};
 
 use flyball_sim::{Boot, Kernel, SimMachine, describe};

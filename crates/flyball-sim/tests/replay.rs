@@ -5,6 +5,8 @@
 //! with mode and value, and lines `path <- 'text' RESULT now 'value' other=value`. They are looked for in
 //! `$FLYBALL_SHARED/lab/results` (else `../shared` beside the workspace); without them the tests skip and say so.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     collections::BTreeSet,
     fmt::Write as _,

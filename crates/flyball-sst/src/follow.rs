@@ -101,7 +101,7 @@ impl Follower {
             match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {
                 Some(inside) => self.apply(host, &at, &inside, &mut events),
                 None => {
-                    events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned()))
+                    events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned()));
                 }
             }
         }

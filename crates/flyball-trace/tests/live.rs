@@ -1,5 +1,7 @@
 //! Recording through this machine's own ring buffer: needs root and tracefs, and says so where it cannot run.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     io::Write,
     path::Path,
@@ -47,7 +49,7 @@ fn event(number: u32) -> AmdPerf {
         aperf: 3,
         tsc: u64::MAX - u64::from(number),
         changed: None,
-        fast_switch: number % 3 == 0,
+        fast_switch: number.is_multiple_of(3),
     }
 }
 

@@ -5,6 +5,8 @@
 //! The laboratory is not part of this repository: `$FLYBALL_SHARED/lab` or `../shared/lab`. Where it, a kernel or the
 //! emulator is missing the guests are skipped, and how many were is said.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},

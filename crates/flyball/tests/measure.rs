@@ -1,6 +1,8 @@
 //! `compare`, `run` and `report` as a user meets them: on the running machine without settings, and on a tree of plain
 //! files that takes settings, where the workload itself sees which arm it runs under.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

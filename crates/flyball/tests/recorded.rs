@@ -3,6 +3,8 @@
 //! The machines are not part of the repository. They lie in `$FLYBALL_SHARED/machines`, or in `shared/machines` beside
 //! the workspace; without them every test here is skipped, and says so.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 #[path = "machines/raw.rs"]
 mod raw;
 #[path = "machines/unpack.rs"]
@@ -88,6 +90,9 @@ pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Its standard output, where it ended well.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
     let output = flyball(machine, arguments);
     if !output.status.success() {
@@ -151,7 +156,8 @@ fn show_json(_name: &str, tree: &Path) -> Result<(), Failed> {
     let shown = json(tree, &["show", "--json"])?;
     let online = shown["machine"]["online"].as_str().ok_or("no list of online CPUs")?.to_owned();
     let wanted: flyball_host::CpuList = online.parse()?;
-    let mut seen: std::collections::BTreeMap<(String, String), flyball_host::CpuList> = Default::default();
+    let mut seen: std::collections::BTreeMap<(String, String), flyball_host::CpuList> =
+        std::collections::BTreeMap::default();
     for row in shown["rows"].as_array().ok_or("no rows")? {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let cpus: flyball_host::CpuList = text("cpus").parse()?;

@@ -1,5 +1,7 @@
 //! Served machines: programs see what flyball sees. Skipped where there is no FUSE, or a tool is not installed.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     path::Path,
     process::{Command, Output},
@@ -40,7 +42,7 @@ fn a_shell_reads_writes_and_is_refused_as_on_the_machine() {
     if !has_fuse() {
         return;
     }
-    let script = r#"
+    let script = r"
         cd /sys/devices/system/cpu
         cat online cpu3/cpufreq/scaling_driver cpufreq/policy3/scaling_governor
         echo performance > cpu3/cpufreq/scaling_governor; cat cpu3/cpufreq/scaling_governor
@@ -52,7 +54,7 @@ fn a_shell_reads_writes_and_is_refused_as_on_the_machine() {
         grep -c ^processor /proc/cpuinfo
         test -e /sys/class/net && echo net
         exit 7
-    "#;
+    ";
     let output = run("gold-6138", &["sh", "-c", script]);
     assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(

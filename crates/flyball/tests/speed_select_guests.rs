@@ -6,6 +6,8 @@
 //! and some two minutes a guest: only `$FLYBALL_SST_GUESTS` says which run (`icx-7.2,gnr-6.12`, or `all`). What is not
 //! run is counted.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},

@@ -1,5 +1,7 @@
 //! `flyball trace` as a user runs it, on traces that are written here.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use std::{
     io::Write,
     path::Path,

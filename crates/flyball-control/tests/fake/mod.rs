@@ -608,7 +608,7 @@ impl State {
                 self.look_again(index, lag);
             }
             "scaling_setspeed" if self.policies[index].governor == "userspace" => {
-                self.policies[index].speed = number?
+                self.policies[index].speed = number?;
             }
             "boost" => {
                 let on = value == "1";

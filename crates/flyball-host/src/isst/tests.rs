@@ -76,7 +76,7 @@ fn tpmi_host() -> Calls {
     Calls::new(|number, argument| {
         match number {
             number::COUNT_TPMI_INSTANCES if argument[0] == 0 => {
-                argument[1..4].copy_from_slice(&[4, 0b1001, 0])
+                argument[1..4].copy_from_slice(&[4, 0b1001, 0]);
             }
             number::COUNT_TPMI_INSTANCES => return Err(Errno::NOTTY),
             number::PERF_LEVELS => {
@@ -245,7 +245,7 @@ fn level_data_is_read_from_its_offsets() {
                 }
             }
             number::GET_PERF_LEVEL_CPU_MASK => {
-                argument[8..16].copy_from_slice(&0x1_0000_0003u64.to_le_bytes())
+                argument[8..16].copy_from_slice(&0x1_0000_0003u64.to_le_bytes());
             }
             _ => return Err(Errno::NOTTY),
         }

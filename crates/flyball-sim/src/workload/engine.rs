@@ -410,7 +410,7 @@ impl Load for Engine {
         let beat = step.now_ns / step.span_ns.max(1);
         let period = (1_000_000_000 / HOUSEKEEPING_HZ / step.span_ns.max(1)).max(1);
         for (cpu, w) in work.iter_mut().enumerate() {
-            if (beat + cpu as u64 * 7) % period == 0 && self.busy[cpu] < span * 0.5 {
+            if (beat + cpu as u64 * 7).is_multiple_of(period) && self.busy[cpu] < span * 0.5 {
                 // The first of it is slower than the frequency says; the silicon counts that.
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));

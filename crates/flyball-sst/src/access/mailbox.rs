@@ -312,8 +312,8 @@ impl Access for Mailbox<'_> {
         }
         let word = u32::from(clos.epp)
             | u32::from(clos.weight) << 4
-            | clos.min.0 / 100 << 8
-            | clos.max.0 / 100 << 16
+            | (clos.min.0 / 100) << 8
+            | (clos.max.0 / 100) << 16
             | (clos.desired.0 / 100).min(0xff) << 24;
         self.class_register(at, 1, class.into(), Some(word)).map(|_| ())
     }

@@ -61,7 +61,7 @@ fn machine(part: u32, heading: &str, words: &[&str]) -> Player {
     match heading {
         "Locked system" => player.set(|state| state.locked = true),
         "JSON: error mixed with results" if words.contains(&"perf-profile") => {
-            player.set(|state| state.locked = true)
+            player.set(|state| state.locked = true);
         }
         "JSON: error mixed with results" => player.set(|state| {
             (state.turbo_freq, state.qos, state.core_power) = (true, true, true);

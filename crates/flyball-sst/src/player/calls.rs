@@ -97,9 +97,9 @@ impl Player {
             0x20..=0x11c => {
                 let class = &mut state.assoc[(register as usize - 0x20) / 4];
                 if write {
-                    *class = (value >> 16 & 3) as u8
+                    *class = (value >> 16 & 3) as u8;
                 } else {
-                    put(bytes, 16, u32::from(*class) << 16, 4)
+                    put(bytes, 16, u32::from(*class) << 16, 4);
                 }
             }
             _ => return Err(Errno::INVAL),
@@ -294,9 +294,9 @@ impl Player {
         let state = inner.states.get_mut(&key).ok_or(Errno::INVAL)?;
         let place = &mut state.assoc[usize::from(core)];
         if set {
-            *place = class as u8
+            *place = class as u8;
         } else {
-            put(bytes, 10, u16::from(*place), 2)
+            put(bytes, 10, u16::from(*place), 2);
         }
         Ok(0)
     }

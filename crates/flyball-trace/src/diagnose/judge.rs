@@ -493,7 +493,7 @@ mod tests {
 
     /// A CPU that does what it is asked to: level 200 is 4 GHz.
     fn healthy(ms: u64) -> (u32, u32, f64, f64) {
-        if ms / 700 % 2 == 0 { (200, 200, 4.0, 0.9) } else { (50, 200, 1.0, 0.3) }
+        if (ms / 700).is_multiple_of(2) { (200, 200, 4.0, 0.9) } else { (50, 200, 1.0, 0.3) }
     }
 
     #[test]

@@ -243,7 +243,7 @@ struct Session<'a> {
     selector: Option<String>,
 }
 
-impl<'a> Session<'a> {
+impl Session<'_> {
     fn layout(&self) -> Result<&Layout, Failure> {
         self.machine.speed_select().map_err(|error| {
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };

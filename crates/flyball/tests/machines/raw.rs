@@ -167,9 +167,10 @@ pub fn check(_name: &str, tree: &Path) -> Result<(), Failed> {
         for path in files.iter().filter(|path| fits(pattern, path)) {
             let text = fs::read_to_string(system.join(path))?;
             let wanted = expected(*rule, &text).map_err(|error| format!("{path}: {error}"))?;
-            let found = match shared {
-                true => read.iter().find(|((other, _), _)| other == knob).map(|(_, value)| *value),
-                false => read.get(&(*knob, path.as_str())).copied(),
+            let found = if shared {
+                read.iter().find(|((other, _), _)| other == knob).map(|(_, value)| *value)
+            } else {
+                read.get(&(*knob, path.as_str())).copied()
             };
             // The first mechanism that a machine has hides the later ones.
             let hidden =

@@ -40,7 +40,7 @@ pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
     }
 }
 
-fn look<'h>(host: &'h dyn Host) -> Result<Machine<'h>, Failure> {
+fn look(host: &dyn Host) -> Result<Machine<'_>, Failure> {
     Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
 }
 
@@ -231,7 +231,8 @@ pub fn off(cli: &Cli) -> Result<Exit, Failure> {
     change::must_be_writable(&*host)?;
     let state = change::state(cli)?;
     let contents = Journal::load(&state)?;
-    let pending: Vec<_> = contents.iter().flat_map(|contents| contents.pending()).collect();
+    let pending: Vec<_> =
+        contents.iter().flat_map(flyball_control::write::journal::Contents::pending).collect();
     let Some(position) = pending.iter().rposition(|entry| is_quiet_on(&entry.command)) else {
         println!("not quiet: nothing to undo");
         return Ok(Exit::Done);
