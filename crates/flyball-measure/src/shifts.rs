@@ -73,7 +73,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     }
     let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(options.seed);
     let mut found = Vec::new();
-    let mut open: Vec<std::ops::Range<usize>> = Vec::from([0..values.len()]);
+    let mut open = Vec::new();
+    open.push(0..values.len());
     while let Some(segment) = open.pop() {
         let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
         let at = segment.start + split;

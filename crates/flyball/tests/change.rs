@@ -89,6 +89,11 @@ impl Tree {
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if name.starts_with('.') && name.ends_with(".new") {
+                    // What a killed write to plain files leaves beside them; a kernel has no such thing.
+                    continue;
+                }
                 if path.is_dir() {
                     folders.push(path);
                 } else {
