@@ -266,15 +266,18 @@ impl Frame {
                 shapes.push(text(self.left - 6.0, y + TICK * 0.35, label, TICK, Colour::GREY, Anchor::End));
             }
         }
-        // Labels that would touch are left out, evenly; long names of categories are cut.
+        // Labels that would touch are left out, evenly; long names of categories take two lines, and are cut then.
         let room = (self.right - self.left) / self.x.ticks.len().max(1) as f32;
         let categories = matches!(chart.x.scale, Scale::Categories(_));
         let widest = self.x.ticks.iter().map(|(_, label)| text_width(label, TICK) + 10.0).fold(1.0, f32::max);
         let every = if categories { (26.0 / room).ceil() } else { (widest / room).ceil() }.max(1.0) as usize;
         for (value, label) in self.x.ticks.iter().step_by(every) {
             if let Some(x) = self.px(*value) {
-                let label = if categories { cut(label, room * every as f32) } else { label.clone() };
-                shapes.push(text(x, self.bottom + TICK + 5.0, &label, TICK, Colour::GREY, Anchor::Middle));
+                let lines = if categories { lines(label, room * every as f32) } else { vec![label.clone()] };
+                for (line, label) in lines.iter().enumerate() {
+                    let y = self.bottom + TICK + 5.0 + line as f32 * (TICK + 2.0);
+                    shapes.push(text(x, y, label, TICK, Colour::GREY, Anchor::Middle));
+                }
             }
         }
         let middle = f32::midpoint(self.left, self.right);
@@ -437,6 +440,16 @@ impl Frame {
         }
         shapes.push(Shape::Dot { x, y, radius: 4.5, colour, opacity: 1.0, hint: Some(short(middle)) });
     }
+}
+
+/// A name in at most two lines of a width, broken at a blank.
+fn lines(name: &str, width: f32) -> Vec<String> {
+    if text_width(name, TICK) > width
+        && let Some((first, rest)) = name.split_once(' ')
+    {
+        return vec![cut(first, width), cut(rest, width)];
+    }
+    vec![cut(name, width)]
 }
 
 /// A name cut to a width.
