@@ -1,0 +1,103 @@
+//! `flyball sim check`: the simulated machines against published measurements.
+
+use std::fmt::Write as _;
+
+use flyball_sim::check::{self, Aim, Report, Row};
+use serde::Serialize;
+
+use crate::{
+    cli::Cli,
+    exit::{Exit, Failure},
+};
+
+/// A row as it is printed in JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    error_percent: Option<f64>,
+    met: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Sheet<'a> {
+    simulated: bool,
+    met: usize,
+    judged: usize,
+    rows: Vec<Line<'a>>,
+}
+
+/// Runs the experiments and prints what was published beside what the models say.
+pub(super) fn run(cli: &Cli, document: Option<&str>) -> Result<Exit, Failure> {
+    if let Some(name) = document
+        && !check::DOCUMENTS.contains(&name)
+    {
+        let known = check::DOCUMENTS.join(", ");
+        return Err(Failure::new(Exit::Usage, format!("no document '{name}'; there are {known}")));
+    }
+    let report = check::check(document).map_err(|message| Failure::new(Exit::Failed, message))?;
+    let (met, judged) = report.score();
+    if cli.json {
+        let rows = report
+            .rows
+            .iter()
+            .map(|row| Line { row, error_percent: row.error_percent(), met: row.met() })
+            .collect();
+        return super::print_json(&Sheet { simulated: true, met, judged, rows });
+    }
+    print!("{}", render(&report));
+    println!("\nsimulated: {met} of {judged} values with an aim meet it");
+    Ok(Exit::Done)
+}
+
+fn render(report: &Report) -> String {
+    let mut text = String::new();
+    let wide = report.rows.iter().map(|row| row.row.chars().count()).max().unwrap_or(0);
+    for table in report.tables() {
+        let (used, all) = report.used(table);
+        let source = report.rows.iter().find(|row| row.table == table).map_or("", |row| row.source);
+        let _ = writeln!(text, "\n{source}: {table}; {used} of {all} values set constants");
+        let _ = writeln!(
+            text,
+            "  {:wide$}  {:>11} {:>7}  {:>10} {:>10} {:>8}",
+            "", "", "", "published", "simulated", "error"
+        );
+        for row in report.rows.iter().filter(|row| row.table == table) {
+            let _ = writeln!(text, "  {}", line(row, wide));
+        }
+    }
+    text
+}
+
+fn line(row: &Row, wide: usize) -> String {
+    let simulated = row.simulated.map_or_else(|| "not made".to_owned(), number);
+    let error = match (row.aim, row.simulated) {
+        (Aim::Sign(_), Some(simulated)) => format!("{:+.1} pp", simulated - row.published),
+        (Aim::Absolute(_), Some(simulated)) => format!("{:+.1} {}", simulated - row.published, row.unit),
+        _ => row.error_percent().map_or_else(String::new, |error| format!("{error:+.1} %")),
+    };
+    let aim = match row.aim {
+        Aim::Percent(limit) => format!("within {limit} %"),
+        Aim::Absolute(limit) => format!("within {limit} {}", row.unit),
+        Aim::Sign(limit) => format!("same sign, within {limit} points"),
+        Aim::None => String::new(),
+    };
+    let verdict = match row.met() {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "",
+    };
+    let set = if row.used { "sets a constant" } else { "" };
+    let text = format!(
+        "{:wide$}  {:>11} {:>7}  {:>10} {simulated:>10} {error:>8}  {verdict:6} {aim} {set}",
+        row.row,
+        row.quantity,
+        row.unit,
+        number(row.published),
+    );
+    text.trim_end().to_owned()
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
