@@ -329,8 +329,8 @@ impl Host for Archive {
         Err(HostError::new(Op::WriteMsr, format!("MSR {register:#x} of CPU {cpu}"), Errno::ROFS))
     }
 
-    fn isst(&self, number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
-        Err(HostError::new(Op::Isst, format!("ioctl {number:#x}"), Errno::NODEV))
+    fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
+        Err(HostError::new(Op::Isst, crate::isst::NODE, Errno::NOENT))
     }
 
     fn kernel_log(&self) -> Result<String, HostError> {

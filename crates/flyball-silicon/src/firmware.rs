@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(at(0, 0.0), 3_600_000);
         assert_eq!(at(128, 0.0), 1_000_000);
         assert_eq!(at(128, 1.0), 3_600_000);
-        assert!(at(255, 1.0) < 2_500_000);
+        assert!(at(255, 1.0) < at(128, 1.0));
         for u in 0..100 {
             let u = f64::from(u) / 100.0;
             assert!(at(64, u) >= at(128, u) && at(128, u) >= at(192, u) && at(192, u) >= at(255, u));

@@ -30,7 +30,7 @@ const GUESTS: &[Guest] = &[
     amd("6.1", "passive", "", "schedutil"),
     amd("6.12", "active", "passive guided", "schedutil"),
     amd("7.2", "active", "passive guided", "ondemand"),
-    amd("7.2", "guided", "active passive", "conservative"),
+    amd("7.2", "guided", "passive active", "conservative"),
     acpi("6.1"),
     acpi("6.12"),
     acpi("7.2"),

@@ -101,6 +101,7 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut outcome = Restoration { remembered: goals.content.len(), ..Restoration::default() };
     let mut refused: BTreeMap<Spot, HostError> = BTreeMap::new();
     hidden_preferences(host, goals, &mut outcome);
+    boost_while_passive(host, goals, &mut outcome);
     for round in 0..ROUNDS {
         let mut wrote = false;
         for step in Step::ALL {
@@ -175,6 +176,31 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
         });
     }
     outcome
+}
+
+/// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update in
+/// drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back in guided mode leaves the
+/// frequency capped at nominal. So on the way from passive to guided boost comes back before the mode.
+fn boost_while_passive(host: &dyn Host, goals: &Goals, outcome: &mut Restoration) {
+    let mode = Spot::file("/sys/devices/system/cpu/amd_pstate/status");
+    let to_guided = goals.content.get(&mode).is_some_and(|goal| goal.trimmed() == "guided");
+    if !to_guided || now(host, &mode).trimmed() != "passive" {
+        return;
+    }
+    for (spot, goal) in &goals.content {
+        let found = now(host, spot);
+        if spot.name() != "boost" || is_back(goal, &found) {
+            continue;
+        }
+        let Some(bytes) = writable_form(spot, goal) else { continue };
+        if spot.write(host, &bytes).is_ok() {
+            outcome.written.push(Written {
+                spot: spot.clone(),
+                from: found.to_string(),
+                to: String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+            });
+        }
+    }
 }
 
 /// Under a `performance` governor the preference reads `performance`, and the one that the other governor will get

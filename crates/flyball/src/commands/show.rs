@@ -68,7 +68,15 @@ const ON_REQUEST: &[Id] = &[
     Id::IdleResidency,
     Id::PowerMax,
     Id::EnergyRange,
+    Id::ClosMin,
+    Id::ClosMax,
+    Id::ClosWeight,
+    Id::ClosEpp,
+    Id::Clos,
 ];
+
+/// Classes of service say nothing while core power is off.
+const CLASSES: &[Id] = &[Id::ClosMin, Id::ClosMax, Id::ClosWeight, Id::Clos];
 
 /// Prints the machine.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
@@ -112,6 +120,16 @@ fn whole(machine: &Machine<'_>, cpus: Option<CpuList>, all: bool) -> Vec<Row> {
     };
     if !all && rows.iter().any(userspace) {
         rows.extend(survey(machine, &[Id::Setspeed.into()], &wish));
+    }
+    let core_power = |row: &Row| {
+        row.knob == Id::SstCp && row.outcome.value().and_then(flyball_control::Value::switch) == Some(true)
+    };
+    if !all && rows.iter().any(core_power) {
+        rows.extend(survey(
+            machine,
+            &CLASSES.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(),
+            &wish,
+        ));
     }
     rows
 }
