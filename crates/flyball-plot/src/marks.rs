@@ -76,8 +76,10 @@ impl Mark {
         let count = sorted.len();
         let spread = sorted[count * 3 / 4] - sorted[count / 4];
         let width = 2.0 * spread / (count as f64).cbrt();
-        let bins = if width > 0.0 { ((high - low) / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
-        let width = (high - low) / bins;
+        // Values at both ends of what a float can hold are further apart than a float can hold.
+        let range = (high - low).min(f64::MAX);
+        let bins = if width > 0.0 { (range / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
+        let width = range / bins;
         let mut heights = vec![0.0; bins as usize];
         for value in sorted {
             let bin = ((value - low) / width) as usize;
