@@ -47,6 +47,9 @@ pub(crate) struct PackageRegisters {
     pub config_tdp_control: u64,
     pub mailbox_interface: u64,
     pub mailbox_data: u64,
+    pub mailbox_stalled: bool,
+    /// The TPMI device's control mailbox: status, command, and a third that nobody reads.
+    pub tpmi_control: [u64; 3],
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +65,8 @@ struct Plain {
 pub(crate) struct Registers {
     pub cpu: Vec<CpuRegisters>,
     pub package: Vec<PackageRegisters>,
+    /// Control registers of the uncore's TPMI clusters, package by package, domain by domain.
+    pub uncore: Vec<u64>,
     /// Sorted by number.
     plain: Vec<Plain>,
 }
@@ -118,6 +123,8 @@ impl Registers {
                 .map_or(0, |u| u64::from(u.max_mhz / 100) | u64::from(u.min_mhz / 100) << 8),
             mailbox_data: 0,
             mailbox_interface: 0,
+            mailbox_stalled: false,
+            tpmi_control: [0; 3],
             therm_interrupt: 0x3,
             config_tdp_control: spec.sst.as_ref().map_or(0, |s| u64::from(s.locked) << 31),
         };
@@ -134,7 +141,14 @@ impl Registers {
             })
             .collect();
         plain.sort_by_key(|p| p.msr);
-        Registers { cpu, package: vec![package; topology.packages()], plain }
+        let clusters = match (&spec.uncore, &spec.sst) {
+            (Some(u), Some(s)) if u.clusters > 0 => {
+                let domains = topology.packages() * (topology.dies() + s.io_domains) as usize;
+                vec![u64::from(u.max_mhz / 100) << 8 | u64::from(u.min_mhz / 100) << 15; domains]
+            }
+            _ => Vec::new(),
+        };
+        Registers { cpu, package: vec![package; topology.packages()], uncore: clusters, plain }
     }
 
     pub fn shared(&self, cpu: usize) -> Option<SharedCppc> {

@@ -1,12 +1,24 @@
 //! Intel Speed Select in the silicon: which level, base-freq, turbo-freq and classes of service are set in each power
-//! domain, and what that does to frequencies. The ways in are the mailbox (mailbox.rs), memory-mapped registers of the
-//! mailbox generation (mmio.rs) and of TPMI (tpmi.rs).
+//! domain, and what that does to frequencies. The ways in are registers, one set a generation:
+//!
+//! | class | what a driver touches | functions of [`Silicon`](crate::Silicon) |
+//! |---|---|---|
+//! | Skylake-X family | MSRs 0xB0 (interface) and 0xB1 (data) | `read_msr`, `write_msr` |
+//! | Ice Lake to Emerald Rapids | configuration space of PCI device 30 function 1 on bus 1: data at 0xA0, interface at 0xA4 | `mailbox_config_read`, `mailbox_config_write` |
+//! | the same | the PUNIT's memory, 32 bits a register (device 0 function 1 on bus 0) | `mmio_read`, `mmio_write` |
+//! | Granite Rapids and later | the TPMI device's memory, 64 bits a register | `tpmi_memory_read`, `tpmi_memory_write`; one domain's block: `tpmi_read`, `tpmi_write` |
+//!
+//! A write acts at once; what it changes in frequencies acts from the next [`settle`](crate::Silicon::settle) or step on.
+//! Behind all of them stand the same switches, and the same refusals of the firmware: a level that is not there or locked,
+//! turbo-freq without classes of service, classes off under turbo-freq, a feature that the level has not.
 
 mod mailbox;
 mod mmio;
 mod tpmi;
+mod tpmi_memory;
 
 pub use mailbox::MailboxError;
+pub use tpmi_memory::TpmiDevice;
 
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
 use crate::topology::Topology;
@@ -51,8 +63,19 @@ pub struct SstDomain {
     pub classes: [ClassOfService; 4],
     /// The class of each core of the domain.
     pub class_of: Vec<u8>,
-    /// A change was refused: the TPMI status register's error field.
+    /// A change of level was refused: the TPMI status register's error field.
     pub(crate) error: u8,
+    /// A change of a feature was refused: the TPMI status register's three bits for each.
+    pub(crate) feature_error: u8,
+}
+
+/// Why the firmware does not do what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such level, the level has no such feature, or a number is out of range.
+    Absent,
+    /// Levels are locked, or another feature's state does not allow it.
+    NotAllowed,
 }
 
 /// All of a machine's power domains. Their number in a package follows the TPMI order: dies first.
@@ -63,6 +86,8 @@ pub(crate) struct SstState {
     /// Domain of each core and the core's number in it.
     pub of_core: Vec<(usize, usize)>,
     per_package: usize,
+    /// Levels cannot be changed.
+    pub locked: bool,
     bus_khz: u32,
     max_khz: u32,
     min_khz: u32,
@@ -71,7 +96,10 @@ pub(crate) struct SstState {
 impl SstState {
     pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
         let by_die = spec.class == SstClass::Tpmi;
-        let per_package = if by_die { topology.dies() as usize } else { 1 };
+        let dies = if by_die { topology.dies() as usize } else { 1 };
+        // Domains without cores come after those of the dies, where they have registers at all.
+        let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
+        let per_package = dies + io;
         let of_core: Vec<(usize, usize)> = (0..topology.cores())
             .map(|c| {
                 let p = topology.core(c);
@@ -82,8 +110,8 @@ impl SstState {
                 }
             })
             .collect();
-        let cores = topology.cores() / (topology.packages() * per_package);
-        let domain = SstDomain {
+        let cores = topology.cores() / (topology.packages() * dies);
+        let domain = |number: usize| SstDomain {
             at: 0,
             base_freq: false,
             turbo_freq: false,
@@ -91,14 +119,16 @@ impl SstState {
             ordered: false,
             pm_core_power: false,
             classes: [ClassOfService::default(); 4],
-            class_of: vec![0; cores],
+            class_of: vec![0; if number % per_package < dies { cores } else { 0 }],
             error: 0,
+            feature_error: 0,
         };
         SstState {
             spec: spec.clone(),
-            domains: vec![domain; topology.packages() * per_package],
+            domains: (0..topology.packages() * per_package).map(domain).collect(),
             of_core,
             per_package,
+            locked: spec.locked,
             bus_khz: machine.clock.bus_khz,
             max_khz: machine.core[0].max_mhz * 1000,
             min_khz: machine.core[0].min_mhz * 1000,
@@ -209,29 +239,64 @@ impl SstState {
         self.per_package
     }
 
-    /// Change a domain's level; false if the level is not there or levels are locked.
-    pub fn set_level(&mut self, domain: usize, number: u32) -> bool {
-        let Some(at) = self.spec.level.iter().position(|l| l.number == number) else { return false };
-        if self.spec.locked {
-            return false;
+    /// Changes a domain's level, which takes base-freq and turbo-freq off. The level that is set already is set again.
+    ///
+    /// # Errors
+    /// The level is not there, or levels are locked.
+    pub fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
+        let at = self.spec.level.iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
+        if self.locked {
+            return Err(Refusal::NotAllowed);
         }
         let d = &mut self.domains[domain];
         d.at = at;
-        // A level change takes base-freq and turbo-freq off.
         d.base_freq = false;
         d.turbo_freq = false;
-        true
+        Ok(())
     }
 
-    /// Turn base-freq and turbo-freq on or off; false if the level has not what is asked for.
-    pub fn set_features(&mut self, domain: usize, base_freq: bool, turbo_freq: bool) -> bool {
-        let level = self.level(domain);
-        if (base_freq && level.bf.is_none()) || (turbo_freq && level.tf.is_none()) {
-            return false;
+    /// Turns base-freq on or off.
+    ///
+    /// # Errors
+    /// The level has it not.
+    pub fn set_base_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+        if on && self.level(domain).bf.is_none() {
+            return Err(Refusal::Absent);
+        }
+        self.domains[domain].base_freq = on;
+        Ok(())
+    }
+
+    /// Turns turbo-freq on or off.
+    ///
+    /// # Errors
+    /// The level has it not, or classes of service, on which it stands, are off.
+    pub fn set_turbo_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+        if on && self.level(domain).tf.is_none() {
+            return Err(Refusal::Absent);
         }
         let d = &mut self.domains[domain];
-        d.base_freq = base_freq;
-        d.turbo_freq = turbo_freq;
-        true
+        if on && !d.core_power {
+            return Err(Refusal::NotAllowed);
+        }
+        d.turbo_freq = on;
+        Ok(())
+    }
+
+    /// Turns classes of service on or off, with ordered or proportional priority.
+    ///
+    /// # Errors
+    /// There are none, or turbo-freq is on and stands on them.
+    pub fn set_core_power(&mut self, domain: usize, on: bool, ordered: bool) -> Result<(), Refusal> {
+        if on && !self.spec.core_power {
+            return Err(Refusal::Absent);
+        }
+        let d = &mut self.domains[domain];
+        if !on && d.turbo_freq {
+            return Err(Refusal::NotAllowed);
+        }
+        d.core_power = on;
+        d.ordered = ordered;
+        Ok(())
     }
 }

@@ -158,8 +158,9 @@ impl Silicon {
                     top
                 }
             }
-            msr::OS_MAILBOX_INTERFACE if self.has_msr_mailbox() => pr.mailbox_interface,
-            msr::OS_MAILBOX_DATA if self.has_msr_mailbox() => pr.mailbox_data,
+            msr::OS_MAILBOX_INTERFACE | msr::OS_MAILBOX_DATA if self.has_msr_mailbox() => {
+                self.mailbox_msr(place.package, reg == msr::OS_MAILBOX_INTERFACE)
+            }
             msr::CPU_BUS_NUMBER if spec.sst.is_some() => {
                 let bus = spec.sst.as_ref()?.pci_bus.get(place.package).copied().unwrap_or(0);
                 u64::from(bus & 0xff) | u64::from(bus & 0xff) << 8
@@ -290,8 +291,9 @@ impl Silicon {
             | msr::PP0_POLICY
             | msr::PP1_POLICY
             | msr::DRAM_POWER_LIMIT => {}
-            msr::OS_MAILBOX_DATA if mailbox => pr.mailbox_data = value & 0xffff_ffff,
-            msr::OS_MAILBOX_INTERFACE if mailbox => self.mailbox_by_msr(cpu, value),
+            msr::OS_MAILBOX_INTERFACE | msr::OS_MAILBOX_DATA if mailbox => {
+                self.write_mailbox_msr(package, reg == msr::OS_MAILBOX_INTERFACE, value);
+            }
             // Once on, HWP stays on until reset.
             msr::PM_ENABLE if hwp => {
                 if value > 1 {

@@ -146,9 +146,18 @@ impl Silicon {
     /// that falls half as fast as the frequency. The uncore runs at its highest allowed frequency.
     pub(crate) fn uncore_share(&self, package: usize) -> f64 {
         let Some(u) = &self.spec.uncore else { return 1.0 };
-        let max = (self.registers.package[package].uncore_limit & 0x7f) as f64 * 100.0;
-        let f = max.clamp(f64::from(u.min_mhz), f64::from(u.max_mhz)) / f64::from(u.max_mhz.max(1));
-        let v = 0.5 + 0.5 * f;
-        0.3 + 0.7 * f * v * v
+        let share = |ratio: u64| {
+            let max = ratio as f64 * 100.0;
+            let f = max.clamp(f64::from(u.min_mhz), f64::from(u.max_mhz)) / f64::from(u.max_mhz.max(1));
+            let v = 0.5 + 0.5 * f;
+            0.3 + 0.7 * f * v * v
+        };
+        // Each cluster has a limit of its own; without clusters there is the package's register.
+        let each = self.registers.uncore.len() / self.topology.packages();
+        if each == 0 {
+            return share(self.registers.package[package].uncore_limit & 0x7f);
+        }
+        let clusters = &self.registers.uncore[package * each..(package + 1) * each];
+        clusters.iter().map(|control| share(control >> 8 & 0x7f)).sum::<f64>() / each as f64
     }
 }

@@ -33,9 +33,15 @@ pub struct SstSpec {
     pub core_power: bool,
     /// Performance levels, in order.
     pub level: Vec<SstLevelSpec>,
-    /// Power domains without cores after those of the dies (TPMI): their Speed Select registers are not there.
+    /// Power domains without cores after those of the dies (TPMI).
     #[serde(default)]
     pub io_domains: u32,
+    /// Those have Speed Select registers too.
+    #[serde(default)]
+    pub io_registers: bool,
+    /// Firmware takes no writes to the Speed Select registers (TPMI).
+    #[serde(default)]
+    pub write_blocked: bool,
     /// PCI bus number of the PUNIT's devices on each package.
     #[serde(default)]
     pub pci_bus: Vec<u32>,

@@ -1,12 +1,15 @@
 //! The mailbox: commands as the kernel's isst_if drivers pass them on and intel-speed-select sends them. It is reached
-//! through MSRs 0xB0 and 0xB1 (Skylake-X) or registers in PCI configuration space (Ice Lake to Emerald Rapids).
+//! through MSRs 0xB0 and 0xB1 (Skylake-X) or registers in PCI configuration space (Ice Lake to Emerald Rapids): an
+//! interface register with the command (bits 7:0), its part (15:8), a parameter (29:16) and the busy bit (31), which
+//! starts it, and a data register. Commands are done at once: what reads back has busy clear and the completion code, 0
+//! for success, in bits 7:0.
 
 use crate::fault::Fault;
 use crate::silicon::Silicon;
 use crate::spec::{SstClass, SstLevelSpec};
-use crate::sst::ClassOfService;
+use crate::sst::{ClassOfService, Refusal};
 
-/// The completion code of a command that failed; the kernel makes ENXIO of any.
+/// The completion code of a command that failed; the kernel makes `ENXIO` of any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxError(pub u8);
 
@@ -16,20 +19,33 @@ const ILLEGAL_COMMAND: MailboxError = MailboxError(1);
 const ILLEGAL_DATA: MailboxError = MailboxError(3);
 const BUSY: u64 = 1 << 31;
 
+/// The mailbox's data register in PCI configuration space (isst_if_mbox_pci.c).
+const CONFIG_DATA: u32 = 0xa0;
+/// Its interface register.
+const CONFIG_INTERFACE: u32 = 0xa4;
+
+impl From<Refusal> for MailboxError {
+    fn from(_: Refusal) -> MailboxError {
+        ILLEGAL_DATA
+    }
+}
+
 impl Silicon {
     pub(crate) fn has_msr_mailbox(&self) -> bool {
         self.spec.sst.as_ref().is_some_and(|s| s.class == SstClass::MailboxMsr)
     }
 
-    /// A write to the interface register 0xB0: with the busy bit set it is a command, done at once, and what reads back
-    /// has busy clear and the completion code in bits 7:0.
-    pub(crate) fn mailbox_by_msr(&mut self, cpu: usize, value: u64) {
-        let package = self.topology.package_of(cpu);
-        if value & BUSY == 0 {
-            self.registers.package[package].mailbox_interface = value & 0xffff_ffff;
+    /// A write to the interface register: with the busy bit set it is a command.
+    fn write_interface(&mut self, package: usize, value: u64) {
+        let r = &mut self.registers.package[package];
+        if r.mailbox_stalled {
             return;
         }
-        let data = self.registers.package[package].mailbox_data as u32;
+        if value & BUSY == 0 {
+            r.mailbox_interface = value & 0xffff_ffff;
+            return;
+        }
+        let data = r.mailbox_data as u32;
         let (command, sub, parameter) = (value as u8, (value >> 8) as u8, (value >> 16) as u32 & 0x3fff);
         let (code, answer) = match self.mailbox(package, command, sub, parameter, data) {
             Ok(answer) => (0, answer),
@@ -38,6 +54,70 @@ impl Silicon {
         let r = &mut self.registers.package[package];
         r.mailbox_interface = value & 0x7fff_ff00 | u64::from(code);
         r.mailbox_data = u64::from(answer);
+    }
+
+    fn interface(&self, package: usize) -> u64 {
+        let r = &self.registers.package[package];
+        r.mailbox_interface | if r.mailbox_stalled { BUSY } else { 0 }
+    }
+
+    /// The two registers as MSRs, 0xB0 and 0xB1.
+    pub(crate) fn mailbox_msr(&self, package: usize, interface: bool) -> u64 {
+        if interface { self.interface(package) } else { self.registers.package[package].mailbox_data }
+    }
+
+    pub(crate) fn write_mailbox_msr(&mut self, package: usize, interface: bool, value: u64) {
+        if interface {
+            self.write_interface(package, value);
+        } else {
+            self.registers.package[package].mailbox_data = value & 0xffff_ffff;
+        }
+    }
+
+    fn has_pci_mailbox(&self, package: usize) -> bool {
+        self.spec.sst.as_ref().is_some_and(|s| s.class == SstClass::MailboxPci)
+            && package < self.registers.package.len()
+    }
+
+    /// Reads a register of the mailbox function's configuration space (8086:3459, later parts 8086:3259; device 30
+    /// function 1 on the second of the PUNIT's buses, see MSR 0x128): data at 0xA0, interface at 0xA4. `None`: there
+    /// is no such function, or the offset is not one of the two.
+    pub fn mailbox_config_read(&self, package: usize, offset: u32) -> Option<u32> {
+        match offset {
+            _ if !self.has_pci_mailbox(package) => None,
+            CONFIG_DATA => Some(self.registers.package[package].mailbox_data as u32),
+            CONFIG_INTERFACE => Some(self.interface(package) as u32),
+            _ => None,
+        }
+    }
+
+    /// Writes one of the two registers; a write to the interface with the busy bit runs the command, and the answer
+    /// can be read at once. False: as `None` of [`mailbox_config_read`](Self::mailbox_config_read).
+    pub fn mailbox_config_write(&mut self, package: usize, offset: u32, value: u32) -> bool {
+        match offset {
+            _ if !self.has_pci_mailbox(package) => return false,
+            CONFIG_DATA => self.registers.package[package].mailbox_data = u64::from(value),
+            CONFIG_INTERFACE => self.write_interface(package, u64::from(value)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Lets a package's mailbox be busy for good, as firmware that is stuck does, or work again.
+    pub fn stall_mailbox(&mut self, package: usize, stalled: bool) {
+        if let Some(r) = self.registers.package.get_mut(package) {
+            r.mailbox_stalled = stalled;
+        }
+    }
+
+    /// Locks the performance levels of all packages, or unlocks them, as a BIOS setting does.
+    pub fn lock_levels(&mut self, locked: bool) {
+        if let Some(sst) = &mut self.sst {
+            sst.locked = locked;
+        }
+        for r in &mut self.registers.package {
+            r.config_tdp_control = r.config_tdp_control & !(1 << 31) | u64::from(locked) << 31;
+        }
     }
 
     /// One mailbox command to a package's power-control unit.
@@ -62,11 +142,7 @@ impl Silicon {
             (0x7f, 0x00) => {
                 let max = sst.spec.level.last().map_or(0, |l| l.number);
                 let now = sst.level(package).number;
-                Ok(sst.spec.version & 0xff
-                    | max << 8
-                    | now << 16
-                    | u32::from(sst.spec.locked) << 24
-                    | 1 << 31)
+                Ok(sst.spec.version & 0xff | max << 8 | now << 16 | u32::from(sst.locked) << 24 | 1 << 31)
             }
             (0x7f, 0x01) => {
                 let now = sst.level(package).number == data & 0xff;
@@ -78,14 +154,21 @@ impl Silicon {
                     | u32::from(now && dom.base_freq) << 17)
             }
             (0x7f, 0x02) => {
-                let done = sst.set_features(package, data >> 17 & 1 != 0, data >> 16 & 1 != 0);
+                let before = sst.domains[package].clone();
+                let done = sst
+                    .set_base_freq(package, data >> 17 & 1 != 0)
+                    .and_then(|()| sst.set_turbo_freq(package, data >> 16 & 1 != 0));
+                if done.is_err() {
+                    // All of a command is done, or nothing.
+                    sst.domains[package] = before;
+                }
                 self.sst_changed(package);
-                if done { Ok(0) } else { Err(ILLEGAL_DATA) }
+                Ok(done.map(|()| 0)?)
             }
             (0x7f, 0x08) => {
-                let done = sst.set_level(package, data & 0xff);
+                sst.set_level(package, data & 0xff)?;
                 self.level_changed(package);
-                if done { Ok(0) } else { Err(ILLEGAL_DATA) }
+                Ok(0)
             }
             (0x7f, 0x03..=0x23) => {
                 let all = sst.domains[package].class_of.len() as u32;
@@ -93,9 +176,10 @@ impl Silicon {
                 let max = self.spec.core[0].max_mhz;
                 let min = self.spec.core[0].min_mhz;
                 let level = sst.level_numbered(data & 0xff).ok_or(ILLEGAL_DATA)?;
-                level_query(level, sub, data, all, bus, (min, max))
+                level_query(level, sub, data, all, bus, (min, max), self.spec.identity.model)
             }
             (0x94, 0x03) => Ok(u32::from(sst.spec.core_power) | u32::from(dom.pm_core_power) << 16),
+            (0x95, 0x03) if !sst.spec.core_power => Err(ILLEGAL_DATA),
             (0x95, 0x03) => {
                 dom.pm_core_power = data >> 16 & 1 != 0;
                 Ok(0)
@@ -123,8 +207,7 @@ impl Silicon {
             }
             (0xd0, 0x02) => {
                 if write {
-                    dom.core_power = data >> 1 & 1 != 0;
-                    dom.ordered = data >> 2 & 1 != 0;
+                    sst.set_core_power(package, data >> 1 & 1 != 0, data >> 2 & 1 != 0)?;
                     self.sst_changed(package);
                     Ok(0)
                 } else {
@@ -206,6 +289,16 @@ impl ClassOfService {
     }
 }
 
+/// How a memory frequency is coded: down from 12 in steps of 266.66 MHz on Ice Lake, where 7 is none; in steps of 200 MHz
+/// later.
+fn memory_code(mhz: u32, model: u32) -> u32 {
+    match model {
+        0x6a | 0x6c if mhz == 0 => 7,
+        0x6a | 0x6c => 12u32.saturating_sub((mhz * 3 + 400) / 800),
+        _ => mhz / 200,
+    }
+}
+
 /// The 7F queries about one level.
 fn level_query(
     l: &SstLevelSpec,
@@ -214,6 +307,7 @@ fn level_query(
     cores: u32,
     bus_khz: u32,
     range: (u32, u32),
+    model: u32,
 ) -> Result<u32, MailboxError> {
     let ratio = |mhz: u32| (mhz * 1000 / bus_khz).min(255);
     let index = data >> 8 & 0xff;
@@ -236,7 +330,7 @@ fn level_query(
                 | ratio(l.base_avx512_mhz) << 16
                 | ratio(l.base_amx_mhz) << 24
         }
-        0x0b => l.memory_mhz / 200,
+        0x0b => memory_code(l.memory_mhz, model),
         0x0c if data >> 16 & 1 != 0 => {
             ratio(l.uncore_mhz[0]) | ratio(l.uncore_mhz[1]) << 8 | ratio(l.uncore_mhz[2]) << 24
         }
@@ -260,4 +354,83 @@ fn level_query(
         }
         _ => return Err(ILLEGAL_COMMAND),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CONFIG_DATA, CONFIG_INTERFACE};
+    use crate::{MachineSpec, Silicon, spec::SstClass};
+
+    fn chip(class: SstClass) -> Silicon {
+        let mut spec = MachineSpec::builtin("sst-guide").unwrap();
+        spec.sst.as_mut().unwrap().class = class;
+        Silicon::new(spec, 0).unwrap()
+    }
+
+    /// A command through configuration space: completion code and answer.
+    fn by_pci(s: &mut Silicon, command: u32, data: u32) -> (u32, u32) {
+        assert!(s.mailbox_config_write(1, CONFIG_DATA, data));
+        assert!(s.mailbox_config_write(1, CONFIG_INTERFACE, command | 1 << 31));
+        let status = s.mailbox_config_read(1, CONFIG_INTERFACE).unwrap();
+        assert_eq!(status >> 31, 0, "done");
+        (status & 0xff, s.mailbox_config_read(1, CONFIG_DATA).unwrap())
+    }
+
+    /// The same through the MSRs of a CPU of package 1.
+    fn by_msr(s: &mut Silicon, command: u32, data: u32) -> (u32, u32) {
+        s.write_msr(14, 0xb1, data.into()).unwrap();
+        s.write_msr(14, 0xb0, u64::from(command) | 1 << 31).unwrap();
+        let status = s.read_msr(14, 0xb0).unwrap() as u32;
+        (status & 0xff, s.read_msr(14, 0xb1).unwrap() as u32)
+    }
+
+    #[test]
+    fn both_doors_lead_to_the_same_mailbox() {
+        let (mut pci, mut msr) = (chip(SstClass::MailboxPci), chip(SstClass::MailboxMsr));
+        // Levels; what level 0 can; a level that is not there; a command that is not there; turbo-freq without classes;
+        // classes on; turbo-freq; classes off under it; level 4, which takes it off; what is on now.
+        let steps: [(u32, u32, Option<u32>); 10] = [
+            (0x7f, 0, Some(0x8000_0401)),
+            (0x017f, 0, Some(3)),
+            (0x037f, 2, None),
+            (0x10, 0, None),
+            (0x027f, 1 << 16, None),
+            (0x0100_02d0, 6, Some(0)),
+            (0x027f, 1 << 16, Some(0)),
+            (0x0100_02d0, 4, None),
+            (0x087f, 4, Some(0)),
+            (0x017f, 4, Some(1)),
+        ];
+        for (command, data, answer) in steps {
+            let (a, b) = (by_pci(&mut pci, command, data), by_msr(&mut msr, command, data));
+            assert_eq!(a, b, "{command:#x}");
+            assert_eq!(answer, (a.0 == 0).then_some(a.1), "{command:#x}");
+        }
+        // Package 1's cores got it, package 0's did not.
+        for s in [&pci, &msr] {
+            assert_eq!((s.guaranteed(0).mhz(), s.guaranteed(14).mhz()), (2600, 2800));
+        }
+        assert!(pci.read_msr(0, 0xb0).is_err() && msr.mailbox_config_read(0, CONFIG_DATA).is_none());
+    }
+
+    #[test]
+    fn a_stalled_mailbox_is_busy_and_does_nothing() {
+        let mut s = chip(SstClass::MailboxPci);
+        s.stall_mailbox(0, true);
+        s.mailbox_config_write(0, CONFIG_DATA, 4);
+        s.mailbox_config_write(0, CONFIG_INTERFACE, 0x087f | 1 << 31);
+        assert_eq!(s.mailbox_config_read(0, CONFIG_INTERFACE).unwrap() >> 31, 1);
+        s.stall_mailbox(0, false);
+        assert_eq!(s.mailbox_config_read(0, CONFIG_INTERFACE), Some(0));
+        assert_eq!(s.guaranteed(0).mhz(), 2600);
+    }
+
+    #[test]
+    fn locked_levels_show_and_stay() {
+        let mut s = chip(SstClass::MailboxPci);
+        s.lock_levels(true);
+        assert_eq!(by_pci(&mut s, 0x7f, 0).1 >> 24 & 1, 1);
+        assert_ne!(by_pci(&mut s, 0x087f, 4).0, 0);
+        assert_eq!(s.read_msr(14, crate::msr::CONFIG_TDP_CONTROL).unwrap() >> 31, 1);
+    }
 }

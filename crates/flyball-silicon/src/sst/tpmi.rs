@@ -4,7 +4,7 @@
 
 use crate::silicon::Silicon;
 use crate::spec::{SstClass, SstLevelSpec};
-use crate::sst::SstState;
+use crate::sst::{Refusal, SstState};
 
 /// Core-power block: from the domain's start, in bytes.
 const CP: u32 = 8;
@@ -27,7 +27,7 @@ impl Silicon {
     /// TPMI.
     pub fn tpmi_domains(&self) -> usize {
         let Some(s) = self.sst.as_ref().filter(|s| s.spec.class == SstClass::Tpmi) else { return 0 };
-        s.per_package() + s.spec.io_domains as usize
+        self.topology.dies() as usize + s.spec.io_domains as usize
     }
 
     /// Bytes of a domain's register block.
@@ -51,8 +51,7 @@ impl Silicon {
         Some(s.register(
             package * s.per_package() + domain,
             offset,
-            self.spec.core[0].max_mhz,
-            self.spec.core[0].min_mhz,
+            [self.spec.core[0].max_mhz, self.spec.core[0].efficient_mhz, self.spec.core[0].min_mhz],
         ))
     }
 
@@ -62,6 +61,9 @@ impl Silicon {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
+        if s.spec.write_blocked {
+            return true;
+        }
         let d = package * s.per_package() + domain;
         let level_before = s.domains[d].at;
         s.write_register(d, offset, value);
@@ -75,7 +77,7 @@ impl Silicon {
 }
 
 impl SstState {
-    fn register(&self, d: usize, offset: u32, max_mhz: u32, min_mhz: u32) -> u64 {
+    fn register(&self, d: usize, offset: u32, range: [u32; 3]) -> u64 {
         let dom = &self.domains[d];
         let core_power = u64::from(dom.core_power) | u64::from(dom.ordered) << 1;
         let features = u64::from(dom.base_freq) | u64::from(dom.turbo_freq) << 1;
@@ -102,7 +104,7 @@ impl SstState {
             // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size of a level's block.
             PP => {
                 let mask = self.spec.level.iter().fold(0u64, |m, l| m | 1 << l.number);
-                let allowed = if self.spec.locked { 1 << number } else { mask };
+                let allowed = if self.locked { 1 << number } else { mask };
                 1 | u64::from(self.spec.version & 0xff) << 4
                     | mask << 12
                     | allowed << 20
@@ -111,20 +113,19 @@ impl SstState {
             }
             0x68 => u64::from(BF) << 8 | u64::from(TF) << 16,
             0x70 => (0..5u32).fold(0, |v, i| v | u64::from(FIRST_LEVEL + LEVEL * i) << (8 * i)),
-            0x78 => number | u64::from(self.spec.locked) << 3 | features << 8,
+            0x78 => number | u64::from(self.locked) << 3 | features << 8,
             0x80 => {
-                // Error field of features: 1 unsupported, three bits a feature.
                 number
-                    | u64::from(self.spec.locked) << 3
+                    | u64::from(self.locked) << 3
                     | u64::from(dom.error & 15) << 4
                     | features << 8
-                    | u64::from(dom.error >> 4) << 32
+                    | u64::from(dom.feature_error) << 32
             }
             _ => {
                 let at = (offset - PP) / 8 - FIRST_LEVEL;
                 let cores = dom.class_of.len() as u32;
                 let level = self.level_numbered(at / LEVEL);
-                level.map_or(0, |l| level_register(l, at % LEVEL, cores, self.bus_khz, max_mhz, min_mhz))
+                level.map_or(0, |l| level_register(l, at % LEVEL, cores, self.bus_khz, range))
             }
         }
     }
@@ -132,10 +133,8 @@ impl SstState {
     fn write_register(&mut self, d: usize, offset: u32, value: u64) {
         let dom = &mut self.domains[d];
         match offset {
-            0x10 if self.spec.core_power => {
-                dom.core_power = value & 1 != 0;
-                dom.ordered = value & 2 != 0;
-            }
+            // A refusal shows in the status register, which keeps what is in force.
+            0x10 => drop(self.set_core_power(d, value & 1 != 0, value & 2 != 0)),
             0x20..=0x38 => {
                 let c = &mut dom.classes[(offset as usize - 0x20) / 8];
                 (c.weight, c.min, c.max) = ((value >> 4) as u8 & 15, (value >> 8) as u8, (value >> 16) as u8);
@@ -148,13 +147,18 @@ impl SstState {
             }
             0x78 => {
                 let (want, have) = ((value & 7) as u32, self.level(d).number);
-                self.domains[d].error = u8::from(want != have && !self.set_level(d, want));
-                let level = self.level(d);
-                let (has_bf, has_tf) = (level.bf.is_some(), level.tf.is_some());
-                let (bf, tf) = (value >> 8 & 1 != 0, value >> 9 & 1 != 0);
-                let unsupported = u8::from(bf && !has_bf) << 4 | u8::from(tf && !has_tf) << 7;
-                self.domains[d].error |= unsupported;
-                self.set_features(d, bf && has_bf, tf && has_tf);
+                let level = if want == have { Ok(()) } else { self.set_level(d, want) };
+                let base = self.set_base_freq(d, value >> 8 & 1 != 0);
+                let turbo = self.set_turbo_freq(d, value >> 9 & 1 != 0);
+                // Of the level: 1 not allowed. Of a feature, three bits each: 1 unsupported, 7 not allowed.
+                let of = |answer: Result<(), Refusal>| match answer {
+                    Ok(()) => 0,
+                    Err(Refusal::Absent) => 1,
+                    Err(Refusal::NotAllowed) => 7,
+                };
+                let dom = &mut self.domains[d];
+                dom.error = u8::from(level.is_err());
+                dom.feature_error = of(base) | of(turbo) << 3;
             }
             _ => {}
         }
@@ -162,7 +166,7 @@ impl SstState {
 }
 
 /// A register of a level's block.
-fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, max_mhz: u32, min_mhz: u32) -> u64 {
+fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u32; 3]) -> u64 {
     let ratio = |mhz: u32| u64::from((mhz * 1000 / bus_khz).min(255));
     let bytes = |list: &mut dyn Iterator<Item = u64>| {
         list.take(8).enumerate().fold(0u64, |v, (i, x)| v | x << (8 * i))
@@ -187,7 +191,7 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, max_mhz: 
         11 => {
             let [p0, p1, pm] = l.uncore_mhz.map(ratio);
             bytes(
-                &mut [ratio(max_mhz), ratio(l.base_mhz), ratio(min_mhz.max(800)), ratio(min_mhz), p0, p1, pm]
+                &mut [ratio(range[0]), ratio(l.base_mhz), ratio(range[1]), ratio(range[2]), p0, p1, pm]
                     .into_iter(),
             )
         }
@@ -226,7 +230,11 @@ mod tests {
         let s = chip();
         let header = s.tpmi_read(0, 0, 0).unwrap();
         assert_eq!(header, 0x0c01_0301, "as a recorded Granite Rapids has it");
-        assert_eq!(s.tpmi_read(0, 2, 0), Some(u64::MAX), "an IO die has no registers");
+        assert_eq!(s.tpmi_read(0, 2, 0), Some(header), "an IO die has them too");
+        let mut bare = MachineSpec::builtin("tpmi-small").unwrap();
+        bare.sst.as_mut().unwrap().io_registers = false;
+        let bare = Silicon::new(bare, 0).unwrap();
+        assert_eq!(bare.tpmi_read(0, 2, 0), Some(u64::MAX), "an IO die without registers");
         assert_eq!(s.tpmi_read(0, 4, 0), None);
         let level0 = 0x60 + 8 * (s.tpmi_read(0, 0, 0x70).unwrap() & 0xff) as u32;
         assert_eq!(s.tpmi_read(0, 0, level0).unwrap() & 0xff, 20, "base ratio");
@@ -257,5 +265,36 @@ mod tests {
         s.tpmi_write(0, 0, 0x40, 0x3210_3210);
         assert_eq!(s.tpmi_read(0, 0, 0x40), Some(0x3210_3210));
         assert!(!s.tpmi_write(0, 0, 0x41, 0) && !s.tpmi_write(1, 0, 0, 0));
+    }
+
+    #[test]
+    fn turbo_freq_stands_on_classes_of_service() {
+        let mut s = chip();
+        s.tpmi_write(0, 0, 0x78, 1 << 9);
+        let status = s.tpmi_read(0, 0, 0x80).unwrap();
+        assert_eq!((status >> 8 & 3, status >> 32 & 0x3f), (0, 0o70), "not allowed");
+        s.tpmi_write(0, 0, 0x10, 1);
+        s.tpmi_write(0, 0, 0x78, 3 << 8);
+        assert_eq!(s.tpmi_read(0, 0, 0x80).unwrap() >> 8 & 3, 3);
+        s.tpmi_write(0, 0, 0x10, 0);
+        assert_eq!(s.tpmi_read(0, 0, 0x18), Some(1), "classes stay on under turbo-freq");
+        s.tpmi_write(0, 0, 0x78, 0);
+        s.tpmi_write(0, 0, 0x10, 0);
+        assert_eq!(s.tpmi_read(0, 0, 0x18), Some(0));
+        // The other domain was not touched.
+        assert_eq!(s.tpmi_read(0, 1, 0x18), Some(0));
+    }
+
+    #[test]
+    fn locked_levels_and_blocked_registers_stay() {
+        let mut s = chip();
+        s.lock_levels(true);
+        s.tpmi_write(0, 0, 0x78, 1);
+        assert_eq!(s.tpmi_read(0, 0, 0x80).unwrap() & 0xff, 1 << 3 | 1 << 4);
+        let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
+        spec.sst.as_mut().unwrap().write_blocked = true;
+        let mut s = Silicon::new(spec, 0).unwrap();
+        s.tpmi_write(0, 0, 0x10, 1);
+        assert_eq!(s.tpmi_read(0, 0, 0x10), Some(0));
     }
 }
