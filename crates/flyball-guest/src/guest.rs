@@ -149,7 +149,11 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
     let base = initramfs::base(cache, &kernel, &names)?;
     let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
-    image.extend(initramfs::job(&request.command, &request.files)?);
+    let mut files = request.files.clone();
+    if request.root == Root::Initramfs {
+        files.extend(initramfs::libraries(&request.files));
+    }
+    image.extend(initramfs::job(&request.command, &files)?);
     write(&initramfs, &image)?;
     drop(image);
 

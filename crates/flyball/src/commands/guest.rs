@@ -116,7 +116,8 @@ struct GuestArgs {
     #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR")]
     root: String,
 
-    /// A file or directory for the directory that the command runs in.
+    /// A file or directory for the directory that the command runs in; programs bring the libraries that they are
+    /// linked with.
     #[arg(long = "file", value_name = "FILE[:NAME]")]
     files: Vec<String>,
 
@@ -261,15 +262,13 @@ pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
             _ => return Err(bad()),
         }
     }
+    let this = std::env::current_exe()
+        .map_err(|e| Failure::new(Exit::Failed, format!("cannot find this program: {e}")))?;
     let program = if request.root == Root::Initramfs {
-        request.files = initramfs::this_program("flyball")?;
+        request.files = vec![JobFile { source: this, name: "flyball".into() }];
         "/job/flyball".to_owned()
     } else {
-        let program = std::env::current_exe();
-        program
-            .map_err(|e| Failure::new(Exit::Failed, format!("cannot find this program: {e}")))?
-            .display()
-            .to_string()
+        this.display().to_string()
     };
     let mut words = vec![program];
     words.extend(without_machine(std::env::args().skip(1)));

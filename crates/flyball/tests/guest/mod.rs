@@ -1,0 +1,41 @@
+//! Guests for the tests of this program: `flyball guest run` with what `flyball guest fetch` has put into the cache.
+//!
+//! By default a few guests are booted; `FLYBALL_GUEST_TESTS=all` boots all of them. What is not booted is counted.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use flyball_guest::{cache::Cache, guest::find_plugin, qemu::Qemu};
+
+/// Whether everything is to be booted.
+#[allow(dead_code, reason = "not every test asks")]
+pub fn all() -> bool {
+    std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all")
+}
+
+/// Why no guest can be booted here, if so: the emulator, the plug-in or the kernel is missing.
+pub fn missing(kernel: &str) -> Option<String> {
+    let cache = Cache::of_user();
+    let beside = Path::new(env!("CARGO_BIN_EXE_flyball")).parent().unwrap_or(Path::new("/"));
+    let plugin = ["", "deps/"].iter().any(|dir| beside.join(format!("{dir}libflyball_guest_plugin.so")).is_file());
+    match Qemu::find(&cache) {
+        Err(why) => Some(why.to_string()),
+        Ok(_) if !plugin && find_plugin().is_err() => Some("the plug-in is not built".to_owned()),
+        Ok(_) if cache.kernel_version(kernel).is_none() => {
+            Some(format!("no kernel {kernel}: flyball guest fetch --kernel {kernel}"))
+        }
+        Ok(_) => None,
+    }
+}
+
+/// Boots a guest and runs `command` in it, politely.
+pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
+    Command::new("nice")
+        .args(["-n", "10", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run", "--timeout", "500"])
+        .args(options)
+        .arg("--")
+        .args(command)
+        .output()
+}
