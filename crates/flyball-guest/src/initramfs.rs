@@ -74,13 +74,15 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
 /// Absolute paths of what a dynamically linked program is run with; none for anything else.
 fn needed(program: &Path) -> Vec<String> {
     let mut head = [0; 4];
-    let is_elf = fs::File::open(program).and_then(|mut file| io::Read::read_exact(&mut file, &mut head)).is_ok()
-        && head == *b"\x7fELF";
+    let is_elf =
+        fs::File::open(program).and_then(|mut file| io::Read::read_exact(&mut file, &mut head)).is_ok()
+            && head == *b"\x7fELF";
     // The program's headers and its loader's name are in the first pages.
     let Some(loader) = is_elf
         .then(|| {
             let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut io::Read::take(fs::File::open(program).ok()?, 1 << 20), &mut bytes).ok()?;
+            io::Read::read_to_end(&mut io::Read::take(fs::File::open(program).ok()?, 1 << 20), &mut bytes)
+                .ok()?;
             Elf::new(&bytes)?.interpreter()
         })
         .flatten()
@@ -278,7 +280,10 @@ mod tests {
     fn programs_come_with_what_they_need() {
         assert_eq!(listed_path("\tlinux-vdso.so.1 (0x00007ffc)"), None);
         assert_eq!(listed_path("\tlibx.so => not found"), None);
-        assert_eq!(listed_path("\tlibc.so.6 => /lib/libc.so.6 (0x00007f)").as_deref(), Some("/lib/libc.so.6"));
+        assert_eq!(
+            listed_path("\tlibc.so.6 => /lib/libc.so.6 (0x00007f)").as_deref(),
+            Some("/lib/libc.so.6")
+        );
         assert_eq!(listed_path("\t/lib64/ld.so (0x00007f)").as_deref(), Some("/lib64/ld.so"));
         // This test is a program itself: what it is mapped with is what must be found.
         let program = JobFile { source: std::env::current_exe().unwrap(), name: "test".into() };

@@ -19,7 +19,8 @@ pub fn all() -> bool {
 pub fn missing(kernel: &str) -> Option<String> {
     let cache = Cache::of_user();
     let beside = Path::new(env!("CARGO_BIN_EXE_flyball")).parent().unwrap_or(Path::new("/"));
-    let plugin = ["", "deps/"].iter().any(|dir| beside.join(format!("{dir}libflyball_guest_plugin.so")).is_file());
+    let plugin =
+        ["", "deps/"].iter().any(|dir| beside.join(format!("{dir}libflyball_guest_plugin.so")).is_file());
     match Qemu::find(&cache) {
         Err(why) => Some(why.to_string()),
         Ok(_) if !plugin && find_plugin().is_err() => Some("the plug-in is not built".to_owned()),
@@ -33,7 +34,17 @@ pub fn missing(kernel: &str) -> Option<String> {
 /// Boots a guest and runs `command` in it, politely.
 pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
     Command::new("nice")
-        .args(["-n", "10", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run", "--timeout", "500"])
+        .args([
+            "-n",
+            "10",
+            env!("CARGO_BIN_EXE_flyball"),
+            "--kernel",
+            kernel,
+            "guest",
+            "run",
+            "--timeout",
+            "500",
+        ])
         .args(options)
         .arg("--")
         .args(command)
