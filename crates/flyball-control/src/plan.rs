@@ -271,7 +271,8 @@ impl Planner<'_, '_> {
 
     /// Works out what the steps before governor, preference and limits will have changed.
     fn look_ahead(&mut self) {
-        let differs = |want: &&Want| want.value.is_some() && want.value != want.now;
+        // What is not there now changes nothing either: a want must not open its own door.
+        let differs = |want: &&Want| want.now.is_some() && want.value.is_some() && want.value != want.now;
         let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
         if let Some(Value::Word(mode)) =
             machine_wide(Id::DriverMode).filter(differs).and_then(|want| want.value.clone())
@@ -329,7 +330,9 @@ impl Planner<'_, '_> {
     fn change(&mut self, want: &Want) -> Result<(), PlanError> {
         let open = self.is_open(want.knob, &want.place);
         if let Some(why) = self.absence(want)? {
-            if open {
+            // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), whatever else changes.
+            let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
+            if open && (comes_online || !matches!(why, Why::Offline)) {
                 self.provisional(want, None, "can be read and judged only when its turn has come");
             } else if matches!(why, Why::Offline) {
                 self.note(format!("{}: {} is offline and left alone", want.knob, want.place));

@@ -366,3 +366,18 @@ fn couplings_are_refused_before_the_first_write() {
     }
     assert!(kernel.writes().is_empty());
 }
+
+#[test]
+fn a_policy_whose_cpus_are_offline_is_left_alone() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    kernel.poke("cpu1/online", "0").unwrap();
+    let intent = Intent::from_arguments(&["epp=power", "governor=powersave"], None).unwrap();
+    let place = Place::new();
+    let first = kernel.dump();
+    kernel.arm(Faults::default(), place.state.journal());
+    set(&kernel, &place.state, &intent).unwrap();
+    assert!(kernel.writes().iter().all(|write| !write.contains("policy1/")), "{:?}", kernel.writes());
+    assert!(is_planned(&kernel, &intent));
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
