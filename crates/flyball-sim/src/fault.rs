@@ -16,6 +16,8 @@ pub enum Op {
     Read,
     /// Writes.
     Write,
+    /// Calls of ioctl(2).
+    Ioctl,
 }
 
 /// What happens when a rule fires.

@@ -7,6 +7,7 @@ use flyball_silicon::{MachineSpec, Silicon};
 use crate::{
     errno::{Answer, Errno},
     fault::{Effect, Fault, Op},
+    isst::{self, Caller},
     kernel::Kernel,
     load::Load,
     tree::{self, Dir, Node},
@@ -164,7 +165,7 @@ impl SimMachine {
                 buffer.extend_from_slice(&self.world.latency_limit().to_le_bytes());
                 Ok(())
             }
-            Node::Msr(_) => Err(Errno::INVAL),
+            Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
 
@@ -197,7 +198,7 @@ impl SimMachine {
                 // sysfs takes one page at most (fs/kernfs/file.c).
                 store(&mut self.world, dir, &text[..text.len().min(4095)])
             }
-            Node::DmaLatency | Node::Msr(_) => Err(Errno::INVAL),
+            Node::DmaLatency | Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
 
@@ -231,7 +232,7 @@ impl SimMachine {
             Node::File(dir, name) => {
                 Kind::File(tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?.mode)
             }
-            Node::DmaLatency => Kind::File(0o600),
+            Node::DmaLatency | Node::Isst => Kind::File(0o600),
             Node::Msr(cpu) => Kind::Msr(cpu),
         })
     }
@@ -247,7 +248,7 @@ impl SimMachine {
             Ok(Node::File(dir, name)) => {
                 tree::attribute(&self.world, dir, name).is_some_and(|attribute| attribute.mode & 0o222 != 0)
             }
-            Ok(Node::DmaLatency | Node::Msr(_)) => true,
+            Ok(Node::DmaLatency | Node::Msr(_) | Node::Isst) => true,
             _ => false,
         }
     }
@@ -287,6 +288,27 @@ impl SimMachine {
         }
         self.world.disturb(cpu);
         self.world.platform.chip.write(cpu, register, value)
+    }
+
+    /// One ioctl(2) on /dev/isst_interface. `argument` is the call's structure as it lies in the caller's memory, whole
+    /// (see [`argument_size`](crate::argument_size)); what the driver copies back is changed in place.
+    ///
+    /// # Errors
+    /// What the kernel's drivers answer: `ENOTTY` for everything that TPMI's refuses and for calls that there are none of,
+    /// `EINVAL`, `EPERM`, `ENXIO` and `EBUSY` of the mailbox's; `ENOENT` on a machine without the node, `EFAULT` for an
+    /// argument that is too short, `EIO` after [a call that took the kernel down](SimMachine::kernel_fault).
+    pub fn isst(&mut self, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
+        self.spend();
+        if self.world.isst.backend.is_some() && self.fault(isst::NODE, Op::Ioctl)? {
+            return Ok(0);
+        }
+        isst::call(&mut self.world, number, argument, caller)
+    }
+
+    /// What the kernel's last words were, if a call took it down: kernels 6.12 and 7.2 have one each that walks off a
+    /// Speed Select mapping. No program may cause it.
+    pub fn kernel_fault(&self) -> Option<&str> {
+        self.world.isst.fault.as_deref()
     }
 
     /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 is no constraint.

@@ -49,6 +49,8 @@ pub(crate) struct World {
     pub(crate) smt: Smt,
     /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
     pub(crate) dma_latency: Vec<(u64, i32)>,
+    /// The drivers behind /dev/isst_interface.
+    pub(crate) isst: crate::isst::Isst,
     pub(crate) online_count: u32,
     /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
     throttle: Vec<[u64; 3]>,
@@ -116,6 +118,7 @@ impl World {
             cpus,
             smt: if threads { Smt::On } else { Smt::NotSupported },
             dma_latency: Vec::new(),
+            isst: crate::isst::Isst::default(),
             online_count: count,
             throttle: vec![[0; 3]; packages],
             activity: vec![Activity::idle(0); count as usize],
@@ -128,6 +131,7 @@ impl World {
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
         world.load_drivers();
+        world.isst = crate::isst::Isst::of(&world);
         world
     }
 

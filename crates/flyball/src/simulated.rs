@@ -13,7 +13,7 @@ use std::{
 };
 
 use flyball_host::{Errno, Host, HostError, Kind, Op};
-use flyball_sim::{Boot, Kernel, SimMachine, silicon::MachineSpec};
+use flyball_sim::{Boot, Caller, Kernel, SimMachine, silicon::MachineSpec};
 
 use crate::exit::{Exit, Failure};
 
@@ -245,6 +245,11 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
             let (cpu, register) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let _ = machine.write_msr(cpu, register, words.next()?.parse().ok()?);
         }
+        "isst" => {
+            let number = words.next()?.parse().ok()?;
+            let mut argument = unhex(words.next()?)?;
+            let _ = machine.isst(number, &mut argument, Caller::Root);
+        }
         _ => return None,
     }
     Some(())
@@ -325,8 +330,17 @@ impl Host for Simulated {
         result.map_err(|errno| error(Op::WriteMsr, &msr_name(cpu, register), errno))
     }
 
-    fn isst(&self, _number: u32, _argument: &mut [u8]) -> Result<i32, HostError> {
-        Err(HostError::new(Op::Isst, flyball_host::isst::NODE, Errno::NOENT))
+    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let asked = hex(argument);
+        // Whoever runs flyball is this machine's root.
+        let result = inner.machine.isst(number, argument, Caller::Root);
+        inner.note(&format!("isst {at} {number} {asked}"));
+        result.map_err(|errno| match errno {
+            flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
+            _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
+        })
     }
 
     fn now(&self) -> Duration {

@@ -52,7 +52,7 @@ const GRAFTS: [(&str, &[&str]); 5] = [
     ("/sys/devices/virtual", &["powercap"]),
     ("/sys/devices/platform", &["hwmon"]),
     ("/sys/bus", &["cpu"]),
-    ("/dev", &["cpu", "cpu_dma_latency"]),
+    ("/dev", &["cpu", "cpu_dma_latency", "isst_interface"]),
 ];
 
 /// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the

@@ -1,7 +1,8 @@
 //! What files cannot fake: a thin supervisor of the processes on a served machine, by ptrace(2).
 //!
 //! Programs that look at processors also ask them: the CPUID and RDTSC instructions, affinity to CPUs that are not
-//! there, and limits that a real machine of that size would allow. The supervisor answers the few system calls in
+//! there, limits that a real machine of that size would allow, and the calls of /dev/isst_interface, whose numbers encode
+//! a pointer's size, so that FUSE cannot carry their structures. The supervisor answers the few system calls in
 //! question for the simulated machine, and the two instructions in programs that are known to identify or time
 //! processors by them: there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would do
 //! so for every program, but many processors cannot.) Everything else runs untouched.
@@ -46,18 +47,36 @@ pub fn submit() -> io::Result<()> {
     filter()
 }
 
+/// ioctl(2) is answered here too, for requests of this type alone (bits 15:8 of the number).
+const IOCTL_TYPE: u32 = 0xfe00;
+
 /// A seccomp filter that hands the system calls in question to the supervisor.
 fn filter() -> io::Result<()> {
     let load =
         libc::sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: 0 };
     let answer = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
+    let equal = |k, jt, jf| libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+        jt,
+        jf,
+        k,
+    };
     let mut program = vec![load];
     for (index, call) in CALLS.iter().enumerate() {
-        // To the last instruction but one if it is this call.
-        let distance = (CALLS.len() - index) as u8;
-        let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        program.push(libc::sock_filter { code, jt: distance, jf: 0, k: *call as u32 });
+        // To the last instruction if it is this call: over the other calls, and over the five after them.
+        let distance = (CALLS.len() - index - 1 + 5) as u8;
+        program.push(equal(*call as u32, distance, 0));
     }
+    program.push(equal(libc::SYS_ioctl as u32, 0, 3));
+    // The lower half of the second argument, the request; its type.
+    program.push(libc::sock_filter { k: 24, ..load });
+    program.push(libc::sock_filter {
+        code: (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0xff00,
+    });
+    program.push(equal(IOCTL_TYPE, 1, 0));
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     program.push(answer(libc::SECCOMP_RET_TRACE));
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
@@ -301,6 +320,7 @@ impl Supervisor {
                 raise_files(pid, registers.rsi, pid)?;
                 Some(0)
             }
+            libc::SYS_ioctl => self.speed_select(pid, &registers)?,
             _ => None,
         };
         if let Some(result) = result {
@@ -312,6 +332,44 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Answers a call of /dev/isst_interface through the caller's memory; `None` for another file's.
+    fn speed_select(&self, pid: i32, registers: &libc::user_regs_struct) -> io::Result<Option<i64>> {
+        let file = std::fs::read_link(format!("/proc/{pid}/fd/{}", registers.rdi as i32));
+        if !file.is_ok_and(|path| path.ends_with("isst_interface")) {
+            return Ok(None);
+        }
+        let refused = |errno: i32| Ok(Some(i64::from(-errno)));
+        let (number, address) = (registers.rsi as u32, registers.rdx);
+        let memory = memory(pid)?;
+        let mut head = [0; 4];
+        let size = match memory.read_exact_at(&mut head, address) {
+            Ok(()) => crate::argument_size(number, head),
+            Err(_) => 0,
+        };
+        let mut argument = vec![0; size];
+        if size > 0 && memory.read_exact_at(&mut argument, address).is_err() {
+            return refused(libc::EFAULT);
+        }
+        let caller = if is_privileged(pid) { crate::Caller::Root } else { crate::Caller::Ordinary };
+        let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine = paced.machine();
+        let fine = machine.kernel_fault().is_none();
+        let answer = machine.isst(number, &mut argument, caller);
+        if fine && machine.kernel_fault().is_some() {
+            // As the kernel does with a process that it cannot go on with.
+            // SAFETY: kill(2) takes no pointers; the process is one that is supervised here.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        drop(paced);
+        match answer {
+            Ok(result) => match memory.write_all_at(&argument, address) {
+                Ok(()) => Ok(Some(result.into())),
+                Err(_) => refused(libc::EFAULT),
+            },
+            Err(errno) => refused(errno.0),
+        }
+    }
+
     fn online_mask(&self, size: usize) -> Vec<u8> {
         let mut mask = vec![0; size];
         let mut paced = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -321,6 +379,16 @@ impl Supervisor {
         }
         mask
     }
+}
+
+/// Whether a process has CAP_SYS_ADMIN, in the user namespace that it is in.
+fn is_privileged(pid: i32) -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
 }
 
 /// The lowest CPU of a mask.

@@ -169,6 +169,8 @@ pub(crate) enum Node {
     Msr(u32),
     /// `/dev/cpu_dma_latency`.
     DmaLatency,
+    /// `/dev/isst_interface`.
+    Isst,
 }
 
 /// Directories that only hold others: name, parent's index (none for the root), and what is in them by name.
@@ -304,6 +306,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
                     .map(|n| Node::Link(format!("../../../devices/system/cpu/cpu{n}"))),
                 CLASS_DMI if name == "id" => Some(Node::Link("../../devices/virtual/dmi/id".to_owned())),
                 DEV if name == "cpu_dma_latency" => Some(Node::DmaLatency),
+                DEV if name == "isst_interface" => world.isst.backend.map(|_| Node::Isst),
                 _ => None,
             }
         }
@@ -358,7 +361,10 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
                 CLASS_HWMON => names.extend((0..hwmon::count(world)).map(|n| format!("hwmon{n}"))),
                 BUS_CPU_DEVICES => names.extend((0..world.platform.board.cpus()).map(|n| format!("cpu{n}"))),
                 CLASS_DMI => names.push("id".to_owned()),
-                DEV => names.push("cpu_dma_latency".to_owned()),
+                DEV => {
+                    names.push("cpu_dma_latency".to_owned());
+                    names.extend(world.isst.backend.map(|_| "isst_interface".to_owned()));
+                }
                 _ => {}
             }
         }

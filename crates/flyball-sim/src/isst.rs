@@ -1,0 +1,269 @@
+//! /dev/isst_interface: the calls of Speed Select as the kernel's drivers answer them
+//! (drivers/platform/x86/intel/speed_select_if), on the registers of flyball-silicon.
+//!
+//! This file is isst_if_common.c: the node, what the drivers are, numbers of CPUs, and the few MSRs that it lets through.
+//! mailbox.rs has isst_if_mbox_pci.c, isst_if_mbox_msr.c and isst_if_mmio.c, tpmi.rs has isst_tpmi_core.c. An argument is the
+//! call's structure as it lies in the caller's memory; what the driver would copy back is changed in place.
+
+mod mailbox;
+mod tpmi;
+
+use flyball_silicon::{msr, spec::SstClass};
+
+use crate::{
+    errno::{Answer, Errno},
+    kernel::Kernel,
+    world::World,
+};
+
+/// The node's path.
+pub(crate) const NODE: &str = "/dev/isst_interface";
+
+/// The calls' type (magic) and their number of pointer size, as ioctl(2) gets them: direction, 8 bytes, 0xFE, number.
+const MAGIC: u32 = 0xfe;
+
+/// Commands that one call may carry.
+const MOST: usize = 64;
+
+/// Which back-end drivers are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// isst_if_mbox_msr.
+    MailboxMsr,
+    /// isst_if_mbox_pci and isst_if_mmio; the last register that the latter maps.
+    MailboxPci(u32),
+    /// isst_tpmi.
+    Tpmi,
+}
+
+/// What the drivers remember.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Isst {
+    pub(crate) backend: Option<Backend>,
+    /// A call took the kernel down (an address that is not mapped): whoever calls from now on waits for ever.
+    pub(crate) fault: Option<String>,
+}
+
+impl Isst {
+    /// The drivers that bind to these processors at boot, by the tables of CPU ids.
+    pub(crate) fn of(world: &World) -> Isst {
+        let silicon = world.platform.chip.silicon();
+        let class = silicon.spec().sst.as_ref().map(|sst| sst.class);
+        let board = &world.platform.board;
+        let backend = match (class, board.model) {
+            // Skylake's driver looks whether the two registers can be read.
+            (Some(SstClass::MailboxMsr), 0x55) => {
+                world.platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
+            }
+            (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
+            (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),
+            (Some(SstClass::Tpmi), 0xad | 0xae | 0xaf | 0xb6 | 0xdd)
+                if world.platform.since(Kernel::V6_12) =>
+            {
+                Some(Backend::Tpmi)
+            }
+            _ => None,
+        };
+        Isst { backend: backend.filter(|_| board.family == 6), fault: None }
+    }
+}
+
+/// A caller of ioctl(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// It has CAP_SYS_ADMIN.
+    Root,
+    /// It holds the node open, no more.
+    Ordinary,
+}
+
+/// How many bytes of its argument a call can touch, from the call's number and the argument's first four bytes. 0 for a
+/// call that there is none of, and for a count of commands that is refused.
+pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
+    let many = |count: usize, header: usize, each: usize| {
+        if count == 0 || count > MOST { header } else { header + count * each }
+    };
+    let word = u32::from_le_bytes(head) as usize;
+    let half = usize::from(u16::from_le_bytes([head[0], head[1]]));
+    if number >> 8 & 0xff != MAGIC {
+        return 0;
+    }
+    match number & 0xff {
+        0 => 8,
+        1 => many(word, 4, 8),
+        2 => many(word, 4, 16),
+        3 => many(word, 4, 24),
+        4 => many(word, 8, 24),
+        5 => 4,
+        6 => 6,
+        7 => 10,
+        8 => many(half, 6, 6),
+        9 => 11,
+        10 | 11 => 3,
+        12 => 154,
+        13 | 15 => 24,
+        14 => 12,
+        16 => 134,
+        17 => 54,
+        _ => 0,
+    }
+}
+
+/// Fields of a structure, little-endian, at offsets that the caller has made sure of.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + value.len()) {
+        place.copy_from_slice(value);
+    }
+}
+
+/// Answers a call.
+pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
+    let backend = world.isst.backend.ok_or(Errno::NOENT)?;
+    if world.isst.fault.is_some() {
+        // The real one hangs: it died with a lock held.
+        return Err(Errno::IO);
+    }
+    let mut head = [0; 4];
+    for (to, from) in head.iter_mut().zip(argument.iter()) {
+        *to = *from;
+    }
+    let size = argument_size(number, head);
+    if size == 0 || number != encoded(number & 0xff) {
+        return Err(Errno::NOTTY);
+    }
+    if argument.len() < size {
+        return Err(Errno::FAULT);
+    }
+    let tpmi = backend == Backend::Tpmi;
+    let nr = number & 0xff;
+    match nr {
+        0 => {
+            // Version 1 of the interface, or 3 with TPMI; version 1 of the driver; the two flags.
+            let mailbox = matches!(backend, Backend::MailboxMsr | Backend::MailboxPci(_));
+            let mmio = matches!(backend, Backend::MailboxPci(_));
+            put(
+                argument,
+                0,
+                &[if tpmi { 3 } else { 1 }, 0, 1, 0, MOST as u8, 0, mailbox.into(), mmio.into()],
+            );
+            Ok(0)
+        }
+        1 => each(argument, 4, 8, |element| {
+            let cpu = u32_at(element, 0);
+            let known = world.punit_cpu(cpu, tpmi)?;
+            put(element, 4, &known.to_le_bytes());
+            Ok(())
+        }),
+        2 => match backend {
+            Backend::MailboxPci(last) => {
+                each(argument, 4, 16, |element| mailbox::mmio(world, element, last, caller))
+            }
+            _ => Err(Errno::NOTTY),
+        },
+        3 if tpmi => Err(Errno::NOTTY),
+        3 => each(argument, 4, 24, |element| mailbox::command(world, element, backend, caller)),
+        4 => each(argument, 8, 24, |element| register(world, element, caller)),
+        // The common driver keeps what a back-end answers to itself, and says this instead.
+        _ if tpmi => tpmi::call(world, nr, argument, caller).map_err(|errno| match errno {
+            Errno::IO if world.isst.fault.is_some() => Errno::IO,
+            _ => Errno::NOTTY,
+        }),
+        _ => Err(Errno::NOTTY),
+    }
+}
+
+/// A call's number with its direction, as the header's macros encode it.
+fn encoded(nr: u32) -> u32 {
+    let direction = match nr {
+        0 | 5 | 12..=17 => 2,
+        2 | 10 | 11 => 1,
+        _ => 3,
+    };
+    direction << 30 | 8 << 16 | MAGIC << 8 | nr
+}
+
+/// Does the commands of a call in their order, up to the first that fails. The answer is how many were done; the error is
+/// seen only if it was the first's.
+fn each(
+    argument: &mut [u8],
+    header: usize,
+    size: usize,
+    mut one: impl FnMut(&mut [u8]) -> Answer,
+) -> Answer<i32> {
+    let count = u32_at(argument, 0) as usize;
+    if count == 0 || count > MOST {
+        return Err(Errno::INVAL);
+    }
+    for index in 0..count {
+        let from = header + index * size;
+        let element = argument.get_mut(from..from + size).ok_or(Errno::FAULT)?;
+        if let Err(errno) = one(element) {
+            return if index == 0 { Err(errno) } else { Ok(index as i32) };
+        }
+    }
+    Ok(count as i32)
+}
+
+/// One of the MSRs that the driver lets through: read or write (0), CPU (4), number (8), value (16).
+fn register(world: &mut World, element: &mut [u8], caller: Caller) -> Answer {
+    let (write, cpu, number) = (u32_at(element, 0) != 0, u32_at(element, 4), u64_at(element, 8));
+    let allowed = [
+        msr::TURBO_RATIO_LIMIT,
+        msr::TURBO_RATIO_LIMIT1,
+        msr::TURBO_RATIO_LIMIT2,
+        msr::CONFIG_TDP_CONTROL,
+        msr::PM_LOGICAL_ID,
+    ];
+    let register = allowed.into_iter().find(|&r| u64::from(r) == number).ok_or(Errno::INVAL)?;
+    if cpu >= world.platform.board.cpus() {
+        return Err(Errno::INVAL);
+    }
+    if write && caller != Caller::Root {
+        return Err(Errno::PERM);
+    }
+    if !world.is_online(cpu) {
+        return Err(Errno::NXIO);
+    }
+    world.disturb(cpu);
+    if write {
+        world.platform.chip.write(cpu, register, u64_at(element, 16))
+    } else {
+        let value = world.platform.chip.read(cpu, register)?;
+        put(element, 16, &value.to_le_bytes());
+        Ok(())
+    }
+}
+
+impl World {
+    /// The power unit's number of a CPU, as the driver read it when the CPU came online.
+    pub(crate) fn punit_cpu(&self, cpu: u32, tpmi: bool) -> Answer<u32> {
+        if cpu >= self.platform.board.cpus() {
+            return Err(Errno::INVAL);
+        }
+        let read = |register| self.platform.chip.read(cpu, register);
+        let raw = if tpmi { read(msr::PM_LOGICAL_ID) } else { Err(Errno::IO) };
+        // A CPU that faults on it keeps -1.
+        Ok(raw.or_else(|_| read(msr::THREAD_ID_INFO)).map_or(u32::MAX, |raw| raw as u32))
+    }
+
+    /// The package of a CPU as the drivers ask for it.
+    fn package_of(&self, cpu: u32) -> Answer<usize> {
+        let place = self.platform.board.places.get(cpu as usize).ok_or(Errno::INVAL)?;
+        Ok(place.package as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests;
