@@ -10,7 +10,11 @@ use std::{
 
 use flyball_silicon::{Activity, SharedCppc, Silicon, msr, spec::Vendor};
 
-use crate::layout::{PORTS, block};
+use crate::{
+    layout::{PORTS, block},
+    punit::{Function, Reached},
+    vfio_user::{self, Connection},
+};
 
 /// The CPPC mailbox's blocks, as 64-bit words of the guest's memory.
 pub type Mailbox = &'static [AtomicU64];
@@ -124,6 +128,26 @@ impl Chip {
             );
         }
         true
+    }
+
+    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they make no sense.
+    pub fn pci(&mut self, connection: &mut Connection, bytes: &[u8], function: &mut Function) -> Option<Vec<u8>> {
+        let mut reached = Reached { function, silicon: &mut self.silicon, written: Vec::new() };
+        let answers = connection.take(bytes, &mut reached).ok();
+        let written = reached.written;
+        if let Some(log) = &mut self.log {
+            let (ns, name) = (self.silicon.now_ns(), function.place().socket());
+            for (region, offset, value) in written {
+                let region = if region == vfio_user::CONFIG { "config" } else { "memory" };
+                let _ = writeln!(
+                    log,
+                    "{}.{:09} {name} {region} {offset:#x} {value:#x}",
+                    ns / 1_000_000_000,
+                    ns % 1_000_000_000
+                );
+            }
+        }
+        answers
     }
 
     /// CPUID. `None`: the leaf is QEMU's.

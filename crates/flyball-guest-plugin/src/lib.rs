@@ -8,6 +8,8 @@
 //! - `settings`: the plug-in's arguments (shared with the launcher);
 //! - `chip`: the silicon as instructions see it: RDMSR, WRMSR, CPUID, ports, the mailbox;
 //! - `scheduler`: whose turn it is, for how many instructions, and what time it is: pure, fed with events;
+//! - `punit`, `vfio_user`, `serve`: the PCI functions of Speed Select, the language in which QEMU asks them, and the
+//!   threads that answer;
 //! - `api`: the functions of QEMU that are called, found by name when the plug-in is loaded;
 //! - `clock`: how guest time is put in QEMU's hands, with a self-test;
 //! - `plugin`: the callbacks. No value with a destructor lives across a call that moves the program counter, which
@@ -19,5 +21,8 @@ mod clock;
 pub mod layout;
 pub mod machine;
 mod plugin;
+pub mod punit;
 pub mod scheduler;
+mod serve;
 pub mod settings;
+pub mod vfio_user;

@@ -4,9 +4,12 @@
 //! stay those of the machine; cores are taken away from the end. What is left of a package still has all of its
 //! uncore.
 
-use flyball_silicon::{MachineSpec, spec::InterfaceSpec, spec::Numbering};
+use flyball_silicon::{
+    MachineSpec,
+    spec::{InterfaceSpec, Numbering, SstClass},
+};
 
-use crate::layout::MAX_CPUS;
+use crate::{layout::MAX_CPUS, punit};
 
 /// A machine file's content, or the name of a machine that comes with flyball, and how much of it is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +86,12 @@ impl Wanted {
             ));
         }
         let layout = cut(&mut spec, wanted)?;
+        let packages = spec.topology.packages as usize;
+        if let Some(sst) = &mut spec.sst {
+            // Where the functions are in the guest, which is what MSR 128h and TPMI's INFO say.
+            let tpmi = sst.class == SstClass::Tpmi;
+            sst.pci_bus = (0..packages).map(|package| if tpmi { 0 } else { punit::bus(package) }).collect();
+        }
         if let Some(interface) = self.interface {
             let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
             spec.firmware.interface = match interface {
@@ -132,8 +141,14 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
             return Err(format!("{wanted} CPUs are no whole number of cores with {threads} threads"));
         }
         cores = wanted / threads;
-        set_cores(spec, &[cores]);
-        spec.topology.dies = 1;
+        let dies = spec.topology.dies;
+        // Dies that are power domains of Speed Select are kept as far as each still has a core.
+        if spec.topology.dies_are_power_domains && cores.is_multiple_of(dies) {
+            set_cores(spec, &[cores / dies]);
+        } else {
+            set_cores(spec, &[cores]);
+            spec.topology.dies = 1;
+        }
     }
     spec.topology.packages = packages;
     for core in &mut spec.core {

@@ -35,8 +35,11 @@ use crate::{
     clock::{Clock, Hooks},
     layout,
     machine::Wanted,
+    punit,
     scheduler::{LIMIT, Machine, Next, Scheduler, Slice},
+    serve,
     settings::{Settings, Time},
+    vfio_user::Connection,
 };
 
 /// The version of the plug-in interface that this is written for.
@@ -301,6 +304,21 @@ impl Plugin {
             self.write(handles, handles.ax, (ax as u32) & !0xff | u32::from(value));
         }
         Some(self.after(handles, at, 1))
+    }
+
+    /// A message of QEMU's to a PCI function. The CPU that has caused it waits, so that in the closed loop no time passes;
+    /// what it has executed in its slice the silicon learns at the slice's end, as with register writes.
+    fn pci(
+        &self,
+        connection: &mut Connection,
+        bytes: &[u8],
+        function: &mut punit::Function,
+    ) -> Option<Vec<u8>> {
+        let state = &mut *self.state();
+        if self.settings.time == Time::Open {
+            state.catch_up(self.start.elapsed().as_nanos() as u64);
+        }
+        state.chip.pci(connection, bytes, function)
     }
 
     /// The closed loop's question: see [`Scheduler::limit_reached`].
@@ -751,7 +769,10 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
         return Err(format!("the machine has {cpus} CPUs and the emulator {}", info.cpus[0]));
     }
     let share = (spec.core[0].smt_share * 1024.0) as u64;
+    let places = if settings.sockets.is_some() { punit::places(&spec) } else { Vec::new() };
     let silicon = Silicon::new(spec, settings.seed).map_err(|e| e.to_string())?;
+    let functions: Vec<_> =
+        places.into_iter().map(|place| (place, punit::Function::new(place, &silicon))).collect();
     let mailbox = settings.memory.as_deref().map(map_mailbox).transpose()?;
     let mut chip = Chip::new(silicon, mailbox);
     let create = |path: &Path| {
@@ -788,6 +809,12 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
         settings,
     };
     let plugin = PLUGIN.get_or_init(|| plugin);
+    for (place, function) in functions {
+        let dir = plugin.settings.sockets.as_deref().unwrap_or(Path::new("."));
+        serve::start(dir, place, function, |connection, bytes, function| {
+            Plugin::get().pci(connection, bytes, function)
+        })?;
+    }
     let none = std::ptr::null_mut();
     // SAFETY: the callbacks live as long as the process, and take what the interface's version 7 gives them.
     unsafe {

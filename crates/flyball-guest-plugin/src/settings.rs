@@ -32,6 +32,8 @@ pub struct Settings {
     pub log: Option<PathBuf>,
     /// A file for the silicon's state, a line a millisecond of guest time.
     pub trace: Option<PathBuf>,
+    /// The directory where the sockets of PCI functions are made, on a machine that has such functions.
+    pub sockets: Option<PathBuf>,
     /// Cycles an instruction, in 1/256 (closed loop).
     pub cycles: u32,
     /// Length of a CPU's turn, nanoseconds of guest time (closed loop).
@@ -55,6 +57,7 @@ impl Default for Settings {
             memory: None,
             log: None,
             trace: None,
+            sockets: None,
             cycles: CYCLES,
             slice_ns: SLICE_NS,
         }
@@ -73,7 +76,9 @@ impl Settings {
             format!("slice={}", self.slice_ns),
         ];
         out.extend(self.interface.map(|i| format!("interface={}", i.word())));
-        for (key, path) in [("memory", &self.memory), ("log", &self.log), ("trace", &self.trace)] {
+        let paths =
+            [("memory", &self.memory), ("log", &self.log), ("trace", &self.trace), ("sockets", &self.sockets)];
+        for (key, path) in paths {
             out.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }
         out.into_iter().map(|arg| arg.replace(',', ",,")).collect()
@@ -98,6 +103,7 @@ impl Settings {
                 "memory" => settings.memory = Some(value.into()),
                 "log" => settings.log = Some(value.into()),
                 "trace" => settings.trace = Some(value.into()),
+                "sockets" => settings.sockets = Some(value.into()),
                 "cycles" => settings.cycles = value.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
@@ -124,6 +130,7 @@ mod tests {
             seed: 7,
             memory: Some("/proc/self/fd/3".into()),
             log: Some("/l".into()),
+            sockets: Some("/s".into()),
             ..Settings::default()
         };
         let arguments: Vec<String> = settings.arguments().iter().map(|a| a.replace(",,", ",")).collect();

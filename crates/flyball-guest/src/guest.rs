@@ -11,6 +11,7 @@ use std::{
 
 use flyball_guest_plugin::{
     machine::Interface,
+    punit,
     settings::{self, Settings, Time},
 };
 
@@ -196,6 +197,11 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         let out = fs::canonicalize(out).map_err(|e| GuestError::file("find", out, e))?;
         settings.log = Some(out.join("registers.log"));
         settings.trace = Some(out.join("silicon.log"));
+    }
+    let places = punit::places(&machine.spec);
+    if !places.is_empty() {
+        settings.sockets = Some(work.path().to_owned());
+        more.extend(qemu::functions(&places, work.path()));
     }
     for (number, table) in machine.firmware().tables().iter().enumerate() {
         let path = work.path().join(format!("table{number}.aml"));

@@ -9,7 +9,7 @@ use flyball_guest_plugin::{
 };
 use flyball_silicon::{
     MachineSpec, Silicon,
-    spec::{InterfaceSpec, Vendor},
+    spec::{InterfaceSpec, SstClass, Vendor},
 };
 
 use crate::{
@@ -161,7 +161,8 @@ impl GuestMachine {
             identity.family,
             identity.model,
             identity.stepping,
-            identity.brand.replace(',', ",,")
+            // -cpu knows no escape for a comma.
+            identity.brand.replace(',', "")
         )
     }
 
@@ -246,9 +247,16 @@ impl GuestMachine {
         words.join(" ")
     }
 
-    /// Modules that init loads before the command.
+    /// Modules that init loads before the command: what a machine's udev would load by itself, and `more`.
     pub fn modules(&self, driver: Driver, more: &[String]) -> Vec<String> {
-        driver.modules().iter().map(|name| (*name).to_owned()).chain(more.iter().cloned()).collect()
+        let speed_select: &[&str] = match self.spec.sst.as_ref().map(|sst| sst.class) {
+            Some(SstClass::MailboxMsr) => &["?isst_if_mbox_msr"],
+            Some(SstClass::MailboxPci) => &["?isst_if_mbox_pci", "?isst_if_mmio"],
+            Some(SstClass::Tpmi) => &["?intel_vsec", "?intel_vsec_tpmi", "?isst_tpmi"],
+            None => &[],
+        };
+        let own = driver.modules().iter().chain(speed_select).map(|name| (*name).to_owned());
+        own.chain(more.iter().cloned()).collect()
     }
 }
 
@@ -263,7 +271,8 @@ mod tests {
             let tables = machine.firmware().tables();
             assert!(tables[0].starts_with(b"SSDT"), "{name}");
             assert_eq!(machine.layout.cpus(), 4);
-            assert!(machine.cpu_model().contains("model="));
+            let model = machine.cpu_model();
+            assert!(model.contains("model=") && model.split(',').all(|part| part.contains('=') || part.starts_with(['E', 'I'])));
         }
     }
 

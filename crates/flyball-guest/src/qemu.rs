@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use flyball_guest_plugin::punit::Place;
+
 use crate::{cache::Cache, error::GuestError};
 
 /// QEMU's system emulator with what it needs to start.
@@ -201,6 +203,42 @@ pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     ]
 }
 
+/// The PCI functions of a machine as devices of QEMU's, each served on its socket in `sockets`, with the bridges that
+/// they are behind and what a function 0 needs to be there.
+pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut device = |text: String| words.extend(["-device".into(), text.into()]);
+    let mut seen: Vec<(String, u32)> = Vec::new();
+    for place in places {
+        let package = place.package;
+        let bridge = format!("punit{package}");
+        if place.bridged && seen.iter().all(|(bus, _)| *bus != bridge) {
+            let (slot, function) = (0x1c - package / 8, package % 8);
+            device(format!(
+                "pci-bridge,id={bridge},chassis_nr={},shpc=off,bus=pcie.0,addr={slot:x}.{function}{}",
+                package + 1,
+                if function == 0 { ",multifunction=on" } else { "" }
+            ));
+        }
+        let bus = if place.bridged { bridge } else { "pcie.0".to_owned() };
+        let (slot, function) = place.slot;
+        if seen.iter().all(|known| *known != (bus.clone(), slot)) {
+            // A device without a function 0 is not looked for.
+            device(format!("pci-testdev,bus={bus},addr={slot:x}.0,multifunction=on"));
+        }
+        let function = serde_json::json!({
+            "driver": "vfio-user-pci",
+            "socket": { "type": "unix", "path": sockets.join(place.socket()).to_string_lossy() },
+            "bus": bus,
+            "addr": format!("{slot:x}.{function}"),
+            "x-msg-timeout": 60_000,
+        });
+        device(function.to_string());
+        seen.push((bus, slot));
+    }
+    words
+}
+
 /// Whether `dir` can be given to a guest as its root.
 ///
 /// # Errors
@@ -229,6 +267,23 @@ mod tests {
         let words = board.arguments();
         assert!(words.iter().any(|w| w.to_string_lossy().contains("mem-path=/a,,b,share=on")));
         assert!(words.iter().any(|w| w == "12,sockets=2,cores=3,threads=2"));
+    }
+
+    #[test]
+    fn functions_have_a_slot_with_a_first_function() {
+        use flyball_guest_plugin::punit;
+        let words = |name: &str| {
+            let spec = flyball_silicon::MachineSpec::builtin(name).unwrap();
+            functions(&punit::places(&spec), Path::new("/s"))
+        };
+        let guide = words("sst-guide");
+        let text: Vec<_> = guide.iter().map(|word| word.to_string_lossy()).collect();
+        assert_eq!(text.iter().filter(|word| word.starts_with("pci-bridge")).count(), 2, "{text:?}");
+        assert_eq!(text.iter().filter(|word| word.starts_with("pci-testdev")).count(), 4, "{text:?}");
+        assert!(text.iter().any(|word| word.contains(r#""addr":"1e.1","bus":"punit1""#)), "{text:?}");
+        let large = words("tpmi-large");
+        assert_eq!(large.len(), 6, "{large:?}");
+        assert!(words("ryzen-5750g").is_empty());
     }
 
     #[test]
