@@ -131,7 +131,12 @@ impl Chip {
     }
 
     /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they make no sense.
-    pub fn pci(&mut self, connection: &mut Connection, bytes: &[u8], function: &mut Function) -> Option<Vec<u8>> {
+    pub fn pci(
+        &mut self,
+        connection: &mut Connection,
+        bytes: &[u8],
+        function: &mut Function,
+    ) -> Option<Vec<u8>> {
         let mut reached = Reached { function, silicon: &mut self.silicon, written: Vec::new() };
         let answers = connection.take(bytes, &mut reached).ok();
         let written = reached.written;

@@ -102,7 +102,9 @@ impl Function {
         let (device, memory) = match place.kind {
             Kind::Mailbox => (if later { 0x3259 } else { 0x3459 }, 0),
             Kind::Registers => (if later { 0x3251 } else { 0x3451 }, 4096),
-            Kind::Tpmi => (0x09a7, silicon.tpmi_device(place.package).map_or(0, |device| device.bytes.max(4096))),
+            Kind::Tpmi => {
+                (0x09a7, silicon.tpmi_device(place.package).map_or(0, |device| device.bytes.max(4096)))
+            }
         };
         let mut function = Function { place, config: [0; 4096], memory };
         function.put(0, 0x8086 | device << 16);
@@ -131,8 +133,12 @@ impl Function {
     }
 
     fn bar(&self) -> u32 {
-        u32::from_le_bytes([self.config[BAR], self.config[BAR + 1], self.config[BAR + 2], self.config[BAR + 3]])
-            & !0xfff
+        u32::from_le_bytes([
+            self.config[BAR],
+            self.config[BAR + 1],
+            self.config[BAR + 2],
+            self.config[BAR + 3],
+        ]) & !0xfff
     }
 
     fn config_size(&self) -> u64 {
@@ -163,7 +169,8 @@ impl Function {
         for (at, byte) in (at..).zip(data) {
             // Command, cache line and latency, BAR 0 where there is one, the interrupt's line: what a kernel writes.
             // Everything else is the hardware's.
-            let own = matches!(at, 4 | 5 | 0x0c | 0x0d | 0x3c) || (self.memory > 0 && (BAR..BAR + 4).contains(&at));
+            let own =
+                matches!(at, 4 | 5 | 0x0c | 0x0d | 0x3c) || (self.memory > 0 && (BAR..BAR + 4).contains(&at));
             if own && !BASE.contains(&(at & !3)) {
                 self.config[at] = *byte;
             }

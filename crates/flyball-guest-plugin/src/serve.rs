@@ -35,7 +35,8 @@ pub fn start(
             let mut bytes = vec![0; 16 * 1024];
             // A plain read: descriptors of the guest's memory that come along are closed by the kernel.
             while let Ok(count) = stream.read(&mut bytes) {
-                let answers = (count > 0).then(|| answer(&mut connection, &bytes[..count], &mut function)).flatten();
+                let answers =
+                    (count > 0).then(|| answer(&mut connection, &bytes[..count], &mut function)).flatten();
                 let Some(answers) = answers else { break };
                 if stream.write_all(&answers).is_err() {
                     break;

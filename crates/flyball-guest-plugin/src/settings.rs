@@ -76,8 +76,12 @@ impl Settings {
             format!("slice={}", self.slice_ns),
         ];
         out.extend(self.interface.map(|i| format!("interface={}", i.word())));
-        let paths =
-            [("memory", &self.memory), ("log", &self.log), ("trace", &self.trace), ("sockets", &self.sockets)];
+        let paths = [
+            ("memory", &self.memory),
+            ("log", &self.log),
+            ("trace", &self.trace),
+            ("sockets", &self.sockets),
+        ];
         for (key, path) in paths {
             out.extend(path.as_ref().map(|path| format!("{key}={}", path.display())));
         }

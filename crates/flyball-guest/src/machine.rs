@@ -272,7 +272,10 @@ mod tests {
             assert!(tables[0].starts_with(b"SSDT"), "{name}");
             assert_eq!(machine.layout.cpus(), 4);
             let model = machine.cpu_model();
-            assert!(model.contains("model=") && model.split(',').all(|part| part.contains('=') || part.starts_with(['E', 'I'])));
+            assert!(
+                model.contains("model=")
+                    && model.split(',').all(|part| part.contains('=') || part.starts_with(['E', 'I']))
+            );
         }
     }
 
