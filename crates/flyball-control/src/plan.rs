@@ -196,8 +196,15 @@ impl Planner<'_, '_> {
             },
         };
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
-            let narrower =
-                knob.narrower.map(|id| format!("; '{id}' can be set for a part")).unwrap_or_default();
+            let is_here = |id: &Id| {
+                let places = self.machine.places_on(*id, &cpus);
+                places.first().is_some_and(|place| matches!(self.machine.value(*id, place), Ok(Some(_))))
+            };
+            let narrower = match knob.narrower.filter(is_here) {
+                Some(id) => format!("; '{id}' can be set for a part"),
+                None if knob.id == Id::Turbo => "; max-freq=base keeps a part of them from it".to_owned(),
+                None => String::new(),
+            };
             return self.refused.push(format!(
                 "{}: {} is one setting of the whole machine and cannot be set for CPUs {cpus} alone{narrower}",
                 setting.from, knob.name

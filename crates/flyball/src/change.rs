@@ -1,7 +1,7 @@
 //! What the commands that change a machine share: arguments, the way from failures to exit codes, rendering.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt::Write as _,
     io::Read as _,
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use std::{
 
 use flyball_control::{
     intent::Intent,
-    plan::{Plan, PlanError},
+    plan::{Change, Plan, PlanError},
     profile::Profile,
     write::{
         hold::{Applied, ApplyError, Hold, HoldError, Made, Outcome},
@@ -211,8 +211,9 @@ pub fn print_json(data: &impl serde::Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a plan: every write in order on stdout, what else there is to know on stderr.
-pub fn print_plan(cli: &Cli, plan: &Plan) -> Result<(), Failure> {
+/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Alike writes to many CPUs are
+/// one line, unless `each` is asked for.
+pub fn print_plan(cli: &Cli, plan: &Plan, each: bool) -> Result<(), Failure> {
     if cli.json {
         return print_json(plan);
     }
@@ -222,7 +223,7 @@ pub fn print_plan(cli: &Cli, plan: &Plan) -> Result<(), Failure> {
     if plan.is_empty() {
         println!("already so: nothing to write");
     }
-    print!("{}", render(plan));
+    print!("{}", render(plan, each));
     Ok(())
 }
 
@@ -246,16 +247,64 @@ fn title(step: Step) -> &'static str {
     }
 }
 
-fn render(plan: &Plan) -> String {
-    let mut text = String::new();
-    let mut last = None;
-    for change in &plan.changes {
-        if last != Some(change.step) {
-            let _ = writeln!(text, "{}", title(change.step));
-            last = Some(change.step);
+/// Fewer alike writes than this stay a line each.
+const FOLDED_FROM: usize = 8;
+
+/// A write's line, cut where the number of its CPU or policy stands.
+fn line_of(change: &Change) -> (String, Option<u32>, String) {
+    let old = change.old.as_deref().unwrap_or("(known then)");
+    let spot = change.spot.to_string();
+    let tail = format!("  {old} -> {}  # {}", change.new, change.because);
+    for word in ["/policy", "/cpu"] {
+        for (at, _) in spot.match_indices(word) {
+            let number = at + word.len();
+            let digits = spot[number..].bytes().take_while(u8::is_ascii_digit).count();
+            if let Ok(cpu) = spot[number..number + digits].parse() {
+                let rest = format!("{}{tail}", &spot[number + digits..]);
+                return (spot[..number].to_owned(), Some(cpu), rest);
+            }
         }
-        let old = change.old.as_deref().unwrap_or("(known then)");
-        let _ = writeln!(text, "  {}  {old} -> {}  # {}", change.spot, change.new, change.because);
+    }
+    (spot, None, tail)
+}
+
+fn render(plan: &Plan, each: bool) -> String {
+    let mut text = String::new();
+    let mut changes = &plan.changes[..];
+    while let Some(first) = changes.first() {
+        let count = changes.iter().take_while(|change| change.step == first.step).count();
+        let (step, rest) = changes.split_at(count);
+        changes = rest;
+        let _ = writeln!(text, "{}", title(first.step));
+        // Alike lines stand where the first of them does.
+        let mut alike: Vec<(String, String, Vec<u32>)> = Vec::new();
+        let mut place: HashMap<(String, String), usize> = HashMap::new();
+        for (head, number, tail) in step.iter().map(line_of) {
+            match place.get(&(head.clone(), tail.clone())).filter(|_| number.is_some()) {
+                Some(&at) => alike[at].2.extend(number),
+                None => {
+                    place.insert((head.clone(), tail.clone()), alike.len());
+                    alike.push((head, tail, number.into_iter().collect()));
+                }
+            }
+        }
+        if each || alike.iter().all(|(_, _, numbers)| numbers.len() < FOLDED_FROM) {
+            for (head, number, tail) in step.iter().map(line_of) {
+                let number = number.map(|number| number.to_string()).unwrap_or_default();
+                let _ = writeln!(text, "  {head}{number}{tail}");
+            }
+            continue;
+        }
+        for (head, tail, numbers) in alike {
+            let _ = match numbers[..] {
+                [] => writeln!(text, "  {head}{tail}"),
+                [one] => writeln!(text, "  {head}{one}{tail}"),
+                _ => {
+                    let list: CpuList = numbers.iter().copied().collect();
+                    writeln!(text, "  {head}{{{list}}}{tail}  ({} writes)", numbers.len())
+                }
+            };
+        }
     }
     text
 }

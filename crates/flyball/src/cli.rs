@@ -38,19 +38,12 @@ pub struct Cli {
 pub enum Command {
     /// The whole machine on one screen.
     Show(crate::commands::show::Args),
+
     /// Values of knobs, for people and scripts.
     Get(crate::commands::get::Args),
+
     /// What a knob does, takes, interacts with, and where it lives.
     Explain(crate::commands::explain::Args),
-    /// Record this machine into one file, for -M on another.
-    Record(crate::commands::record::Args),
-    /// Print the manual.
-    Man(crate::commands::man::Args),
-    /// Print completions for a shell.
-    Completions(crate::commands::completions::Args),
-
-    /// A steady machine for benchmarks, and where a series of runs shifted.
-    Quiet(crate::commands::quiet::Args),
 
     /// Is this machine set up as it should be, and what should change?
     Doctor(crate::commands::doctor::Args),
@@ -73,16 +66,6 @@ pub enum Command {
     /// Write the present settings as a profile.
     Save(crate::commands::save::Args),
 
-    /// Every decision of the P-state driver: record, report, diagnose.
-    Trace(crate::commands::trace::Args),
-
-    /// Intel Speed Select: levels, base-freq, turbo-freq, core-power, with plan and undo.
-    Sst(crate::commands::sst::Args),
-
-    /// The drop-in for intel-speed-select: its command lines, output and exit codes.
-    #[command(disable_help_flag = true, disable_version_flag = true)]
-    IntelSpeedSelect(crate::commands::intel_speed_select::Args),
-
     /// Run one workload under several settings, and say what differs and how surely.
     Compare(crate::commands::compare::Args),
 
@@ -92,16 +75,39 @@ pub enum Command {
     /// Make the report of a comparison again, or read a selftest's CSV.
     Report(crate::commands::report::Args),
 
+    /// A steady machine for benchmarks, and where a series of runs shifted.
+    Quiet(crate::commands::quiet::Args),
+
+    /// Intel Speed Select: levels, base-freq, turbo-freq, core-power, with plan and undo.
+    Sst(crate::commands::sst::Args),
+
+    /// Every decision of the P-state driver: record, report, diagnose.
+    Trace(crate::commands::trace::Args),
+
+    /// Machines that are not here: list them, run any tool on one, check them against measurements.
+    Sim(crate::commands::sim::Args),
+
+    /// Real kernels on virtual silicon: boot one, run a command in it, see what its driver does.
+    Guest(crate::commands::guest::Args),
+
+    /// Record this machine into one file, for -M on another.
+    Record(crate::commands::record::Args),
+
+    /// The drop-in for intel-speed-select: its command lines, output and exit codes.
+    #[command(disable_help_flag = true, disable_version_flag = true)]
+    IntelSpeedSelect(crate::commands::intel_speed_select::Args),
+
+    /// Print the manual.
+    Man(crate::commands::man::Args),
+
+    /// Print completions for a shell.
+    Completions(crate::commands::completions::Args),
+
     /// Do a built-in workload once and print its result.
     #[command(hide = true)]
     Task(crate::commands::task::Args),
-    /// Real kernels on virtual silicon: boot one, run a command in it, see what its driver does.
-    Guest(crate::commands::guest::Args),
 
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),
-
-    /// Machines that are not here.
-    Sim(crate::commands::sim::Args),
 }

@@ -273,3 +273,35 @@ fn a_damaged_archive_is_refused() {
     assert_eq!(code, 2);
     assert!(err.contains("nowhere"), "{err}");
 }
+
+#[test]
+fn alike_writes_to_many_cpus_are_one_line() {
+    let plan = |arguments: &[&str]| {
+        let command = ["-M", "sim:epyc-512", "plan", "governor=powersave"];
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_flyball")).args(command).args(arguments).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let folded = plan(&[]);
+    assert_eq!(folded.len(), 2, "{folded:?}");
+    assert!(folded[1].contains("/policy{0-511}/scaling_governor  performance -> powersave"), "{folded:?}");
+    assert_eq!(plan(&["--each"]).len(), 513);
+    let few = plan(&["-c", "3-5,300"]);
+    assert_eq!(few.len(), 5, "{few:?}");
+    assert!(few[4].contains("/policy300/scaling_governor  performance -> powersave"), "{few:?}");
+}
+
+#[test]
+fn base_and_nominal_are_one_frequency_under_two_names() {
+    let plan = |machine: &str, setting: &str| {
+        let command = ["-M", machine, "plan", setting, "-c", "0"];
+        let output = Command::new(env!("CARGO_BIN_EXE_flyball")).args(command).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().nth(1).unwrap().split("  #").next().unwrap().to_owned()
+    };
+    for machine in ["sim:ryzen-5750g", "sim:gold-6138", "sim:i7-2600"] {
+        assert_eq!(plan(machine, "max-freq=base"), plan(machine, "max-freq=nominal"));
+    }
+}

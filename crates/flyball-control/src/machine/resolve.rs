@@ -46,8 +46,21 @@ impl Machine<'_> {
                     (_, Wanted::Base) => Id::BaseFreq,
                     _ => Id::NominalFreq,
                 };
-                let at = self.place_like(source, place);
-                match at.map(|at| self.read(source, &at)).transpose()? {
+                // One frequency under two names: Intel's base is what ACPI and AMD call nominal.
+                let twin = match source {
+                    Id::BaseFreq => Some(Id::NominalFreq),
+                    Id::NominalFreq => Some(Id::BaseFreq),
+                    _ => None,
+                };
+                let read =
+                    |source: Id| self.place_like(source, place).map(|at| self.read(source, &at)).transpose();
+                let found = read(source)?;
+                if let (Some(crate::Reading::Absent(_)) | None, Some(twin)) = (&found, twin)
+                    && let Some(crate::Reading::Value { value, .. }) = read(twin)?
+                {
+                    return Ok(value);
+                }
+                match found {
                     Some(crate::Reading::Value { value, .. }) => Ok(value),
                     Some(crate::Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
                     None => Err(refuse(format!("{source} is absent: {}", self.why_nowhere(source)))),

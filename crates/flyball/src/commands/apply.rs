@@ -40,5 +40,9 @@ pub struct Args {
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = machine::open(&cli.machine)?;
-    if args.dry_run { super::plan::print(cli, &*host, &intent) } else { change::apply(cli, &*host, &intent) }
+    if args.dry_run {
+        super::plan::print(cli, &*host, &intent, false)
+    } else {
+        change::apply(cli, &*host, &intent)
+    }
 }

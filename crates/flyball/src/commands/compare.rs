@@ -404,7 +404,7 @@ fn dry_run(cli: &Cli, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Fail
         match (&arm.needs_boot, &arm.plan) {
             (Some(needed), _) => println!("  waits for a boot with {needed}, then --resume"),
             (None, None) => println!("  the machine as it is"),
-            (None, Some(plan)) => change::print_plan(cli, plan)?,
+            (None, Some(plan)) => change::print_plan(cli, plan, false)?,
         }
     }
     println!("\norder (seed {}; {} warm-up)", schedule.seed, schedule.warm_up);

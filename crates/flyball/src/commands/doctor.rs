@@ -107,10 +107,10 @@ fn fix(cli: &Cli, host: &dyn flyball_host::Host, report: &Report, dry_run: bool)
     let intent =
         Intent::from_arguments(&settings, None).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
     if dry_run {
-        return super::plan::print(cli, host, &intent);
+        return super::plan::print(cli, host, &intent, false);
     }
     if !cli.json {
-        super::plan::print(cli, host, &intent)?;
+        super::plan::print(cli, host, &intent, false)?;
     }
     change::apply(cli, host, &intent)
 }

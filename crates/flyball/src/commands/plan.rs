@@ -13,7 +13,8 @@ use crate::{
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is one write: path, what is there now, what would be written, and why. Works on recorded machines too.
+Each line is one write: path, what is there now, what would be written, and why. Alike writes to eight or more CPUs or
+policies are one line with their numbers, policy{0-127}; --each gives each its own. Works on recorded machines too.
 
   flyball plan governor=powersave epp=power
   flyball plan quiet.toml
@@ -23,18 +24,22 @@ Exit: 0 printed (also when there is nothing to do), 2 a value is not accepted, 4
 pub struct Args {
     #[command(flatten)]
     wanted: change::Wanted,
+
+    /// A line for every single write, also where many are alike.
+    #[arg(long)]
+    each: bool,
 }
 
 /// Prints the plan.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = machine::open(&cli.machine)?;
-    print(cli, &*host, &intent)
+    print(cli, &*host, &intent, args.each)
 }
 
 /// Plans `intent` on the machine and prints the plan.
-pub fn print(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
+pub fn print(cli: &Cli, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
     let machine = Machine::inspect(host).map_err(plan::PlanError::Read)?;
-    change::print_plan(cli, &plan::plan(&machine, intent)?)?;
+    change::print_plan(cli, &plan::plan(&machine, intent)?, each)?;
     Ok(Exit::Done)
 }

@@ -42,5 +42,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref())
         .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let host = machine::open(&cli.machine)?;
-    if args.dry_run { super::plan::print(cli, &*host, &intent) } else { change::apply(cli, &*host, &intent) }
+    if args.dry_run {
+        super::plan::print(cli, &*host, &intent, false)
+    } else {
+        change::apply(cli, &*host, &intent)
+    }
 }

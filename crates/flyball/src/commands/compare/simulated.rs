@@ -100,7 +100,7 @@ fn outlook(
         if !booted.is_empty() {
             println!("  booted with {}", booted.join(" "));
         }
-        change::print_plan(cli, &arms::plan_of(settings.machine, arm)?)?;
+        change::print_plan(cli, &arms::plan_of(settings.machine, arm)?, false)?;
     }
     Ok(Exit::Done)
 }

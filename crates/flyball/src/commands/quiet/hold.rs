@@ -85,7 +85,7 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     say(&recipe, &machine);
-    change::print_plan(cli, &plan)?;
+    change::print_plan(cli, &plan, false)?;
     if !extras.is_empty() {
         println!("interrupts and profiling, where they take it");
         for (spot, new) in extras {

@@ -22,7 +22,7 @@ pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)
         intent.settings.push(made);
     }
     if session.dry_run {
-        crate::commands::plan::print(session.cli, session.host, &intent)
+        crate::commands::plan::print(session.cli, session.host, &intent, false)
     } else {
         change::apply(session.cli, session.host, &intent)
     }
