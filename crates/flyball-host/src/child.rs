@@ -146,6 +146,10 @@ impl Launch {
         if self.own_group && !own_session {
             self.command.process_group(0);
         }
+        if self.own_group {
+            // By this the guardian finds what the workload has started, should this process be killed.
+            self.command.env(crate::process::WARD, crate::process::name_of_self());
+        }
         let session_niceness = self.niceness.map(|niceness| niceness.to_string());
         let parent = rustix::process::getpid().as_raw_nonzero().get();
         let mask = self.cpus.take();

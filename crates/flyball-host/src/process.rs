@@ -28,6 +28,47 @@ pub fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<()> {
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
+/// The variable by which a workload, and whatever it starts, is known as this process's own.
+pub const WARD: &str = "FLYBALL_WARD";
+
+/// This process's name among all of this boot: its id, and when it started, since ids come round again.
+pub fn name_of_self() -> &'static str {
+    static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    NAME.get_or_init(|| {
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        // Field 22, counted behind the program's name, which may hold spaces and brackets (proc_pid_stat(5)).
+        let started =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or("0");
+        format!("{}.{started}", std::process::id())
+    })
+}
+
+/// Ends, by SIGKILL, every process whose environment says that it is a ward of `guard`: a workload's own children live
+/// on when the process that measured it was killed. How many were ended.
+pub fn end_wards(guard: &str) -> usize {
+    let mark = format!("{WARD}={guard}").into_bytes();
+    let mut ended = 0;
+    // Once more for what was being forked meanwhile; bounded, should something refuse to die.
+    for _ in 0..3 {
+        let before = ended;
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(pid) = pid.filter(|&pid| pid != std::process::id() as i32) else { continue };
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environment.split(|&byte| byte == 0).any(|word| word == mark)
+                && let Some(pid) = rustix::process::Pid::from_raw(pid)
+                && rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok()
+            {
+                ended += 1;
+            }
+        }
+        if ended == before {
+            break;
+        }
+    }
+    ended
+}
+
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

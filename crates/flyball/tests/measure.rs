@@ -281,12 +281,28 @@ fn a_killed_comparison_is_put_back_by_its_guardian() {
         "b: governor=performance",
         "-o",
     ]);
-    command.arg(tree.run_directory()).args(["--", "sleep", "60"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("it starts");
+    // The workload's own child leads a group of its own: a signal to the workload's group would not reach it.
+    let note = tree.path().join("group");
+    let script =
+        format!("setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & wait", note.display());
+    command.arg(tree.run_directory()).args(["--", "sh", "-c", &script]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     tree.wait_for("performance");
+    let group = eventually(|| fs::read_to_string(&note).ok()).expect("the workload runs");
+    assert!(runs_in_group(group.trim()));
     signal(&child, "-KILL");
     child.wait().expect("it is dead");
     tree.wait_for("schedutil");
+    eventually(|| (!runs_in_group(group.trim())).then_some(()))
+        .expect("what the workload started is ended too");
+}
+
+/// What there is after a while, at most a minute.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..3000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        look()
+    })
 }
 
 #[test]

@@ -25,6 +25,9 @@ use super::{
     state::{Lock, StateDir},
 };
 
+/// The variable that tells a guardian whose it is.
+const GUARDED: &str = "FLYBALL_GUARDED";
+
 /// What flyball says when it needs no guardian any more.
 const FAREWELL: u8 = b'.';
 
@@ -51,6 +54,7 @@ impl Guardian {
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
+            .env(GUARDED, flyball_host::process::name_of_self())
             .process_group(0)
             .spawn()?;
         // The command would keep its ends of the line and of the lock open for as long as it lives.
@@ -86,8 +90,8 @@ impl Guardian {
     }
 }
 
-/// The guardian's own work: says that it is ready, waits for flyball's farewell or death, and on death puts back what
-/// the last transaction changed. `None` after a farewell.
+/// The guardian's own work: says that it is ready, waits for flyball's farewell or death, and on death ends what a
+/// workload left running and puts back what the last transaction changed. `None` after a farewell.
 ///
 /// # Errors
 /// The line cannot be used, or the journal.
@@ -104,6 +108,10 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
             // The end of the line, or an error on it: flyball is dead.
             _ => break,
         }
+    }
+    // The measured command died with flyball; what it had started would go on loading a machine that nobody watches.
+    if let Ok(guarded) = std::env::var(GUARDED) {
+        flyball_host::process::end_wards(&guarded);
     }
     restore_locked(host, state, Scope::Last).map(Some)
 }
