@@ -27,6 +27,8 @@ pub struct InstanceOptions {
     pub buffer_kib: u64,
     /// Sub-buffer size, KiB, where the kernel (6.8 and later) can change it.
     pub page_kib: Option<u32>,
+    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; else the kernel's own.
+    pub wished_page_kib: Option<u32>,
     /// The trace clock; the kernel's default if not given.
     pub clock: Option<String>,
     /// How full a buffer is, percent, before readers are woken.
@@ -67,6 +69,8 @@ impl Instance {
         }
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
+        } else if let Some(kib) = options.wished_page_kib {
+            let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
         self.write("buffer_size_kb", &options.buffer_kib.max(8).to_string())?;
         if let Some(cpus) = &options.cpus {

@@ -1,7 +1,8 @@
 //! Reading pages out of a CPU's ring buffer (trace_pipe_raw).
 //!
-//! read(2) is used, not splice(2) or a mapping: it costs one system call and one copy of a page that holds some 70
-//! records, works on every kernel, and leaves the page in the cache of the CPU that counts its records next.
+//! read(2) is used, not splice(2) or a mapping: it works on every kernel, leaves the page in the cache of the CPU that
+//! counts its records next, and with sub-buffers of 16 KiB (280 records a system call) it costs half of what splice(2)
+//! does, which makes and frees a page of the page cache for every page of the buffer.
 
 use std::{
     fs::File,

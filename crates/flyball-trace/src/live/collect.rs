@@ -23,8 +23,9 @@ use crate::{
 
 use super::{CaptureError, LiveSink, describe::TaskNames};
 
-/// Bytes of pages that are written at once.
-const WRITE: usize = 256 * 1024;
+/// Bytes of pages that are written at once. Larger pieces cost twice as much: they no longer fit the second-level
+/// cache beside the kernel's copy, and the page cache takes them in folios that it must look for.
+const WRITE: usize = 64 * 1024;
 
 /// One CPU's pages.
 #[derive(Debug)]
@@ -106,8 +107,10 @@ impl Collector {
 
     /// Reads until `end` is set and the buffers are empty.
     pub(super) fn run(mut self, end: &AtomicBool) -> Result<Vec<CpuPart>, CaptureError> {
+        // Late is lost: a buffer holds what a fast CPU writes in half a second.
+        flyball_host::process::prefer_thread();
         let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
-        let mut pages = Vec::with_capacity(WRITE);
+        let mut pages = Vec::new();
         let mut records = Vec::new();
         let mut ready = Vec::new();
         let mut looked = Instant::now();
@@ -151,39 +154,40 @@ impl Collector {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
         let header = PageHeader::default();
-        pages.clear();
+        // Zeroed once, not for every page.
+        pages.resize(pages.len().max(WRITE + size), 0);
+        let mut have = 0;
         loop {
-            let start = pages.len();
-            pages.resize(start + size, 0);
-            if !reader.read_page(&mut pages[start..])? {
-                pages.truncate(start);
+            let bytes = &mut pages[have..have + size];
+            if !reader.read_page(bytes)? {
                 break;
             }
-            let page = Page::parse(&pages[start..], header)
+            let page = Page::parse(bytes, header)
                 .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
             part.received += page.count().0;
             if let Some(live) = &self.live {
                 live.add(part.cpu, &page, records);
             }
             let full = page.used() + size / 8 > size;
-            if pages.len() + size > WRITE {
-                part.write(pages)?;
+            have += size;
+            if have >= WRITE {
+                part.write(&pages[..have])?;
+                have = 0;
             }
             if !full && !last {
                 break;
             }
         }
-        part.write(pages)
+        part.write(&pages[..have])
     }
 }
 
 impl CpuPart {
-    fn write(&mut self, pages: &mut Vec<u8>) -> Result<(), CaptureError> {
+    fn write(&mut self, pages: &[u8]) -> Result<(), CaptureError> {
         self.file
             .write_all(pages)
             .map_err(|error| TraceError::io("write", format!("pages of CPU {}", self.cpu), error))?;
         self.size += pages.len() as u64;
-        pages.clear();
         Ok(())
     }
 }

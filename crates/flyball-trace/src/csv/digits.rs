@@ -1,0 +1,260 @@
+//! Numbers as the tracers' Python prints them, without its cost: a row has fourteen of them.
+
+use std::io::Write;
+
+/// One row while it is made: never longer than its array, because its parts are not.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    bytes: [u8; 512],
+    length: usize,
+}
+
+const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
+    5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+
+/// Digits of `value`, at least one.
+#[inline]
+fn digits(value: u64) -> usize {
+    value.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+impl Row {
+    pub(super) fn new() -> Row {
+        Row { bytes: [0; 512], length: 0 }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    #[inline]
+    pub(super) fn put<const N: usize>(&mut self, bytes: &[u8; N]) {
+        self.bytes[self.length..self.length + N].copy_from_slice(bytes);
+        self.length += N;
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    /// A task's name, without its blanks.
+    #[inline]
+    pub(super) fn name(&mut self, name: &[u8]) {
+        for byte in name {
+            self.bytes[self.length] = *byte;
+            self.length += usize::from(*byte != b' ');
+        }
+    }
+
+    /// `, ` and the number.
+    #[inline]
+    pub(super) fn column(&mut self, value: u64) {
+        self.put(b", ");
+        self.number(value);
+    }
+
+    #[inline]
+    pub(super) fn number(&mut self, value: u64) {
+        self.exactly(value, digits(value));
+    }
+
+    /// `value` in at least `width` digits.
+    #[inline]
+    pub(super) fn padded(&mut self, value: u64, width: usize) {
+        self.exactly(value, digits(value).max(width));
+    }
+
+    /// `value` in `count` digits, which are no fewer than it has.
+    #[inline]
+    fn exactly(&mut self, mut value: u64, count: usize) {
+        let start = self.length;
+        self.length += count;
+        let field = &mut self.bytes[start..start + count];
+        let mut at = count;
+        while at >= 2 {
+            let pair = (value % 100) as usize * 2;
+            value /= 100;
+            at -= 2;
+            field[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+        }
+        if at == 1 {
+            field[0] = b'0' + (value % 10) as u8;
+        }
+    }
+
+    /// `value / 10^PLACES` with that many digits behind the point.
+    #[inline]
+    pub(super) fn fixed<const PLACES: u32>(&mut self, value: u64) {
+        let scale = 10u64.pow(PLACES);
+        self.number(value / scale);
+        self.byte(b'.');
+        self.exactly(value % scale, PLACES as usize);
+    }
+
+    /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's float. Off the ties,
+    /// that is plain rounding of the quotient.
+    #[inline]
+    pub(super) fn quotient<const PLACES: u32>(&mut self, numerator: u64, denominator: u64) {
+        if denominator == 0 {
+            return self.put(b"nan");
+        }
+        // Three more digits than are printed; only where these are near a tie does more than that matter. Below a
+        // thousand the Decimal has at least one digit more still.
+        let scaled = numerator.checked_mul(10u64.pow(PLACES + 3)).map(|scaled| scaled / denominator);
+        if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES + 3)) {
+            let (whole, rest) = (scaled / 1000, scaled % 1000);
+            match rest {
+                1..=498 => return self.fixed::<PLACES>(whole),
+                501..=998 => return self.fixed::<PLACES>(whole + 1),
+                // All of it was shown: a quotient that is a multiple of the last digit has nothing to round.
+                0 if scaled * denominator == numerator * 10u64.pow(PLACES + 3) => {
+                    return self.fixed::<PLACES>(whole);
+                }
+                _ => {}
+            }
+        }
+        self.float(decimal11(u128::from(numerator), u128::from(denominator)), PLACES as usize);
+    }
+
+    /// A float with `places` digits.
+    pub(super) fn float(&mut self, value: f64, places: usize) {
+        let mut left = &mut self.bytes[self.length..];
+        let room = left.len();
+        let _ = write!(left, "{value:.places$}");
+        self.length += room - left.len();
+    }
+
+    /// `micros / 10^6` with three digits, as Python prints the float.
+    #[inline]
+    pub(super) fn seconds(&mut self, micros: i64) {
+        let rest = micros.unsigned_abs() % 1000;
+        if micros < 0 || rest == 500 {
+            self.float(micros as f64 / 1e6, 3);
+        } else {
+            self.fixed::<3>(micros.unsigned_abs() / 1000 + u64::from(rest > 500));
+        }
+    }
+}
+
+/// `numerator / denominator` as Python's Decimal has it with eleven significant digits, half to even; as a float.
+pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
+    const LOW: u128 = 10_000_000_000;
+    if numerator == 0 || denominator == 0 {
+        return if denominator == 0 { f64::NAN } else { 0.0 };
+    }
+    let (mut top, mut bottom, mut exponent) = (numerator, denominator, 0i32);
+    while top / bottom < LOW {
+        match top.checked_mul(10) {
+            Some(next) => top = next,
+            None => bottom = (bottom / 10).max(1),
+        }
+        exponent -= 1;
+    }
+    while top / bottom >= LOW * 10 {
+        bottom *= 10;
+        exponent += 1;
+    }
+    let (mut digits, rest) = (top / bottom, top % bottom);
+    if rest * 2 > bottom || (rest * 2 == bottom && digits % 2 == 1) {
+        digits += 1;
+    }
+    format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
+}
+
+/// Microseconds with eleven significant digits, half to even: what is left of a time in the tracers' arithmetic.
+pub(super) fn eleven(micros: u64) -> u64 {
+    if micros < 100_000_000_000 {
+        return micros;
+    }
+    let unit = 10u64.pow(micros.ilog10() - 10);
+    let (whole, rest) = (micros / unit, micros % unit);
+    let up = rest * 2 > unit || (rest * 2 == unit && whole % 2 == 1);
+    (whole + u64::from(up)) * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl Fn(&mut Row)) -> String {
+        let mut row = Row::new();
+        write(&mut row);
+        String::from_utf8(row.bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn numbers_have_their_digits() {
+        for (value, width, expected) in [
+            (0, 1, "0"),
+            (0, 3, "000"),
+            (5, 3, "005"),
+            (10, 1, "10"),
+            (100, 3, "100"),
+            (100, 1, "100"),
+            (1_000, 3, "1000"),
+            (123, 1, "123"),
+            (70_001, 6, "070001"),
+            (u64::MAX, 1, "18446744073709551615"),
+        ] {
+            assert_eq!(text(|row| row.padded(value, width)), expected, "{value} {width}");
+        }
+        assert_eq!(text(|row| row.fixed::<3>(12_005)), "12.005");
+    }
+
+    #[test]
+    fn ties_are_rounded_as_python_rounds_the_float() {
+        // "%.4f" % Decimal(3300050)/Decimal(1000000), and others, from Python 3.11 with getcontext().prec = 11.
+        for (numerator, denominator, places, expected) in [
+            (3_300_050, 1_000_000, 4, "3.3001"),
+            (3_300_150, 1_000_000, 4, "3.3001"),
+            (423_077, 1_000_000, 4, "0.4231"),
+            (100, 800, 2, "0.12"),
+            (300, 800, 2, "0.38"),
+            (750, 1_000, 2, "0.75"),
+            (7_500, 100, 2, "75.00"),
+            (12_345, 1_000, 2, "12.35"),
+            (100, 3, 2, "33.33"),
+            (0, 7, 2, "0.00"),
+            (5, 0, 2, "nan"),
+            (u64::MAX, 3, 2, "6148914691200000000.00"),
+        ] {
+            let found = text(|row| match places {
+                2 => row.quotient::<2>(numerator, denominator),
+                _ => row.quotient::<4>(numerator, denominator),
+            });
+            assert_eq!(found, expected, "{numerator}/{denominator}");
+        }
+    }
+
+    #[test]
+    fn times_keep_eleven_digits() {
+        assert_eq!(eleven(99_999_999_999), 99_999_999_999);
+        assert_eq!(eleven(123_456_789_015), 123_456_789_020);
+        assert_eq!(eleven(123_456_789_025), 123_456_789_020);
+        assert_eq!(text(|row| row.seconds(1_234_500)), "1.234");
+        assert_eq!(text(|row| row.seconds(1_234_501)), "1.235");
+        assert_eq!(text(|row| row.seconds(-1_000)), "-0.001");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn fast_quotients_are_those_of_the_decimals(numerator in 0u64..1 << 44, denominator in 1u64..1 << 34) {
+            let exact = decimal11(u128::from(numerator), u128::from(denominator));
+            proptest::prop_assert_eq!(text(|row| row.quotient::<2>(numerator, denominator)), format!("{exact:.2}"));
+            proptest::prop_assert_eq!(text(|row| row.quotient::<4>(numerator, denominator)), format!("{exact:.4}"));
+        }
+
+        #[test]
+        fn numbers_are_those_of_the_library(value: u64, width in 1usize..20) {
+            proptest::prop_assert_eq!(text(|row| row.padded(value, width)), format!("{value:0width$}"));
+        }
+    }
+}
