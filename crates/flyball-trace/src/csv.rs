@@ -24,10 +24,15 @@ pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
 struct CpuRows {
     rows: Vec<u8>,
     made: bool,
+    /// Open, for the first [`OPEN`] CPUs.
+    file: Option<File>,
 }
 
+/// Files that are kept open; a process may have a thousand at most, unless it was told otherwise.
+const OPEN: usize = 512;
+
 /// Bytes of one CPU's rows that are kept before they are written.
-const KEPT: usize = 32 * 1024;
+const KEPT: usize = 16 * 1024;
 /// The same for all CPUs together. Much larger writes cost more, not less: they leave the second-level cache.
 const KEPT_OF_ALL: usize = 64 * 1024;
 
@@ -42,6 +47,7 @@ pub struct CsvFiles {
     rows_are_first: bool,
     cpus: Vec<Option<Box<CpuRows>>>,
     per_cpu: bool,
+    open: usize,
 }
 
 impl CsvFiles {
@@ -61,6 +67,7 @@ impl CsvFiles {
             rows_are_first: true,
             cpus: Vec::new(),
             per_cpu,
+            open: 0,
         })
     }
 
@@ -88,7 +95,7 @@ impl CsvFiles {
             let rows = self.cpus[cpu].get_or_insert_with(|| {
                 let mut rows = Vec::with_capacity(KEPT + 512);
                 rows.extend_from_slice(header.as_bytes());
-                Box::new(CpuRows { rows, made: false })
+                Box::new(CpuRows { rows, made: false, file: None })
             });
             rows.rows.extend_from_slice(row);
             if rows.rows.len() >= KEPT {
@@ -110,24 +117,34 @@ impl CsvFiles {
         Ok(())
     }
 
-    /// Opened for each write: a process may not have thousands of files open.
     fn flush_cpu(&mut self, cpu: usize) -> Result<(), TraceError> {
         let path = self.cpu_path(cpu);
+        let may_keep = self.open < OPEN;
         let Some(Some(rows)) = self.cpus.get_mut(cpu) else { return Ok(()) };
-        let write = |rows: &mut CpuRows| -> io::Result<()> {
-            let mut options = OpenOptions::new();
-            options.write(true);
-            if rows.made {
-                options.append(true)
+        let write = |rows: &mut CpuRows| -> io::Result<bool> {
+            let mut kept = false;
+            if let Some(file) = &mut rows.file {
+                file.write_all(&rows.rows)?;
             } else {
-                options.create(true).truncate(true)
-            };
-            options.open(&path)?.write_all(&rows.rows)?;
-            rows.made = true;
+                let mut options = OpenOptions::new();
+                options.write(true);
+                if rows.made {
+                    options.append(true)
+                } else {
+                    options.create(true).truncate(true)
+                };
+                let mut file = options.open(&path)?;
+                file.write_all(&rows.rows)?;
+                rows.made = true;
+                kept = may_keep;
+                rows.file = may_keep.then_some(file);
+            }
             rows.rows.clear();
-            Ok(())
+            Ok(kept)
         };
-        write(rows).map_err(|error| TraceError::io("write", path, error))
+        let kept = write(rows).map_err(|error| TraceError::io("write", path, error))?;
+        self.open += usize::from(kept);
+        Ok(())
     }
 
     /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.

@@ -12,10 +12,25 @@ pub(super) struct Row {
 const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
     5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
+/// Powers of ten by their number of digits less one, but 0 for 1: zero has a digit too.
+const POWERS: [u64; 20] = {
+    let mut powers = [0; 20];
+    let mut at = 1;
+    let mut power = 1u64;
+    while at < 20 {
+        power *= 10;
+        powers[at] = power;
+        at += 1;
+    }
+    powers
+};
+
 /// Digits of `value`, at least one.
 #[inline]
 fn digits(value: u64) -> usize {
-    value.checked_ilog10().map_or(1, |log| log as usize + 1)
+    // 1233 / 4096 is the logarithm of two: a guess that is right or one too low.
+    let guess = ((64 - (value | 1).leading_zeros()) * 1233 >> 12) as usize;
+    guess + usize::from(value >= POWERS[guess.min(19)])
 }
 
 impl Row {

@@ -26,7 +26,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> TextOptions {
-        TextOptions { threads: NonZeroUsize::MIN, chunk: 256 * 1024 }
+        TextOptions { threads: NonZeroUsize::MIN, chunk: 64 * 1024 }
     }
 }
 
@@ -73,54 +73,66 @@ struct Chunks<R> {
 }
 
 impl<R: Read> Chunks<R> {
-    /// Fills `chunk` with whole lines: its number and place in the text. `None` at the end.
-    fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<(u64, u64)>> {
-        chunk.clear();
-        chunk.append(&mut self.rest);
+    /// Fills `chunk` with whole lines: its number, its place in the text, and how much of it is used. `None` at the
+    /// end. What lies behind the used part is left as it is: clearing it would cost a pass over the text.
+    fn fill(&mut self, chunk: &mut Vec<u8>, size: usize) -> std::io::Result<Option<Place>> {
+        let mut used = self.rest.len();
+        if chunk.len() < used + size {
+            chunk.resize(used + size, 0);
+        }
+        chunk[..used].copy_from_slice(&self.rest);
+        self.rest.clear();
         let mut searched = 0;
         while !self.ended {
-            let have = chunk.len();
-            // Zeroed once: the vector keeps its length between calls.
-            chunk.resize(have + size, 0);
-            let mut got = 0;
-            while got < size {
-                match self.reader.read(&mut chunk[have + got..]) {
+            if chunk.len() < used + size {
+                chunk.resize(used + size, 0);
+            }
+            let start = used;
+            while used < start + size {
+                match self.reader.read(&mut chunk[used..start + size]) {
                     Ok(0) => {
                         self.ended = true;
                         break;
                     }
-                    Ok(count) => got += count,
+                    Ok(count) => used += count,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
                 // Whoever watches a pipe wants its lines now.
-                if memchr::memrchr(b'\n', &chunk[have + got.saturating_sub(1)..have + got]).is_some() {
+                if chunk[used - 1] == b'\n' {
                     break;
                 }
             }
-            chunk.truncate(have + got);
             if self.ended {
                 break;
             }
-            if let Some(newline) = memchr::memrchr(b'\n', &chunk[searched..]) {
-                self.rest.extend_from_slice(&chunk[searched + newline + 1..]);
-                chunk.truncate(searched + newline + 1);
+            if let Some(newline) = memchr::memrchr(b'\n', &chunk[searched..used]) {
+                let end = searched + newline + 1;
+                self.rest.extend_from_slice(&chunk[end..used]);
+                used = end;
                 break;
             }
-            searched = chunk.len();
+            searched = used;
             if searched > LONGEST_LINE {
                 // No trace; hand it on as one strange line instead of holding all of it.
                 break;
             }
         }
-        if chunk.is_empty() {
+        if used == 0 {
             return Ok(None);
         }
-        let place = (self.next, self.offset);
+        let place = Place { number: self.next, offset: self.offset, used };
         self.next += 1;
-        self.offset += chunk.len() as u64;
+        self.offset += used as u64;
         Ok(Some(place))
     }
+}
+
+/// Which piece of the text a chunk holds.
+struct Place {
+    number: u64,
+    offset: u64,
+    used: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -170,17 +182,18 @@ pub fn read_text<R: Read + Send>(
                     }
                 }
             };
-            let Some((number, offset)) = filled else { return };
+            let Some(Place { number, offset, used }) = filled else { return };
+            let text = &chunk[..used];
             batch.clear();
-            parser.parse(&chunk, offset, &mut batch);
+            parser.parse(text, offset, &mut batch);
             let mut turn = lock(&turn);
             while turn.number != number && turn.failed.is_none() {
                 turn = moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
             }
             if turn.failed.is_none() {
                 turn.summary.add(&batch);
-                turn.summary.bytes += chunk.len() as u64;
-                turn.summary.cut_off = chunk.last() != Some(&b'\n');
+                turn.summary.bytes += text.len() as u64;
+                turn.summary.cut_off = text.last() != Some(&b'\n');
                 if let Err(error) = (turn.sink)(&batch) {
                     turn.failed = Some(error);
                 }

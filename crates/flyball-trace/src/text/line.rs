@@ -184,14 +184,28 @@ fn common_line(chunk: &[u8], start: usize) -> Option<(Record, bool, usize)> {
 fn kernel_prefix(chunk: &[u8], start: usize) -> Option<(Prefix, usize)> {
     let line = chunk.get(start..)?;
     let name: &[u8; 16] = line.first_chunk()?;
-    if line.get(16) != Some(&b'-') || memchr::memchr(b'\n', name).is_some() {
+    let word = u128::from_le_bytes(*name);
+    if line.get(16) != Some(&b'-') || holds(word, b'\n') {
         return None;
     }
     let (pid, at) = decimal(chunk, start + 17)?;
     let (cpu, time, ticks, at) = behind_task(chunk, at)?;
-    let lead = name.iter().position(|byte| *byte != b' ').unwrap_or(16);
-    let comm = Comm::new(&name[lead..]);
+    // The name is right-aligned; shifted down, what is empty behind it is zero already.
+    let lead = (word ^ every(b' ')).trailing_zeros() & !7;
+    let comm = Comm::new(&word.checked_shr(lead).unwrap_or(0).to_le_bytes());
     Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks }, at))
+}
+
+/// Sixteen times `byte`.
+const fn every(byte: u8) -> u128 {
+    u128::from_le_bytes([byte; 16])
+}
+
+/// Whether one of the sixteen bytes is `byte`.
+#[inline]
+fn holds(word: u128, byte: u8) -> bool {
+    let zeros = word ^ every(byte);
+    zeros.wrapping_sub(every(1)) & !zeros & every(0x80) != 0
 }
 
 /// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, and place.
@@ -218,7 +232,7 @@ fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
     // Flags stand right here; a time without flags has at least one more blank before it, or ends in a colon.
     if chunk.get(at) != Some(&b' ') && time_at(chunk, at).is_none() {
         let flags = chunk.get(at..at + 12)?;
-        let length = memchr::memchr(b' ', flags)?;
+        let length = if flags[5] == b' ' { 5 } else { memchr::memchr(b' ', flags)? };
         if !flags[..length].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
             return None;
         }
