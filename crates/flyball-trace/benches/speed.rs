@@ -409,7 +409,12 @@ fn live(options: &Options) {
     match trace_cmd(options) {
         Ok(theirs) => line(
             "  CPU time of trace-cmd record over ours",
-            format!("{:.3} / {:.3} s = {:.1}", theirs.as_secs_f64(), own.as_secs_f64(), theirs.div_duration_f64(own)),
+            format!(
+                "{:.3} / {:.3} s = {:.1}",
+                theirs.as_secs_f64(),
+                own.as_secs_f64(),
+                theirs.div_duration_f64(own)
+            ),
             ">= 5",
             theirs >= 5 * own,
         ),

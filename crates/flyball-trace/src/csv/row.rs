@@ -58,7 +58,15 @@ pub struct Rows {
 
 impl Default for Rows {
     fn default() -> Rows {
-        Rows { row: Row::new(), tracer: None, samples: 0, start: 0, last: Vec::new(), of_other_driver: 0, rows: 0 }
+        Rows {
+            row: Row::new(),
+            tracer: None,
+            samples: 0,
+            start: 0,
+            last: Vec::new(),
+            of_other_driver: 0,
+            rows: 0,
+        }
     }
 }
 
