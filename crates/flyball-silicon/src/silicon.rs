@@ -153,6 +153,8 @@ pub struct Silicon {
     pub(crate) guaranteed: Vec<u32>,
     /// The most that turbo switches and classes of service allow, kHz.
     ceiling: Vec<u32>,
+    /// What firmware holds the core at, whatever it is asked for, kHz; `u32::MAX`: nothing.
+    held: Vec<u32>,
     quality: Vec<f64>,
     /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
     conflict: Vec<f64>,
@@ -257,6 +259,7 @@ impl Silicon {
             target: base.clone(),
             guaranteed: base.clone(),
             ceiling: base,
+            held: vec![u32::MAX; cores],
             quality,
             conflict: vec![1.0; cores],
             license: vec![License::Sse; cores],
@@ -403,6 +406,15 @@ impl Silicon {
     pub fn set_obstruction(&mut self, package: usize, factor: f64) {
         if let Some(p) = self.package.get_mut(package) {
             p.thermal.obstruction = factor.clamp(0.01, 1000.0);
+        }
+    }
+
+    /// Firmware that went wrong holds a CPU's core at this frequency at most, whatever it is asked for; none: no longer.
+    pub fn hold(&mut self, cpu: usize, khz: Option<KiloHertz>) {
+        if cpu < self.cpus() {
+            let core = self.topology.cpu(cpu).core;
+            self.held[core] = khz.map_or(u32::MAX, |khz| khz.0);
+            self.stale = true;
         }
     }
 

@@ -1,13 +1,21 @@
 //! Faults by rule: what goes wrong on a machine, injected on purpose.
 //!
+//! A rule watches accesses to files ([`Op`]), or the clock. A person writes it in one line (`fault/rule.rs`):
+//!
 //! ```
-//! use flyball_sim::{Errno, Fault, Op};
+//! use flyball_sim::Fault;
 //! // The third write to any scaling_max_freq fails with EIO.
-//! let fault = Fault::errno("/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", Op::Write, Errno::IO).at(3);
+//! let fault: Fault = "write cpufreq/policy*/scaling_max_freq fails EIO nth 3".parse().unwrap();
+//! // Somebody puts a sheet of paper before the fan after a minute, and takes it away two minutes later.
+//! let fault: Fault = "fan blocked after 1min for 2min".parse().unwrap();
 //! # let _ = fault;
 //! ```
 
+mod rule;
+
 use crate::errno::Errno;
+
+pub use rule::FORMS;
 
 /// What a rule watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,37 +28,71 @@ pub enum Op {
     Ioctl,
 }
 
+/// What a sheet of paper before a desktop's fan multiplies the resistance to air with: set from the lowest frequency of
+/// the blocked-fan experiment, 1533 MHz.
+pub(crate) const BLOCKED: f64 = 7.7;
+
 /// What happens when a rule fires.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     /// The access fails.
     Fail(Errno),
     /// The write succeeds and is lost.
     Ignore,
-    /// Before the access, somebody else writes this text to this path.
+    /// Somebody else writes this text to this path; on an access, just before it.
     Meddle(String, Vec<u8>),
+    /// CPUs go offline, or come back.
+    Online(Vec<u32>, bool),
+    /// The cooler's resistance to air, times this.
+    Fan(f64),
+    /// The air's temperature, Celsius; none: the machine's own.
+    Air(Option<f64>),
+    /// Firmware holds CPUs at this frequency at most, whatever they are asked for, kHz; none: no longer.
+    Hold(Vec<u32>, Option<u32>),
+}
+
+impl Effect {
+    /// What ends it, for effects that last.
+    fn undo(&self) -> Option<Effect> {
+        Some(match self {
+            Effect::Online(cpus, online) => Effect::Online(cpus.clone(), !online),
+            Effect::Fan(_) => Effect::Fan(1.0),
+            Effect::Air(_) => Effect::Air(None),
+            Effect::Hold(cpus, _) => Effect::Hold(cpus.clone(), None),
+            Effect::Fail(_) | Effect::Ignore | Effect::Meddle(..) => return None,
+        })
+    }
+}
+
+/// When a rule fires.
+#[derive(Debug, Clone, PartialEq)]
+enum When {
+    /// At accesses to paths that match; at the `nth` only (1 is the first), or at each (0).
+    Access { pattern: String, op: Op, nth: u32, seen: u32 },
+    /// At a time since boot, in nanoseconds; then every so often, or, if it lasts, undone after so long.
+    Clock { due: u64, every: u64, lasts: u64 },
 }
 
 /// A rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    pattern: String,
-    op: Op,
+    when: When,
     effect: Effect,
-    /// Fires at this matching access (1 is the first), and only there; 0 fires at each.
-    nth: u32,
-    seen: u32,
 }
 
 impl Fault {
+    fn access(pattern: String, op: Op, effect: Effect) -> Fault {
+        Fault { when: When::Access { pattern, op, nth: 0, seen: 0 }, effect }
+    }
+
     /// Accesses to paths that match `pattern` (where `*` stands for any text without a slash) fail with `errno`.
     pub fn errno(pattern: impl Into<String>, op: Op, errno: Errno) -> Fault {
-        Fault { pattern: pattern.into(), op, effect: Effect::Fail(errno), nth: 0, seen: 0 }
+        Fault::access(pattern.into(), op, Effect::Fail(errno))
     }
 
     /// Writes to paths that match `pattern` succeed and change nothing, as firmware sometimes does.
     pub fn ignored(pattern: impl Into<String>) -> Fault {
-        Fault { pattern: pattern.into(), op: Op::Write, effect: Effect::Ignore, nth: 0, seen: 0 }
+        Fault::access(pattern.into(), Op::Write, Effect::Ignore)
     }
 
     /// Just before a matching access, another program writes `text` to `path`: a daemon that owns the knob, or a CPU
@@ -61,34 +103,76 @@ impl Fault {
         path: impl Into<String>,
         text: impl Into<Vec<u8>>,
     ) -> Fault {
-        Fault {
-            pattern: pattern.into(),
-            op,
-            effect: Effect::Meddle(path.into(), text.into()),
-            nth: 0,
-            seen: 0,
-        }
+        Fault::access(pattern.into(), op, Effect::Meddle(path.into(), text.into()))
     }
 
     /// Fires at the `nth` matching access only; the first is 1.
     #[must_use]
-    pub fn at(mut self, nth: u32) -> Fault {
-        self.nth = nth;
+    pub fn at(mut self, number: u32) -> Fault {
+        if let When::Access { nth, .. } = &mut self.when {
+            *nth = number;
+        }
         self
     }
 
     /// Counts an access; the effect if the rule fires.
     pub(crate) fn fires(&mut self, path: &str, op: Op) -> Option<Effect> {
-        if self.op != op || !matches(self.pattern.as_bytes(), path.as_bytes()) {
+        let When::Access { pattern, op: watched, nth, seen } = &mut self.when else { return None };
+        if *watched != op || !matches(pattern.as_bytes(), path.as_bytes()) {
             return None;
         }
-        self.seen += 1;
-        (self.nth == 0 || self.nth == self.seen).then(|| self.effect.clone())
+        *seen = seen.saturating_add(1);
+        (*nth == 0 || nth == seen).then(|| self.effect.clone())
+    }
+
+    /// When the clock next sets it off, in nanoseconds since boot.
+    pub(crate) fn due(&self) -> Option<u64> {
+        match self.when {
+            When::Clock { due, .. } if due != u64::MAX => Some(due),
+            _ => None,
+        }
+    }
+
+    /// The effect of a rule that is due; the rule then waits for the next time, or for the end of what it did.
+    pub(crate) fn strike(&mut self) -> Effect {
+        let effect = self.effect.clone();
+        if let When::Clock { due, every, lasts } = &mut self.when {
+            match (self.effect.undo(), *lasts, *every) {
+                (Some(undo), 1.., _) => {
+                    self.effect = undo;
+                    *due = due.saturating_add(std::mem::take(lasts));
+                }
+                (_, _, 1..) => *due = due.saturating_add(*every),
+                _ => *due = u64::MAX,
+            }
+        }
+        effect
+    }
+
+    /// The paths and CPUs that it names, so that a machine can say whether it has them.
+    pub(crate) fn names(&self) -> (Vec<&str>, &[u32]) {
+        let mut paths = Vec::new();
+        if let When::Access { pattern, .. } = &self.when {
+            paths.push(pattern.as_str());
+        }
+        match &self.effect {
+            Effect::Meddle(path, _) => {
+                paths.push(path);
+                (paths, &[])
+            }
+            Effect::Online(cpus, _) | Effect::Hold(cpus, _) => (paths, cpus),
+            _ => (paths, &[]),
+        }
+    }
+
+    /// Whether reads count or change something: a machine that is led through its writes again must see them too.
+    pub fn watches_reads(&self) -> bool {
+        matches!(self.when, When::Access { op: Op::Read, .. })
     }
 }
 
 /// Glob matching with `*` for any text without a slash.
-fn matches(pattern: &[u8], path: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], path: &[u8]) -> bool {
     match pattern.split_first() {
         None => path.is_empty(),
         Some((b'*', rest)) => {
@@ -119,5 +203,19 @@ mod tests {
         let fired: Vec<bool> = (0..3).map(|_| fault.fires("/x", Op::Write).is_some()).collect();
         assert_eq!(fired, [false, true, false]);
         assert!(fault.fires("/x", Op::Read).is_none());
+    }
+
+    #[test]
+    fn what_lasts_is_undone_and_what_repeats_comes_again() {
+        let mut fan: Fault = "fan blocked after 2s for 3s".parse().unwrap();
+        assert_eq!(fan.due(), Some(2_000_000_000));
+        assert_eq!(fan.strike(), Effect::Fan(BLOCKED));
+        assert_eq!(fan.due(), Some(5_000_000_000));
+        assert_eq!(fan.strike(), Effect::Fan(1.0));
+        assert_eq!(fan.due(), None);
+        let mut daemon: Fault = "/sys/x=1 every 10s".parse().unwrap();
+        assert_eq!(daemon.due(), Some(10_000_000_000));
+        daemon.strike();
+        assert_eq!(daemon.due(), Some(20_000_000_000));
     }
 }

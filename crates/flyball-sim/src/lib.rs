@@ -34,12 +34,13 @@ mod machine;
 mod recorded;
 pub mod serve;
 mod text;
+mod trace;
 mod tree;
 pub mod workload;
 mod world;
 
 pub use errno::{Answer, Errno};
-pub use fault::{Fault, Op};
+pub use fault::{FORMS as FAULT_FORMS, Fault, Op};
 pub use flyball_silicon as silicon;
 pub use isst::{Caller, argument_size};
 pub use kernel::Kernel;

@@ -42,6 +42,11 @@ pub trait Load: Send {
     /// are ignored.
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]);
 
+    /// What its tasks are called in a trace.
+    fn name(&self) -> &str {
+        "work"
+    }
+
     /// Whether it has nothing more to do.
     fn is_done(&self) -> bool {
         false

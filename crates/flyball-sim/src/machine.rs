@@ -10,6 +10,7 @@ use crate::{
     isst::{self, Caller},
     kernel::Kernel,
     load::Load,
+    trace::files as tracefs,
     tree::{self, Dir, Node},
     world::{Boot, World},
 };
@@ -28,6 +29,8 @@ pub enum Kind {
     Link(String),
     /// `/dev/cpu/N/msr`: the file offset is the register.
     Msr(u32),
+    /// A file whose contents are gone once they are read, with its permission bits: see [`SimMachine::take`].
+    Stream(u16),
 }
 
 /// A machine that is not there. It has its own clock, which moves only by [`SimMachine::advance`] and, by a few
@@ -92,10 +95,49 @@ impl SimMachine {
     /// Adds a fault.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.push(fault);
+        // What is due at boot has happened when the machine is first looked at.
+        self.pass(self.world.platform.now);
+    }
+
+    /// What a fault names that this machine does not have now: a file that no path matches (it may come with another
+    /// driver), or a CPU.
+    pub fn lacks(&mut self, fault: &Fault) -> Option<String> {
+        let (paths, cpus) = fault.names();
+        let (paths, cpus): (Vec<String>, Vec<u32>) =
+            (paths.into_iter().map(str::to_owned).collect(), cpus.to_vec());
+        let count = self.world.platform.board.cpus();
+        if let Some(cpu) = cpus.into_iter().find(|&cpu| cpu >= count) {
+            return Some(format!("CPU {cpu}: it has 0-{}", count.saturating_sub(1)));
+        }
+        paths.into_iter().find(|path| !self.matches(path)).map(|path| format!("file {path}"))
+    }
+
+    /// Whether a path with `*` in it matches anything.
+    fn matches(&self, pattern: &str) -> bool {
+        let mut found = vec![String::new()];
+        for part in pattern.split('/').filter(|part| !part.is_empty()) {
+            let mut next = Vec::new();
+            for base in &found {
+                if !part.contains('*') {
+                    next.push(format!("{base}/{part}"));
+                    continue;
+                }
+                let path = if base.is_empty() { "/" } else { base };
+                let Ok(Node::Dir(dir)) = tree::resolve(&self.world, path, true) else { continue };
+                let names = tree::list(&self.world, dir);
+                let fits = names.iter().filter(|name| crate::fault::matches(part.as_bytes(), name.as_bytes()));
+                next.extend(fits.map(|name| format!("{base}/{name}")));
+            }
+            found = next;
+        }
+        found.iter().any(|path| self.exists(path))
     }
 
     /// Sets what runs, and gives back what ran before.
     pub fn run(&mut self, load: Option<Box<dyn Load>>) -> Option<Box<dyn Load>> {
+        if let Some(load) = &load {
+            self.world.platform.trace.set_task(load.name());
+        }
         std::mem::replace(&mut self.load, load)
     }
 
@@ -113,13 +155,66 @@ impl SimMachine {
     pub fn advance(&mut self, time: Duration) {
         let until =
             self.world.platform.now.saturating_add(time.as_nanos().min(u128::from(u64::MAX / 4)) as u64);
+        self.pass(until);
+    }
+
+    /// Lets time pass to `until`, with what the clock sets off on the way.
+    fn pass(&mut self, until: u64) {
+        if !self.faults.is_empty() {
+            while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until) {
+                self.world.run_until(due, &mut self.load);
+                let struck: Vec<Effect> =
+                    self.faults.iter_mut().filter(|fault| fault.due() == Some(due)).map(Fault::strike).collect();
+                for effect in struck {
+                    self.befall(effect);
+                }
+            }
+        }
         self.world.run_until(until, &mut self.load);
+    }
+
+    /// Something happens to the machine that nobody on it asked for.
+    fn befall(&mut self, effect: Effect) {
+        match effect {
+            Effect::Meddle(path, text) => {
+                let before = std::mem::replace(&mut self.meddling, true);
+                // What the other program's write answers is its own business.
+                let _ = self.store(&path, &text);
+                self.meddling = before;
+            }
+            Effect::Online(cpus, online) => {
+                let count = self.world.platform.board.cpus();
+                for cpu in cpus.into_iter().filter(|&cpu| cpu < count) {
+                    // The last one stays, as it does for people.
+                    let _ = self.world.set_online(cpu, online);
+                }
+            }
+            Effect::Fan(factor) => {
+                for package in 0..self.world.platform.board.packages() {
+                    self.silicon_mut().set_obstruction(package as usize, factor);
+                }
+            }
+            Effect::Air(celsius) => {
+                let own = self.silicon().spec().thermal.ambient_c;
+                self.silicon_mut().set_ambient(celsius.unwrap_or(own));
+            }
+            Effect::Hold(cpus, khz) => {
+                for cpu in cpus {
+                    self.silicon_mut().hold(cpu as usize, khz.map(flyball_silicon::KiloHertz));
+                }
+            }
+            Effect::Fail(_) | Effect::Ignore => {}
+        }
     }
 
     /// Lets an access take its time; `live` ones see the processors up to date.
     fn spend(&mut self) {
         let until = self.world.platform.now + CALL_NS;
-        self.world.run_until(until, &mut self.load);
+        if self.meddling {
+            self.world.run_until(until, &mut self.load);
+        } else {
+            self.pass(until);
+        }
     }
 
     /// Faults that an access sets off: an error, or a write that is lost.
@@ -133,12 +228,7 @@ impl SimMachine {
             match effect {
                 Effect::Fail(errno) => return Err(errno),
                 Effect::Ignore => lost = true,
-                Effect::Meddle(path, text) => {
-                    self.meddling = true;
-                    // What the other program's write answers is its own business.
-                    let _ = self.write(&path, &text);
-                    self.meddling = false;
-                }
+                other => self.befall(other),
             }
         }
         Ok(lost)
@@ -165,7 +255,69 @@ impl SimMachine {
                 buffer.extend_from_slice(&self.world.latency_limit().to_le_bytes());
                 Ok(())
             }
+            Node::Trace(file) if tracefs::is_stream(file) => {
+                *buffer = tracefs::take(&mut self.world, file, usize::MAX)?;
+                Ok(())
+            }
+            Node::Trace(file) => tracefs::read(&self.world, file, buffer),
             Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
+        }
+    }
+
+    /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (one at least).
+    ///
+    /// # Errors
+    /// `EAGAIN` where there is nothing now, `EINVAL` for a file that is no stream.
+    pub fn take(&mut self, path: &str, limit: usize) -> Answer<Vec<u8>> {
+        self.spend();
+        self.fault(path, Op::Read)?;
+        match tree::resolve(&self.world, path, true)? {
+            Node::Trace(file) if tracefs::is_stream(file) => tracefs::take(&mut self.world, file, limit),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Whether a stream has so much to read that those who wait for it are woken.
+    pub fn is_ready(&self, path: &str) -> bool {
+        match tree::resolve(&self.world, path, true) {
+            Ok(Node::Trace(file)) => tracefs::is_ready(&self.world, file),
+            _ => true,
+        }
+    }
+
+    /// A file is opened to be cut off: nothing for most, the end of what was recorded for `trace`.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn truncate(&mut self, path: &str) -> Answer {
+        match tree::resolve(&self.world, path, true)? {
+            Node::Trace(file) => tracefs::truncate(&mut self.world, file),
+            _ => Ok(()),
+        }
+    }
+
+    /// mkdir(2): a new instance of the tracing.
+    ///
+    /// # Errors
+    /// `EPERM` everywhere else.
+    pub fn make_directory(&mut self, parent: &str, name: &str) -> Answer {
+        match tree::resolve(&self.world, parent, true)? {
+            Node::Dir(Dir::Trace(_, tracefs::Folder::Instances)) => tracefs::make(&mut self.world, name),
+            _ => Err(Errno::PERM),
+        }
+    }
+
+    /// rmdir(2): an instance goes.
+    ///
+    /// # Errors
+    /// `EPERM` everywhere else.
+    pub fn remove_directory(&mut self, path: &str) -> Answer {
+        match tree::resolve(&self.world, path, true)? {
+            Node::Dir(Dir::Trace(instance, tracefs::Folder::Root)) => {
+                tracefs::remove(&mut self.world, instance)
+            }
+            Node::Dir(_) => Err(Errno::PERM),
+            _ => Err(Errno::NOTDIR),
         }
     }
 
@@ -188,6 +340,11 @@ impl SimMachine {
         if self.fault(path, Op::Write)? {
             return Ok(());
         }
+        self.store(path, text)
+    }
+
+    /// A write, without the time and the faults of one.
+    fn store(&mut self, path: &str, text: &[u8]) -> Answer {
         match tree::resolve(&self.world, path, true)? {
             Node::Dir(_) => Err(Errno::ISDIR),
             Node::Link(_) => Err(Errno::LOOP),
@@ -198,6 +355,7 @@ impl SimMachine {
                 // sysfs takes one page at most (fs/kernfs/file.c).
                 store(&mut self.world, dir, &text[..text.len().min(4095)])
             }
+            Node::Trace(file) => tracefs::write(&mut self.world, file, text),
             Node::DmaLatency | Node::Msr(_) | Node::Isst => Err(Errno::INVAL),
         }
     }
@@ -232,6 +390,8 @@ impl SimMachine {
             Node::File(dir, name) => {
                 Kind::File(tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?.mode)
             }
+            Node::Trace(file) if tracefs::is_stream(file) => Kind::Stream(tracefs::mode(file)),
+            Node::Trace(file) => Kind::File(tracefs::mode(file)),
             Node::DmaLatency | Node::Isst => Kind::File(0o600),
             Node::Msr(cpu) => Kind::Msr(cpu),
         })
@@ -248,6 +408,7 @@ impl SimMachine {
             Ok(Node::File(dir, name)) => {
                 tree::attribute(&self.world, dir, name).is_some_and(|attribute| attribute.mode & 0o222 != 0)
             }
+            Ok(Node::Trace(file)) => tracefs::mode(file) & 0o222 != 0,
             Ok(Node::DmaLatency | Node::Msr(_) | Node::Isst) => true,
             _ => false,
         }
@@ -270,6 +431,9 @@ impl SimMachine {
     /// `ENXIO` for a CPU that is not there or offline, `EIO` for a register that it does not have.
     pub fn read_msr(&mut self, cpu: u32, register: u32) -> Answer<u64> {
         self.spend();
+        if !self.faults.is_empty() {
+            self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Read)?;
+        }
         if !self.world.is_online(cpu) {
             return Err(Errno::NXIO);
         }
@@ -283,6 +447,9 @@ impl SimMachine {
     /// As [`SimMachine::read_msr`]; `EIO` for a register or value that faults.
     pub fn write_msr(&mut self, cpu: u32, register: u32, value: u64) -> Answer {
         self.spend();
+        if !self.faults.is_empty() && self.fault(&format!("/dev/cpu/{cpu}/msr"), Op::Write)? {
+            return Ok(());
+        }
         if !self.world.is_online(cpu) {
             return Err(Errno::NXIO);
         }

@@ -11,6 +11,7 @@ use crate::{
     governor::Decay,
     kernel::Kernel,
     load::{CpuWork, Load, Step},
+    trace::Tracer,
 };
 
 /// How long one step of the simulation is, in nanoseconds.
@@ -100,8 +101,10 @@ impl World {
         let threads = board.places.iter().any(|place| place.siblings.len() > 1);
         let packages = board.packages() as usize;
         let cpufreq = Cpufreq::new(count);
+        let trace = Tracer::new(kernel, count, board.tick_us, board.tsc_khz);
         let platform = Platform {
             kernel,
+            trace,
             amd: amd::Amd::new(count),
             intel: intel::Intel::new(count),
             board,
@@ -296,6 +299,19 @@ impl World {
         self.platform.now = self.platform.now.max(until);
     }
 
+    /// What the last step's tracepoints were: who ran, and who went idle.
+    fn trace_step(&mut self, now: u64) {
+        let trace = &mut self.platform.trace;
+        for (number, (activity, cpu)) in self.activity.iter().zip(&self.cpus).enumerate() {
+            let busy = u64::from(activity.busy_ns).min(STEP_NS);
+            trace.running[number] = cpu.online && busy > 0;
+            if cpu.online {
+                let state = u32::from(activity.idle) + 1;
+                trace.idle_step(now, STEP_NS, number as u32, state, busy, activity.wakes);
+            }
+        }
+    }
+
     /// One step of the processors and what the scheduler and the governors make of it.
     fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
         self.simulated += STEP_NS;
@@ -334,6 +350,9 @@ impl World {
             count.usage += u64::from(work.activity.wakes);
         }
         self.platform.chip.advance(STEP_NS, &self.activity);
+        if self.platform.trace.any() {
+            self.trace_step(now);
+        }
         for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
             if self.platform.chip.silicon().throttled(package) {
                 *total += STEP_NS;

@@ -20,6 +20,11 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILE")]
     pub sim_state: Option<String>,
 
+    /// Something goes wrong on a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
+    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be given more than once.
+    #[arg(long, global = true, value_name = "RULE")]
+    pub sim_fault: Vec<String>,
+
     /// Print data as JSON on stdout.
     #[arg(long, global = true)]
     pub json: bool,

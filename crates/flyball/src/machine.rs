@@ -53,6 +53,19 @@ pub fn complete(cli: &Cli) -> Result<String, Failure> {
         }
         text = format!("{text},{key}={value}");
     }
+    for rule in &cli.sim_fault {
+        if !text.starts_with("sim:") {
+            return Err(Failure::new(
+                Exit::Usage,
+                "--sim-fault is for simulated machines: give -M sim:NAME too",
+            ));
+        }
+        if rule.contains(';') {
+            return Err(Failure::new(Exit::Usage, format!("fault '{rule}': ';' has no place in a rule")));
+        }
+        // Commas separate the options of a machine.
+        text = format!("{text},fault={}", rule.replace(',', ";"));
+    }
     Ok(text)
 }
 

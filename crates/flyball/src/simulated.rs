@@ -1,4 +1,4 @@
-//! Simulated machines as hosts: `-M sim:NAME[,kernel=V][,boot=OPTION][,seed=N][,state=FILE]`.
+//! Simulated machines as hosts: `-M sim:NAME[,kernel=V][,boot=OPTION][,seed=N][,state=FILE][,fault=RULE]`.
 //!
 //! A simulated machine starts afresh at each command. With a state file it goes on where the last command left it: the
 //! file holds every write and the time between them, and the machine, which has nothing random, is led through them
@@ -13,7 +13,7 @@ use std::{
 };
 
 use flyball_host::{Errno, Host, HostError, Kind, Op};
-use flyball_sim::{Boot, Caller, Kernel, SimMachine, silicon::MachineSpec};
+use flyball_sim::{Boot, Caller, Fault, Kernel, SimMachine, silicon::MachineSpec};
 
 use crate::exit::{Exit, Failure};
 
@@ -30,6 +30,8 @@ pub struct Choice {
     pub seed: u64,
     /// Where the machine is kept between commands.
     pub state: Option<PathBuf>,
+    /// What goes wrong on it, as written.
+    pub faults: Vec<String>,
 }
 
 impl Choice {
@@ -37,7 +39,7 @@ impl Choice {
     pub fn parse(text: &str) -> Result<Choice, Failure> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
-        let mut choice = Choice { name, kernel: Kernel::V6_12, boot: Vec::new(), seed: 0, state: None };
+        let mut choice = Choice { name, kernel: Kernel::V6_12, boot: Vec::new(), seed: 0, state: None, faults: Vec::new() };
         let usage = |message: String| Failure::new(Exit::Usage, message);
         for part in parts {
             match part.split_once('=') {
@@ -48,15 +50,23 @@ impl Choice {
                         value.parse().map_err(|_| usage(format!("seed '{value}' is no whole number")))?;
                 }
                 Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
+                Some(("fault", value)) => choice.fault(&value.replace(';', ","))?,
                 _ => {
                     return Err(usage(format!(
                         "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
-                         boot=amd_pstate=passive, seed=N or state=FILE, separated by commas"
+                         boot=amd_pstate=passive, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
                     )));
                 }
             }
         }
         Ok(choice)
+    }
+
+    /// Adds a rule of what goes wrong.
+    pub fn fault(&mut self, rule: &str) -> Result<(), Failure> {
+        rule.parse::<Fault>().map_err(|message| Failure::new(Exit::Usage, message))?;
+        self.faults.push(rule.to_owned());
+        Ok(())
     }
 
     /// The description of the machine.
@@ -85,9 +95,30 @@ impl Choice {
 
     /// Boots the machine, without its state.
     pub fn boot(&self) -> Result<SimMachine, Failure> {
+        let usage = |message: String| Failure::new(Exit::Usage, message);
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
-        SimMachine::boot(self.spec()?, self.kernel, boot, self.seed)
-            .map_err(|message| Failure::new(Exit::Usage, message))
+        let mut machine =
+            SimMachine::boot(self.spec()?, self.kernel, boot, self.seed).map_err(usage)?;
+        for rule in &self.faults {
+            machine.inject(rule.parse().map_err(usage)?);
+        }
+        Ok(machine)
+    }
+
+    /// Whether a rule watches reads.
+    fn watches_reads(&self) -> bool {
+        self.faults.iter().filter_map(|rule| rule.parse::<Fault>().ok()).any(|fault| fault.watches_reads())
+    }
+
+    /// Says which rules name what the machine does not have now.
+    pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
+        for rule in &self.faults {
+            if let Ok(fault) = rule.parse::<Fault>()
+                && let Some(what) = machine.lacks(&fault)
+            {
+                eprintln!("flyball: warning: fault '{rule}': sim:{} has no {what}", machine.name());
+            }
+        }
     }
 
     /// What a state file must agree with.
@@ -98,7 +129,7 @@ impl Choice {
             self.kernel,
             self.seed,
             self.boot.join(" ")
-        )
+        ) + &self.faults.iter().map(|rule| format!(" fault={rule}")).collect::<String>()
     }
 }
 
@@ -125,6 +156,8 @@ struct Inner {
     /// Time on the clock before the machine was last booted.
     before: Duration,
     journal: Option<File>,
+    /// Faults watch reads: the state file holds them too.
+    notes_reads: bool,
     /// The state file that could not be written, told once.
     failed: bool,
 }
@@ -133,12 +166,14 @@ impl Simulated {
     /// Boots the machine that was chosen and leads it to its state.
     pub fn open(choice: &Choice) -> Result<Simulated, Failure> {
         let mut machine = choice.boot()?;
+        choice.warn_of_idle_faults(&mut machine);
         let journal = match &choice.state {
             Some(path) => Some(resume(choice, path, &mut machine)?),
             None => None,
         };
         let label = format!("sim:{}", machine.name());
-        let inner = Inner { machine, before: Duration::ZERO, journal, failed: false };
+        let notes_reads = choice.state.is_some() && choice.watches_reads();
+        let inner = Inner { machine, before: Duration::ZERO, journal, notes_reads, failed: false };
         Ok(Simulated { label, choice: choice.clone(), inner: Arc::new(Mutex::new(inner)) })
     }
 
@@ -241,6 +276,9 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
             let text = unhex(words.next()?)?;
             let _ = machine.write(path, &text);
         }
+        "read" => {
+            let _ = machine.read(words.next()?);
+        }
         "msr" => {
             let (cpu, register) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             let _ = machine.write_msr(cpu, register, words.next()?.parse().ok()?);
@@ -290,7 +328,12 @@ impl Host for Simulated {
     }
 
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.lock().machine.read_into(path, buffer).map_err(|errno| error(Op::Read, path, errno))
+        let mut inner = self.lock();
+        if inner.notes_reads {
+            let at = inner.machine.now().as_nanos();
+            inner.note(&format!("read {at} {path}"));
+        }
+        inner.machine.read_into(path, buffer).map_err(|errno| error(Op::Read, path, errno))
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {

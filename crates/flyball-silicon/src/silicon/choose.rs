@@ -114,7 +114,7 @@ impl Silicon {
                 // Below the lowest frequency the clock is modulated: what is left is the average.
                 khz = khz.min((f64::from(kind.max) * pk.cool) as u32);
             }
-            self.khz[c] = khz.max(kind.min / 16);
+            self.khz[c] = khz.min(self.held[c]).max(kind.min / 16);
             let busy =
                 self.utilisation[place.first as usize] > 0.0 || self.utilisation[place.second as usize] > 0.0;
             if busy {
@@ -123,7 +123,8 @@ impl Silicon {
         }
         if shared && common > 0 {
             for c in cores {
-                self.khz[c] = common.min(self.kinds[self.place[c].kind as usize].max);
+                let most = self.kinds[self.place[c].kind as usize].max;
+                self.khz[c] = common.min(most).min(self.held[c]);
             }
         }
     }

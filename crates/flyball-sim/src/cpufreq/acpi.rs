@@ -82,6 +82,10 @@ impl Driver for AcpiCpufreq {
         }
     }
 
+    fn switches_fast(&self, _platform: &Platform) -> bool {
+        true
+    }
+
     fn has_boost(&self, platform: &Platform) -> Option<bool> {
         platform.board.boost.then_some(true)
     }

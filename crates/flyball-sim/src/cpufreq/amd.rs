@@ -9,6 +9,7 @@ use crate::{
     cpu::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
+    trace::{Context, Event, Kind},
     text::{kstrtobool, kstrtou32, scan_word, streq},
 };
 
@@ -190,10 +191,22 @@ pub(crate) struct AmdPstate;
 /// amd-pstate-epp: active mode.
 pub(crate) struct AmdPstateEpp;
 
+/// The tracepoint of a request: since 6.13 in the functions that write it.
+fn tell_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
+    if platform.trace.wants(Kind::AmdEpp)
+        && let Ok(caps) = Caps::of(platform, cpu)
+    {
+        let PerfRequest { min, max, epp, .. } = request;
+        platform.tell(cpu, Event::AmdEpp { cpu, highest: caps.highest, epp, min, max, boost, changed });
+    }
+}
+
 /// amd_pstate_update_perf(): sends a request if it differs from the last one.
-fn send(platform: &mut Platform, cpu: u32, request: PerfRequest) {
+fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
+    let changed = platform.amd.cpus[cpu as usize].cached != request;
+    tell_request(platform, cpu, boost, request, changed);
     let state = &mut platform.amd.cpus[cpu as usize];
-    if state.cached == request {
+    if !changed {
         return;
     }
     state.cached = request;
@@ -301,7 +314,22 @@ impl AmdPstate {
             } else {
                 PerfRequest { min: min.min(max), max, desired, epp }
             };
-            send(platform, cpu, request);
+            if platform.trace.wants(Kind::AmdPerf)
+                && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
+            {
+                let event = Event::AmdPerf {
+                    min: request.min,
+                    desired: request.desired,
+                    max: request.max,
+                    khz: platform.trace.khz(counters),
+                    counters,
+                    cpu,
+                    changed: platform.amd.cpus[cpu as usize].cached != request,
+                    fast: platform.trace.context == Context::Tick,
+                };
+                platform.tell(cpu, event);
+            }
+            send(platform, cpu, policy.boost, request);
         }
     }
 }
@@ -365,6 +393,14 @@ impl Driver for AmdPstate {
         policy.current = caps.khz(desired.clamp(min, max.max(min)));
     }
 
+    fn switches_fast(&self, platform: &Platform) -> bool {
+        platform.board.access == CppcAccess::Msr
+    }
+
+    fn hears_all(&self) -> bool {
+        true
+    }
+
     fn has_boost(&self, platform: &Platform) -> Option<bool> {
         Some(boost_at_start(platform))
     }
@@ -393,7 +429,7 @@ fn leave(platform: &mut Platform, cpu: u32) {
     let state = platform.amd.cpus[cpu as usize];
     let min = if state.bios_min > 0 { state.bios_min } else { caps.lowest };
     let request = PerfRequest { min, max: caps.own, desired: 0, epp: state.default_epp };
-    send(platform, cpu, request);
+    send(platform, cpu, platform.boost, request);
 }
 
 impl Driver for AmdPstateEpp {
@@ -440,7 +476,11 @@ impl Driver for AmdPstateEpp {
                 epp = 0;
                 state.raw = false;
             }
-            send(platform, cpu, PerfRequest { min: min.min(max), max, desired: 0, epp });
+            // The preference goes first, on its own.
+            let cached = platform.amd.cpus[cpu as usize].cached;
+            let changed = epp != cached.epp;
+            tell_request(platform, cpu, policy.boost, PerfRequest { epp, ..cached }, changed);
+            send(platform, cpu, policy.boost, PerfRequest { min: min.min(max), max, desired: 0, epp });
         }
     }
 
@@ -502,7 +542,7 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
     }
     platform.amd.cpus[cpu as usize].raw = raw;
     let request = PerfRequest { epp, ..state.cached };
-    send(platform, cpu, request);
+    send(platform, cpu, policy.boost, request);
     Ok(())
 }
 

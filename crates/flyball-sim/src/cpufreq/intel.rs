@@ -8,6 +8,7 @@ use crate::{
     cpu::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
+    trace::{Context, Event, Kind},
     text::{kstrtou32, scan_unsigned, scan_word, streq},
 };
 
@@ -230,6 +231,34 @@ fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
     let _ = platform.chip.write(cpu, PERF_CTL, value);
 }
 
+/// The tracepoint of a sample. In passive mode the fields about load say how the request came: 10 through a governor's
+/// thread, 90 right out of the scheduler.
+fn tell_sample(
+    platform: &mut Platform,
+    policy: &Policy,
+    cpu: u32,
+    scaling: u32,
+    (from, to): (u32, u32),
+    load: Option<u32>,
+) {
+    if !platform.trace.wants(Kind::PstateSample) {
+        return;
+    }
+    let Some(counters) = platform.trace.sample(&platform.chip, cpu) else { return };
+    let [mperf, aperf, _] = counters;
+    // get_avg_frequency() counts in the P-states of the guaranteed frequency.
+    let top = Pstates::of(platform, cpu).map_or(0, |pstates| pstates.max);
+    let khz = u128::from(top) * u128::from(scaling) * u128::from(aperf) / u128::from(mperf.max(1));
+    let (busy, scaled) = match load {
+        Some(scaled) => ((u128::from(aperf) * 100 / u128::from(mperf.max(1))) as u32, scaled),
+        None if platform.trace.context == Context::Tick => (90, 0),
+        None => (10, 0),
+    };
+    let io_boost = policy.io_boost * 100 / 1024;
+    let event = Event::PstateSample { busy, scaled, from, to, counters, khz: khz as u32, io_boost };
+    platform.tell(cpu, event);
+}
+
 /// A CPU goes offline: the lowest level, so that it does not hold its siblings up.
 fn leave(platform: &mut Platform, cpu: u32) {
     if platform.intel.hwp {
@@ -295,6 +324,7 @@ impl Driver for IntelPstate {
                 };
                 write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
             } else if performance {
+                platform.tell(cpu, Event::CpuFrequency { khz: max * pstates.scaling, cpu });
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
             } else {
@@ -354,8 +384,11 @@ impl Driver for IntelPstate {
             target += (average - target) / 2;
         }
         let target = target.clamp(min, max);
+        let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
+        platform.tell(cpu, Event::CpuFrequency { khz: policy.current, cpu });
         write_perf_ctl(platform, cpu, target);
+        tell_sample(platform, policy, cpu, pstates.scaling, (from, target), Some(busy * 100 / 1024));
     }
 }
 
@@ -431,7 +464,17 @@ impl Driver for IntelCpufreq {
             } else {
                 write_perf_ctl(platform, cpu, target);
             }
+            let from = policy.current / pstates.scaling;
+            tell_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
         }
+    }
+
+    fn switches_fast(&self, _platform: &Platform) -> bool {
+        true
+    }
+
+    fn hears_all(&self) -> bool {
+        true
     }
 
     fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
@@ -444,7 +487,9 @@ impl Driver for IntelCpufreq {
         let target = scale(target.min(capacity)).clamp(low, high);
         let min = scale(min.min(capacity)).max(low).min(target);
         write_hwp(platform, cpu, min, high, target, None);
+        let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
+        tell_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {

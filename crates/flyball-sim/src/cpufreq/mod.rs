@@ -13,6 +13,7 @@ use crate::{
     errno::{Answer, Errno},
     governor::{Conservative, Ondemand, Relation, Request, Schedutil, SchedutilMode},
     kernel::Kernel,
+    trace::{Context, Event, Tracer},
 };
 use policy::{Governor, Limits, Policy};
 use tunables::Tunables;
@@ -37,6 +38,8 @@ pub(crate) struct Platform {
     pub(crate) boost: bool,
     /// The machine's time in nanoseconds.
     pub(crate) now: u64,
+    /// Where tracepoints tell.
+    pub(crate) trace: Tracer,
 }
 
 impl Platform {
@@ -46,6 +49,19 @@ impl Platform {
 
     pub(crate) fn since(&self, kernel: Kernel) -> bool {
         self.kernel >= kernel
+    }
+
+    /// A tracepoint is passed on a CPU.
+    pub(crate) fn tell(&mut self, cpu: u32, event: Event) {
+        self.trace.emit(self.now, cpu, event);
+    }
+
+    /// The frequency of a policy was changed (cpufreq_notify_transition, cpufreq_driver_fast_switch).
+    fn tell_frequency(&mut self, policy: &Policy, khz: u32) {
+        let runner = policy.leader();
+        for &cpu in &policy.online {
+            self.tell(runner, Event::CpuFrequency { khz, cpu });
+        }
     }
 }
 
@@ -102,6 +118,16 @@ pub(crate) trait Driver: Sync {
     /// Switches boost of one policy.
     fn set_boost(&self, _platform: &mut Platform, _policy: &mut Policy, _on: bool) -> Answer {
         Err(Errno::OPNOTSUPP)
+    }
+
+    /// Whether schedutil sets frequencies right in the scheduler (`fast_switch`), not in a thread.
+    fn switches_fast(&self, _platform: &Platform) -> bool {
+        false
+    }
+
+    /// Whether the driver wants to be told a frequency that it has already (`CPUFREQ_NEED_UPDATE_LIMITS`).
+    fn hears_all(&self) -> bool {
+        false
     }
 
     /// A CPU of the policy goes offline, or the driver goes away.
@@ -275,6 +301,8 @@ impl Cpufreq {
             policy.max = policy.resolve_within(limits.max, 0, u32::MAX, Relation::High);
             policy.min = policy.resolve_within(limits.min, 0, u32::MAX, Relation::Low).min(policy.max);
         }
+        let event = Event::CpuFrequencyLimits { min: policy.min, max: policy.max, cpu: policy.number };
+        platform.tell(policy.leader(), event);
         driver.set_policy(platform, policy);
         if driver.style() == Style::Target {
             self.governor_limits(platform, index);
@@ -322,7 +350,11 @@ impl Cpufreq {
         }
         policy.account(platform.now, khz);
         driver.target(platform, policy, khz);
+        let told = khz != policy.current || driver.hears_all();
         policy.current = khz;
+        if told {
+            platform.tell_frequency(policy, khz);
+        }
     }
 
     /// Starts the governor of this name on a policy.
@@ -420,7 +452,9 @@ impl Cpufreq {
     pub(crate) fn work(&mut self, platform: &mut Platform) {
         for index in 0..self.policies.len() {
             if self.policies[index].settles.is_some_and(|due| due <= platform.now) {
+                let before = std::mem::replace(&mut platform.trace.context, Context::Worker);
                 self.refresh(platform, index);
+                platform.trace.context = before;
             }
         }
     }
@@ -465,6 +499,7 @@ impl Cpufreq {
             if !policy.is_active() {
                 continue;
             }
+            platform.trace.context = Context::Tick;
             if driver.style() == Style::SetPolicy {
                 driver.sample(platform, policy, cpus);
                 continue;
@@ -493,10 +528,16 @@ impl Cpufreq {
                 None => {}
                 Some(Request::Frequency(khz, relation)) => {
                     let resolved = policy.resolve(khz, relation);
-                    if resolved != policy.current {
+                    if resolved != policy.current || driver.hears_all() {
+                        platform.trace.context = match policy.governor {
+                            Governor::Schedutil(_) if driver.switches_fast(platform) => Context::Tick,
+                            Governor::Schedutil(_) => Context::Sugov,
+                            _ => Context::Worker,
+                        };
                         policy.account(now, resolved);
                         driver.target(platform, policy, resolved);
                         policy.current = resolved;
+                        platform.tell_frequency(policy, resolved);
                     }
                 }
                 Some(Request::Performance { min, target, capacity }) => {
@@ -504,5 +545,6 @@ impl Cpufreq {
                 }
             }
         }
+        platform.trace.context = Context::Writer;
     }
 }

@@ -13,9 +13,11 @@ use std::{
 
 use fuser::{
     FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,
-    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+    PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyPoll, ReplyWrite, Request, WriteFlags,
 };
 
+use super::wait::{Waiters, Waiting};
 use crate::{
     errno::{Answer, Errno},
     machine::{Kind, SimMachine},
@@ -69,7 +71,7 @@ struct Open {
 }
 
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     paths: Vec<Arc<str>>,
     inodes: HashMap<Arc<str>, u64>,
     open: HashMap<u64, Open>,
@@ -82,16 +84,33 @@ struct State {
 #[derive(Debug)]
 pub struct Files {
     machine: Arc<Mutex<Paced>>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
+    waiters: Waiters,
     born: SystemTime,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.
+pub(super) fn take(
+    machine: &Mutex<Paced>,
+    state: &Mutex<State>,
+    handle: u64,
+    size: usize,
+) -> Answer<Vec<u8>> {
+    let mut state = lock(state);
+    let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
+    if open.text.is_empty() {
+        open.text = lock(machine).machine().take(&open.path, size)?;
+    }
+    let rest = open.text.split_off(size.min(open.text.len()));
+    Ok(std::mem::replace(&mut open.text, rest))
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic in another thread leaves a machine that still answers.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn error(errno: Errno) -> fuser::Errno {
+pub(super) fn error(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.0)
 }
 
@@ -106,7 +125,9 @@ impl Files {
             next: 1,
             work: None,
         };
-        Files { machine, state: Mutex::new(state), born: SystemTime::now() }
+        let state = Arc::new(Mutex::new(state));
+        let waiters = Waiters::start(&machine, &state);
+        Files { machine, state, waiters, born: SystemTime::now() }
     }
 
     fn path(&self, ino: INodeNo) -> Answer<Arc<str>> {
@@ -131,6 +152,7 @@ impl Files {
             Kind::Directory => (FileType::Directory, 0o755, 0),
             // sysfs says one page for every attribute; programs that look at the size then read far enough.
             Kind::File(mode) => (FileType::RegularFile, *mode, 4096),
+            Kind::Stream(mode) => (FileType::RegularFile, *mode, 0),
             Kind::Link(target) => (FileType::Symlink, 0o777, target.len() as u64),
             Kind::Msr(_) => (FileType::RegularFile, 0o600, 0),
         };
@@ -180,6 +202,14 @@ impl Files {
         Ok(())
     }
 
+    fn is_stream(&self, handle: u64) -> bool {
+        let state = lock(&self.state);
+        state.open.get(&handle).is_some_and(|open| {
+            open.path.starts_with("/sys/kernel/tracing")
+                && matches!(lock(&self.machine).machine().kind(&open.path), Ok(Kind::Stream(_)))
+        })
+    }
+
     /// How far the workload is.
     fn progress(&self, work: Option<&crate::workload::Shared>) -> Vec<u8> {
         lock(&self.machine).machine();
@@ -199,7 +229,7 @@ impl Files {
         let kind = self.kind(&path)?;
         let writes = flags.acc_mode() as i32 != libc::O_RDONLY;
         let reads = flags.acc_mode() as i32 != libc::O_WRONLY;
-        if let Kind::File(mode) = kind {
+        if let Kind::File(mode) | Kind::Stream(mode) = kind {
             // kernfs refuses what the mode does not have to root too (fs/kernfs/file.c, kernfs_fop_open).
             if writes && mode & 0o222 == 0 || reads && mode & 0o444 == 0 {
                 return Err(Errno::ACCES);
@@ -305,7 +335,7 @@ impl Filesystem for Files {
         _mode: Option<u32>,
         _uid: Option<u32>,
         _gid: Option<u32>,
-        _size: Option<u64>,
+        size: Option<u64>,
         _atime: Option<fuser::TimeOrNow>,
         _mtime: Option<fuser::TimeOrNow>,
         _ctime: Option<SystemTime>,
@@ -316,7 +346,14 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // `echo x > file` truncates first; sysfs lets that pass and changes nothing.
+        // `echo x > file` truncates first; sysfs lets that pass and changes nothing, tracefs may forget.
+        if size == Some(0)
+            && let Ok(path) = self.path(ino)
+            && path.starts_with("/sys/kernel/tracing")
+        {
+            // What cannot be cut off is refused at its write.
+            let _ = lock(&self.machine).machine().truncate(&path);
+        }
         self.getattr(request, ino, handle, reply);
     }
 
@@ -336,15 +373,26 @@ impl Filesystem for Files {
 
     fn read(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if self.is_stream(handle.0) {
+            let waits = flags.0 & libc::O_NONBLOCK == 0;
+            return match take(&self.machine, &self.state, handle.0, size as usize) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(Errno::AGAIN) if waits => {
+                    let (handle, size, thread) = (handle.0, size as usize, request.pid());
+                    self.waiters.add(Waiting::Read { handle, size, thread, reply });
+                }
+                Err(errno) => reply.error(error(errno)),
+            };
+        }
         match self.read_at(handle.0, offset, size as usize) {
             Ok(bytes) => reply.data(&bytes),
             Err(errno) => reply.error(error(errno)),
@@ -367,6 +415,61 @@ impl Filesystem for Files {
             Ok(()) => reply.written(data.len() as u32),
             Err(errno) => reply.error(error(errno)),
         }
+    }
+
+    fn mkdir(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.path(parent).and_then(|parent| {
+            let name = name.to_str().ok_or(Errno::INVAL)?;
+            lock(&self.machine).machine().make_directory(&parent, name)?;
+            self.describe(&format!("{parent}/{name}"))
+        });
+        match made {
+            Ok((attributes, keep)) => reply.entry_with_ttls(&keep, &keep, &attributes, Generation(0)),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let removed = self.path(parent).and_then(|parent| {
+            let name = name.to_str().ok_or(Errno::NOENT)?;
+            lock(&self.machine).machine().remove_directory(&format!("{parent}/{name}"))
+        });
+        match removed {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(error(errno)),
+        }
+    }
+
+    fn poll(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        notifier: PollNotifier,
+        events: PollEvents,
+        flags: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        // sysfs attributes without a notification of their own are always ready (fs/kernfs/file.c).
+        let mut ready = PollEvents::POLLIN | PollEvents::POLLOUT;
+        if self.is_stream(handle.0)
+            && let Ok(path) = self.path(ino)
+            && !lock(&self.machine).machine().is_ready(&path)
+        {
+            ready = PollEvents::empty();
+            if flags.contains(PollFlags::FUSE_POLL_SCHEDULE_NOTIFY) {
+                self.waiters.add(Waiting::Poll { path: path.to_string(), notifier });
+            }
+        }
+        reply.poll(ready & events);
     }
 
     fn flush(

@@ -9,6 +9,7 @@ mod files;
 mod namespace;
 
 mod supervise;
+mod wait;
 
 use std::{
     io::{self, IoSlice, IoSliceMut},

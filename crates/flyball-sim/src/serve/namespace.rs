@@ -36,7 +36,7 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
 }
 
 /// Directories that are replaced as a whole, and files that are laid over the real ones.
-const OVER: [&str; 7] = [
+const OVER: [&str; 8] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/proc/cpuinfo",
@@ -44,6 +44,7 @@ const OVER: [&str; 7] = [
     "/proc/interrupts",
     "/proc/cmdline",
     "/proc/version",
+    "/sys/kernel/tracing",
 ];
 
 /// Directories in which some names are the machine's and the rest the real ones.
@@ -92,6 +93,11 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     attempt("mount the simulated machine", mount("flyball-sim", &fuse, "fuse", flags, options.as_c_str()))?;
     attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
     drop(device);
+    if root {
+        // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it cannot be mounted,
+        // they ask for the path.
+        let _ = mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
+    }
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
     for path in OVER {
         let from = under(&fuse, path);

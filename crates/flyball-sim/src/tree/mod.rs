@@ -13,6 +13,7 @@ mod system;
 
 use crate::{
     errno::{Answer, Errno},
+    trace::files::{self as tracefs, Folder, TraceFile},
     world::World,
 };
 
@@ -56,6 +57,8 @@ pub(crate) enum Dir {
     DevCpus,
     DevCpu(u32),
     DmiId,
+    /// A directory of tracefs, by instance.
+    Trace(u8, Folder),
 }
 
 impl Dir {
@@ -171,6 +174,8 @@ pub(crate) enum Node {
     DmaLatency,
     /// `/dev/isst_interface`.
     Isst,
+    /// A file of tracefs.
+    Trace(TraceFile),
 }
 
 /// Directories that only hold others: name, parent's index (none for the root), and what is in them by name.
@@ -210,7 +215,7 @@ static PLAIN: [Plain; 19] = [
     Plain { path: "sys/bus", children: &[("cpu", Dir::Plain(9))] },
     Plain { path: "sys/bus/cpu", children: &[("devices", Dir::Plain(10))] },
     Plain { path: "sys/bus/cpu/devices", children: &[] },
-    Plain { path: "sys/kernel", children: &[] },
+    Plain { path: "sys/kernel", children: &[("tracing", Dir::Trace(0, Folder::Root))] },
     Plain { path: "sys/module", children: &[("intel_idle", Dir::Plain(17))] },
     Plain { path: "sys/firmware", children: &[] },
     Plain { path: "dev", children: &[("cpu", Dir::DevCpus)] },
@@ -331,6 +336,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
         Dir::ProcSys => (name == "kernel").then_some(Node::Dir(Dir::ProcKernel)),
         Dir::DevCpus => numbered(name, "").filter(|&n| world.is_online(n)).map(|n| Node::Dir(Dir::DevCpu(n))),
         Dir::DevCpu(n) => (name == "msr").then_some(Node::Msr(n)),
+        Dir::Trace(instance, folder) => tracefs::child(world, instance, folder, name),
         _ => None,
     }
 }
@@ -384,6 +390,7 @@ pub(crate) fn list(world: &World, dir: Dir) -> Vec<String> {
         Dir::ProcSys => names.push("kernel".to_owned()),
         Dir::DevCpus => names.extend(world.online().map(|n| n.to_string())),
         Dir::DevCpu(_) => names.push("msr".to_owned()),
+        Dir::Trace(instance, folder) => names.extend(tracefs::names(world, instance, folder)),
         _ => {}
     }
     names

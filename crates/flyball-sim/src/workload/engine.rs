@@ -444,6 +444,10 @@ impl Load for Engine {
         }
     }
 
+    fn name(&self) -> &str {
+        &self.workload.name
+    }
+
     fn is_done(&self) -> bool {
         self.progress().done
     }

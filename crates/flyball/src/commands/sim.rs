@@ -24,7 +24,22 @@ power and heat. Every command of flyball takes one:
   flyball -M sim:ryzen-5750g show
   flyball -M sim:epyc-512 --kernel 7.2 plan --governor powersave
   flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   the machine stays as it was left
-  flyball -M sim:my-machine.toml show                             a machine of your own")]
+  flyball -M sim:my-machine.toml show                             a machine of your own
+
+Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /sys/devices/system/cpu/ without a slash;
+times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
+
+  write PATH fails ERRNO [nth N]                the access fails (also: read PATH fails ...)
+  write PATH is lost [nth N]                    the write succeeds and changes nothing
+  write PATH meets PATH=TEXT [nth N]            just before it another program writes (also: read PATH meets ...)
+  PATH=TEXT every TIME|after TIME               another program writes by the clock
+  offline CPUS [after TIME] [for TIME]          CPUs go, and come back
+  fan blocked|FACTOR [after TIME] [for TIME]    resistance to air times 7.7, or FACTOR
+  air CELSIUS [after TIME] [for TIME]           the air's temperature
+  glitch CPUS MHZ [after TIME] [for TIME]       firmware runs CPUs at no more than MHZ
+
+  flyball -M sim:i7-2600 --sim-fault 'fan blocked' doctor
+  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set freq.max=2GHz")]
 pub struct Args {
     #[command(subcommand)]
     command: What,
@@ -132,6 +147,9 @@ fn choose(cli: &Cli, name: &str) -> Result<Choice, Failure> {
     let mut choice = Choice::parse(name)?;
     if let Some(kernel) = &cli.kernel {
         choice.kernel = kernel.parse().map_err(|message: String| Failure::new(Exit::Usage, message))?;
+    }
+    for rule in &cli.sim_fault {
+        choice.fault(rule)?;
     }
     Ok(choice)
 }

@@ -29,7 +29,8 @@ pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, F
         ));
     }
     let choice = choose(cli, name)?;
-    let machine = choice.boot()?;
+    let mut machine = choice.boot()?;
+    choice.warn_of_idle_faults(&mut machine);
     eprintln!(
         "flyball: sim:{} is simulated (kernel {}): nothing here was measured",
         machine.name(),

@@ -1,0 +1,86 @@
+//! Programs that wait for a stream of a served machine: reads that block, and polls.
+//!
+//! Nothing tells when a machine's trace grows, so a thread looks a hundred times a second while somebody waits. A reader
+//! that is killed must not hang in its read: the thread looks at its pending signals too.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+use fuser::{PollNotifier, ReplyData};
+
+use super::files::{Paced, State, error, lock, take};
+use crate::errno::Errno;
+
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Somebody who waits.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Read { handle: u64, size: usize, thread: u32, reply: ReplyData },
+    Poll { path: String, notifier: PollNotifier },
+}
+
+/// Those who wait, and the thread that looks for them. It ends with the file system.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(Arc<Mutex<Vec<Waiting>>>);
+
+impl Waiters {
+    /// Starts to look.
+    pub(super) fn start(machine: &Arc<Mutex<Paced>>, state: &Arc<Mutex<State>>) -> Waiters {
+        let waiters = Waiters::default();
+        let (list, machine, state) =
+            (Arc::downgrade(&waiters.0), Arc::downgrade(machine), Arc::downgrade(state));
+        std::thread::spawn(move || while look(&list, &machine, &state).is_some() {});
+        waiters
+    }
+
+    pub(super) fn add(&self, waiting: Waiting) {
+        lock(&self.0).push(waiting);
+    }
+}
+
+fn look(
+    list: &Weak<Mutex<Vec<Waiting>>>,
+    machine: &Weak<Mutex<Paced>>,
+    state: &Weak<Mutex<State>>,
+) -> Option<()> {
+    std::thread::sleep(LOOK);
+    let (list, machine, state) = (list.upgrade()?, machine.upgrade()?, state.upgrade()?);
+    let waiting = std::mem::take(&mut *lock(&list));
+    let mut still = Vec::new();
+    for one in waiting {
+        match one {
+            Waiting::Read { handle, size, thread, reply } => match take(&machine, &state, handle, size) {
+                Ok(bytes) => reply.data(&bytes),
+                Err(Errno::AGAIN) if !is_signalled(thread) => {
+                    still.push(Waiting::Read { handle, size, thread, reply });
+                }
+                Err(Errno::AGAIN) => reply.error(fuser::Errno::from_i32(libc::EINTR)),
+                Err(errno) => reply.error(error(errno)),
+            },
+            Waiting::Poll { path, notifier } => {
+                if lock(&machine).machine().is_ready(&path) {
+                    // A file that has been closed in the meantime is nobody's concern.
+                    let _ = notifier.notify();
+                } else {
+                    still.push(Waiting::Poll { path, notifier });
+                }
+            }
+        }
+    }
+    lock(&list).extend(still);
+    Some(())
+}
+
+/// Whether a thread has signals to take that it does not block, or is gone.
+fn is_signalled(thread: u32) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
+    let mask = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0)
+    };
+    (mask("SigPnd:") | mask("ShdPnd:")) & !mask("SigBlk:") & !mask("SigIgn:") != 0
+}

@@ -1,0 +1,213 @@
+//! The tracepoints that are modelled, and their records.
+
+use crate::kernel::Kernel;
+
+/// A tracepoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    CpuFrequency,
+    CpuFrequencyLimits,
+    CpuIdle,
+    PstateSample,
+    AmdPerf,
+    AmdEpp,
+    Print,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 7] = [
+        Kind::CpuFrequency,
+        Kind::CpuFrequencyLimits,
+        Kind::CpuIdle,
+        Kind::PstateSample,
+        Kind::AmdPerf,
+        Kind::AmdEpp,
+        Kind::Print,
+    ];
+
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// The directory in events/.
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Kind::AmdPerf | Kind::AmdEpp => "amd_cpu",
+            Kind::Print => "ftrace",
+            _ => "power",
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::CpuFrequency => "cpu_frequency",
+            Kind::CpuFrequencyLimits => "cpu_frequency_limits",
+            Kind::CpuIdle => "cpu_idle",
+            Kind::PstateSample => "pstate_sample",
+            Kind::AmdPerf => "amd_pstate_perf",
+            Kind::AmdEpp => "amd_pstate_epp_perf",
+            Kind::Print => "print",
+        }
+    }
+
+    /// Whether a kernel has it: Debian's have the rest on every machine.
+    pub(crate) fn is_in(self, kernel: Kernel) -> bool {
+        self != Kind::AmdEpp || kernel >= Kernel::V7_2
+    }
+
+    /// The number of its records: those of Debian's kernels where they were seen, their neighbours' otherwise.
+    pub(crate) fn id(self, kernel: Kernel) -> u16 {
+        let base = match kernel {
+            Kernel::V6_1 => 468,
+            Kernel::V6_12 => 534,
+            Kernel::V7_2 => 527,
+        };
+        let amd = match kernel {
+            Kernel::V6_1 => 1218,
+            Kernel::V6_12 => 1342,
+            Kernel::V7_2 => 1412,
+        };
+        match self {
+            Kind::CpuFrequency => base,
+            Kind::CpuFrequencyLimits => base - 1,
+            Kind::CpuIdle => base + 4,
+            Kind::PstateSample => base + 1,
+            Kind::AmdPerf => amd,
+            Kind::AmdEpp => amd - 1,
+            Kind::Print => 5,
+        }
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// `state` in kHz.
+    CpuFrequency { khz: u32, cpu: u32 },
+    CpuFrequencyLimits { min: u32, max: u32, cpu: u32 },
+    /// A state of cpuidle; `u32::MAX` is an exit.
+    CpuIdle { state: u32, cpu: u32 },
+    /// Counters as MPERF, APERF, TSC.
+    PstateSample {
+        busy: u32,
+        scaled: u32,
+        from: u32,
+        to: u32,
+        counters: [u64; 3],
+        khz: u32,
+        io_boost: u32,
+    },
+    AmdPerf {
+        min: u8,
+        desired: u8,
+        max: u8,
+        khz: u64,
+        counters: [u64; 3],
+        cpu: u32,
+        changed: bool,
+        fast: bool,
+    },
+    AmdEpp { cpu: u32, highest: u8, epp: u8, min: u8, max: u8, boost: bool, changed: bool },
+    /// What was written to trace_marker.
+    Print(Box<[u8]>),
+}
+
+impl Event {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Event::CpuFrequency { .. } => Kind::CpuFrequency,
+            Event::CpuFrequencyLimits { .. } => Kind::CpuFrequencyLimits,
+            Event::CpuIdle { .. } => Kind::CpuIdle,
+            Event::PstateSample { .. } => Kind::PstateSample,
+            Event::AmdPerf { .. } => Kind::AmdPerf,
+            Event::AmdEpp { .. } => Kind::AmdEpp,
+            Event::Print(_) => Kind::Print,
+        }
+    }
+
+    /// Bytes of a record, its eight common ones included.
+    pub(crate) fn size(&self, kernel: Kernel) -> usize {
+        match self {
+            Event::CpuFrequency { .. } | Event::CpuIdle { .. } => 16,
+            Event::CpuFrequencyLimits { .. } | Event::AmdEpp { .. } => 20,
+            Event::PstateSample { .. } => 56,
+            Event::AmdPerf { .. } if kernel >= Kernel::V7_2 => 56,
+            Event::AmdPerf { .. } => 72,
+            Event::Print(text) => (16 + text.len() + 1).next_multiple_of(4),
+        }
+    }
+
+    /// Appends the fields after the common ones, as `format` describes them.
+    pub(crate) fn encode(&self, kernel: Kernel, to: &mut Vec<u8>) {
+        let start = to.len();
+        let words = |to: &mut Vec<u8>, words: &[u32]| {
+            words.iter().for_each(|word| to.extend_from_slice(&word.to_le_bytes()));
+        };
+        let longs = |to: &mut Vec<u8>, longs: &[u64]| {
+            longs.iter().for_each(|long| to.extend_from_slice(&long.to_le_bytes()));
+        };
+        match self {
+            Event::CpuFrequency { khz, cpu } => words(to, &[*khz, *cpu]),
+            Event::CpuFrequencyLimits { min, max, cpu } => words(to, &[*min, *max, *cpu]),
+            Event::CpuIdle { state, cpu } => words(to, &[*state, *cpu]),
+            Event::PstateSample { busy, scaled, from, to: next, counters, khz, io_boost } => {
+                words(to, &[*busy, *scaled, *from, *next]);
+                longs(to, counters);
+                words(to, &[*khz, *io_boost]);
+            }
+            Event::AmdPerf { min, desired, max, khz, counters, cpu, changed, fast } => {
+                if kernel >= Kernel::V7_2 {
+                    to.extend_from_slice(&[*min, *desired, *max, 0, 0, 0, 0, 0]);
+                } else {
+                    longs(to, &[u64::from(*min), u64::from(*desired), u64::from(*max)]);
+                }
+                longs(to, &[*khz]);
+                longs(to, counters);
+                words(to, &[*cpu]);
+                if kernel < Kernel::V7_2 {
+                    to.push(u8::from(*changed));
+                }
+                to.push(u8::from(*fast));
+            }
+            Event::AmdEpp { cpu, highest, epp, min, max, boost, changed } => {
+                words(to, &[*cpu]);
+                to.extend_from_slice(&[*highest, *epp, *min, *max, u8::from(*boost), u8::from(*changed)]);
+            }
+            Event::Print(text) => {
+                longs(to, &[0]);
+                to.extend_from_slice(text);
+            }
+        }
+        to.resize(start + self.size(kernel) - 8, 0);
+    }
+
+    /// The text of `trace`, after the event's name.
+    pub(crate) fn text(&self, kernel: Kernel) -> String {
+        match self {
+            Event::CpuFrequency { khz, cpu } => format!("state={khz} cpu_id={cpu}"),
+            Event::CpuFrequencyLimits { min, max, cpu } => format!("min={min} max={max} cpu_id={cpu}"),
+            Event::CpuIdle { state, cpu } => format!("state={state} cpu_id={cpu}"),
+            Event::PstateSample { busy, scaled, from, to, counters: [mperf, aperf, tsc], khz, io_boost } => {
+                format!(
+                    "core_busy={busy} scaled={scaled} from={from} to={to} mperf={mperf} aperf={aperf} tsc={tsc} \
+                     freq={khz} io_boost={io_boost}"
+                )
+            }
+            Event::AmdPerf { min, desired, max, khz, counters: [mperf, aperf, tsc], cpu, changed, fast } => {
+                let changed =
+                    if kernel < Kernel::V7_2 { format!(" changed={changed}") } else { String::new() };
+                format!(
+                    "amd_min_perf={min} amd_des_perf={desired} amd_max_perf={max} freq={khz} mperf={mperf} \
+                     aperf={aperf} tsc={tsc} cpu_id={cpu}{changed} fast_switch={fast}"
+                )
+            }
+            Event::AmdEpp { cpu, highest, epp, min, max, boost, changed } => {
+                let (boost, changed) = (u8::from(*boost), u8::from(*changed));
+                format!("cpu{cpu}: [{min}<->{max}]/{highest}, epp={epp}, boost={boost}, changed={changed}")
+            }
+            Event::Print(text) => {
+                format!("tracing_mark_write: {}", String::from_utf8_lossy(text).trim_end_matches('\n'))
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Tracing: what the kernel's tracepoints say while drivers, governors and idle loops work, in ring buffers that are read
+//! as ftrace text or as pages.
+//!
+//! `event` knows the tracepoints and their records, `format` the layout that each kernel version gives them, `ring` the
+//! buffer of a CPU, `line` the text, and `files` the tracefs on top. Drivers call [`Tracer::emit`] where the kernel's
+//! sources have their `trace_...()`; while nothing is enabled, that is one test of a bit mask.
+
+mod event;
+pub(crate) mod files;
+mod format;
+mod line;
+mod ring;
+
+pub(crate) use event::{Event, Kind};
+use ring::{Record, Ring};
+
+use std::collections::BTreeMap;
+
+use crate::{chip::Chip, kernel::Kernel};
+
+const MPERF: u32 = 0xe7;
+const APERF: u32 = 0xe8;
+const TSC: u32 = 0x10;
+
+/// Who was on a CPU when a tracepoint was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// A program that wrote to a file.
+    Writer,
+    /// A kernel worker thread: sampling governors, changes of limits.
+    Worker,
+    /// schedutil's thread, for drivers that may sleep.
+    Sugov,
+    /// The scheduler's tick, in whatever runs on that CPU.
+    Tick,
+    /// The idle loop.
+    Idle,
+}
+
+const IRQS_OFF: u8 = 0x01;
+const HARD_IRQ: u8 = 0x08;
+
+/// The process number of the program that writes to files: who really does, the machine does not know.
+const WRITER: i32 = 900;
+/// Kernel threads are numbered from here, two a CPU.
+const THREADS: i32 = 1000;
+/// Tasks of a workload, one a CPU.
+const TASKS: i32 = 20_000;
+
+/// What an instance measures time with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TraceClock {
+    /// All clocks in nanoseconds are one here, by index into [`TraceClock::NAMES`].
+    Nanoseconds(u8),
+    /// One more with each record.
+    Counter,
+    /// Ticks of the kernel.
+    Uptime,
+    /// The processor's time stamp counter.
+    Tsc,
+}
+
+impl TraceClock {
+    /// In the order of the file trace_clock.
+    pub(crate) const NAMES: [&str; 10] =
+        ["local", "global", "counter", "uptime", "perf", "mono", "mono_raw", "boot", "tai", "x86-tsc"];
+
+    fn named(name: &str) -> Option<TraceClock> {
+        let index = TraceClock::NAMES.iter().position(|known| *known == name)?;
+        Some(match index {
+            2 => TraceClock::Counter,
+            3 => TraceClock::Uptime,
+            9 => TraceClock::Tsc,
+            index => TraceClock::Nanoseconds(index as u8),
+        })
+    }
+
+    fn index(self) -> usize {
+        match self {
+            TraceClock::Nanoseconds(index) => index as usize,
+            TraceClock::Counter => 2,
+            TraceClock::Uptime => 3,
+            TraceClock::Tsc => 9,
+        }
+    }
+
+    /// Whether its stamps are nanoseconds.
+    fn is_time(self) -> bool {
+        matches!(self, TraceClock::Nanoseconds(_))
+    }
+}
+
+/// Options that some program looks for; only `overwrite` and `irq-info` change anything here.
+pub(crate) const OPTIONS: [&str; 12] = [
+    "annotate",
+    "context-info",
+    "event-fork",
+    "irq-info",
+    "latency-format",
+    "markers",
+    "overwrite",
+    "pause-on-trace",
+    "record-cmd",
+    "record-tgid",
+    "stacktrace",
+    "trace_printk",
+];
+const IRQ_INFO: usize = 3;
+const OVERWRITE: usize = 6;
+/// What is on at boot: annotate, context-info, irq-info, markers, overwrite, record-cmd, trace_printk.
+const OPTIONS_AT_BOOT: u32 = 0b1001_0110_1011;
+
+/// One set of buffers with its switches.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) name: String,
+    pub(crate) on: bool,
+    /// Enabled events, by bit of [`Kind::bit`].
+    pub(crate) enabled: u32,
+    pub(crate) clock: TraceClock,
+    count: u64,
+    /// KiB of each CPU's buffer.
+    pub(crate) size_kib: u64,
+    /// The buffers have been used or sized.
+    pub(crate) expanded: bool,
+    pub(crate) options: u32,
+    pub(crate) percent: u32,
+    /// CPUs that do not record.
+    pub(crate) masked: Vec<bool>,
+    rings: Vec<Ring>,
+}
+
+/// What trace buffers are at boot: KiB a CPU.
+const DEFAULT_KIB: u64 = 1408;
+
+impl Instance {
+    fn new(name: &str, cpus: usize) -> Instance {
+        Instance {
+            name: name.to_owned(),
+            on: true,
+            enabled: 0,
+            clock: TraceClock::Nanoseconds(0),
+            count: 0,
+            size_kib: DEFAULT_KIB,
+            expanded: !name.is_empty(),
+            options: OPTIONS_AT_BOOT,
+            percent: 50,
+            masked: vec![false; cpus],
+            rings: (0..cpus).map(|_| Ring::new(DEFAULT_KIB)).collect(),
+        }
+    }
+
+    fn option(&self, index: usize) -> bool {
+        self.options >> index & 1 == 1
+    }
+
+    /// A time on this instance's clock.
+    fn stamp(&mut self, now: u64, tick_us: u64, tsc_khz: u32) -> u64 {
+        match self.clock {
+            TraceClock::Nanoseconds(_) => now,
+            TraceClock::Counter => {
+                self.count += 1;
+                self.count
+            }
+            TraceClock::Uptime => now / (tick_us.max(1) * 1000),
+            TraceClock::Tsc => (u128::from(now) * u128::from(tsc_khz) / 1_000_000) as u64,
+        }
+    }
+
+    fn clear(&mut self) {
+        for ring in &mut self.rings {
+            ring.clear();
+        }
+    }
+
+    fn resize(&mut self, kib: u64) {
+        self.size_kib = kib;
+        self.expanded = true;
+        for ring in &mut self.rings {
+            ring.resize(kib);
+        }
+    }
+}
+
+/// The machine's tracing.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    pub(crate) kernel: Kernel,
+    /// Index 0 is tracefs itself; the others are directories in instances/. A removed one leaves a gap.
+    pub(crate) instances: Vec<Option<Instance>>,
+    /// What any instance wants.
+    wanted: u32,
+    /// Who passes tracepoints now.
+    pub(crate) context: Context,
+    /// Which CPUs the workload has kept busy in the last step.
+    pub(crate) running: Vec<bool>,
+    /// What its tasks are called.
+    task: String,
+    /// Names of processes that are in some buffer.
+    names: BTreeMap<i32, String>,
+    /// Counters at the last sample: MPERF, APERF, TSC.
+    seen: Vec<[u64; 3]>,
+    /// Each CPU was in its idle loop at the end of the last step, in this state.
+    idling: Vec<Option<u32>>,
+    tick_us: u64,
+    tsc_khz: u32,
+}
+
+/// What a record takes of a CPU's time, so that no two have one stamp: 250 ns (measured on a real kernel).
+const RECORD_NS: u64 = 250;
+
+impl Tracer {
+    pub(crate) fn new(kernel: Kernel, cpus: u32, tick_us: u64, tsc_khz: u32) -> Tracer {
+        let cpus = cpus as usize;
+        Tracer {
+            kernel,
+            instances: vec![Some(Instance::new("", cpus))],
+            wanted: 0,
+            context: Context::Writer,
+            running: vec![false; cpus],
+            task: "work".to_owned(),
+            names: BTreeMap::new(),
+            seen: vec![[0; 3]; cpus],
+            idling: vec![None; cpus],
+            tick_us,
+            tsc_khz,
+        }
+    }
+
+    /// Whether anybody wants this event.
+    pub(crate) fn wants(&self, kind: Kind) -> bool {
+        self.wanted & kind.bit() != 0
+    }
+
+    /// Whether anybody wants any event.
+    pub(crate) fn any(&self) -> bool {
+        self.wanted != 0
+    }
+
+    /// What the tasks of the workload that runs now are called.
+    pub(crate) fn set_task(&mut self, name: &str) {
+        // TASK_COMM_LEN with its zero.
+        self.task = name.chars().take(15).collect();
+    }
+
+    /// After switches of instances were changed.
+    fn review(&mut self, chip: &Chip) {
+        let before = self.wanted;
+        self.wanted = 0;
+        for instance in self.instances.iter_mut().flatten() {
+            if instance.enabled != 0 {
+                instance.expanded = true;
+            }
+            if instance.on {
+                self.wanted |= instance.enabled;
+            }
+        }
+        if self.wanted & !before & Kind::PstateSample.bit() != 0 {
+            // intel_pstate has sampled all along.
+            for cpu in 0..self.seen.len() {
+                self.seen[cpu] = counters(chip, cpu as u32);
+            }
+        }
+        if self.wanted & Kind::CpuIdle.bit() == 0 {
+            self.idling.fill(None);
+        }
+    }
+
+    /// Records an event on a CPU, in the instances that want it.
+    pub(crate) fn emit(&mut self, now: u64, cpu: u32, event: Event) {
+        if self.wants(event.kind()) {
+            self.record(now, cpu, self.context, event);
+        }
+    }
+
+    fn record(&mut self, now: u64, cpu: u32, context: Context, event: Event) {
+        let busy = self.running.get(cpu as usize).copied().unwrap_or(false);
+        let number = cpu as i32;
+        let (pid, flags, preempt) = match context {
+            Context::Writer => (WRITER, 0, 0),
+            Context::Worker => (THREADS + 2 * number, 0, 0),
+            Context::Sugov => (THREADS + 2 * number + 1, 0, 0),
+            Context::Tick if busy => (TASKS + number, IRQS_OFF | HARD_IRQ, 1),
+            Context::Tick => (0, IRQS_OFF | HARD_IRQ, 1),
+            Context::Idle => (0, IRQS_OFF, 1),
+        };
+        if pid != 0 && !self.names.contains_key(&pid) {
+            let name = match context {
+                Context::Worker => format!("kworker/{cpu}:1"),
+                Context::Sugov => format!("sugov:{cpu}"),
+                Context::Tick => self.task.clone(),
+                Context::Writer | Context::Idle => "sh".to_owned(),
+            };
+            self.names.insert(pid, name);
+        }
+        let (kernel, tick_us, tsc_khz) = (self.kernel, self.tick_us, self.tsc_khz);
+        let bit = event.kind().bit();
+        for instance in self.instances.iter_mut().flatten() {
+            let masked = instance.masked.get(cpu as usize).copied().unwrap_or(true);
+            // What is written to a marker is no event that can be switched off.
+            if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
+                continue;
+            }
+            let stamp = instance.stamp(now, tick_us, tsc_khz);
+            let overwrite = instance.option(OVERWRITE);
+            let step = if instance.clock.is_time() { RECORD_NS } else { 0 };
+            if let Some(ring) = instance.rings.get_mut(cpu as usize) {
+                let stamp = ring.after(stamp, step);
+                let size = event.size(kernel);
+                ring.push(Record { stamp, pid, flags, preempt, event: event.clone() }, size, overwrite);
+            }
+        }
+    }
+
+    /// The counters' way since the last sample: MPERF, APERF, TSC; none where MPERF or TSC have not moved.
+    pub(crate) fn sample(&mut self, chip: &Chip, cpu: u32) -> Option<[u64; 3]> {
+        let now = counters(chip, cpu);
+        let seen = self.seen.get_mut(cpu as usize)?;
+        if now[0] == seen[0] || now[2] == seen[2] {
+            return None;
+        }
+        let before = std::mem::replace(seen, now);
+        Some([0, 1, 2].map(|n| now[n].wrapping_sub(before[n])))
+    }
+
+    /// The frequency that a sample stands for, kHz.
+    pub(crate) fn khz(&self, [mperf, aperf, _]: [u64; 3]) -> u64 {
+        (u128::from(aperf) * u128::from(self.tsc_khz) / u128::from(mperf.max(1))) as u64
+    }
+
+    /// The idle loop's entries and exits in a step that ended at `now`: `busy` nanoseconds of work after `wakes` wake-ups
+    /// out of `state`, with gaps of the same length between them.
+    pub(crate) fn idle_step(&mut self, now: u64, span: u64, cpu: u32, state: u32, busy: u64, wakes: u16) {
+        const EXIT: u32 = u32::MAX;
+        if !self.wants(Kind::CpuIdle) {
+            return;
+        }
+        let number = cpu as usize;
+        let start = now - span;
+        let was = self.idling[number];
+        let mut go = |at: u64, state: u32| {
+            self.record(at, cpu, Context::Idle, Event::CpuIdle { state, cpu });
+        };
+        self.idling[number] = if busy == 0 {
+            // Only a new choice of a state is news.
+            if was != Some(state) {
+                if was.is_some() {
+                    go(start, EXIT);
+                }
+                go(start + RECORD_NS, state);
+            }
+            Some(state)
+        } else if busy >= span {
+            if was.is_some() {
+                go(start, EXIT);
+            }
+            None
+        } else {
+            let turns = u64::from(wakes.max(1));
+            let (each, work) = (span / turns, (busy / turns).max(1));
+            for turn in 0..turns {
+                let at = start + turn * each;
+                if turn > 0 || was.is_some() {
+                    go(at, EXIT);
+                }
+                go(at + work.min(each.saturating_sub(1)), state);
+            }
+            Some(state)
+        };
+    }
+}
+
+fn counters(chip: &Chip, cpu: u32) -> [u64; 3] {
+    [MPERF, APERF, TSC].map(|register| chip.read(cpu, register).unwrap_or(0))
+}

@@ -1,0 +1,281 @@
+//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which give way.
+//!
+//! Records are kept as they are meant and laid out when a page is read; how much of a page each takes is known before,
+//! so that pages fill up, are overwritten and are counted as the kernel's.
+
+use std::collections::VecDeque;
+
+use super::Event;
+use crate::kernel::Kernel;
+
+/// Bytes of a sub-buffer.
+pub(super) const PAGE: usize = 4096;
+const HEADER: usize = 16;
+const DATA: usize = PAGE - HEADER;
+/// Longest time between two records that fits into the first one's 27 bits.
+const LONGEST: u64 = 1 << 27;
+/// Commit word: records were lost before this page; their number follows the data.
+const MISSED: u64 = 1 << 31;
+const MISSED_STORED: u64 = 1 << 30;
+
+/// A record.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Record {
+    pub(super) stamp: u64,
+    pub(super) pid: i32,
+    pub(super) flags: u8,
+    pub(super) preempt: u8,
+    pub(super) event: Event,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    used: usize,
+    records: Vec<Record>,
+}
+
+/// What stats says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Records in the buffer.
+    pub(super) entries: u64,
+    /// Overwritten.
+    pub(super) overrun: u64,
+    /// Bytes in the buffer.
+    pub(super) bytes: u64,
+    /// Refused, where nothing may be overwritten.
+    pub(super) dropped: u64,
+    /// Taken by readers.
+    pub(super) read: u64,
+}
+
+/// The buffer of one CPU.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pages: VecDeque<Page>,
+    capacity: usize,
+    counts: Counts,
+    last: u64,
+    /// Overwritten since a reader last took a page.
+    missed: u64,
+}
+
+/// Pages that hold so many KiB.
+fn pages(kib: u64) -> usize {
+    (kib.saturating_mul(1024).div_ceil(DATA as u64) as usize).clamp(2, 1 << 20)
+}
+
+impl Ring {
+    pub(super) fn new(kib: u64) -> Ring {
+        Ring { pages: VecDeque::new(), capacity: pages(kib), counts: Counts::default(), last: 0, missed: 0 }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.entries == 0
+    }
+
+    /// How many pages hold something, of how many.
+    pub(super) fn fill(&self) -> (usize, usize) {
+        (self.pages.len(), self.capacity)
+    }
+
+    /// The stamp of the oldest record.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.records().next().map(|record| record.stamp)
+    }
+
+    /// All records, oldest first.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.pages.iter().flat_map(|page| &page.records)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pages.clear();
+        self.counts = Counts::default();
+        self.missed = 0;
+    }
+
+    pub(super) fn resize(&mut self, kib: u64) {
+        self.capacity = pages(kib);
+        while self.pages.len() > self.capacity {
+            self.overwrite();
+        }
+    }
+
+    /// The stamp for a record that is made now: never before the one before.
+    pub(super) fn after(&self, stamp: u64, step: u64) -> u64 {
+        if self.last == 0 { stamp } else { stamp.max(self.last.saturating_add(step)) }
+    }
+
+    fn overwrite(&mut self) {
+        if let Some(page) = self.pages.pop_front() {
+            let gone = page.records.len() as u64;
+            self.counts.entries -= gone;
+            self.counts.overrun += gone;
+            self.counts.bytes -= page.used as u64;
+            self.missed += gone;
+        }
+    }
+
+    /// Adds a record whose payload has `size` bytes.
+    pub(super) fn push(&mut self, record: Record, size: usize, overwrite: bool) {
+        let mut need = event_size(size);
+        if need > DATA {
+            self.counts.dropped += 1;
+            return;
+        }
+        let delta = match self.pages.back().and_then(|page| page.records.last()) {
+            Some(last) => record.stamp.saturating_sub(last.stamp),
+            None => 0,
+        };
+        if delta >= LONGEST {
+            need += 8;
+        }
+        if self.pages.back().is_none_or(|page| page.used + need > DATA) {
+            if self.pages.len() >= self.capacity {
+                if !overwrite {
+                    self.counts.dropped += 1;
+                    return;
+                }
+                self.overwrite();
+            }
+            // A page's first record has the page's own time.
+            self.pages.push_back(Page::default());
+            need = event_size(size);
+        }
+        self.last = record.stamp;
+        if let Some(page) = self.pages.back_mut() {
+            page.used += need;
+            page.records.push(record);
+            self.counts.entries += 1;
+            self.counts.bytes += need as u64;
+        }
+    }
+
+    /// Takes the oldest record.
+    pub(super) fn pop(&mut self) -> Option<Record> {
+        let page = self.pages.front_mut()?;
+        let record = page.records.remove(0);
+        self.counts.entries -= 1;
+        self.counts.read += 1;
+        if page.records.is_empty() {
+            self.counts.bytes -= page.used as u64;
+            self.pages.pop_front();
+        }
+        Some(record)
+    }
+
+    /// Takes the oldest page as a reader of trace_pipe_raw gets it.
+    pub(super) fn take_page(&mut self, kernel: Kernel) -> Option<Vec<u8>> {
+        let page = self.pages.pop_front()?;
+        let count = page.records.len() as u64;
+        self.counts.entries -= count;
+        self.counts.read += count;
+        self.counts.bytes -= page.used as u64;
+        let missed = std::mem::take(&mut self.missed);
+        Some(lay_out(&page.records, kernel, missed))
+    }
+}
+
+/// What a record of `size` bytes takes with its header.
+fn event_size(size: usize) -> usize {
+    let size = size.next_multiple_of(4);
+    if size / 4 <= 28 { 4 + size } else { 8 + size }
+}
+
+fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
+    let mut page = Vec::with_capacity(PAGE);
+    let first = records.first().map_or(0, |record| record.stamp);
+    page.extend_from_slice(&first.to_le_bytes());
+    page.extend_from_slice(&[0; 8]);
+    let mut before = first;
+    for record in records {
+        let mut delta = record.stamp.saturating_sub(before);
+        before = record.stamp;
+        if delta >= LONGEST {
+            let low = (delta & (LONGEST - 1)) as u32;
+            page.extend_from_slice(&(30 | low << 5).to_le_bytes());
+            page.extend_from_slice(&((delta >> 27) as u32).to_le_bytes());
+            delta = 0;
+        }
+        let size = record.event.size(kernel).next_multiple_of(4);
+        if size / 4 <= 28 {
+            page.extend_from_slice(&((size / 4) as u32 | (delta as u32) << 5).to_le_bytes());
+        } else {
+            page.extend_from_slice(&((delta as u32) << 5).to_le_bytes());
+            page.extend_from_slice(&(size as u32 + 4).to_le_bytes());
+        }
+        let end = page.len() + size;
+        page.extend_from_slice(&record.event.kind().id(kernel).to_le_bytes());
+        page.push(record.flags);
+        page.push(record.preempt);
+        page.extend_from_slice(&record.pid.to_le_bytes());
+        record.event.encode(kernel, &mut page);
+        page.resize(end, 0);
+    }
+    let used = page.len() - HEADER;
+    let mut commit = used as u64;
+    if missed > 0 {
+        commit |= MISSED;
+        if used + 8 <= DATA {
+            commit |= MISSED_STORED;
+            page.extend_from_slice(&missed.to_le_bytes());
+        }
+    }
+    page[8..16].copy_from_slice(&commit.to_le_bytes());
+    page.resize(PAGE, 0);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(stamp: u64) -> Record {
+        Record { stamp, pid: 0, flags: 1, preempt: 1, event: Event::CpuIdle { state: 1, cpu: 0 } }
+    }
+
+    #[test]
+    fn every_record_is_in_the_buffer_read_or_counted_as_lost() {
+        let mut ring = Ring::new(8);
+        for n in 0..5000 {
+            ring.push(record(n * 1000), 16, true);
+        }
+        let counts = ring.counts();
+        assert_eq!(counts.entries + counts.overrun, 5000);
+        assert!(counts.overrun > 0 && counts.bytes <= 3 * DATA as u64);
+        let page = ring.take_page(Kernel::V6_12).unwrap();
+        assert_eq!(page.len(), PAGE);
+        // 204 records of 20 bytes fill a page to the last; what was lost before it is flagged.
+        let commit = u64::from_le_bytes(page[8..16].try_into().unwrap());
+        assert_eq!((commit & 0xf_ffff, commit & MISSED != 0), (4080, true));
+        ring.push(record(6_000_000), 16, true);
+        let counts = ring.counts();
+        assert_eq!(counts.entries + counts.overrun + counts.read, 5001);
+    }
+
+    #[test]
+    fn a_full_buffer_refuses_where_nothing_may_be_overwritten() {
+        let mut ring = Ring::new(1);
+        for n in 0..1000 {
+            ring.push(record(n), 16, false);
+        }
+        assert_eq!(ring.counts().entries + ring.counts().dropped, 1000);
+        assert_eq!(ring.oldest(), Some(0));
+    }
+
+    #[test]
+    fn long_times_take_an_extension() {
+        let mut ring = Ring::new(64);
+        ring.push(record(10), 16, true);
+        ring.push(record(10 + 5 * LONGEST + 7), 16, true);
+        let page = ring.take_page(Kernel::V6_12).unwrap();
+        let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().unwrap());
+        assert_eq!((word(36) & 31, word(36) >> 5, word(40)), (30, 7, 5));
+        assert_eq!((word(44) & 31, word(44) >> 5), (4, 0));
+    }
+}
