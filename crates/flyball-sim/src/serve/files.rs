@@ -214,6 +214,10 @@ impl Files {
     fn progress(&self, work: Option<&crate::workload::Shared>) -> Vec<u8> {
         lock(&self.machine).machine();
         let progress = work.map(|work| lock(work).clone()).unwrap_or_default();
+        if progress.done {
+            // Its processes have ended.
+            lock(&self.machine).machine().run(None);
+        }
         let word = if progress.done || work.is_none() { "done" } else { "running" };
         format!("{word} {} {}\n", progress.turns, progress.ns).into_bytes()
     }

@@ -36,7 +36,7 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
 }
 
 /// Directories that are replaced as a whole, and files that are laid over the real ones.
-const OVER: [&str; 8] = [
+const OVER: [&str; 9] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
     "/proc/cpuinfo",
@@ -44,6 +44,7 @@ const OVER: [&str; 8] = [
     "/proc/interrupts",
     "/proc/cmdline",
     "/proc/version",
+    "/proc/sys/kernel/ftrace_enabled",
     "/sys/kernel/tracing",
 ];
 

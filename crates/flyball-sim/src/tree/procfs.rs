@@ -1,6 +1,6 @@
 //! /proc, as far as tools about processors read it.
 
-use super::{Attribute, ro};
+use super::{Attribute, ro, rw};
 use crate::{board::Vendor, errno::Answer, text::line, world::World};
 
 /// Nanoseconds to the 100ths of a second in which /proc/stat counts.
@@ -141,6 +141,8 @@ pub(super) static KERNEL: &[Attribute] = &[
     ro("osrelease", |world, _, out| line(out, world.platform.kernel.release())),
     ro("hostname", |world, _, out| line(out, format_args!("sim-{}", world.name))),
     ro("ostype", |_, _, out| line(out, "Linux")),
+    // There is no function tracer that it could stop.
+    rw("ftrace_enabled", |_, _, out| line(out, 1), |_, _, _| Ok(())),
     ro("nmi_watchdog", |_, _, out| line(out, 0)),
     ro("perf_event_paranoid", |_, _, out| line(out, 2)),
     ro("randomize_va_space", |_, _, out| line(out, 2)),
