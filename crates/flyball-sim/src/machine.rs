@@ -125,7 +125,8 @@ impl SimMachine {
                 let path = if base.is_empty() { "/" } else { base };
                 let Ok(Node::Dir(dir)) = tree::resolve(&self.world, path, true) else { continue };
                 let names = tree::list(&self.world, dir);
-                let fits = names.iter().filter(|name| crate::fault::matches(part.as_bytes(), name.as_bytes()));
+                let fits =
+                    names.iter().filter(|name| crate::fault::matches(part.as_bytes(), name.as_bytes()));
                 next.extend(fits.map(|name| format!("{base}/{name}")));
             }
             found = next;
@@ -161,10 +162,15 @@ impl SimMachine {
     /// Lets time pass to `until`, with what the clock sets off on the way.
     fn pass(&mut self, until: u64) {
         if !self.faults.is_empty() {
-            while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until) {
+            while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
+            {
                 self.world.run_until(due, &mut self.load);
-                let struck: Vec<Effect> =
-                    self.faults.iter_mut().filter(|fault| fault.due() == Some(due)).map(Fault::strike).collect();
+                let struck: Vec<Effect> = self
+                    .faults
+                    .iter_mut()
+                    .filter(|fault| fault.due() == Some(due))
+                    .map(Fault::strike)
+                    .collect();
                 for effect in struck {
                     self.befall(effect);
                 }

@@ -39,7 +39,14 @@ impl Choice {
     pub fn parse(text: &str) -> Result<Choice, Failure> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
-        let mut choice = Choice { name, kernel: Kernel::V6_12, boot: Vec::new(), seed: 0, state: None, faults: Vec::new() };
+        let mut choice = Choice {
+            name,
+            kernel: Kernel::V6_12,
+            boot: Vec::new(),
+            seed: 0,
+            state: None,
+            faults: Vec::new(),
+        };
         let usage = |message: String| Failure::new(Exit::Usage, message);
         for part in parts {
             match part.split_once('=') {
@@ -97,8 +104,7 @@ impl Choice {
     pub fn boot(&self) -> Result<SimMachine, Failure> {
         let usage = |message: String| Failure::new(Exit::Usage, message);
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
-        let mut machine =
-            SimMachine::boot(self.spec()?, self.kernel, boot, self.seed).map_err(usage)?;
+        let mut machine = SimMachine::boot(self.spec()?, self.kernel, boot, self.seed).map_err(usage)?;
         for rule in &self.faults {
             machine.inject(rule.parse().map_err(usage)?);
         }

@@ -9,8 +9,8 @@ use crate::{
     cpu::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
-    trace::{Context, Event, Kind},
     text::{kstrtobool, kstrtou32, scan_word, streq},
+    trace::{Context, Event, Kind},
 };
 
 const CPPC_CAP1: u32 = 0xc001_02b0;

@@ -8,8 +8,8 @@ use crate::{
     cpu::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
-    trace::{Context, Event, Kind},
     text::{kstrtou32, scan_unsigned, scan_word, streq},
+    trace::{Context, Event, Kind},
 };
 
 const PLATFORM_INFO: u32 = 0xce;

@@ -7,14 +7,14 @@ use crate::errno::Errno;
 
 /// The forms of a rule, for help and for messages.
 pub const FORMS: &str = "\
-write PATH fails ERRNO [nth N]                the access fails (also: read PATH fails ...)
-write PATH is lost [nth N]                    the write succeeds and changes nothing
-write PATH meets PATH=TEXT [nth N]            just before it another program writes (also: read PATH meets ...)
-PATH=TEXT every TIME|after TIME               another program writes by the clock
-offline CPUS [after TIME] [for TIME]          CPUs go, and come back
-fan blocked|FACTOR [after TIME] [for TIME]    resistance to air times 7.7, or FACTOR
-air CELSIUS [after TIME] [for TIME]           the air's temperature
-glitch CPUS MHZ [after TIME] [for TIME]       firmware runs CPUs at no more than MHZ";
+write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
+write PATH is lost [nth N]                  the write succeeds and changes nothing
+write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
+PATH=TEXT every TIME|after TIME             another program writes by the clock
+offline CPUS [after TIME] [for TIME]        CPUs go, and come back
+fan blocked|FACTOR [after TIME] [for TIME]  resistance to air times 7.7, or FACTOR
+air CELSIUS [after TIME] [for TIME]         the air's temperature
+glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ";
 
 /// Where paths without a leading slash begin.
 const CPU: &str = "/sys/devices/system/cpu/";
@@ -122,8 +122,10 @@ impl<'t> Words<'t> {
             self.at += 1;
             let word = self.need("a number")?;
             let nth = word.parse().ok().filter(|&nth: &u32| nth > 0);
-            fault = fault.at(nth
-                .ok_or_else(|| self.wrong(&format!("'{word}' is no count: the first access is nth 1")))?);
+            fault =
+                fault.at(nth.ok_or_else(|| {
+                    self.wrong(&format!("'{word}' is no count: the first access is nth 1"))
+                })?);
         }
         Ok(fault)
     }

@@ -97,7 +97,8 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     if root {
         // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it cannot be mounted,
         // they ask for the path.
-        let _ = mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
+        let _ =
+            mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
     }
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
     for path in OVER {

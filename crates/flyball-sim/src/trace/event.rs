@@ -83,10 +83,20 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// `state` in kHz.
-    CpuFrequency { khz: u32, cpu: u32 },
-    CpuFrequencyLimits { min: u32, max: u32, cpu: u32 },
+    CpuFrequency {
+        khz: u32,
+        cpu: u32,
+    },
+    CpuFrequencyLimits {
+        min: u32,
+        max: u32,
+        cpu: u32,
+    },
     /// A state of cpuidle; `u32::MAX` is an exit.
-    CpuIdle { state: u32, cpu: u32 },
+    CpuIdle {
+        state: u32,
+        cpu: u32,
+    },
     /// Counters as MPERF, APERF, TSC.
     PstateSample {
         busy: u32,
@@ -107,7 +117,15 @@ pub(crate) enum Event {
         changed: bool,
         fast: bool,
     },
-    AmdEpp { cpu: u32, highest: u8, epp: u8, min: u8, max: u8, boost: bool, changed: bool },
+    AmdEpp {
+        cpu: u32,
+        highest: u8,
+        epp: u8,
+        min: u8,
+        max: u8,
+        boost: bool,
+        changed: bool,
+    },
     /// What was written to trace_marker.
     Print(Box<[u8]>),
 }

@@ -156,9 +156,7 @@ pub(crate) fn child(world: &World, number: u8, folder: Folder, name: &str) -> Op
             dir(Folder::PerCpu(cpu))
         }
         Folder::PerCpu(cpu) => file(What::Cpu(cpu, find(&CPU, name)?)),
-        Folder::Options => {
-            file(What::Option(OPTIONS.iter().position(|option| *option == name)? as u8))
-        }
+        Folder::Options => file(What::Option(OPTIONS.iter().position(|option| *option == name)? as u8)),
         Folder::Instances => {
             let instances = world.platform.trace.instances.iter().enumerate().skip(1);
             let mut named = instances.filter(|(_, own)| own.as_ref().is_some_and(|own| own.name == name));
@@ -174,7 +172,8 @@ pub(crate) fn names(world: &World, number: u8, folder: Folder) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     match folder {
         Folder::Root => {
-            let mut names: Vec<String> = of(top(kernel)).chain(words(&["events", "per_cpu", "options"])).collect();
+            let mut names: Vec<String> =
+                of(top(kernel)).chain(words(&["events", "per_cpu", "options"])).collect();
             if number == 0 {
                 names.extend(of(&ONCE));
                 names.push("instances".to_owned());
@@ -184,7 +183,11 @@ pub(crate) fn names(world: &World, number: u8, folder: Folder) -> Vec<String> {
         Folder::Events => of(&EVENTS).chain(words(&GROUPS)).collect(),
         Folder::Group(group) => {
             let events = in_group(kernel, group).map(|kind| kind.name().to_owned());
-            if GROUPS[group as usize] == "ftrace" { events.collect() } else { events.chain(of(&GROUP)).collect() }
+            if GROUPS[group as usize] == "ftrace" {
+                events.collect()
+            } else {
+                events.chain(of(&GROUP)).collect()
+            }
         }
         Folder::Event(kind) if Kind::ALL[kind as usize] == Kind::Print => words(&["format", "id"]),
         Folder::Event(_) => of(&EVENT).collect(),
@@ -401,7 +404,9 @@ pub(crate) fn read(world: &World, file: TraceFile, out: &mut Vec<u8>) -> Answer 
 /// All records of an instance in the order of their time.
 fn lines(world: &World, instance: &Instance, only: Option<usize>, text: &mut String) {
     let mut records: Vec<(u64, usize, &Record)> = Vec::new();
-    for (cpu, ring) in instance.rings.iter().enumerate().filter(|(cpu, _)| only.is_none_or(|only| only == *cpu)) {
+    for (cpu, ring) in
+        instance.rings.iter().enumerate().filter(|(cpu, _)| only.is_none_or(|only| only == *cpu))
+    {
         records.extend(ring.records().map(|record| (record.stamp, cpu, record)));
     }
     records.sort_by_key(|(stamp, cpu, _)| (*stamp, *cpu));

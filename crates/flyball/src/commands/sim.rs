@@ -29,17 +29,17 @@ power and heat. Every command of flyball takes one:
 Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /sys/devices/system/cpu/ without a slash;
 times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
 
-  write PATH fails ERRNO [nth N]                the access fails (also: read PATH fails ...)
-  write PATH is lost [nth N]                    the write succeeds and changes nothing
-  write PATH meets PATH=TEXT [nth N]            just before it another program writes (also: read PATH meets ...)
-  PATH=TEXT every TIME|after TIME               another program writes by the clock
-  offline CPUS [after TIME] [for TIME]          CPUs go, and come back
-  fan blocked|FACTOR [after TIME] [for TIME]    resistance to air times 7.7, or FACTOR
-  air CELSIUS [after TIME] [for TIME]           the air's temperature
-  glitch CPUS MHZ [after TIME] [for TIME]       firmware runs CPUs at no more than MHZ
+  write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
+  write PATH is lost [nth N]                  the write succeeds and changes nothing
+  write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
+  PATH=TEXT every TIME|after TIME             another program writes by the clock
+  offline CPUS [after TIME] [for TIME]        CPUs go, and come back
+  fan blocked|FACTOR [after TIME] [for TIME]  resistance to air times 7.7, or FACTOR
+  air CELSIUS [after TIME] [for TIME]         the air's temperature
+  glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ
 
   flyball -M sim:i7-2600 --sim-fault 'fan blocked' doctor
-  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set freq.max=2GHz")]
+  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set max-freq=2GHz")]
 pub struct Args {
     #[command(subcommand)]
     command: What,
