@@ -1,6 +1,6 @@
 //! What the user may type. Every command's own arguments are in its module under `commands`.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Put a machine's processors into the state a workload needs, prove what it is worth, put everything back.
 #[derive(Debug, Parser)]
@@ -115,4 +115,57 @@ pub enum Command {
     /// The process that restores when flyball dies.
     #[command(hide = true)]
     Guardian(crate::commands::guardian::Args),
+}
+
+/// The whole command line, for parsing, the manual and completions, its texts ready to be wrapped to any terminal.
+pub fn command() -> clap::Command {
+    flowing(Cli::command())
+}
+
+/// Paragraphs behind the options are written in lines of source; to wrap well they must be one line each.
+fn flowing(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command.get_subcommands().map(|each| each.get_name().to_owned()).collect();
+    let text = command.get_after_help().map(|text| unbroken(&text.to_string()));
+    let command = match text {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, flowing))
+}
+
+/// Joins lines that only the width of the source has parted: those behind a long line, neither indented nor empty.
+fn unbroken(text: &str) -> String {
+    const LONG: usize = 80;
+    let mut joined = String::with_capacity(text.len());
+    let mut before: Option<&str> = None;
+    for line in text.lines() {
+        let is_flowing = |line: &str| !line.is_empty() && !line.starts_with(' ');
+        match before {
+            Some(last) if last.len() >= LONG && is_flowing(last) && is_flowing(line) => joined.push(' '),
+            Some(_) => joined.push('\n'),
+            None => {}
+        }
+        joined.push_str(line);
+        before = Some(line);
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn only_paragraphs_are_joined() {
+        let long = "x".repeat(90);
+        assert_eq!(
+            unbroken(&format!("{long}\nend.\n\n  {long}\n  two\nshort\nlines")),
+            format!("{long} end.\n\n  {long}\n  two\nshort\nlines")
+        );
+    }
 }

@@ -17,14 +17,17 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 fn main() -> ExitCode {
     exit::die_quietly_on_a_closed_pipe();
     if let Some(code) = commands::intel_speed_select::of_process() {
         return code;
     }
-    let mut cli = cli::Cli::parse();
+    let mut cli = match cli::Cli::from_arg_matches(&cli::command().get_matches()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     let result = match cli.machine.strip_prefix("guest:") {
         Some(choice) => commands::guest::inside(&cli, choice),
         None => machine::complete(&cli).and_then(|text| {

@@ -1,7 +1,5 @@
 //! `flyball completions`: what a shell needs to complete commands, options and the names of knobs.
 
-use clap::CommandFactory;
-
 use crate::{
     cli::Cli,
     exit::{Exit, Failure},
@@ -21,7 +19,7 @@ pub struct Args {
 /// Prints the completions.
 pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let mut out = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "flyball", &mut out);
+    clap_complete::generate(args.shell, &mut crate::cli::command(), "flyball", &mut out);
     std::io::Write::write_all(&mut std::io::stdout(), &out)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}")))?;
     Ok(Exit::Done)

@@ -2,7 +2,6 @@
 
 use std::{io::Write, path::PathBuf};
 
-use clap::CommandFactory;
 use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
@@ -32,7 +31,7 @@ pub struct Args {
 pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let failed =
         |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot write the manual: {error}"));
-    let mut top = Cli::command();
+    let mut top = crate::cli::command();
     top.build();
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir).map_err(failed)?;
