@@ -11,6 +11,7 @@
 #![allow(clippy::unnecessary_wraps)]
 
 mod amd_tests;
+pub mod amd_write;
 mod conflicts;
 mod driver;
 mod facts;
@@ -109,6 +110,18 @@ pub enum Fix {
     Person(String),
 }
 
+/// What one of the tests in the kernel's own amd-pstate-ut module would say of this machine and kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KernelTest {
+    /// The test's name in the module.
+    pub name: &'static str,
+    /// Whether it would succeed.
+    pub passes: bool,
+    /// What it would complain about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+}
+
 /// The answer of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -127,6 +140,9 @@ pub struct Finding {
     /// What to do, where something should be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
+    /// What the kernel's own unit test of the same thing would say, where this kernel's module has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_test: Option<KernelTest>,
 }
 
 /// What a check's function answers; the table adds the names.
@@ -136,12 +152,13 @@ pub struct Answer {
     what: String,
     evidence: Vec<Evidence>,
     fix: Option<Fix>,
+    kernel_test: Option<KernelTest>,
 }
 
 impl Answer {
     /// An answer with a verdict and a sentence.
     pub fn new(verdict: Verdict, what: impl Into<String>) -> Answer {
-        Answer { verdict, what: what.into(), evidence: Vec::new(), fix: None }
+        Answer { verdict, what: what.into(), evidence: Vec::new(), fix: None, kernel_test: None }
     }
 
     /// Adds what was read.
@@ -157,6 +174,12 @@ impl Answer {
         self.fix = Some(fix);
         self
     }
+}
+
+/// A finding from a check's answer.
+fn finding(id: &'static str, group: Group, why: &'static str, answer: Answer) -> Finding {
+    let Answer { verdict, what, evidence, fix, kernel_test } = answer;
+    Finding { id, group, verdict, what, why, evidence, fix, kernel_test }
 }
 
 fn ok(what: impl Into<String>) -> Answer {
@@ -281,15 +304,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
                 continue;
             }
             if let Some(answer) = (check.run)(&facts) {
-                findings.push(Finding {
-                    id: check.id,
-                    group: check.group,
-                    verdict: answer.verdict,
-                    what: answer.what,
-                    why: check.why,
-                    evidence: answer.evidence,
-                    fix: answer.fix,
-                });
+                findings.push(finding(check.id, check.group, check.why, answer));
             }
         }
     }

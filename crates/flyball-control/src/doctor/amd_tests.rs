@@ -1,9 +1,10 @@
 //! The reading part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from user space.
 //!
-//! The two tests that write (preferences and mode transitions) are `flyball doctor --write`'s, which goes through
-//! plan, apply and restore like every other write.
+//! Each answer also says what the module of the running kernel would: its tests are stricter or laxer by version, look
+//! at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
+//! module complains about is a note here, no fault. The tests that write are `amd_write`'s.
 
-use super::{Answer, Check, Facts, Fix, Group, Policy, fault, note, ok, unknown};
+use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, fault, note, ok, unknown};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -32,6 +33,19 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
+impl Answer {
+    /// What the kernel's own test says: nothing to complain about, or what.
+    pub(super) fn kernel_says(mut self, name: &'static str, complaint: Option<String>) -> Answer {
+        self.kernel_test = Some(KernelTest { name, passes: complaint.is_none(), because: complaint });
+        self
+    }
+}
+
+/// Whether the running kernel is at least this one; one that does not tell counts as new.
+pub(super) fn since(facts: &Facts, major: u32, minor: u32) -> bool {
+    facts.kernel_version().is_none_or(|version| version >= (major, minor))
+}
+
 /// MSRs of the register kind (arch/x86/include/asm/msr-index.h).
 const CPPC_CAP1: u32 = 0xc001_02b0;
 const CPPC_ENABLE: u32 = 0xc001_02b1;
@@ -54,24 +68,32 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
             missing.insert(cpu);
         }
     }
+    let test = "amd_pstate_ut_acpi_cpc_valid";
     Some(if missing.is_empty() {
-        ok("every online CPU has a _CPC table").seen("CPUs", facts.online.to_string())
+        ok("every online CPU has a _CPC table")
+            .seen("CPUs", facts.online.to_string())
+            .kernel_says(test, None)
     } else {
         fault(format!("no usable _CPC table on CPUs {missing}"))
             .seen("/sys/devices/system/cpu/cpuN/acpi_cppc", format!("not there on CPUs {missing}"))
             .fix(Fix::Firmware(
                 "look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned(),
             ))
+            .kernel_says(test, Some("the _CPC object is not present".to_owned()))
     })
 }
 
 fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
+    let test = "amd_pstate_ut_check_enabled";
     if !facts.flag("cppc") {
-        // The mailbox kind has no register to ask: the driver would not have bound had enabling failed.
+        // amd_pstate_init() and amd_pstate_cpu_init() give up where enabling by mailbox fails; the module does not look.
+        let driver = facts.driver()?;
         return Some(
-            unknown("this processor takes requests by mailbox, which cannot be read from user space")
-                .seen("/proc/cpuinfo flags", "no cppc"),
+            ok("requests go by mailbox, and the driver is bound: it gives up where the mailbox refuses to enable them")
+                .seen("/proc/cpuinfo flags", "no cppc")
+                .seen(facts.policies.first()?.path("scaling_driver"), driver)
+                .kernel_says(test, None),
         );
     }
     let values = match facts.msr_everywhere(CPPC_ENABLE) {
@@ -81,68 +103,117 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     let off: flyball_host::CpuList =
         values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
     Some(if off.is_empty() {
-        ok("CPPC is enabled on every online CPU").seen(format!("MSR {CPPC_ENABLE:#x}"), "1")
+        ok("CPPC is enabled on every online CPU")
+            .seen(format!("MSR {CPPC_ENABLE:#x}"), "1")
+            .kernel_says(test, None)
     } else {
         fault(format!("CPPC is not enabled on CPUs {off}"))
             .seen(format!("MSR {CPPC_ENABLE:#x}"), format!("0 on CPUs {off}"))
+            .kernel_says(test, Some(format!("amd pstate must be enabled (seen from one of CPUs {off})")))
     })
+}
+
+/// The four levels of a CPU, highest first, and where they were read: the register where there is one, as the driver
+/// and its test do, else the firmware's table.
+fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
+    if facts.flag("cppc")
+        && let Ok(cap) = facts.msr(cpu, CPPC_CAP1)
+    {
+        let byte = |shift: u32| (cap >> shift) & 0xff;
+        return Ok(([byte(24), byte(16), byte(8), byte(0)], format!("MSR {CPPC_CAP1:#x} of CPU {cpu}")));
+    }
+    table(facts, cpu).map(|levels| (levels, format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc")))
+}
+
+/// The same of the firmware's table alone.
+fn table(facts: &Facts, cpu: u32) -> Result<[u64; 4], String> {
+    let read = |name| cppc(facts, cpu, name);
+    Ok([read("highest_perf")?, read("nominal_perf")?, read("lowest_nonlinear_perf")?, read("lowest_perf")?])
 }
 
 fn perf(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
+    let test = "amd_pstate_ut_check_perf";
     let mut shown = None;
     let mut equal_floor = false;
+    let mut complaint = None;
     for cpu in facts.online.iter() {
-        let read = |name| cppc(facts, cpu, name);
-        let levels = (|| {
-            Ok::<_, String>((
-                read("highest_perf")?,
-                read("nominal_perf")?,
-                read("lowest_nonlinear_perf")?,
-                read("lowest_perf")?,
-            ))
-        })();
-        let (highest, nominal, nonlinear, lowest) = match levels {
-            Ok(levels) => levels,
+        let (values, place) = match levels(facts, cpu) {
+            Ok(found) => found,
             Err(why) => return Some(unknown(why)),
         };
+        let [highest, nominal, nonlinear, lowest] = values;
         let text =
             format!("highest {highest}, nominal {nominal}, lowest non-linear {nonlinear}, lowest {lowest}");
-        let place = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc");
-        // Newer kernels allow the lowest non-linear level to be the lowest one.
         if !(highest >= nominal && nominal > nonlinear && nonlinear >= lowest && lowest > 0) {
             return Some(
-                fault(format!("the performance levels of CPU {cpu} are out of order")).seen(place, text),
+                fault(format!("the performance levels of CPU {cpu} are out of order"))
+                    .seen(place, text.clone())
+                    .kernel_says(test, Some(format!("cpu{cpu}: {text}: the formula is incorrect"))),
+            );
+        }
+        // The highest level is excused: with preferred cores the table carries the ranking's.
+        if let Ok(other) = table(facts, cpu)
+            && other[1..] != values[1..]
+        {
+            return Some(
+                fault(format!("CPU {cpu}: the firmware's table and the register disagree"))
+                    .seen(place, text)
+                    .seen(
+                        format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc"),
+                        format!("nominal {}, lowest non-linear {}, lowest {}", other[1], other[2], other[3]),
+                    ),
             );
         }
         equal_floor |= nonlinear == lowest;
-        if facts.flag("cppc")
-            && let Ok(cap) = facts.msr(cpu, CPPC_CAP1)
-        {
-            let register = [(cap >> 24) & 0xff, (cap >> 16) & 0xff, (cap >> 8) & 0xff, cap & 0xff];
-            // The highest level is excused: with preferred cores the table carries the ranking's.
-            if register[1..] != [nominal, nonlinear, lowest] {
-                return Some(
-                    fault(format!("CPU {cpu}: the firmware's table and the register disagree"))
-                        .seen(place, text)
-                        .seen(format!("MSR {CPPC_CAP1:#x} of CPU {cpu}"), format!("{cap:#x}")),
-                );
-            }
-        }
+        complaint = complaint.or_else(|| level_complaint(facts, cpu, values));
         shown.get_or_insert((place, text));
     }
     let (place, text) = shown?;
-    Some(if equal_floor {
-        note("the levels are in order; the lowest non-linear one is the lowest, which old kernels refuse")
-            .seen(place, text)
-    } else {
-        ok("highest >= nominal > lowest non-linear >= lowest > 0 on every online CPU").seen(place, text)
-    })
+    let answer = match (&complaint, equal_floor) {
+        (Some(words), _) => note(format!("the levels are in order; the kernel's own test complains: {words}")),
+        (None, true) => ok("the levels are in order; the lowest non-linear one is the lowest"),
+        (None, false) => ok("highest >= nominal > lowest non-linear >= lowest > 0 on every online CPU"),
+    };
+    Some(answer.seen(place, text).kernel_says(test, complaint))
+}
+
+/// What the module's test of this kernel has against levels that are in order.
+fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u64; 4]) -> Option<String> {
+    let policy = facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
+    let driver = policy.and_then(|policy| policy.number("amd_pstate_highest_perf"));
+    if !since(facts, 6, 2) {
+        // Up to 6.1 the test compares what the driver keeps with a constant of the model.
+        let constant = constant_of_6_1(facts);
+        if let Some(kept) = driver.filter(|&kept| kept != constant) {
+            return Some(format!("it expects {constant} as the highest level, the driver has {kept}"));
+        }
+    } else if let Some(kept) = driver.filter(|&kept| kept != highest) {
+        if policy.and_then(|policy| policy.get("amd_pstate_hw_prefcore")) != Some("enabled") {
+            return Some(format!("the highest level is {highest}, the driver has {kept}"));
+        }
+    }
+    // Equal lowest levels pass since 6.15.
+    (nonlinear == lowest && !since(facts, 6, 15))
+        .then(|| format!("the lowest non-linear level {nonlinear} is the lowest"))
+}
+
+/// amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of families 17h and 19h.
+fn constant_of_6_1(facts: &Facts) -> u64 {
+    let model = facts.model;
+    let lower = match facts.family {
+        0x17 => (0x30..0x40).contains(&model) || (0x70..0x80).contains(&model),
+        0x19 => (0x20..0x30).contains(&model) || (0x40..0x70).contains(&model),
+        _ => false,
+    };
+    if lower { 166 } else { 255 }
 }
 
 fn freq(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
+    let test = "amd_pstate_ut_check_freq";
     let mut shown = None;
+    let mut complaint = None;
     for policy in &facts.policies {
         let Some(cpu) = policy.cpus.intersection(&facts.online).first() else { continue };
         let (Some(max), Some(min)) = (policy.number("cpuinfo_max_freq"), policy.number("cpuinfo_min_freq"))
@@ -167,13 +238,56 @@ fn freq(facts: &Facts) -> Option<Answer> {
         if !in_order {
             return Some(
                 fault(format!("the frequencies of policy {} are out of order", policy.number))
-                    .seen(policy.path("cpuinfo_max_freq"), text),
+                    .seen(policy.path("cpuinfo_max_freq"), text.clone())
+                    .kernel_says(test, Some(format!("cpu{cpu}: {text}: the formula is incorrect"))),
             );
         }
+        complaint = complaint.or_else(|| limit_complaint(facts, policy, cpu, nominal));
         shown.get_or_insert((policy.path("cpuinfo_max_freq"), text));
     }
     let (place, text) = shown?;
-    Some(ok("maximum >= nominal > lowest non-linear >= minimum > 0 for every policy").seen(place, text))
+    let answer = match &complaint {
+        Some(words) => note(format!("the frequencies are in order; the kernel's own test complains: {words}")),
+        None => ok("maximum >= nominal > lowest non-linear >= minimum > 0 for every policy"),
+    };
+    Some(answer.seen(place, text).kernel_says(test, complaint))
+}
+
+/// What the module's test of this kernel has against frequencies that are in order: it also wants the limits where the
+/// driver puts them at first, and boost.
+fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64>) -> Option<String> {
+    let [nonlinear, lowest, highest] =
+        ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
+            .map(|name| policy.number(name));
+    let (min, max) = (policy.number("scaling_min_freq")?, policy.number("scaling_max_freq")?);
+    if nonlinear == lowest && !since(facts, 6, 15) {
+        return Some(format!("cpu{cpu}: the lowest non-linear frequency is the lowest"));
+    }
+    // Since 6.13 the driver begins with the lowest non-linear frequency as the minimum, before with the lowest.
+    let first = if since(facts, 6, 13) { nonlinear } else { lowest };
+    if first != Some(min) {
+        return Some(format!("cpu{cpu}: scaling_min_freq {min} is not {}, where it begins", first.unwrap_or(0)));
+    }
+    if !boosts(facts, cpu) {
+        return Some(format!("cpu{cpu} must support boost"));
+    }
+    // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the policy's.
+    let top = if since(facts, 6, 13) { highest } else { policy.number("amd_pstate_max_freq") };
+    if Some(max) != top && Some(max) != nominal {
+        return Some(format!("cpu{cpu}: scaling_max_freq {max} is neither the highest nor the nominal frequency"));
+    }
+    None
+}
+
+/// Whether the driver takes the CPU for one that can boost: by its levels up to 6.1; later by the flag, and the
+/// firmware's bit in HWCR.
+fn boosts(facts: &Facts, cpu: u32) -> bool {
+    if !since(facts, 6, 2) {
+        let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
+        return levels(facts, cpu).is_ok_and(|(levels, _)| kept.unwrap_or(levels[0]) > levels[1]);
+    }
+    const HWCR: u32 = 0xc001_0015;
+    facts.flag("cpb") && facts.msr(cpu, HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
 /// The nominal frequency: _CPC's own where it has one; else the highest frequency scaled by the levels.

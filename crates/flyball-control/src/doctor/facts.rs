@@ -39,6 +39,7 @@ impl Policy {
 const POLICY_FILES: &[&str] = &[
     "affected_cpus",
     "amd_pstate_highest_perf",
+    "amd_pstate_hw_prefcore",
     "amd_pstate_lowest_nonlinear_freq",
     "amd_pstate_max_freq",
     "amd_pstate_prefcore_ranking",

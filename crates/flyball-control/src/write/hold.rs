@@ -52,6 +52,17 @@ pub enum Outcome {
     Clamped(String),
 }
 
+/// What the kernel made of a write that was made to see just that.
+#[derive(Debug)]
+pub enum Probed {
+    /// The value was read back.
+    Held,
+    /// It was taken, and this is read.
+    Reads(String),
+    /// It was refused.
+    Refused(HostError),
+}
+
 /// A change that was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Made {
@@ -375,6 +386,31 @@ impl<'h> Hold<'h> {
             }
         }
         Ok(refused)
+    }
+
+    /// Writes one spot to see what the kernel makes of it: journaled with all that it disturbs, read back, and put
+    /// back with the rest when the hold ends. Whatever the kernel answers is an answer.
+    ///
+    /// # Errors
+    /// The journal cannot be written; then nothing was, and everything has been put back.
+    pub fn probe(&mut self, spot: &Spot, new: &str) -> Result<Probed, ApplyError> {
+        let content = |spot: &Spot| Content::of(&spot.read(self.host));
+        let disturbed = Footprints::new(self.host).of(spot);
+        let was =
+            self.journal.unknown(&disturbed).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
+        let old = content(spot);
+        let announced = vec![(spot.clone(), old.clone(), Content::Text(new.to_owned()))];
+        if let Err(error) = self.journal.announce(was, announced) {
+            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
+        }
+        if let Err(error) = spot.write(self.host, new.as_bytes()) {
+            return Ok(Probed::Refused(error));
+        }
+        let found = settle(self.host, &[Expected { spot, old: &old, new }]);
+        Ok(match found.into_iter().next() {
+            Some(Found::Other(content)) => Probed::Reads(content.to_string()),
+            _ => Probed::Held,
+        })
     }
 
     fn goals(&self) -> Goals {

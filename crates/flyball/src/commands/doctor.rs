@@ -1,11 +1,12 @@
 //! `flyball doctor`: is this machine set up as it should be, and what should change?
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::atomic::Ordering};
 
 use anstyle::{AnsiColor, Style};
 use flyball_control::{
     Intent,
     doctor::{self, Finding, Fix, Group, Options, Report, Verdict},
+    write::hold::Hold,
 };
 
 use crate::{
@@ -28,7 +29,8 @@ Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides i
   flyball doctor --only driver.hwp    one check
   flyball doctor --storpool           also hold a Xeon Scalable against StorPool's page
   flyball doctor -M DIR --json        a recorded machine, as data
-  flyball doctor --fix -n             the writes that would mend what flyball can set")]
+  flyball doctor --fix -n             the writes that would mend what flyball can set
+  flyball doctor --write --only amd-pstate    the kernel's amd-pstate unit tests, without its module")]
 pub struct Args {
     /// Show evidence and reason for every check, not only for those that found something.
     #[arg(short, long)]
@@ -50,6 +52,11 @@ pub struct Args {
     #[arg(short = 'n', long, requires = "fix")]
     dry_run: bool,
 
+    /// Also run the amd-pstate unit tests that write: preferences, changes of mode, their attributes. Every write is
+    /// journaled before and put back after, also after a crash.
+    #[arg(long, conflicts_with_all = ["fix", "list"])]
+    write: bool,
+
     /// List the checks and what each is for.
     #[arg(long)]
     list: bool,
@@ -61,7 +68,12 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         return list(cli);
     }
     for wanted in &args.only {
-        if !doctor::CHECKS.iter().copied().flatten().any(|check| check.id.starts_with(wanted.as_str())) {
+        let starts = |id: &str| id.starts_with(wanted.as_str());
+        let reads = doctor::CHECKS.iter().copied().flatten().any(|check| starts(check.id));
+        if !reads && !args.write && doctor::amd_write::ids().any(|(id, _)| starts(id)) {
+            return Err(Failure::new(Exit::Usage, format!("{wanted} writes to the machine: give --write too")));
+        }
+        if !reads && !doctor::amd_write::ids().any(|(id, _)| starts(id)) {
             return Err(Failure::new(
                 Exit::Usage,
                 format!("no check starts with '{wanted}'; flyball doctor --list names them all"),
@@ -71,6 +83,16 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let host = machine::open(&cli.machine)?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    if args.write && report.not_visible.is_none() {
+        let found = write_tests(cli, &*host)?;
+        if found.is_empty() {
+            eprintln!("flyball: --write has no tests here: amd-pstate does not drive this machine");
+        }
+        // Behind the tests of the same group that only read.
+        let place = report.findings.iter().rposition(|finding| finding.group == Group::AmdPstate);
+        let place = place.map_or(report.findings.len(), |place| place + 1);
+        report.findings.splice(place..place, found);
+    }
     if !args.only.is_empty() {
         report
             .findings
@@ -93,6 +115,28 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
+}
+
+/// Runs the tests that write, inside a transaction that is put back whatever happens.
+fn write_tests(cli: &Cli, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
+    change::must_be_writable(host)?;
+    let state = change::state(cli)?;
+    let interrupted = change::interrupts()?;
+    // A simulated machine ends with this process: there is nothing that a guardian could put back.
+    let guardian = match host.kind() {
+        flyball_host::Kind::Simulated => None,
+        _ => Some(change::guardian(cli, &state)?),
+    };
+    let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
+    for note in hold.notes() {
+        eprintln!("note: {note}");
+    }
+    let found = doctor::amd_write::examine(host, &mut hold, &|| interrupted.load(Ordering::Relaxed));
+    let restoration = hold.end();
+    if !restoration.is_exact() {
+        return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
+    }
+    Ok(found?)
 }
 
 /// Plans what the findings ask for, shows it, and applies it.
@@ -121,10 +165,16 @@ fn list(cli: &Cli) -> Result<Exit, Failure> {
         let rows: Vec<_> = checks
             .map(|check| serde_json::json!({"id": check.id, "group": check.group, "why": check.why}))
             .collect();
-        change::print_json(&rows)?;
+        let writes = doctor::amd_write::ids().map(
+            |(id, why)| serde_json::json!({"id": id, "group": Group::AmdPstate, "why": why, "writes": true}),
+        );
+        change::print_json(&rows.into_iter().chain(writes).collect::<Vec<_>>())?;
     } else {
         for check in checks {
             println!("{:<28} {}", check.id, check.why);
+        }
+        for (id, why) in doctor::amd_write::ids() {
+            println!("{id:<28} (--write) {why}");
         }
     }
     Ok(Exit::Done)

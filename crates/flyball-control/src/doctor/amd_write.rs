@@ -1,0 +1,306 @@
+//! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come back as they were
+//! written, every change between modes works, and each mode shows the attributes that it should.
+//!
+//! Everything is written through a [`Hold`]: journaled before, put back after, by whoever is left should this process
+//! die. The kernel's module tests the same from inside (amd-pstate-ut.c: epp, check_driver, check_freq_attrs).
+
+use flyball_host::{Errno, Host};
+
+use super::{
+    Answer, Facts, Finding, Fix, Group, amd_tests::since, fault, finding, ok, unknown,
+};
+use crate::write::{
+    hold::{ApplyError, Hold, Probed},
+    spot::Spot,
+};
+
+const STATUS: &str = "/sys/devices/system/cpu/amd_pstate/status";
+const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
+
+/// A test that writes: its id, why it matters, and how it is done.
+struct Test {
+    id: &'static str,
+    why: &'static str,
+    run: fn(&Facts, &mut Writer) -> Result<Answer, ApplyError>,
+}
+
+const TESTS: &[Test] = &[
+    Test {
+        id: "amd-pstate.epp",
+        why: "A preference that does not come back as written does not reach the processor.",
+        run: epp,
+    },
+    Test {
+        id: "amd-pstate.modes",
+        why: "A mode that cannot be left or entered leaves the machine without frequency control.",
+        run: modes,
+    },
+    Test {
+        id: "amd-pstate.attributes",
+        why: "A mode without its attributes cannot be set up; attributes of another mode promise what is not done.",
+        run: attributes,
+    },
+];
+
+/// The names of the tests that write.
+pub fn ids() -> impl Iterator<Item = (&'static str, &'static str)> {
+    TESTS.iter().map(|test| (test.id, test.why))
+}
+
+/// What the tests write through.
+struct Writer<'a, 'h> {
+    host: &'h dyn Host,
+    hold: &'a mut Hold<'h>,
+    interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Writer<'_, '_> {
+    fn write(&mut self, path: &str, value: &str) -> Result<Probed, ApplyError> {
+        if (self.interrupted)() {
+            return Err(ApplyError::Interrupted { restoration: Box::new(self.hold.put_back()) });
+        }
+        self.hold.probe(&Spot::file(path), value)
+    }
+
+    /// Writes a value that must hold; the complaint where it does not.
+    fn must(&mut self, path: &str, value: &str) -> Result<Option<String>, ApplyError> {
+        Ok(match self.write(path, value)? {
+            Probed::Held => None,
+            Probed::Reads(text) => Some(format!("{path}: wrote {value}, reads '{text}'")),
+            Probed::Refused(error) => Some(format!("{path}: {value} was refused: {}", error.errno)),
+        })
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        self.host.read(path).ok()
+    }
+}
+
+/// Runs the tests that write. Empty where amd-pstate does not drive the machine. What is written is put back when the
+/// hold ends.
+///
+/// # Errors
+/// The journal cannot be written, or the user interrupted; everything has been put back then.
+pub fn examine<'h>(
+    host: &'h dyn Host,
+    hold: &mut Hold<'h>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Vec<Finding>, ApplyError> {
+    let Ok(facts) = Facts::gather(host) else { return Ok(Vec::new()) };
+    if !facts.driver().is_some_and(|driver| driver.starts_with("amd-pstate")) {
+        return Ok(Vec::new());
+    }
+    let mut writer = Writer { host, hold, interrupted };
+    let mut found = Vec::new();
+    for test in TESTS {
+        let answer = (test.run)(&facts, &mut writer)?;
+        found.push(finding(test.id, Group::AmdPstate, test.why, answer));
+    }
+    Ok(found)
+}
+
+/// The number behind each word (amd_pstate's epp_values[]).
+const WORDS: [(&str, u8); 4] =
+    [("power", 0xff), ("balance_power", 0xbf), ("balance_performance", 0x80), ("performance", 0)];
+
+fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
+    let test = "amd_pstate_ut_epp";
+    // The module has this test in 7.2, not in 6.18: there numbers are no preferences.
+    let said = |answer: Answer, complaint: Option<String>| {
+        if since(facts, 7, 2) { answer.kernel_says(test, complaint) } else { answer }
+    };
+    let failed = |complaint: String| {
+        said(
+            fault(format!("a preference did not come back as written: {complaint}"))
+                .seen(STATUS, "active, while tested")
+                .fix(Fix::Person("report it with this kernel's version: the driver or firmware is at fault".to_owned())),
+            Some(complaint),
+        )
+    };
+    if writer.read(STATUS).is_none() {
+        return Ok(unknown(format!("{STATUS} is not there: this kernel's driver has no energy preferences")));
+    }
+    if let Some(complaint) = writer.must(STATUS, "active")? {
+        return Ok(failed(complaint));
+    }
+    if writer.read(DYNAMIC).as_deref() == Some("enabled")
+        && let Some(complaint) = writer.must(DYNAMIC, "disabled")?
+    {
+        return Ok(failed(complaint));
+    }
+    let Some(policy) = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
+    else {
+        return Ok(unknown("no policy has a CPU online"));
+    };
+    let governor = policy.path("scaling_governor");
+    if let Some(complaint) = writer.must(&governor, "powersave")? {
+        return Ok(failed(complaint));
+    }
+    let path = policy.path("energy_performance_preference");
+    let mut numbers = 0;
+    for number in 0..=u8::MAX {
+        match writer.write(&path, &number.to_string())? {
+            Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => break,
+            Probed::Refused(error) => return Ok(failed(format!("{number} was refused: {}", error.errno))),
+            Probed::Held | Probed::Reads(_) => {}
+        }
+        let reads = writer.read(&path).unwrap_or_default();
+        let same = match WORDS.iter().find(|(word, _)| *word == reads) {
+            Some((_, value)) => *value == number,
+            None => reads.parse() == Ok(number),
+        };
+        if !same {
+            return Ok(failed(format!("wrote {number}, reads '{reads}'")));
+        }
+        numbers += 1;
+    }
+    for (word, _) in WORDS {
+        match writer.write(&path, word)? {
+            Probed::Held => {}
+            Probed::Reads(text) => return Ok(failed(format!("wrote {word}, reads '{text}'"))),
+            Probed::Refused(error) => return Ok(failed(format!("{word} was refused: {}", error.errno))),
+        }
+    }
+    let what = if numbers == 0 {
+        format!("{} words written and read back", WORDS.len())
+    } else {
+        format!("{numbers} numbers and {} words written and read back", WORDS.len())
+    };
+    Ok(said(ok(what).seen(path, "as written each time"), None))
+}
+
+/// The modes that this kernel's driver has: guided came with 6.4.
+fn known(facts: &Facts) -> Vec<&'static str> {
+    let mut modes = vec!["disable", "passive", "active"];
+    if since(facts, 6, 4) {
+        modes.push("guided");
+    }
+    modes
+}
+
+/// A way through all ordered pairs of modes, each once.
+fn walk(modes: &[&'static str]) -> Vec<&'static str> {
+    let mut way = Vec::new();
+    for (index, &from) in modes.iter().enumerate() {
+        for &to in &modes[index + 1..] {
+            way.extend([from, to]);
+        }
+    }
+    way.extend(modes.first());
+    way
+}
+
+fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
+    let test = "amd_pstate_ut_check_driver";
+    let Some(first) = writer.read(STATUS) else {
+        return Ok(unknown(format!("{STATUS} is not there: this kernel cannot change the mode while it runs")));
+    };
+    let way = walk(&known(facts));
+    let mut from = first;
+    for to in &way {
+        let complaint = match writer.must(STATUS, to)? {
+            Some(complaint) => Some(complaint),
+            None => wrong_driver(facts, writer, to),
+        };
+        if let Some(complaint) = complaint {
+            return Ok(fault(format!("the mode cannot be changed from {from} to {to}: {complaint}"))
+                .seen(STATUS, from)
+                .fix(Fix::Person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned()))
+                .kernel_says(test, Some(complaint)));
+        }
+        (*to).clone_into(&mut from);
+    }
+    let text = format!("all {} changes between {} work", way.len() - 1, known(facts).join(", "));
+    Ok(ok(text).seen(STATUS, "as written each time").kernel_says(test, None))
+}
+
+/// The driver's name and its policies have to follow the mode.
+fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
+    let policy = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())?;
+    let driver = writer.read(&policy.path("scaling_driver"));
+    let wanted = match mode {
+        "disable" => None,
+        "active" => Some("amd-pstate-epp"),
+        _ => Some("amd-pstate"),
+    };
+    // With the driver away another one may take the CPUs.
+    let right = match wanted {
+        None => !driver.as_deref().is_some_and(|name| name.starts_with("amd-pstate")),
+        Some(name) => driver.as_deref() == Some(name),
+    };
+    (!right).then(|| {
+        format!("in mode {mode} the policy's driver is {}", driver.unwrap_or_else(|| "none".to_owned()))
+    })
+}
+
+/// When an attribute is to be there.
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    Always,
+    Active,
+    /// With preferred cores; before 7.x always.
+    Preferred,
+}
+
+const ATTRIBUTES: &[(&str, When)] = &[
+    ("amd_pstate_max_freq", When::Always),
+    ("amd_pstate_lowest_nonlinear_freq", When::Always),
+    ("amd_pstate_highest_perf", When::Always),
+    ("amd_pstate_prefcore_ranking", When::Preferred),
+    ("amd_pstate_hw_prefcore", When::Preferred),
+    ("energy_performance_preference", When::Active),
+    ("energy_performance_available_preferences", When::Active),
+];
+
+fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
+    let test = "amd_pstate_ut_check_freq_attrs";
+    if writer.read(STATUS).is_none() {
+        return Ok(unknown(format!("{STATUS} is not there: the mode cannot be changed")));
+    }
+    let Some(policy) = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
+    else {
+        return Ok(unknown("no policy has a CPU online"));
+    };
+    let strict = since(facts, 7, 2);
+    let preferred = policy.get("amd_pstate_hw_prefcore") == Some("enabled");
+    for mode in known(facts).into_iter().filter(|mode| *mode != "disable") {
+        let mut complaint = writer.must(STATUS, mode)?;
+        for (name, when) in ATTRIBUTES {
+            let wanted = match when {
+                When::Always => true,
+                When::Active => mode == "active",
+                When::Preferred if strict => preferred,
+                When::Preferred => continue,
+            };
+            let there = writer.host.exists(&policy.path(name));
+            if wanted != there {
+                let word = |there| if there { "there" } else { "not there" };
+                complaint = complaint
+                    .or_else(|| Some(format!("mode {mode}: {name} is {}, should be {}", word(there), word(wanted))));
+            }
+        }
+        if let Some(complaint) = complaint {
+            let answer = fault(format!("attributes do not follow the mode: {complaint}"))
+                .seen(policy.path(""), complaint.clone());
+            return Ok(if strict { answer.kernel_says(test, Some(complaint)) } else { answer });
+        }
+    }
+    let answer = ok("each mode shows its own attributes").seen(policy.path(""), "as expected in each mode");
+    Ok(if strict { answer.kernel_says(test, None) } else { answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walk_takes_every_change_once() {
+        let modes = ["a", "b", "c", "d"];
+        let way = walk(&modes);
+        let mut pairs: Vec<_> = way.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        assert!(pairs.iter().all(|(from, to)| from != to));
+        pairs.sort_unstable();
+        pairs.dedup();
+        assert_eq!((pairs.len(), way.len()), (12, 13));
+    }
+}
