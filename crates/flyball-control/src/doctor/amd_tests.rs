@@ -70,9 +70,7 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
     }
     let test = "amd_pstate_ut_acpi_cpc_valid";
     Some(if missing.is_empty() {
-        ok("every online CPU has a _CPC table")
-            .seen("CPUs", facts.online.to_string())
-            .kernel_says(test, None)
+        ok("every online CPU has a _CPC table").seen("CPUs", facts.online.to_string()).kernel_says(test, None)
     } else {
         fault(format!("no usable _CPC table on CPUs {missing}"))
             .seen("/sys/devices/system/cpu/cpuN/acpi_cppc", format!("not there on CPUs {missing}"))
@@ -171,7 +169,9 @@ fn perf(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match (&complaint, equal_floor) {
-        (Some(words), _) => note(format!("the levels are in order; the kernel's own test complains: {words}")),
+        (Some(words), _) => {
+            note(format!("the levels are in order; the kernel's own test complains: {words}"))
+        }
         (None, true) => ok("the levels are in order; the lowest non-linear one is the lowest"),
         (None, false) => ok("highest >= nominal > lowest non-linear >= lowest > 0 on every online CPU"),
     };
@@ -247,7 +247,9 @@ fn freq(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match &complaint {
-        Some(words) => note(format!("the frequencies are in order; the kernel's own test complains: {words}")),
+        Some(words) => {
+            note(format!("the frequencies are in order; the kernel's own test complains: {words}"))
+        }
         None => ok("maximum >= nominal > lowest non-linear >= minimum > 0 for every policy"),
     };
     Some(answer.seen(place, text).kernel_says(test, complaint))
@@ -266,7 +268,10 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64
     // Since 6.13 the driver begins with the lowest non-linear frequency as the minimum, before with the lowest.
     let first = if since(facts, 6, 13) { nonlinear } else { lowest };
     if first != Some(min) {
-        return Some(format!("cpu{cpu}: scaling_min_freq {min} is not {}, where it begins", first.unwrap_or(0)));
+        return Some(format!(
+            "cpu{cpu}: scaling_min_freq {min} is not {}, where it begins",
+            first.unwrap_or(0)
+        ));
     }
     if !boosts(facts, cpu) {
         return Some(format!("cpu{cpu} must support boost"));
@@ -274,7 +279,9 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64
     // Up to 6.12 the highest frequency with boost, whether boost is on or not; since then the policy's.
     let top = if since(facts, 6, 13) { highest } else { policy.number("amd_pstate_max_freq") };
     if Some(max) != top && Some(max) != nominal {
-        return Some(format!("cpu{cpu}: scaling_max_freq {max} is neither the highest nor the nominal frequency"));
+        return Some(format!(
+            "cpu{cpu}: scaling_max_freq {max} is neither the highest nor the nominal frequency"
+        ));
     }
     None
 }

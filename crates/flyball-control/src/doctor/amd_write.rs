@@ -6,9 +6,7 @@
 
 use flyball_host::{Errno, Host};
 
-use super::{
-    Answer, Facts, Finding, Fix, Group, amd_tests::since, fault, finding, ok, unknown,
-};
+use super::{Answer, Facts, Finding, Fix, Group, amd_tests::since, fault, finding, ok, unknown};
 use crate::write::{
     hold::{ApplyError, Hold, Probed},
     spot::Spot,
@@ -113,7 +111,9 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         said(
             fault(format!("a preference did not come back as written: {complaint}"))
                 .seen(STATUS, "active, while tested")
-                .fix(Fix::Person("report it with this kernel's version: the driver or firmware is at fault".to_owned())),
+                .fix(Fix::Person(
+                    "report it with this kernel's version: the driver or firmware is at fault".to_owned(),
+                )),
             Some(complaint),
         )
     };
@@ -128,7 +128,8 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     {
         return Ok(failed(complaint));
     }
-    let Some(policy) = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
+    let Some(policy) =
+        facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
     else {
         return Ok(unknown("no policy has a CPU online"));
     };
@@ -140,7 +141,9 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let mut numbers = 0;
     for number in 0..=u8::MAX {
         match writer.write(&path, &number.to_string())? {
-            Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => break,
+            Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => {
+                break;
+            }
             Probed::Refused(error) => return Ok(failed(format!("{number} was refused: {}", error.errno))),
             Probed::Held | Probed::Reads(_) => {}
         }
@@ -193,7 +196,9 @@ fn walk(modes: &[&'static str]) -> Vec<&'static str> {
 fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_check_driver";
     let Some(first) = writer.read(STATUS) else {
-        return Ok(unknown(format!("{STATUS} is not there: this kernel cannot change the mode while it runs")));
+        return Ok(unknown(format!(
+            "{STATUS} is not there: this kernel cannot change the mode while it runs"
+        )));
     };
     let way = walk(&known(facts));
     let mut from = first;
@@ -205,7 +210,9 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         if let Some(complaint) = complaint {
             return Ok(fault(format!("the mode cannot be changed from {from} to {to}: {complaint}"))
                 .seen(STATUS, from)
-                .fix(Fix::Person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned()))
+                .fix(Fix::Person(
+                    "look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned(),
+                ))
                 .kernel_says(test, Some(complaint)));
         }
         (*to).clone_into(&mut from);
@@ -257,7 +264,8 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
     if writer.read(STATUS).is_none() {
         return Ok(unknown(format!("{STATUS} is not there: the mode cannot be changed")));
     }
-    let Some(policy) = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
+    let Some(policy) =
+        facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
     else {
         return Ok(unknown("no policy has a CPU online"));
     };
@@ -275,8 +283,9 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
             let there = writer.host.exists(&policy.path(name));
             if wanted != there {
                 let word = |there| if there { "there" } else { "not there" };
-                complaint = complaint
-                    .or_else(|| Some(format!("mode {mode}: {name} is {}, should be {}", word(there), word(wanted))));
+                complaint = complaint.or_else(|| {
+                    Some(format!("mode {mode}: {name} is {}, should be {}", word(there), word(wanted)))
+                });
             }
         }
         if let Some(complaint) = complaint {

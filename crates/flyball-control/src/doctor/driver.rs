@@ -204,7 +204,13 @@ fn mode(facts: &Facts) -> Option<Answer> {
         Err(_) if driver == "amd-pstate" => "passive".to_owned(),
         Err(why) => return Some(unknown(why)),
     };
-    let answer = |answer: Answer| answer.seen(path, status.as_str());
+    let answer = |answer: Answer| {
+        if facts.exists(path) {
+            answer.seen(path, status.as_str())
+        } else {
+            answer.seen(driver_path(facts), driver)
+        }
+    };
     Some(match status.as_str() {
         "active" => answer(ok("the driver is in active mode")),
         "passive" | "guided" => {

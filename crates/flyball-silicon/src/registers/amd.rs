@@ -78,8 +78,14 @@ impl Silicon {
                 self.package[package].stale = true;
             }
             msr::AMD_PERF_CTL if !self.spec.firmware.pstates_mhz.is_empty() => r.perf_ctl = value & 7,
-            // Once on, CPPC stays on until reset.
-            msr::AMD_CPPC_ENABLE if cppc => r.cppc_enable |= value & 1,
+            // Once on, CPPC stays on until reset. One register for the package: Linux 6.12 writes it on one CPU of each.
+            msr::AMD_CPPC_ENABLE if cppc => {
+                for other in 0..self.registers.cpu.len() {
+                    if self.topology.package_of(other) == package {
+                        self.registers.cpu[other].cppc_enable |= value & 1;
+                    }
+                }
+            }
             msr::AMD_CPPC_REQ if cppc => r.cppc_request = value & 0xffff_ffff,
             msr::AMD_CPPC_REQ2 if cppc && self.read_msr(cpu, reg).is_ok() => {
                 self.registers.cpu[cpu].cppc_request2 = value & 0xff;

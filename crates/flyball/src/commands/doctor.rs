@@ -71,7 +71,10 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         let starts = |id: &str| id.starts_with(wanted.as_str());
         let reads = doctor::CHECKS.iter().copied().flatten().any(|check| starts(check.id));
         if !reads && !args.write && doctor::amd_write::ids().any(|(id, _)| starts(id)) {
-            return Err(Failure::new(Exit::Usage, format!("{wanted} writes to the machine: give --write too")));
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("{wanted} writes to the machine: give --write too"),
+            ));
         }
         if !reads && !doctor::amd_write::ids().any(|(id, _)| starts(id)) {
             return Err(Failure::new(
