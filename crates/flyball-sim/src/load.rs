@@ -27,12 +27,14 @@ pub struct CpuWork {
     /// A new process began here: the scheduler, which knows nothing of it, adds half of the capacity that is left to
     /// the CPU's utilisation (kernel/sched/fair.c, post_init_entity_util_avg).
     pub fork: bool,
+    /// Nothing but the kernel's own work: no task of the workload ran.
+    pub kernel: bool,
 }
 
 impl Default for CpuWork {
     /// Idle for long.
     fn default() -> CpuWork {
-        CpuWork { activity: Activity::idle(0), gap_us: u32::MAX, io: false, fork: false }
+        CpuWork { activity: Activity::idle(0), gap_us: u32::MAX, io: false, fork: false, kernel: false }
     }
 }
 

@@ -302,9 +302,10 @@ impl World {
     /// What the last step's tracepoints were: who ran, and who went idle.
     fn trace_step(&mut self, now: u64) {
         let trace = &mut self.platform.trace;
-        for (number, (activity, cpu)) in self.activity.iter().zip(&self.cpus).enumerate() {
+        let cpus = self.activity.iter().zip(&self.cpus).zip(&self.work);
+        for (number, ((activity, cpu), work)) in cpus.enumerate() {
             let busy = u64::from(activity.busy_ns).min(STEP_NS);
-            trace.running[number] = cpu.online && busy > 0;
+            trace.running[number] = cpu.online && busy > 0 && !work.kernel;
             if cpu.online {
                 let state = u32::from(activity.idle) + 1;
                 trace.idle_step(now, STEP_NS, number as u32, state, busy, activity.wakes);

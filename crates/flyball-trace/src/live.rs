@@ -296,7 +296,7 @@ impl Capture {
             .into_iter()
             .map(|part| CpuInput { cpu: part.cpu, pages: part.file, size: part.size })
             .collect();
-        write_file(&self.directory, path, version, &about, &mut inputs)?;
+        dat::save(&self.directory, path, version, &about, &mut inputs)?;
         Ok(CaptureSummary {
             file: path.to_owned(),
             received: cpus.iter().map(|cpu| cpu.received).sum(),
@@ -330,21 +330,4 @@ fn default_buffer(tracefs: &Tracefs) -> u64 {
     const WANTED: u64 = 4096;
     let Ok(memory) = Tracefs::memory_kib() else { return WANTED };
     (memory / 16 / u64::from(tracefs.cpu_count().max(1))).clamp(64, WANTED)
-}
-
-/// Writes beside `path` and renames, so that a file of that name is whole or the one from before.
-fn write_file(
-    directory: &Path,
-    path: &Path,
-    version: DatVersion,
-    about: &dat::Description,
-    inputs: &mut [CpuInput],
-) -> Result<(), TraceError> {
-    let failed = |error| TraceError::io("write", path, error);
-    let mut file = tempfile::Builder::new().prefix(".trace").tempfile_in(directory).map_err(failed)?;
-    dat::write(file.as_file_mut(), version, about, inputs).map_err(failed)?;
-    // Nameless files are for their owner alone; a trace is for whoever may read what the umask allows.
-    let file = file.into_temp_path();
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use flyball_host::{Errno, Host, HostError, Kind, Op};
-use flyball_sim::{Boot, Caller, Fault, Kernel, SimMachine, silicon::MachineSpec};
+use flyball_sim::{Boot, Caller, Fault, Kernel, SimMachine, silicon::MachineSpec, workload::Workload};
 
 use crate::exit::{Exit, Failure};
 
@@ -148,6 +148,34 @@ pub fn state_of(name: &str) -> PathBuf {
     }
 }
 
+/// The model of a workload: one that comes with flyball, or a file's. An amount is its turns, or its seconds where it is
+/// given in time.
+pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, Failure> {
+    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let mut model = if Workload::builtin_text(name).is_some() {
+        Workload::builtin(name).map_err(|error| usage(error.to_string()))?
+    } else {
+        let text = std::fs::read_to_string(name).map_err(|error| {
+            let names: Vec<&str> = Workload::names().collect();
+            usage(format!(
+                "no workload '{name}' is modelled ({}), and there is no such file: {error}",
+                names.join(", ")
+            ))
+        })?;
+        Workload::from_toml(&text).map_err(|error| usage(format!("{name}: {error}")))?
+    };
+    if let Some(amount) = amount {
+        if model.seconds > 0.0 {
+            model.seconds = amount as f64;
+        } else {
+            for group in model.task.iter_mut().filter(|group| group.turns > 0) {
+                group.turns = amount;
+            }
+        }
+    }
+    Ok(model)
+}
+
 /// A simulated machine behind the door. Clones are the same machine.
 #[derive(Debug, Clone)]
 pub struct Simulated {
@@ -194,6 +222,11 @@ impl Simulated {
         inner.before += ran;
         inner.machine = machine;
         Ok(())
+    }
+
+    /// The seed that the machine was chosen with.
+    pub fn seed(&self) -> u64 {
+        self.choice.seed
     }
 
     /// Whether the machine is kept in a file.

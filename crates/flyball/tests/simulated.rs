@@ -51,3 +51,196 @@ fn faults_by_rule() {
         assert!(help.contains(form), "{form}");
     }
 }
+
+/// The records of a machine's trace, once out of its text and once out of its pages.
+fn both_ways(choice: (&str, flyball_sim::Kernel, &str), work: &str) -> [Vec<flyball_trace::Record>; 2] {
+    use flyball_sim::{Boot, SimMachine, silicon::MachineSpec, workload};
+    let (name, kernel, option) = choice;
+    let spec = MachineSpec::builtin(name).unwrap();
+    let boot = Boot { options: vec![option.to_owned()], ..Boot::default() };
+    let mut machine = SimMachine::boot(spec, kernel, boot, 0).unwrap();
+    let root = "/sys/kernel/tracing";
+    machine.make_directory(&format!("{root}/instances"), "other").unwrap();
+    let other = format!("{root}/instances/other");
+    for instance in [root, &other] {
+        machine.write(&format!("{instance}/buffer_size_kb"), b"20000").unwrap();
+        machine.write(&format!("{instance}/events/enable"), b"1").unwrap();
+    }
+    let model = workload::Workload::builtin(work).unwrap();
+    machine.run(Some(Box::new(workload::Engine::new(model, vec![0, 1], 7))));
+    machine.advance(std::time::Duration::from_millis(700));
+    let limit = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    let max = machine.read(&limit.replace("scaling_max", "cpuinfo_min")).unwrap();
+    machine.write(limit, &max).unwrap();
+    machine.advance(std::time::Duration::from_millis(20));
+    machine.write(&format!("{root}/trace_marker"), b"the end").unwrap();
+
+    let text = machine.read(&format!("{root}/trace")).unwrap();
+    let names = std::sync::Arc::new(flyball_trace::Names::default());
+    let mut lines = Vec::new();
+    let summary = flyball_trace::read_text(
+        &text[..],
+        std::path::Path::new("trace"),
+        &names,
+        &flyball_trace::TextOptions::default(),
+        &mut |batch| {
+            lines.extend(batch.records.iter().copied());
+            Ok(())
+        },
+    );
+    assert!(summary.is_ok());
+
+    let mut formats = Vec::new();
+    for group in ["amd_cpu", "ftrace", "power"] {
+        for event in machine.list(&format!("{other}/events/{group}")).unwrap() {
+            if let Ok(text) = machine.read(&format!("{other}/events/{group}/{event}/format")) {
+                formats.push(flyball_trace::EventFormat::parse(group, &text).unwrap());
+            }
+        }
+    }
+    let decoder = flyball_trace::Decoder::new(&formats, &names);
+    let header = machine.read(&format!("{other}/events/header_page")).unwrap();
+    let header = flyball_trace::PageHeader::parse(&header).unwrap();
+    let mut records = Vec::new();
+    for cpu in 0..machine.silicon().cpus() as u32 {
+        let path = format!("{other}/per_cpu/cpu{cpu}/trace_pipe_raw");
+        while let Ok(page) = machine.take(&path, 4096) {
+            let page = flyball_trace::Page::parse(&page, header).unwrap();
+            for entry in page.entries() {
+                let entry = entry.unwrap();
+                records.push(decoder.decode(entry.time, cpu, entry.payload).unwrap());
+            }
+        }
+        let stats =
+            String::from_utf8(machine.read(&format!("{other}/per_cpu/cpu{cpu}/stats")).unwrap()).unwrap();
+        let stats = flyball_trace::CpuStats::parse(cpu, &stats);
+        assert_eq!((stats.entries, stats.lost()), (0, 0));
+    }
+    records.sort_by_key(|record| (record.time, record.cpu));
+    // Text cuts microseconds off, and says nothing of flags that a record has; a record nothing of the task's name.
+    for record in &mut records {
+        (record.time, record.flags, record.preempt) = (record.time / 1000 * 1000, 0, 0);
+    }
+    for record in &mut lines {
+        record.comm = flyball_trace::Comm::default();
+    }
+    [lines, records]
+}
+
+#[test]
+fn a_trace_says_the_same_as_text_and_as_pages() {
+    use flyball_sim::Kernel;
+    use flyball_trace::Event;
+    let kinds: [(&str, fn(&Event) -> bool); 6] = [
+        ("amd_pstate_perf", |event| matches!(event, Event::AmdPerf(_))),
+        ("amd_pstate_epp_perf", |event| matches!(event, Event::AmdEpp(_))),
+        ("pstate_sample", |event| matches!(event, Event::Intel(_))),
+        ("cpu_frequency", |event| matches!(event, Event::Frequency { .. })),
+        ("cpu_frequency_limits", |event| matches!(event, Event::Limits { .. })),
+        ("cpu_idle", |event| matches!(event, Event::Idle { .. })),
+    ];
+    for (choice, work, told) in [
+        (
+            ("ryzen-5750g", Kernel::V6_1, "amd_pstate=passive"),
+            "speedometer",
+            "amd_pstate_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V6_12, "amd_pstate=passive"),
+            "gitsource",
+            "amd_pstate_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V7_2, "amd_pstate=guided"),
+            "speedometer",
+            "amd_pstate_perf amd_pstate_epp_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V7_2, "amd_pstate=active"),
+            "spin",
+            "amd_pstate_epp_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V6_12, "amd_pstate=disable"),
+            "speedometer",
+            "cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("i7-2600", Kernel::V6_12, "intel_pstate=active"),
+            "speedometer",
+            "pstate_sample cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("i7-2600", Kernel::V6_12, "intel_pstate=passive"),
+            "speedometer",
+            "pstate_sample cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("gold-6138", Kernel::V6_12, "intel_pstate=passive"),
+            "spin",
+            "pstate_sample cpu_frequency_limits cpu_idle",
+        ),
+        (("gold-6138", Kernel::V6_12, "intel_pstate=active"), "spin", "cpu_frequency_limits cpu_idle"),
+    ] {
+        let [text, pages] = both_ways(choice, work);
+        for kind in kinds {
+            let seen = pages.iter().filter(|record| kind.1(&record.event)).count();
+            assert_eq!(seen > 0, told.split(' ').any(|name| name == kind.0), "{choice:?} {}: {seen}", kind.0);
+        }
+        assert_eq!(text.len(), pages.len(), "{choice:?}");
+        let mut sorted = text.clone();
+        sorted.sort_by_key(|record| (record.time, record.cpu));
+        for (line, record) in text.iter().zip(&pages) {
+            if !matches!(line.event, Event::Other(_)) {
+                assert_eq!(line, record, "{choice:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.dat");
+    let again = folder.path().join("b.dat");
+    let machine = ["-M", "sim:ryzen-5750g,boot=amd_pstate=passive"];
+    for path in [&file, &again] {
+        let path = path.to_str().unwrap();
+        let words = [
+            "--json", "trace", "record", "--idle", "-o", path, "--", "spin", "--amount", "1", "--pin", "0,3",
+        ];
+        let output = flyball(&[&machine[..], &words].concat());
+        assert!(output.status.success(), "{}", err(&output));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["simulated"], true);
+        assert_eq!(summary["received"], summary["written"]);
+    }
+    let name = file.to_str().unwrap();
+    assert_eq!(
+        std::fs::read(&file).unwrap(),
+        std::fs::read(&again).unwrap(),
+        "the same machine, other bytes"
+    );
+    let report = out(&flyball(&["trace", "report", name]));
+    assert!(report.contains("amd_pstate_perf") && report.contains("flyball-sim"), "{report}");
+    // trace-cmd reads as many records out of it.
+    if let Ok(output) = Command::new("trace-cmd").args(["report", "-q", name]).output() {
+        let lines = out(&output).lines().filter(|line| line.contains("] ")).count();
+        let output = flyball(&["--json", "trace", "report", name]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let records = report["report"]["records"].as_u64().unwrap();
+        assert_eq!(lines as u64, records);
+    } else {
+        eprintln!("skipped 1 check: trace-cmd is not installed");
+    }
+    for (wrong, named) in [
+        (vec!["--", "make", "-j8"], "'-j8'"),
+        (vec!["--", "nonesuch"], "nonesuch"),
+        (vec!["--sched", "--", "spin"], "sched:sched_switch"),
+        (vec!["--clock", "sundial", "--", "spin"], "sundial"),
+        (vec!["--", "spin", "--amount", "much"], "'much'"),
+    ] {
+        let output = flyball(&[&machine[..], &["trace", "record", "-o", name], &wrong].concat());
+        assert!(!output.status.success() && err(&output).contains(named), "{wrong:?}: {}", err(&output));
+    }
+}

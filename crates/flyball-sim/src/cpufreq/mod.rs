@@ -311,6 +311,7 @@ impl Cpufreq {
 
     /// The governor's `limits` callback.
     fn governor_limits(&mut self, platform: &mut Platform, index: usize) {
+        let fast = self.driver.is_some_and(|driver| driver.switches_fast(platform));
         let policy = &mut self.policies[index];
         let (min, max, current) = (policy.min, policy.max, policy.current);
         let target = match &mut policy.governor {
@@ -322,9 +323,10 @@ impl Cpufreq {
             }
             Governor::Schedutil(schedutil) => {
                 schedutil.limits_changed();
-                (max < current)
+                // sugov_limits(): where the scheduler switches by itself, its next update will.
+                (max < current && !fast)
                     .then_some((max, Relation::High))
-                    .or((min > current).then_some((min, Relation::Low)))
+                    .or((min > current && !fast).then_some((min, Relation::Low)))
             }
             Governor::Conservative(governor) => {
                 governor.limits_changed(current.clamp(min, max.max(min)));

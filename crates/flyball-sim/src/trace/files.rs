@@ -396,7 +396,7 @@ pub(crate) fn read(world: &World, file: TraceFile, out: &mut Vec<u8>) -> Answer 
             out.extend_from_slice(stats(world, instance, cpu as usize).as_bytes());
             Ok(())
         }
-        What::Top("free_buffer" | "trace_marker") => Err(Errno::INVAL),
+        What::Top("free_buffer" | "trace_marker") => Err(Errno::ACCES),
         What::Top(_) | What::Cpu(..) => Err(Errno::AGAIN),
     }
 }

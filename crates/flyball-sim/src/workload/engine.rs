@@ -414,6 +414,7 @@ impl Load for Engine {
                 // The first of it is slower than the frequency says; the silicon counts that.
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
+                w.kernel = self.busy[cpu] == 0.0;
                 self.busy[cpu] += HOUSEKEEPING_CYCLES / ghz + slow;
                 w.activity.wakes = w.activity.wakes.saturating_add(1);
             }

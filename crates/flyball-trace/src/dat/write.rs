@@ -3,9 +3,10 @@
 use std::{
     fs::File,
     io::{self, Seek, SeekFrom, Write},
+    path::Path,
 };
 
-use crate::clock::Clock;
+use crate::{clock::Clock, error::TraceError};
 
 use super::{MAGIC, id};
 
@@ -178,6 +179,27 @@ impl Description {
         part.u32(self.page_size);
         part
     }
+}
+
+/// Writes a whole trace.dat file beside `path`, in `directory`, and renames it, so that a file of that name is whole or the
+/// one from before.
+///
+/// # Errors
+/// As [`write`], with the path.
+pub fn save(
+    directory: &Path,
+    path: &Path,
+    version: DatVersion,
+    about: &Description,
+    cpus: &mut [CpuInput],
+) -> Result<(), TraceError> {
+    let failed = |error| TraceError::io("write", path, error);
+    let mut file = tempfile::Builder::new().prefix(".trace").tempfile_in(directory).map_err(failed)?;
+    write(file.as_file_mut(), version, about, cpus).map_err(failed)?;
+    // Nameless files are for their owner alone; a trace is for whoever may read what the umask allows.
+    let file = file.into_temp_path();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))
 }
 
 /// Writes a whole trace.dat file to `out`, which must be empty.

@@ -16,7 +16,7 @@ use crate::{
     arms, change,
     cli::Cli,
     exit::{Exit, Failure},
-    simulated::Simulated,
+    simulated::{Simulated, workload_model},
     workloads,
 };
 
@@ -150,23 +150,8 @@ impl Work {
             Some((mark, rest)) if mark == MARK && !rest.is_empty() => rest[0].clone(),
             _ => return Err(usage("that comparison was not of a simulated machine's workload")),
         };
-        let mut model = if Model::builtin_text(&name).is_some() {
-            Model::builtin(&name).map_err(|error| usage(error.to_string()))?
-        } else {
-            let text = std::fs::read_to_string(&name).map_err(|error| {
-                usage(format!("no workload '{name}' is modelled, and no such file: {error}"))
-            })?;
-            Model::from_toml(&text).map_err(|error| usage(format!("{name}: {error}")))?
-        };
-        if let Some(amount) = argv.get(2).and_then(|text| text.parse::<u64>().ok()) {
-            if model.seconds > 0.0 {
-                model.seconds = amount as f64;
-            } else {
-                for group in model.task.iter_mut().filter(|group| group.turns > 0) {
-                    group.turns = amount;
-                }
-            }
-        }
+        let amount = argv.get(2).and_then(|text| text.parse().ok());
+        let model = workload_model(&name, amount)?;
         Ok(Work { machine: machine.clone(), model, argv, pins, round: 0 })
     }
 

@@ -1,5 +1,7 @@
 //! `flyball trace record`: the driver's decisions into a trace.dat file.
 
+mod simulated;
+
 use std::{
     io::Write,
     os::unix::process::ExitStatusExt,
@@ -32,6 +34,8 @@ Examples:
   flyball trace record -o run.dat -- make -j8       while a command runs
   flyball trace record --live                       print each decision, until Ctrl-C
   flyball trace record -e power:cpu_idle --live -t 5s
+  flyball -M sim:ryzen-5750g,boot=amd_pstate=passive trace record -- gitsource --amount 20000
+                                                    a simulated machine: a model and its own time
 
 The trace is taken in an instance of its own: other tracing on the machine goes on, and nothing of it is changed.
 What is lost is counted: received and lost records together are what the kernel wrote.")]
@@ -125,8 +129,14 @@ fn failure(error: CaptureError) -> Failure {
 
 /// Records.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+    if let Some(machine) = machine::simulated(&cli.machine)? {
+        return simulated::run(cli, args, &machine);
+    }
     if machine::open(&cli.machine)?.kind() != Kind::Live {
-        return Err(Failure::new(Exit::NotHere, "only this machine can be recorded; leave -M away"));
+        return Err(Failure::new(
+            Exit::NotHere,
+            "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
+        ));
     }
     let tracefs = Tracefs::open().map_err(|error| failure(error.into()))?;
     let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
@@ -159,7 +169,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     }
     let code = wait(args, &capture, child.as_mut(), &interrupted);
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
-    say(cli, &summary)?;
+    say(cli, &summary, false)?;
     if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
         eprintln!(
             "flyball: received and lost records do not add up to what the kernel wrote; the file may lack some"
@@ -199,11 +209,14 @@ fn wait(
     }
 }
 
-fn say(cli: &Cli, summary: &CaptureSummary) -> Result<(), Failure> {
+fn say(cli: &Cli, summary: &CaptureSummary, simulated: bool) -> Result<(), Failure> {
     if cli.json {
-        let text = serde_json::to_string_pretty(summary)
-            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        println!("{text}");
+        let failed = |error: serde_json::Error| Failure::new(Exit::Failed, error.to_string());
+        let mut value = serde_json::to_value(summary).map_err(failed)?;
+        if simulated && let Some(fields) = value.as_object_mut() {
+            fields.insert("simulated".to_owned(), true.into());
+        }
+        println!("{}", serde_json::to_string_pretty(&value).map_err(failed)?);
     }
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
