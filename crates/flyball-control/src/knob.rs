@@ -226,6 +226,7 @@ pub enum SpeedSelect {
     ClosEpp,
     Class,
     TurboLimits,
+    Apart,
     Highest,
     Locked,
 }

@@ -55,6 +55,8 @@ table! {
     Clos = sst::CLOS;
     /// Turbo ratio limits.
     Trl = sst::TRL;
+    /// CPUs set apart by a control group.
+    SstApart = sst::APART;
     /// Whether a CPU runs.
     Online = whole::ONLINE;
     /// Hyper-threading.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use flyball_host::{Epb, Epp, KiloHertz, MicroWatts, Micros, Percent, Perf};
+use flyball_host::{CpuList, Epb, Epp, KiloHertz, MicroWatts, Micros, Percent, Perf};
 use serde::{Deserialize, Serialize};
 
 use crate::{Form, Id, Knob, Value};
@@ -139,6 +139,13 @@ impl Wanted {
                 (None, Ok(latency)) => Ok(Wanted::WithinLatency(latency)),
                 _ if lower == "all" => exactly(Value::Switch(true)),
                 _ => Ok(Wanted::UpTo(text.to_owned())),
+            };
+        }
+        if knob.id == Id::SstApart {
+            return match text.parse::<CpuList>() {
+                _ if lower == "none" => exactly(Value::Word(lower)),
+                Ok(cpus) if !cpus.is_empty() => exactly(Value::Word(cpus.to_string())),
+                _ => Err(error()),
             };
         }
         match knob.form() {

@@ -83,6 +83,14 @@ pub trait Host: Send + Sync {
         Err(HostError::new(Op::Write, path, Errno::ROFS))
     }
 
+    /// Removes a directory: a control group that holds no task.
+    ///
+    /// # Errors
+    /// The errno of rmdir(2); [`Errno::ROFS`] where the machine cannot be changed.
+    fn remove_dir(&self, path: &str) -> Result<(), HostError> {
+        Err(HostError::new(Op::Write, path, Errno::ROFS))
+    }
+
     /// The names in a directory, sorted so that `cpu2` comes before `cpu10`.
     ///
     /// # Errors

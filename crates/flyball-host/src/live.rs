@@ -55,6 +55,10 @@ impl Host for Live {
         self.tree.make_dir(path)
     }
 
+    fn remove_dir(&self, path: &str) -> Result<(), HostError> {
+        self.tree.remove_dir(path)
+    }
+
     fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         self.tree.list(path)
     }

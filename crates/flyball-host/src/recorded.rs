@@ -114,6 +114,11 @@ impl Tree {
             .map_err(|errno| HostError::new(Op::Write, path, errno))
     }
 
+    pub(crate) fn remove_dir(&self, path: &str) -> Result<(), HostError> {
+        let full = self.resolve(Op::Write, path)?;
+        rustix::fs::rmdir(&full).map_err(|errno| HostError::new(Op::Write, path, errno))
+    }
+
     pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::List, path, errno);
         let full = self.resolve(Op::List, path)?;

@@ -10,12 +10,11 @@ use flyball_host::{CpuList, Host, HostError};
 
 use crate::{
     access::Place,
+    apart::{self, Apart},
     cost,
     cpus::is_online,
     setting::{Domain, Layout},
 };
-
-const CGROUP: &str = "/sys/fs/cgroup";
 
 /// How CPUs that are not of the level are kept from work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +110,9 @@ impl Follower {
     fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
         let outside = domain.cpus.difference(inside);
         if self.means == Means::Cgroup {
-            match set_apart(host, domain, &outside) {
+            let folder = apart::folder(domain.place.package, domain.place.domain);
+            let wanted = if outside.is_empty() { Apart::Ready } else { Apart::Cpus(outside.clone()) };
+            match apart::write(host, &folder, &wanted) {
                 Ok(()) => events.push(Event::Apart(outside)),
                 Err(error) => events.push(Event::Refused(error.to_string())),
             }
@@ -136,24 +137,6 @@ impl Follower {
             }
         }
     }
-}
-
-/// Puts CPUs into an isolated partition of their own, or back where there are none.
-fn set_apart(host: &dyn Host, domain: &Domain, cpus: &CpuList) -> Result<(), HostError> {
-    let folder =
-        format!("{CGROUP}/flyball-sst-{}-{}-{}", domain.place.package, domain.die, domain.place.domain);
-    let partition = format!("{folder}/cpuset.cpus.partition");
-    if cpus.is_empty() {
-        return if host.exists(&partition) { host.write(&partition, b"member") } else { Ok(()) };
-    }
-    host.write(&format!("{CGROUP}/cgroup.subtree_control"), b"+cpuset")?;
-    if !host.exists(&folder) {
-        host.make_dir(&folder)?;
-    }
-    // A partition must be one of the tree again before its CPUs change.
-    host.write(&partition, b"member")?;
-    host.write(&format!("{folder}/cpuset.cpus"), cpus.to_string().as_bytes())?;
-    host.write(&partition, b"isolated").or_else(|_| host.write(&partition, b"root"))
 }
 
 #[cfg(test)]
@@ -192,7 +175,8 @@ mod tests {
         let mut follower = Follower::new(Means::Cgroup);
         player.set(|state| state.level = 4);
         let _ = follower.look(&layout, &player).unwrap();
-        let read = |name: &str| player.read(&format!("{CGROUP}/flyball-sst-0-0-0/{name}")).unwrap();
+        let folder = apart::folder(0, 0);
+        let read = |name: &str| player.read(&format!("{folder}/{name}")).unwrap();
         assert_eq!(
             (read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()),
             ("4,6,12,13,32,34,40,41", "isolated")
@@ -200,7 +184,7 @@ mod tests {
         assert_eq!(online(&player), "0-55");
         player.set(|state| state.level = 0);
         let _ = follower.look(&layout, &player).unwrap();
-        assert_eq!(read("cpuset.cpus.partition"), "member");
+        assert!(!player.exists(&folder), "the partition is gone");
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl Player {
         files.insert(format!("{CPUS}/present"), format!("0-{}", total - 1));
         files.insert(format!("{CPUS}/possible"), format!("0-{}", total - 1));
         files.insert(format!("{CPUS}/intel_pstate/no_turbo"), "0".to_owned());
+        files.insert("/sys/fs/cgroup/cgroup.controllers".to_owned(), "cpuset cpu io memory".to_owned());
         files.insert("/sys/fs/cgroup/cgroup.subtree_control".to_owned(), String::new());
         for package in 0..packages {
             let folder = format!("{CPUS}/intel_uncore_frequency/package_{package:02}_die_00");
@@ -326,6 +327,16 @@ impl Host for Player {
         let online = path.ends_with("/online") && path != format!("{CPUS}/online");
         let value = if path.ends_with("_freq") {
             text.parse::<u64>().map_err(|_| fail(Errno::INVAL))?.clamp(800_000, 3_200_000).to_string()
+        } else if path.ends_with("/cgroup.subtree_control") {
+            let now = inner.files.get(path).cloned().unwrap_or_default();
+            let mut words: Vec<&str> = now.split_whitespace().collect();
+            for word in text.split_whitespace() {
+                words.retain(|known| *known != &word[1..]);
+                if let Some(name) = word.strip_prefix('+') {
+                    words.push(name);
+                }
+            }
+            words.join(" ")
         } else {
             text
         };
@@ -348,6 +359,14 @@ impl Host for Player {
         for (name, value) in [("cpuset.cpus", ""), ("cpuset.cpus.partition", "member")] {
             inner.files.insert(format!("{path}/{name}"), value.to_owned());
         }
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &str) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        inner.change(format!("rmdir {path}")).map_err(|errno| HostError::new(Op::Write, path, errno))?;
+        let prefix = format!("{path}/");
+        inner.files.retain(|file, _| !file.starts_with(&prefix));
         Ok(())
     }
 

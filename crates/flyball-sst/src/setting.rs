@@ -10,6 +10,7 @@ use flyball_host::{CpuList, Errno, Host, HostError, MegaHertz, Op, isst};
 
 use crate::{
     access::{Access, CpuModel, Dump, Mailbox, Place, Qos, Tpmi},
+    apart::{self, Apart},
     cpus::{CpuMap, TopologyCache},
 };
 
@@ -63,6 +64,8 @@ pub enum Field {
     Class(u16),
     /// Turbo ratio limits: eight bytes in hexadecimal.
     TurboLimits,
+    /// CPUs set apart in a cgroup v2 partition: a list, `none`, or `ready` (none, but cpusets are given to groups).
+    Apart,
     /// The highest level; a fact.
     Highest,
     /// Whether firmware locks the level; a fact.
@@ -84,6 +87,7 @@ impl Field {
             Field::ClosEpp(_) => "clos-epp",
             Field::Class(_) => "class",
             Field::TurboLimits => "trl",
+            Field::Apart => "apart",
             Field::Highest => "highest",
             Field::Locked => "locked",
         }
@@ -109,6 +113,7 @@ impl Field {
             ("core-power", None) => Field::CorePower,
             ("priority", None) => Field::Priority,
             ("trl", None) => Field::TurboLimits,
+            ("apart", None) => Field::Apart,
             ("highest", None) => Field::Highest,
             ("locked", None) => Field::Locked,
             ("clos-min", _) => Field::ClosMin(class()?),
@@ -186,6 +191,13 @@ impl Setting {
     /// # Errors
     /// What the driver answered.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
+        if self.field == Field::Apart {
+            return Ok(match apart::read(host, &self.folder())? {
+                Apart::None => "none".to_owned(),
+                Apart::Ready => "ready".to_owned(),
+                Apart::Cpus(cpus) => cpus.to_string(),
+            });
+        }
         let access = self.via.access(host)?;
         let at = &self.reachable(host);
         let switch = |on: bool| u8::from(on).to_string();
@@ -194,6 +206,8 @@ impl Setting {
             Field::Level => access.levels(at)?.current.to_string(),
             Field::Highest => access.levels(at)?.highest.to_string(),
             Field::Locked => switch(access.levels(at)?.locked),
+            // Done above.
+            Field::Apart => String::new(),
             Field::BaseFreq => switch(features()?.base_freq_on),
             Field::TurboFreq => switch(features()?.turbo_freq_on),
             Field::CorePower => {
@@ -223,10 +237,20 @@ impl Setting {
     /// # Errors
     /// What the driver answered; `EINVAL` for a content that is none.
     pub fn write(&self, host: &dyn Host, content: &str) -> Result<(), HostError> {
-        let access = self.via.access(host)?;
-        let at = &self.reachable(host);
         let content = content.trim();
         let bad = || HostError::new(Op::Isst, format!("{self} as '{content}'"), Errno::INVAL);
+        if self.field == Field::Apart {
+            let wanted = match content {
+                "none" => Apart::None,
+                "ready" => Apart::Ready,
+                list => {
+                    Apart::Cpus(list.parse().ok().filter(|cpus: &CpuList| !cpus.is_empty()).ok_or_else(bad)?)
+                }
+            };
+            return apart::write(host, &self.folder(), &wanted);
+        }
+        let access = self.via.access(host)?;
+        let at = &self.reachable(host);
         let switch = match content {
             "1" => Ok(true),
             "0" => Ok(false),
@@ -279,7 +303,10 @@ impl Setting {
                 }
                 access.set_clos(at, class, &clos)
             }
-            Field::Highest | Field::Locked => Err(HostError::new(Op::Isst, self.to_string(), Errno::ACCES)),
+            // Apart is done above.
+            Field::Highest | Field::Locked | Field::Apart => {
+                Err(HostError::new(Op::Isst, self.to_string(), Errno::ACCES))
+            }
             Field::Class(core) => access.associate(at, core, small()?),
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
@@ -287,6 +314,11 @@ impl Setting {
                 isst::legacy::write_msr(host, self.cpu()?, isst::legacy::MSR_TURBO_RATIO_LIMIT, limits)
             }
         }
+    }
+
+    /// The control group of [`Field::Apart`].
+    fn folder(&self) -> String {
+        apart::folder(self.place.package, self.place.domain)
     }
 
     /// The place through a CPU that is online: the one it was made with may have gone offline since.
@@ -465,6 +497,7 @@ mod tests {
             (Field::BaseFreq, ["0", "1"]),
             (Field::TurboLimits, ["0x1f1f1f1f1f1f1f20", "0x1e1e1e1e1e1e1e1e"]),
             (Field::Level, ["0", "1"]),
+            (Field::Apart, ["none", "26,27"]),
         ]
     }
 

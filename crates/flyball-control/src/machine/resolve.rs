@@ -1,6 +1,6 @@
 //! From a wanted value to the value that fits one place, and whether the place takes it now.
 
-use flyball_host::{KiloHertz, MicroWatts, Micros, Percent};
+use flyball_host::{CpuList, KiloHertz, MicroWatts, Micros, Percent};
 
 use crate::{At, Id, Machine, Place, ResolveError, Value, Wanted, wanted::is_uncore};
 
@@ -158,6 +158,17 @@ impl Machine<'_> {
                 }
                 _ => Ok(()),
             },
+            (Id::SstApart, Value::Word(word)) if word != "none" => {
+                let cpus: CpuList = word.parse().unwrap_or_default();
+                let outside = cpus.difference(&place.cpus);
+                if !outside.is_empty() {
+                    return refuse(format!("its CPUs are {}; {outside} are of others", place.cpus));
+                }
+                if self.topology().online.is_subset(&cpus) {
+                    return refuse("one CPU of the machine has to stay for everything else".to_owned());
+                }
+                Ok(())
+            }
             (Id::Trl, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }

@@ -83,6 +83,7 @@ impl Machine<'_> {
             // A field of the mailbox's class word alone.
             SpeedSelect::ClosEpp if layout.platform.is_tpmi() => return None,
             SpeedSelect::ClosEpp => Field::ClosEpp(class),
+            SpeedSelect::Apart => Field::Apart,
             SpeedSelect::Highest => Field::Highest,
             SpeedSelect::Locked => Field::Locked,
             SpeedSelect::Class => return layout.class_setting(place.cpus.first()?),
@@ -119,6 +120,8 @@ impl Machine<'_> {
                 let text = match text.as_str() {
                     "qos-only" => "1",
                     "pm-only" => "0",
+                    // None apart either way; only restoring needs to tell them from each other.
+                    "ready" => "none",
                     text => text,
                 };
                 let source = Source::SpeedSelect(setting.to_string());

@@ -203,9 +203,14 @@ impl Planner<'_, '_> {
             self.note(format!("{} on {place}: {cost}", want.from));
         }
         let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, coming.level) else { return };
+        let apart = match self.then(Id::SstApart, place) {
+            Some(Value::Word(list)) => list.parse().unwrap_or_default(),
+            _ => flyball_host::CpuList::new(),
+        };
         let staying: Vec<String> = domain
             .cpus
             .difference(&inside)
+            .difference(&apart)
             .iter()
             .filter(|&cpu| {
                 let place = Place::new(At::Cpu(cpu), flyball_host::CpuList::from_iter([cpu]));
@@ -216,8 +221,8 @@ impl Planner<'_, '_> {
         if !staying.is_empty() {
             let list: flyball_host::CpuList = staying.iter().filter_map(|cpu| cpu.parse().ok()).collect();
             self.note(format!(
-                "{}: the level's base frequency holds only with CPUs {list} offline, which this plan leaves online \
-                 ('flyball sst perf-profile set-config-level -o' takes them along)",
+                "{}: the level's base frequency holds only with CPUs {list} offline or set apart, which this plan leaves \
+                 at work ('flyball sst perf-profile set-config-level' takes them along with -o or --cgroup)",
                 want.from
             ));
         }

@@ -172,6 +172,23 @@ pub(super) const TRL: Knob = Knob {
     ..SST
 };
 
+pub(super) const APART: Knob = Knob {
+    id: Id::SstApart,
+    name: "sst-apart",
+    title: "CPUs set apart in a cgroup v2 partition",
+    mechanisms: &[sst(SpeedSelect::Apart, Form::Word)],
+    accepts: "CPUs of the power domain as a list (4,6,12-13), or none",
+    about: "Keeps CPUs that are not of the performance level from work without taking them offline: an isolated cpuset \
+            partition takes them out of the scheduler's reach. They keep their frequency policies and interrupts, and \
+            CPU 0, which kernels do not take offline, can be among them. 'flyball sst perf-profile set-config-level \
+            --cgroup' sets the list that fits the level.",
+    interacts: &[
+        (Id::SstLevel, "says which CPUs those are"),
+        (Id::Online, "taking them offline is the other way"),
+    ],
+    ..SST
+};
+
 pub(super) const HIGHEST: Knob = Knob {
     id: Id::SstHighestLevel,
     name: "sst-highest-level",

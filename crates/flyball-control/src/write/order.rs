@@ -112,6 +112,9 @@ fn speed_select(field: Field, new: &str) -> Step {
         Field::BaseFreq | Field::TurboFreq => Step::SpeedSelectOn,
         Field::CorePower | Field::Priority => Step::CorePower,
         Field::TurboLimits => Step::Turbo,
+        // As CPUs are brought online before anything else, and taken offline after everything.
+        Field::Apart if matches!(new.trim(), "none" | "ready") => Step::Online,
+        Field::Apart => Step::Offline,
         _ => Step::Classes,
     }
 }

@@ -521,7 +521,12 @@ fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Option
 
 fn change(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Result<(), Code>, Ended> {
     // A number that does not fit the field would arrive as another.
-    let Ok(number) = u8::try_from(level) else { return Ok(Err(FAILED)) };
+    let Ok(number) = u8::try_from(level) else {
+        if !session.platform.is_tpmi() {
+            session.error(&format!("Set TDP level failed for level {level}"));
+        }
+        return Ok(Err(FAILED));
+    };
     if session.platform.is_tpmi() {
         let answer = session.at(id, |access, place| access.set_level(place, number));
         return session.ask(answer);

@@ -3,7 +3,7 @@
 //! Its words are taken before the command line's own parser sees them, because they follow other rules.
 
 use std::{
-    io::Write as _,
+    io::{IsTerminal as _, Write as _},
     path::Path,
     process::{ExitCode, Stdio},
     sync::{
@@ -91,19 +91,25 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let live = host.kind() == Kind::Live;
     let stopped = Arc::new(AtomicBool::new(false));
     let mut daemon = Process { stopped, events: None, live };
+    let mut out = standard_output();
     let surroundings = Surroundings {
         host,
         root: !live || process::is_root(),
         cache: TopologyCache(live.then(|| TOPOLOGY_CACHE.into())),
-        out: &mut std::io::stdout(),
+        out: &mut out,
         err: &mut std::io::stderr(),
         daemon: &mut daemon,
     };
     let code = dropin::run(args, surroundings);
-    std::io::stdout()
-        .flush()
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
+    out.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
     Ok(code)
+}
+
+/// stdout, kept back in blocks where it is no terminal, as the C library does it: where both streams go to one file, the
+/// lines are in the order that scripts know.
+fn standard_output() -> Box<dyn std::io::Write> {
+    let out = std::io::stdout();
+    if out.is_terminal() { Box::new(out) } else { Box::new(std::io::BufWriter::with_capacity(4096, out)) }
 }
 
 /// Runs the tool on the machine that was named, where the command line's own parser got here.

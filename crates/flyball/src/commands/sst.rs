@@ -114,6 +114,9 @@ enum PerfProfile {
         /// Also bring the level's CPUs online and take all others of the domain offline.
         #[arg(short, long)]
         online: bool,
+        /// Set CPUs that are not of the level apart in a cgroup v2 partition instead of taking them offline.
+        #[arg(short = 'g', long, conflicts_with = "online")]
+        cgroup: bool,
     },
 }
 
@@ -306,7 +309,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             PerfProfile::GetConfigCurrentLevel => {
                 read::single(&session, "current-level", |levels| levels.current.into())
             }
-            PerfProfile::SetConfigLevel { level, online } => change::level(&session, *level, *online),
+            PerfProfile::SetConfigLevel { level, online, cgroup } => {
+                change::level(&session, *level, *online, *cgroup)
+            }
         },
         Feature::BaseFreq { command } => match command {
             BaseFreq::Info(level) => read::base_freq(&session, level.level),

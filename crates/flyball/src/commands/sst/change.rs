@@ -29,9 +29,18 @@ pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)
 }
 
 /// `perf-profile set-config-level`.
-pub(super) fn level(session: &Session<'_>, level: u8, online: bool) -> Result<Exit, Failure> {
+pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let mut settings = vec![(format!("sst-level={level}"), None)];
+    if cgroup {
+        let access = layout.access(session.host);
+        for domain in session.domains()?.into_iter().filter(|domain| !domain.cpus.is_empty()) {
+            let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
+            let outside = domain.cpus.difference(&inside);
+            let list = if outside.is_empty() { "none".to_owned() } else { outside.to_string() };
+            settings.push((format!("sst-apart={list}"), Some(domain.cpus.clone())));
+        }
+    }
     if online {
         let access = layout.access(session.host);
         for domain in session.domains()? {
