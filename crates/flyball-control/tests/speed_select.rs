@@ -6,10 +6,18 @@
 use flyball_control::{
     Intent, Machine,
     plan::{Plan, PlanError, plan},
-    write::{hold::Hold, state::StateDir},
+    write::{
+        hold::{self, Hold, Scope},
+        state::StateDir,
+    },
 };
 use flyball_host::Errno;
 use flyball_sst::player::Player;
+
+/// A folder in memory where there is such a place: the journal flushes to disk at every step, some thousand times here.
+fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 fn intent(settings: &[&str]) -> Intent {
     Intent::from_arguments(settings, None).unwrap()
@@ -120,7 +128,7 @@ const ALL: &[&str] = &[
 #[test]
 fn applied_restored_and_failed_at_every_point() {
     for tpmi in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = memory();
         let state = StateDir::new(folder.path());
         let player = Player::guide(tpmi);
         player.set(|state| {
@@ -160,9 +168,130 @@ fn applied_restored_and_failed_at_every_point() {
     }
 }
 
+/// Everything at once on a machine of eight CPUs, CPUs going offline and apart included.
+const SMALL: &[&str] = &[
+    "sst-level=1",
+    "sst-bf=on",
+    "clos-max:3=2GHz",
+    "clos-weight:1=5",
+    "trl=0x2020202020202020",
+    "clos=3",
+    "sst-apart=3,7",
+];
+
+#[test]
+fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
+    for tpmi in [false, true] {
+        let folder = memory();
+        let state = StateDir::new(folder.path());
+        let player = Player::small(tpmi);
+        player.set(|state| {
+            (state.qos, state.core_power, state.turbo_freq, state.ordered) = (true, true, true, true);
+            state.assoc[2] = 1;
+        });
+        let mut wanted = intent(SMALL);
+        wanted.settings.extend(Intent::from_arguments(&["online=off"], Some("2,6")).unwrap().settings);
+        let before = player.everything();
+        player.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
+        let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+        hold.apply(&wanted, &|| false).unwrap();
+        let calls = player.calls();
+        assert_eq!((player.state(0, 0).level, player.state(0, 0).base_freq), (1, true));
+        assert_eq!(player.everything().0["/sys/devices/system/cpu/online"], "0,1,3-5,7");
+        assert!(hold.end().is_exact());
+        let with_restoring = player.calls();
+        assert_eq!(player.everything(), before, "restored");
+        assert!(calls > 100 && with_restoring > calls, "{calls}, {with_restoring}");
+        let errno = if tpmi { Errno::NOTTY } else { Errno::NXIO };
+        let again = || {
+            let restored = hold::restore(&player, &state, "restore", Scope::All).unwrap();
+            assert!(restored.restoration.is_exact(), "{}", restored.restoration);
+        };
+        for at in 0..with_restoring {
+            // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
+            player.fail_calls(at..at + 1, errno);
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            let applied = player.calls();
+            let restoration = hold.end();
+            if !restoration.is_exact() {
+                // It hit the restoring itself, which says so.
+                assert!(at >= applied, "call {at}: {restoration}");
+                again();
+            }
+            assert_eq!(player.everything().1, before.1, "after a failure of call {at}");
+            assert_eq!(player.everything().0, before.0, "after a failure of call {at}");
+        }
+        for at in (0..calls).step_by(7) {
+            // From there on: a driver that went away. Nothing can be put back then, and it is not claimed; when the
+            // driver is back, the journal still knows.
+            player.fail_calls(at..usize::MAX, errno);
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            drop(hold);
+            player.heal();
+            again();
+            assert_eq!(player.everything().1, before.1, "the driver gone at call {at}");
+            assert_eq!(player.everything().0, before.0, "the driver gone at call {at}");
+        }
+        assert_eq!(player.hazards(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn cpus_go_apart_with_the_level_and_come_back() {
+    let folder = memory();
+    let state = StateDir::new(folder.path());
+    let player = Player::guide(true);
+    let before = player.everything();
+    assert!(refused(&player, &["sst-apart=3,90"]).contains("90"));
+    let of = |cpus: &str, words: &[&str]| Intent::from_arguments(words, Some(cpus)).unwrap();
+    let machine = Machine::inspect(&player).unwrap();
+    let outside = plan(&machine, &of("package:0", &["sst-apart=3,14"])).unwrap_err().to_string();
+    assert!(outside.contains("14 are of others"), "{outside}");
+    let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
+    let plan = plan(&machine, &wanted).unwrap();
+    assert!(!plan.notes.iter().any(|note| note.contains("leaves at work")), "{:?}", plan.notes);
+    let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+    hold.apply(&wanted, &|| false).unwrap();
+    let files = player.everything().0;
+    assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus"], "4,6,12,13,32,34,40,41");
+    assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus.partition"], "isolated");
+    assert_eq!(files["/sys/devices/system/cpu/online"], "0-55");
+    assert!(hold.end().is_exact());
+    assert_eq!(player.everything(), before);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(120))]
+    #[test]
+    fn no_wish_reaches_a_driver_unchecked(
+        wishes in proptest::collection::vec(
+            "(sst-level|sst-bf|sst-tf|sst-cp|clos|clos-(min|max|weight|epp):[0-9])=(on|off|min|max|[0-9]{1,6}|[0-9]{1,3}00MHz)",
+            1..6,
+        ),
+        cpus in "([0-9]|0-7|2,6|[5-9]-9)",
+        dead: bool,
+    ) {
+        let folder = memory();
+        let state = StateDir::new(folder.path());
+        let player = Player::small(true).with_io_domains(1);
+        let player = if dead { player.with_dead_domain() } else { player };
+        let before = player.everything();
+        let words: Vec<&str> = wishes.iter().map(String::as_str).collect();
+        if let Ok(wanted) = Intent::from_arguments(&words, Some(&cpus)) {
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            proptest::prop_assert!(hold.end().is_exact());
+        }
+        proptest::prop_assert_eq!(player.hazards(), Vec::<String>::new());
+        proptest::prop_assert_eq!(player.everything(), before);
+    }
+}
+
 #[test]
 fn a_change_that_was_cut_off_is_put_back_by_the_next() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = memory();
     let state = StateDir::new(folder.path());
     let player = Player::guide(false);
     let before = player.everything();

@@ -68,6 +68,11 @@ pub(crate) struct Inner {
     pub fail_at: Option<(usize, Errno)>,
     /// Every change that was asked for, in words.
     pub log: Vec<String>,
+    /// Calls of the driver so far, and which of them fail.
+    pub calls: usize,
+    pub failing_calls: Option<(std::ops::Range<usize>, Errno)>,
+    /// Calls that a real kernel would not have survived, or whose bits would have spilled into other fields.
+    pub hazards: Vec<String>,
 }
 
 /// The machine.
@@ -81,6 +86,8 @@ pub struct Player {
     pub(crate) io_domains: u8,
     pub(crate) cores: u32,
     pub(crate) threads: u32,
+    /// TPMI: cores from this one on are in a domain without registers.
+    pub(crate) dead_from: u32,
 }
 
 /// The folder of CPUs.
@@ -185,14 +192,48 @@ impl Player {
         };
         let states = (0..packages).map(|package| ((package, 0), state.clone())).collect();
         Player {
-            inner: Mutex::new(Inner { files, states, changes: 0, fail_at: None, log: Vec::new() }),
+            inner: Mutex::new(Inner {
+                files,
+                states,
+                changes: 0,
+                fail_at: None,
+                log: Vec::new(),
+                calls: 0,
+                failing_calls: None,
+                hazards: Vec::new(),
+            }),
             api,
             levels,
             packages,
             io_domains: 0,
             cores,
             threads,
+            dead_from: u32::MAX,
         }
+    }
+
+    /// One package of 4 cores with two threads and three levels, the last without either feature.
+    pub fn small(tpmi: bool) -> Player {
+        let trl = [[32, 31, 30, 30, 30, 30, 30, 30]; 3];
+        let turbo = ([1, 2, 0, 0, 0, 0, 0, 0], [[34, 33, 0, 0, 0, 0, 0, 0]; 3], [22, 20, 18]);
+        let level = |cores: u64, ratio: u8, features: bool| PlayedLevel {
+            cores,
+            base: [ratio, ratio - 2, ratio - 4, 0],
+            tdp: 150,
+            tjunction: 100,
+            trl,
+            base_freq: features.then_some((ratio + 3, ratio - 2, 0b0101 & cores, 100)),
+            turbo_freq: features.then_some(turbo),
+        };
+        let levels = vec![level(0xf, 24, true), level(0x7, 25, true), level(0x3, 27, false)];
+        Player::new(if tpmi { 3 } else { 1 }, (1, 4, 2), levels)
+    }
+
+    /// The upper half of the cores is in a power domain that has no registers, as recorded Sierra Forests have them.
+    #[must_use]
+    pub fn with_dead_domain(mut self) -> Player {
+        self.dead_from = self.cores / 2;
+        self
     }
 
     /// Adds power domains without CPUs to every package (TPMI).
@@ -248,9 +289,27 @@ impl Player {
         self.lock().changes
     }
 
-    /// Forgets the fault.
+    /// Lets the driver's calls of these numbers (from now, counted from 0) fail, reading ones too.
+    pub fn fail_calls(&self, numbers: std::ops::Range<usize>, errno: Errno) {
+        let mut inner = self.lock();
+        inner.calls = 0;
+        inner.failing_calls = Some((numbers, errno));
+    }
+
+    /// How many calls were made since the last [`Player::fail_calls`].
+    pub fn calls(&self) -> usize {
+        self.lock().calls
+    }
+
+    /// Calls that a real kernel would not have survived, or not have kept within their fields.
+    pub fn hazards(&self) -> Vec<String> {
+        self.lock().hazards.clone()
+    }
+
+    /// Forgets the faults.
     pub fn heal(&self) {
-        self.lock().fail_at = None;
+        let mut inner = self.lock();
+        (inner.fail_at, inner.failing_calls) = (None, None);
     }
 
     /// Takes the words of every change asked for so far.
@@ -410,6 +469,16 @@ impl Host for Player {
     }
 
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
+        {
+            let mut inner = self.lock();
+            let call = inner.calls;
+            inner.calls += 1;
+            if let Some((_, errno)) = inner.failing_calls.as_ref().filter(|(calls, _)| calls.contains(&call))
+            {
+                return Err(HostError::new(Op::Isst, format!("ioctl {number:#x}"), *errno));
+            }
+        }
+        self.note_hazard(number, argument);
         self.call(number, argument)
             .map_err(|errno| HostError::new(Op::Isst, format!("ioctl {number:#x}"), errno))
     }

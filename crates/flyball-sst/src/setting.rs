@@ -550,6 +550,21 @@ mod tests {
 
     proptest! {
         #[test]
+        fn no_forged_journal_reaches_a_driver_unchecked(
+            package in 0..3u8,
+            domain in 0..8u8,
+            field in "(level|base-freq|turbo-freq|core-power|priority|trl|clos-(min|max|weight|epp):[0-9]|class:[0-9]{1,4})",
+            content in "(-?[0-9]{1,6}|ordered|proportional|pm-only|0x[0-9a-f]{1,17}|)",
+        ) {
+            let player = Player::small(true).with_dead_domain().with_io_domains(1);
+            if let Ok(setting) = format!("sst:tpmi3:{package}.{domain}@0:{field}").parse::<Setting>() {
+                let _ = setting.read(&player);
+                let _ = setting.write(&player, &content);
+            }
+            prop_assert_eq!(player.hazards(), Vec::<String>::new());
+        }
+
+        #[test]
         fn no_text_panics(text in "sst:[a-z0-9:@.-]{0,30}") {
             if let Ok(setting) = text.parse::<Setting>() {
                 prop_assert_eq!(setting.to_string().parse(), Ok(setting));

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     process::Command,
+    time::Duration,
 };
 
 use flyball_host::{Host, HostError};
@@ -311,15 +312,16 @@ impl<'h> Hold<'h> {
     fn write(&mut self, batch: &[Change]) -> Result<Vec<Made>, ApplyError> {
         let mut footprints = Footprints::new(self.host);
         let disturbed: BTreeSet<Spot> = batch.iter().flat_map(|change| footprints.of(&change.spot)).collect();
-        let was: Vec<(Spot, Content)> = self
-            .journal
-            .unknown(&disturbed)
-            .into_iter()
-            .map(|spot| {
-                let content = Content::of(&spot.read(self.host));
-                (spot, content)
-            })
-            .collect();
+        let mut was: Vec<(Spot, Content)> = Vec::new();
+        for spot in self.journal.unknown(&disturbed) {
+            match self.remember(&spot) {
+                Ok(content) => was.push((spot, content)),
+                Err(error) => {
+                    let change = batch.iter().find(|change| change.spot == spot).unwrap_or(&batch[0]);
+                    return Err(self.refused(change, error));
+                }
+            }
+        }
         let olds: Vec<Content> =
             batch.iter().map(|change| Content::of(&change.spot.read(self.host))).collect();
         let writes = batch
@@ -332,14 +334,7 @@ impl<'h> Hold<'h> {
         }
         for change in batch {
             if let Err(error) = change.spot.write(self.host, change.new.as_bytes()) {
-                let reason = reasons::reason(self.host, &change.spot, &error);
-                let restoration = Box::new(self.put_back());
-                return Err(ApplyError::Refused {
-                    change: Box::new(change.clone()),
-                    error,
-                    reason,
-                    restoration,
-                });
+                return Err(self.refused(change, error));
             }
         }
         let expected: Vec<Expected<'_>> = batch
@@ -360,6 +355,30 @@ impl<'h> Hold<'h> {
                 },
             })
             .collect())
+    }
+
+    /// What a spot holds, to bring it back. An attribute that cannot be read is remembered as that: its CPU is offline, or
+    /// it has no readable form. A setting of Speed Select has one always, so that a call that failed is tried again,
+    /// and one that fails for good must not be followed by a write that nobody could undo.
+    fn remember(&self, spot: &Spot) -> Result<Content, HostError> {
+        let mut read = spot.read(self.host);
+        if !matches!(spot, Spot::SpeedSelect(_)) {
+            return Ok(Content::of(&read));
+        }
+        for _ in 0..2 {
+            if read.is_ok() {
+                break;
+            }
+            self.host.sleep(Duration::from_millis(5));
+            read = spot.read(self.host);
+        }
+        read.map(|bytes| Content::bytes(&bytes))
+    }
+
+    fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
+        let reason = reasons::reason(self.host, &change.spot, &error);
+        let restoration = Box::new(self.put_back());
+        ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration }
     }
 
     /// Writes files that need not all take it (interrupts of per-CPU devices refuse to move): journaled and put back

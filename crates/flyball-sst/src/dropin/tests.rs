@@ -222,6 +222,36 @@ fn values_that_would_spill_reach_no_driver() {
 }
 
 #[test]
+fn domains_without_registers_and_levels_that_are_none_reach_no_driver() {
+    let numbers =
+        ["0", "1", "3", "4", "5", "7", "8", "15", "63", "64", "254", "255", "256", "65536", "4294967295"];
+    for player in [Player::guide(true).with_dead_domain(), Player::small(true).with_io_domains(1)] {
+        for number in numbers {
+            for command in [
+                format!("perf-profile info -l {number}"),
+                format!("perf-profile set-config-level -l {number} -o"),
+                format!("base-freq info -l {number}"),
+                format!("turbo-freq info -l {number} -b {number}"),
+                format!("core-power config -c {number} -w {number} -n {number} -m {number}"),
+                format!("core-power config -c 1 -w {number} -n {number}00 -d {number}"),
+                format!("core-power get-config -c {number}"),
+                format!("core-power enable -p {number}"),
+                format!("-c 0-55 core-power assoc -c {number}"),
+                format!("-c {number} core-power get-assoc"),
+                "-c 0-55 core-power get-assoc".to_owned(),
+                "-c 12,13 base-freq enable -a".to_owned(),
+                "-c 12,13 turbo-freq enable -a".to_owned(),
+                "--oob -n -w 1".to_owned(),
+            ] {
+                let words: Vec<&str> = command.split(' ').collect();
+                let _ = tool(&player, &words, true);
+                assert_eq!(player.hazards(), Vec::<String>::new(), "{command}");
+            }
+        }
+    }
+}
+
+#[test]
 fn follows_a_level_that_another_agent_set() {
     let player = Player::guide(false);
     player.set(|state| state.level = 4);
@@ -294,14 +324,20 @@ proptest! {
     #[test]
     fn no_words_panic_or_hang_or_leave_the_classes_odd(
         picks in proptest::collection::vec(0..WORDS.len(), 0..8),
-        tpmi: bool,
+        machine in 0..4u8,
     ) {
-        let player = Player::guide(tpmi);
+        let player = match machine {
+            0 => Player::guide(false),
+            1 => Player::guide(true),
+            2 => Player::guide(true).with_io_domains(2),
+            _ => Player::guide(true).with_dead_domain(),
+        };
         let words: Vec<&str> = picks.into_iter().map(|pick| WORDS[pick]).collect();
         // -o would make files.
         prop_assume!(!words.contains(&"-o"));
         let got = tool(&player, &words, true);
         prop_assert!([0, 1, 3, 255].contains(&got.code));
+        prop_assert_eq!(player.hazards(), Vec::<String>::new());
         for package in 0..2 {
             let state = player.state(package, 0);
             prop_assert!(usize::from(state.level) < 5);

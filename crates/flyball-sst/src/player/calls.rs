@@ -46,7 +46,12 @@ impl Player {
                         return if index == 0 { Err(Errno::INVAL) } else { Ok(index as i32) };
                     };
                     let thread = cpu / (self.cores * u32::from(self.packages));
-                    let raw = if self.api > 1 { core << 3 | thread } else { core << 1 | thread };
+                    let raw = if self.api > 1 {
+                        // Domain 5 exists for the driver, and has no registers.
+                        (if core < self.dead_from { 0 } else { 5 << 11 }) | core << 3 | thread
+                    } else {
+                        core << 1 | thread
+                    };
                     put(bytes, 8 + 8 * index, raw, 4);
                 }
                 Ok(count as i32)
@@ -58,6 +63,36 @@ impl Player {
             _ if self.api == 1 => Err(Errno::NOTTY),
             // The common driver has one errno for everything.
             _ => self.tpmi(call, bytes).map_err(|_| Errno::NOTTY),
+        }
+    }
+
+    /// Remembers a call that must never be made: two fault in kernels (a core mask above the highest level in 6.12, an
+    /// association in a domain without registers in 7.2), the others are taken by 6.12, and bits spill.
+    pub(super) fn note_hazard(&self, call: u32, bytes: &[u8]) {
+        if self.api == 1 {
+            return;
+        }
+        let mut inner = self.lock();
+        let bad = match call {
+            number::GET_PERF_LEVEL_CPU_MASK | number::GET_BASE_FREQ_CPU_MASK => {
+                usize::from(bytes[2]) >= self.levels.len()
+            }
+            number::CLOS_ASSOC => {
+                half(bytes, 0) != 1
+                    || half(bytes, 8) > 63
+                    || half(bytes, 10) > 3
+                    || !inner.states.contains_key(&(bytes[6], bytes[7]))
+            }
+            number::CORE_POWER_STATE => bytes[0] > 1 || bytes[3] > 1 || bytes[5] > 1,
+            number::CLOS_PARAM => {
+                bytes[3] > 3 || bytes[8] > 15 || half(bytes, 4) > 25_500 || half(bytes, 6) > 25_500
+            }
+            number::PERF_SET_LEVEL => usize::from(bytes[2]) >= self.levels.len(),
+            number::PERF_SET_FEATURE => bytes[2] > 3,
+            _ => false,
+        };
+        if bad {
+            inner.hazards.push(format!("call {:#x}: {bytes:02x?}", call & 0xff));
         }
     }
 

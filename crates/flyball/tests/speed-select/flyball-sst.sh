@@ -33,13 +33,13 @@ check() { # WORDS TOOL-WORDS PATTERN
 refused() { # EXIT PATTERN WORDS...
     wanted=$1 pattern=$2
     shift 2
-    state >/tmp/before
+    state >/tmp/untouched
     fly "$@"
     code=$?
     state >/tmp/after
     if [ $code -ne $wanted ]; then bad "$*: exit $code, not $wanted"
     elif ! grep -q -i -e "$pattern" /tmp/err; then bad "$*: does not say $pattern"
-    elif ! cmp -s /tmp/before /tmp/after; then bad "$*: refused, and yet"; diff /tmp/before /tmp/after
+    elif ! cmp -s /tmp/untouched /tmp/after; then bad "$*: refused, and yet"; diff /tmp/untouched /tmp/after
     else ok "refused: $*"; fi
 }
 says() { # PATTERN WORDS...
@@ -73,8 +73,7 @@ if [ $levels -ge 2 ]; then
     fly sst perf-profile set-config-level -l 2 -o || bad "level 2 under base-freq: exit $?"
     grep -q base-freq /tmp/err /tmp/out || bad 'a level change that switches base-freq off does not say so'
     refused 2 'levels with it' set sst-bf=on
-    state >/tmp/before.refused
-    fly restore --last
+    fly restore --last || bad "restore --last: exit $?"
     restored 'base-freq, then level 2'
 
     # kill -9 in the middle, at several points.

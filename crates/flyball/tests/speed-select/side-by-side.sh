@@ -20,7 +20,7 @@ reset() {
     for class in 0 1 2 3; do $real core-power config -c $class; done
     $real -c $cpus core-power assoc -c 0
     $real core-power enable -p 1
-    $real core-power disable -p 0
+    $real core-power disable
     echo 0 >$sys/intel_pstate/no_turbo
     $real -c $cpus turbo-mode set-trl -t 0x2a2a2a2a2a2b2d2e
     . /tmp/mesh
