@@ -20,6 +20,7 @@ mod tpmi_memory;
 pub use mailbox::MailboxError;
 pub use tpmi_memory::TpmiDevice;
 
+use crate::silicon::Silicon;
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
 use crate::topology::Topology;
 
@@ -76,6 +77,14 @@ pub enum Refusal {
     Absent,
     /// Levels are locked, or another feature's state does not allow it.
     NotAllowed,
+}
+
+impl Silicon {
+    /// The power domains that Speed Select knows, package by package, each with the number of its level.
+    pub fn sst_domains(&self) -> impl Iterator<Item = (u32, &SstDomain)> {
+        let all = self.sst.iter().flat_map(|s| s.domains.iter().enumerate().map(move |(n, d)| (s, n, d)));
+        all.map(|(s, n, d)| (s.level(n).number, d))
+    }
 }
 
 /// All of a machine's power domains. Their number in a package follows the TPMI order: dies first.

@@ -33,6 +33,7 @@ mod load;
 mod machine;
 mod recorded;
 pub mod serve;
+mod settings;
 mod text;
 mod trace;
 mod tree;

@@ -62,6 +62,20 @@ impl SimMachine {
         SimMachine { world, load: None, faults: Vec::new(), meddling: false }
     }
 
+    pub(crate) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts anew. Faults stay.
+    pub fn reboot(&mut self) {
+        let spec = self.silicon().spec().clone();
+        // What was booted once can be booted again.
+        if let Ok(world) = World::boot(spec, self.kernel(), self.world.boot.clone(), 0) {
+            self.world = world;
+            self.load = None;
+        }
+    }
+
     /// The machine's name, without `sim:`.
     pub fn name(&self) -> &str {
         &self.world.name

@@ -50,6 +50,12 @@ impl Paced {
         &mut self.machine
     }
 
+    /// Boots the machine again.
+    fn reboot(&mut self) {
+        self.machine.reboot();
+        (self.started, self.offset) = (Instant::now(), self.machine.now());
+    }
+
     /// The machine as it was last left.
     pub fn into_machine(self) -> SimMachine {
         self.machine
@@ -60,6 +66,8 @@ impl Paced {
 /// through which `flyball sim work` starts a workload: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
 const OWN: &str = "/flyball";
 const WORK: &str = "/flyball/work";
+/// Read: everything that is set on the machine ([`SimMachine::settings`]). Written `reset`: the machine boots again.
+const SETTINGS: &str = "/flyball/settings";
 
 /// What an open file holds.
 #[derive(Debug)]
@@ -178,7 +186,7 @@ impl Files {
     fn kind(&self, path: &str) -> Answer<Kind> {
         match path {
             OWN => Ok(Kind::Directory),
-            WORK => Ok(Kind::File(0o644)),
+            WORK | SETTINGS => Ok(Kind::File(0o644)),
             _ => lock(&self.machine).machine().kind(path),
         }
     }
@@ -262,6 +270,13 @@ impl Files {
         }
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
+        if open.path == SETTINGS {
+            if offset == 0 {
+                open.text = machine.settings().into_bytes();
+            }
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(open.text.len());
+            return Ok(open.text[from..from.saturating_add(size).min(open.text.len())].to_vec());
+        }
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
             // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same register again.
             if !size.is_multiple_of(8) {
@@ -285,6 +300,13 @@ impl Files {
             return self.start(data);
         }
         let mut paced = lock(&self.machine);
+        if path == SETTINGS {
+            if data.trim_ascii() != b"reset" {
+                return Err(Errno::INVAL);
+            }
+            paced.reboot();
+            return Ok(());
+        }
         let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&path) {
             if !data.len().is_multiple_of(8) {

@@ -49,12 +49,17 @@ const OVER: [&str; 9] = [
 ];
 
 /// Directories in which some names are the machine's and the rest the real ones.
-const GRAFTS: [(&str, &[&str]); 5] = [
+///
+/// The machine has no control groups of its own, and a program must not put its CPUs' numbers into the real ones. The
+/// topology that intel-speed-select keeps in /run is the machine's too.
+const GRAFTS: [(&str, &[&str]); 7] = [
     ("/sys/class", &["powercap", "hwmon"]),
     ("/sys/devices/virtual", &["powercap"]),
     ("/sys/devices/platform", &["hwmon"]),
     ("/sys/bus", &["cpu"]),
     ("/dev", &["cpu", "cpu_dma_latency", "isst_interface"]),
+    ("/sys/fs", &["cgroup"]),
+    ("/run", &["isst_cpu_topology.dat"]),
 ];
 
 /// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the
