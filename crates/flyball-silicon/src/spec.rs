@@ -4,7 +4,7 @@
 mod check;
 mod sst;
 
-pub use sst::{SstBfSpec, SstClass, SstLevelSpec, SstSpec, SstTfSpec};
+pub use sst::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 
 use serde::Deserialize;
 use std::fmt;
@@ -112,6 +112,9 @@ pub struct TopologySpec {
     /// The dies are power domains of their own (TPMI), which the kernel shows as dies of one.
     #[serde(default)]
     pub dies_are_power_domains: bool,
+    /// Cores of each power domain of a package in order, where they differ; then there is one die.
+    #[serde(default)]
+    pub power_domains: Vec<u32>,
     /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not 0, 1, 2...
     #[serde(default)]
     pub core_ids: Vec<u32>,

@@ -109,17 +109,20 @@ impl SstState {
         // Domains without cores come after those of the dies, where they have registers at all.
         let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
         let per_package = dies + io;
+        let module = spec.cores_per_module.max(1);
         let of_core: Vec<(usize, usize)> = (0..topology.cores())
             .map(|c| {
                 let p = topology.core(c);
                 if by_die {
-                    (p.package * per_package + p.die as usize, p.in_die as usize)
+                    (p.package * per_package + p.die as usize, (p.in_die / module) as usize)
                 } else {
-                    (p.package, p.in_package as usize)
+                    (p.package, (p.in_package / module) as usize)
                 }
             })
             .collect();
-        let cores = topology.cores() / (topology.packages() * dies);
+        let cores = |number: usize| {
+            of_core.iter().filter(|place| place.0 == number).map(|place| place.1 + 1).max().unwrap_or(0)
+        };
         let domain = |number: usize| SstDomain {
             at: 0,
             base_freq: false,
@@ -128,7 +131,7 @@ impl SstState {
             ordered: false,
             pm_core_power: false,
             classes: [ClassOfService::default(); 4],
-            class_of: vec![0; if number % per_package < dies { cores } else { 0 }],
+            class_of: vec![0; cores(number)],
             error: 0,
             feature_error: 0,
         };
@@ -144,12 +147,19 @@ impl SstState {
         }
     }
 
-    pub fn level(&self, domain: usize) -> &SstLevelSpec {
-        &self.spec.level[self.domains[domain].at]
+    /// The levels of a domain.
+    pub fn levels(&self, domain: usize) -> &[SstLevelSpec] {
+        self.spec.domain.get(domain).map_or(&self.spec.level, |own| &own.level)
     }
 
-    pub fn level_numbered(&self, number: u32) -> Option<&SstLevelSpec> {
-        self.spec.level.iter().find(|l| l.number == number)
+    /// The level that a domain is at.
+    pub fn level(&self, domain: usize) -> &SstLevelSpec {
+        let levels = self.levels(domain);
+        &levels[self.domains[domain].at.min(levels.len() - 1)]
+    }
+
+    pub fn level_numbered(&self, domain: usize, number: u32) -> Option<&SstLevelSpec> {
+        self.levels(domain).iter().find(|l| l.number == number)
     }
 
     /// The guaranteed frequency of a core in kHz.
@@ -253,7 +263,7 @@ impl SstState {
     /// # Errors
     /// The level is not there, or levels are locked.
     pub fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
-        let at = self.spec.level.iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
+        let at = self.levels(domain).iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
         if self.locked {
             return Err(Refusal::NotAllowed);
         }

@@ -48,6 +48,14 @@ impl Topology {
     pub fn new(spec: &MachineSpec) -> Topology {
         let t = &spec.topology;
         let mut core = Vec::new();
+        // Which power domain a core of a package is in, and its number there, where they are not the dies.
+        let domain = |core: u32| {
+            let mut first = 0;
+            t.power_domains.iter().zip(0..).find_map(|(&n, domain)| {
+                first += n;
+                (core < first).then_some((domain, core + n - first))
+            })
+        };
         for package in 0..t.packages {
             let mut in_package = 0;
             for die in 0..t.dies {
@@ -55,11 +63,12 @@ impl Topology {
                 for (kind, c) in spec.core.iter().enumerate() {
                     for in_kind in 0..c.count {
                         let id = t.core_ids.get(in_package as usize).copied().unwrap_or(in_package);
+                        let own = domain(in_package).unwrap_or((die, in_die));
                         core.push(CorePlace {
                             package: package as usize,
-                            die,
+                            die: own.0,
                             in_package,
-                            in_die,
+                            in_die: own.1,
                             kind,
                             in_kind,
                             id,
@@ -97,7 +106,7 @@ impl Topology {
                 }
             }
         }
-        Topology { cpu, core, packages: t.packages as usize, dies: t.dies }
+        Topology { cpu, core, packages: t.packages as usize, dies: t.dies.max(t.power_domains.len() as u32) }
     }
 
     /// Number of CPUs.
@@ -115,7 +124,7 @@ impl Topology {
         self.packages
     }
 
-    /// Dies a package.
+    /// Dies a package, or power domains where they are not the dies.
     pub fn dies(&self) -> u32 {
         self.dies
     }

@@ -190,8 +190,8 @@ impl Board {
                 };
                 Place {
                     package,
-                    // Power domains that are not real dies are shown as dies only where the kernel does (TPMI).
-                    die: core.die,
+                    // Power domains are no dies to the kernel.
+                    die: if spec.topology.dies_are_power_domains { 0 } else { core.die },
                     core: core.id,
                     llc: package * caches_per_package + core.in_package / per_cache.max(1),
                     node: package,

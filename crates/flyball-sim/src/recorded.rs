@@ -9,7 +9,7 @@ use std::{
 
 use flyball_silicon::{
     MachineSpec,
-    spec::{CoreKind, CoreSpec, InterfaceSpec, Numbering, PerfScale, TurboSpec, UncoreSpec, Vendor},
+    spec::{CoreKind, CoreSpec, InterfaceSpec, Numbering, PerfScale, SstSpec, TurboSpec, UncoreSpec, Vendor},
 };
 
 use crate::text::read_cpu_list;
@@ -256,8 +256,82 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
             power.pl2_w = short;
         }
     }
+    speed_select(folder, &files, &registers, &mut spec);
     spec.check().map_err(|error| error.to_string())?;
     Ok(spec)
+}
+
+/// The instances of a feature's registers that debugfs shows: 32-bit words in lines, an instance after a heading.
+fn instances(text: &str) -> Vec<Vec<u64>> {
+    let mut found: Vec<Vec<u32>> = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("TPMI Instance") {
+            found.push(Vec::new());
+        } else if let (Some(last), Some((_, words))) = (found.last_mut(), line.split_once(':')) {
+            last.extend(words.split_whitespace().filter_map(|word| u32::from_str_radix(word, 16).ok()));
+        }
+    }
+    let pairs = |words: Vec<u32>| {
+        words.chunks_exact(2).map(|pair| u64::from(pair[0]) | u64::from(pair[1]) << 32).collect()
+    };
+    found.into_iter().map(pairs).collect()
+}
+
+/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one device a package.
+fn speed_select(folder: &Path, files: &Files<'_>, registers: &str, spec: &mut MachineSpec) {
+    let debug = folder.join("sys/kernel/debug");
+    let mut devices: Vec<String> = fs::read_dir(&debug)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("tpmi-"))
+        .collect();
+    devices.sort();
+    let dump = |device: &str, id: &str| {
+        files.text(&format!("sys/kernel/debug/{device}/tpmi-id-{id}/mem_dump")).map(|text| instances(&text))
+    };
+    let dumps: Option<Vec<Vec<Vec<u64>>>> = devices.iter().map(|device| dump(device, "05")).collect();
+    let Some(dumps) = dumps.filter(|dumps| dumps.len() == spec.topology.packages as usize) else { return };
+    let each = dumps.first().map_or(0, Vec::len);
+    if each == 0 || each > 16 || dumps.iter().any(|dump| dump.len() != each) {
+        return;
+    }
+    // Cores of each power domain, by the power unit's numbers of the CPUs; modules of small cores count as one.
+    let total = spec.cores_per_package() as u32;
+    let atoms = matches!(spec.identity.model, 0xaf | 0xb6 | 0xdd);
+    let module = if atoms { 4 } else { 1 };
+    let mut domains: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for cpu in 0..spec.cpus() as u32 {
+        if let Some(raw) = register(registers, cpu, 0x54) {
+            domains.entry(raw >> 11 & 0x1f).or_default().insert(raw >> 3 & 0xff);
+        }
+    }
+    let mut sizes: Vec<u32> = domains.values().map(|cores| cores.len() as u32 * module).collect();
+    if domains.keys().copied().ne(0..sizes.len() as u64) || sizes.iter().sum::<u32>() != total {
+        sizes = vec![total];
+    }
+    if sizes.len() > each || sizes.iter().any(|&cores| cores / module > 64) {
+        return;
+    }
+    let blocks: Vec<Vec<u64>> = dumps.into_iter().flatten().collect();
+    let Some(mut sst) = SstSpec::of_tpmi(&blocks, each, sizes.len()) else { return };
+    sst.cores_per_module = module;
+    spec.topology.dies_are_power_domains = true;
+    spec.topology.power_domains = sizes;
+    let limit = |file: &str| {
+        files
+            .number(&format!("sys/devices/system/cpu/intel_uncore_frequency/uncore00/{file}"))
+            .map(|khz| khz / 1000)
+    };
+    if let (Some(min), Some(max)) = (limit("initial_min_freq_khz"), limit("initial_max_freq_khz")) {
+        spec.uncore = Some(UncoreSpec { min_mhz: min as u32, max_mhz: max as u32, clusters: 1 });
+    }
+    spec.sst = Some(sst);
+    // A level of a recording may name cores that the machine has not (fused off): then it has no Speed Select here.
+    if spec.check().is_err() {
+        spec.sst = None;
+    }
 }
 
 /// Frequencies and performance levels of a core.

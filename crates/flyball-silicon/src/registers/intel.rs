@@ -64,8 +64,11 @@ impl Silicon {
                 u64::from(self.topology.cpu(cpu).thread) | u64::from(place.in_package) << 1
             }
             msr::PM_LOGICAL_ID if spec.topology.dies_are_power_domains => {
+                // Cores of a module are told apart where threads are elsewhere.
+                let module = spec.sst.as_ref().map_or(1, |s| s.cores_per_module.max(1));
                 u64::from(self.topology.cpu(cpu).thread)
-                    | u64::from(place.in_die) << 3
+                    | u64::from(place.in_die % module)
+                    | u64::from(place.in_die / module) << 3
                     | u64::from(place.die) << 11
             }
             msr::PLATFORM_INFO => {

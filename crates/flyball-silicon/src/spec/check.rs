@@ -1,6 +1,6 @@
 //! Whether a specification is that of a machine that can be.
 
-use crate::spec::{CoreSpec, MachineSpec, SpecError, SstClass, SstSpec};
+use crate::spec::{CoreSpec, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
 
 impl MachineSpec {
     /// Check that it is a machine that can be.
@@ -23,6 +23,11 @@ impl MachineSpec {
         let t = &self.topology;
         if t.packages == 0 || t.dies == 0 || t.packages > 64 || t.dies > 16 {
             return Err("topology: packages must be 1 to 64, dies 1 to 16".into());
+        }
+        let domains = &t.power_domains;
+        let cores: u64 = domains.iter().map(|&n| u64::from(n)).sum();
+        if !domains.is_empty() && (t.dies != 1 || domains.len() > 16 || cores != self.cores_per_package()) {
+            return Err("topology.power_domains: at most 16, with all cores of a package of one die".into());
         }
         if self.core.is_empty() {
             return Err("core: at least one core type is needed".into());
@@ -121,18 +126,29 @@ impl MachineSpec {
     }
 
     fn check_sst(&self, s: &SstSpec) -> Result<(), String> {
-        if s.level.is_empty()
-            || s.level.windows(2).any(|w| w[0].number >= w[1].number)
-            || s.level.iter().any(|l| l.number > 4)
+        self.check_levels(s, &s.level)?;
+        s.domain.iter().try_for_each(|d| self.check_levels(s, &d.level))
+    }
+
+    fn check_levels(&self, s: &SstSpec, levels: &[SstLevelSpec]) -> Result<(), String> {
+        if levels.is_empty()
+            || levels.windows(2).any(|w| w[0].number >= w[1].number)
+            || levels.iter().any(|l| l.number > 4)
         {
             return Err("sst.level: numbers 0 to 4, rising".into());
         }
-        let cores = if s.class == SstClass::Tpmi {
+        let largest = self.topology.power_domains.iter().max().map(|&n| u64::from(n));
+        let cores = if s.class == SstClass::Tpmi && largest.is_some() {
+            largest.unwrap_or(0)
+        } else if s.class == SstClass::Tpmi {
             self.cores_per_package() / u64::from(self.topology.dies)
         } else {
             self.cores_per_package()
         };
-        for l in &s.level {
+        if s.cores_per_module == 0 || s.cores_per_module > 4 {
+            return Err("sst.cores_per_module: 1 to 4".into());
+        }
+        for l in levels {
             let lists = [Some(&l.cores), l.bf.as_ref().map(|b| &b.cores)];
             if lists.into_iter().flatten().flatten().any(|&c| u64::from(c) >= cores) {
                 return Err(format!("sst.level {}: a core number is not below {cores}", l.number));

@@ -39,12 +39,29 @@ pub struct SstSpec {
     /// Those have Speed Select registers too.
     #[serde(default)]
     pub io_registers: bool,
+    /// Cores that the power unit counts as one, a module of small cores: they have a class of service together.
+    #[serde(default = "one")]
+    pub cores_per_module: u32,
+    /// Of all power domains of a package, those that have no registers all the same.
+    #[serde(default)]
+    pub absent: Vec<u32>,
+    /// Levels by power domain, package by package, where the domains differ; `level` is then those of the first.
+    #[serde(default)]
+    pub domain: Vec<SstDomainSpec>,
     /// Firmware takes no writes to the Speed Select registers (TPMI).
     #[serde(default)]
     pub write_blocked: bool,
     /// PCI bus number of the PUNIT's devices on each package.
     #[serde(default)]
     pub pci_bus: Vec<u32>,
+}
+
+/// What one power domain has of its own.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct SstDomainSpec {
+    /// Its performance levels, in order.
+    pub level: Vec<SstLevelSpec>,
 }
 
 /// One performance level.

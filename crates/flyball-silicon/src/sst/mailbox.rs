@@ -140,14 +140,14 @@ impl Silicon {
         let dom = &mut sst.domains[package];
         let answer = match (command, sub) {
             (0x7f, 0x00) => {
-                let max = sst.spec.level.last().map_or(0, |l| l.number);
+                let max = sst.levels(package).last().map_or(0, |l| l.number);
                 let now = sst.level(package).number;
                 Ok(sst.spec.version & 0xff | max << 8 | now << 16 | u32::from(sst.locked) << 24 | 1 << 31)
             }
             (0x7f, 0x01) => {
                 let now = sst.level(package).number == data & 0xff;
                 let dom = &sst.domains[package];
-                let level = sst.level_numbered(data & 0xff).ok_or(ILLEGAL_DATA)?;
+                let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
                 Ok(u32::from(level.tf.is_some())
                     | u32::from(level.bf.is_some()) << 1
                     | u32::from(now && dom.turbo_freq) << 16
@@ -175,7 +175,7 @@ impl Silicon {
                 let bus = self.spec.clock.bus_khz;
                 let max = self.spec.core[0].max_mhz;
                 let min = self.spec.core[0].min_mhz;
-                let level = sst.level_numbered(data & 0xff).ok_or(ILLEGAL_DATA)?;
+                let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
                 level_query(level, sub, data, all, bus, (min, max), self.spec.identity.model)
             }
             (0x94, 0x03) => Ok(u32::from(sst.spec.core_power) | u32::from(dom.pm_core_power) << 16),

@@ -3,7 +3,7 @@
 //! perf-profile block at 0x60 with one block of levels after the other.
 
 use crate::silicon::Silicon;
-use crate::spec::{SstClass, SstLevelSpec};
+use crate::spec::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 use crate::sst::{Refusal, SstState};
 
 /// Core-power block: from the domain's start, in bytes.
@@ -45,7 +45,7 @@ impl Silicon {
         {
             return None;
         }
-        if domain >= s.per_package() {
+        if domain >= s.per_package() || s.spec.absent.contains(&(domain as u32)) {
             return Some(ABSENT);
         }
         Some(s.register(
@@ -61,7 +61,7 @@ impl Silicon {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
-        if s.spec.write_blocked {
+        if s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
             return true;
         }
         let d = package * s.per_package() + domain;
@@ -103,7 +103,7 @@ impl SstState {
             }
             // Perf-profile: feature 1, revision, levels that are there and that may be chosen, size of a level's block.
             PP => {
-                let mask = self.spec.level.iter().fold(0u64, |m, l| m | 1 << l.number);
+                let mask = self.levels(d).iter().fold(0u64, |m, l| m | 1 << l.number);
                 let allowed = if self.locked { 1 << number } else { mask };
                 1 | u64::from(self.spec.version & 0xff) << 4
                     | mask << 12
@@ -124,7 +124,7 @@ impl SstState {
             _ => {
                 let at = (offset - PP) / 8 - FIRST_LEVEL;
                 let cores = dom.class_of.len() as u32;
-                let level = self.level_numbered(at / LEVEL);
+                let level = self.level_numbered(d, at / LEVEL);
                 level.map_or(0, |l| level_register(l, at % LEVEL, cores, self.bus_khz, range))
             }
         }
@@ -217,6 +217,87 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
     }
 }
 
+impl SstSpec {
+    /// What the registers of all power domains say, as a real machine's were read: package by package, `each` domains a
+    /// package, of which the first `compute` have cores. `None` where no domain has registers of a version that is known.
+    pub fn of_tpmi(domains: &[Vec<u64>], each: usize, compute: usize) -> Option<SstSpec> {
+        let valid =
+            |d: &&Vec<u64>| d.first().is_some_and(|h| h & 0xff != 0xff && h >> 5 & 7 == 0 && h >> 9 & 1 == 1);
+        let first = domains.iter().find(valid)?;
+        let pp = 8 * (first[0] >> 24 & 0xff) as usize;
+        let at = |d: &Vec<u64>, offset: usize| d.get(offset / 8).copied().unwrap_or(0);
+        let own = domains.iter().map(|d| SstDomainSpec {
+            level: if valid(&d) { decode_levels(d) } else { decode_levels(first) },
+        });
+        let absent = domains.iter().take(each).zip(0u32..).filter(|(d, _)| !valid(d));
+        Some(SstSpec {
+            class: SstClass::Tpmi,
+            version: (at(first, pp) >> 4 & 0xff) as u32,
+            locked: at(first, pp + 32) >> 3 & 1 == 1,
+            core_power: first[0] >> 8 & 1 == 1,
+            level: decode_levels(first),
+            io_domains: each.saturating_sub(compute) as u32,
+            io_registers: true,
+            cores_per_module: 1,
+            absent: absent.map(|(_, n)| n).collect(),
+            domain: own.collect(),
+            write_blocked: false,
+            pci_bus: Vec::new(),
+        })
+    }
+}
+
+/// The levels of a domain's registers.
+fn decode_levels(d: &[u64]) -> Vec<SstLevelSpec> {
+    let at = |index: u64| d.get(index as usize).copied().unwrap_or(0);
+    let pp = d[0] >> 24 & 0xff;
+    let mhz = |v: u64, from: u32| (v >> from & 0xff) as u32 * 100;
+    let row = |v: u64, n: usize| -> Vec<u32> { (0..n as u32).map(|i| mhz(v, 8 * i)).collect() };
+    let cores = |v: u64| -> Vec<u32> { (0..64).filter(|i| v >> i & 1 == 1).collect() };
+    // Buckets end at the first of no cores.
+    let counts =
+        |v: u64| -> Vec<u32> { v.to_le_bytes().into_iter().take_while(|&n| n > 0).map(u32::from).collect() };
+    (0..5u32)
+        .filter(|n| at(pp) >> (12 + n) & 1 == 1)
+        .map(|number| {
+            let block = pp + (at(pp + 2) >> (8 * number) & 0xff);
+            let info = |n: u64| at(block + (at(pp + 1) & 0xff) + n);
+            let bf = |n: u64| at(block + (at(pp + 1) >> 8 & 0xff) + n);
+            let tf = |n: u64| at(block + (at(pp + 1) >> 16 & 0xff) + n);
+            let buckets = counts(info(10));
+            let high = counts(tf(1));
+            SstLevelSpec {
+                number,
+                base_mhz: mhz(info(0), 0),
+                base_avx2_mhz: mhz(info(0), 8),
+                base_avx512_mhz: mhz(info(0), 16),
+                base_amx_mhz: mhz(info(0), 24),
+                tdp_w: (info(1) >> 32 & 0x7fff) as u32 / 8,
+                tjmax_c: (info(1) >> 47 & 0xff) as u32,
+                cores: cores(info(2)),
+                memory_mhz: (info(1) >> 55 & 0x7f) as u32 * 100,
+                uncore_mhz: [mhz(info(11), 32), mhz(info(11), 40), mhz(info(11), 48)],
+                uncore1_mhz: [mhz(info(12), 0), mhz(info(12), 8), mhz(info(12), 16)],
+                cooling_type: (info(1) >> 62) as u32,
+                trl_mhz: (4..10).map(|n| row(info(n), buckets.len())).collect(),
+                bucket_cores: buckets,
+                bf: (bf(0) >> 12 & 1 == 1).then(|| SstBfSpec {
+                    high_mhz: mhz(bf(0), 13),
+                    low_mhz: mhz(bf(0), 21),
+                    cores: cores(bf(1)),
+                    tjmax_c: (bf(0) >> 38 & 0xff) as u32,
+                    tdp_w: (bf(0) >> 46 & 0x7fff) as u32 / 8,
+                }),
+                tf: (tf(0) >> 12 & 1 == 1).then(|| SstTfSpec {
+                    high_mhz: (2..8).map(|n| row(tf(n), high.len())).collect(),
+                    clip_mhz: row(tf(0) >> 16, 6),
+                    bucket_cores: high,
+                }),
+            }
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{MachineSpec, Silicon};
@@ -265,6 +346,28 @@ mod tests {
         s.tpmi_write(0, 0, 0x40, 0x3210_3210);
         assert_eq!(s.tpmi_read(0, 0, 0x40), Some(0x3210_3210));
         assert!(!s.tpmi_write(0, 0, 0x41, 0) && !s.tpmi_write(1, 0, 0, 0));
+    }
+
+    #[test]
+    fn registers_read_back_are_the_machine_that_they_came_from() {
+        let s = chip();
+        let block = |domain: usize| -> Vec<u64> {
+            (0..Silicon::tpmi_bytes()).step_by(8).map(|at| s.tpmi_read(0, domain, at).unwrap()).collect()
+        };
+        let mut blocks: Vec<Vec<u64>> = (0..4).map(block).collect();
+        blocks[3] = vec![u64::MAX; 20];
+        let decoded = crate::spec::SstSpec::of_tpmi(&blocks, 4, 2).unwrap();
+        assert_eq!((decoded.version, decoded.io_domains, &decoded.absent[..]), (2, 2, &[3][..]));
+        let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
+        spec.sst = Some(decoded);
+        let again = Silicon::new(spec, 0).unwrap();
+        for domain in 0..3 {
+            for at in (0..Silicon::tpmi_bytes()).step_by(8) {
+                assert_eq!(again.tpmi_read(0, domain, at), s.tpmi_read(0, domain, at), "{domain}: {at:#x}");
+            }
+        }
+        assert_eq!(again.tpmi_read(0, 3, 0), Some(u64::MAX));
+        assert!(crate::spec::SstSpec::of_tpmi(&[vec![u64::MAX; 4], vec![]], 2, 1).is_none());
     }
 
     #[test]
