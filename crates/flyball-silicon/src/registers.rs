@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::firmware::{Interface, SharedCppc};
 use crate::msr;
 use crate::silicon::Silicon;
-use crate::spec::{MachineSpec, Scope, Vendor};
+use crate::spec::{MachineSpec, Scope, SstClass, Vendor};
 use crate::topology::Topology;
 
 /// Latched register values of one CPU.
@@ -126,7 +126,10 @@ impl Registers {
             mailbox_stalled: false,
             tpmi_control: [0; 3],
             therm_interrupt: 0x3,
-            config_tdp_control: spec.sst.as_ref().map_or(0, |s| u64::from(s.locked) << 31),
+            config_tdp_control: spec
+                .sst
+                .as_ref()
+                .map_or(0, |s| u64::from(s.locked && s.class != SstClass::Tpmi) << 31),
         };
         let mut plain: Vec<Plain> = spec
             .register

@@ -265,6 +265,12 @@ fn without_help(line: &str, outcome: &Outcome) -> Outcome {
     plain
 }
 
+/// With `--auto` of base-freq the tool writes what follows a limit in its memory too, which the kernel takes or refuses as
+/// it happens to be: the lower limits are then nobody's intention.
+fn without_lower_limits(settings: &str) -> String {
+    settings.lines().filter(|line| !line.contains("/scaling_min_freq ")).collect::<Vec<_>>().join("\n")
+}
+
 /// What one line came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Outcome {
@@ -363,13 +369,21 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
         let mine = outcomes(machine, kernel, &ours, None, &all);
         for ((lines, theirs), mine) in all.iter().zip(&theirs).zip(&mine) {
             let mut story = String::new();
+            let mut garbled = false;
             for ((line, tool), ours) in lines.iter().zip(theirs).zip(mine) {
                 story.push_str(&format!(" {line};"));
                 count += 1;
                 if differs_on_purpose(machine, line) {
                     break;
                 }
-                let (tool, ours) = (&without_help(line, tool), &without_help(line, ours));
+                let (mut tool, mut ours) = (without_help(line, tool), without_help(line, ours));
+                garbled |= line.contains("base-freq") && line.contains(" -a");
+                if garbled {
+                    for outcome in [&mut tool, &mut ours] {
+                        outcome.settings = without_lower_limits(&outcome.settings);
+                    }
+                }
+                let (tool, ours) = (&tool, &ours);
                 if tool != ours {
                     let _ = writeln!(
                         wrong,

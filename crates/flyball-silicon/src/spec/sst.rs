@@ -97,6 +97,9 @@ pub struct SstLevelSpec {
     /// Second fabric's frequencies: highest, base, lowest, MHz.
     #[serde(default)]
     pub uncore1_mhz: [u32; 3],
+    /// Frequencies of the cores: highest, base, most efficient, lowest, MHz. Zeros: the machine's.
+    #[serde(default)]
+    pub core_mhz: [u32; 4],
     /// Cooling type.
     #[serde(default)]
     pub cooling_type: u32,

@@ -114,6 +114,9 @@ impl Silicon {
     pub fn lock_levels(&mut self, locked: bool) {
         if let Some(sst) = &mut self.sst {
             sst.locked = locked;
+            if sst.spec.class == SstClass::Tpmi {
+                return;
+            }
         }
         for r in &mut self.registers.package {
             r.config_tdp_control = r.config_tdp_control & !(1 << 31) | u64::from(locked) << 31;

@@ -190,10 +190,9 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
         10 => bytes(&mut l.bucket_cores.iter().map(|&n| u64::from(n.min(255)))),
         11 => {
             let [p0, p1, pm] = l.uncore_mhz.map(ratio);
-            bytes(
-                &mut [ratio(range[0]), ratio(l.base_mhz), ratio(range[1]), ratio(range[2]), p0, p1, pm]
-                    .into_iter(),
-            )
+            let own = [range[0], l.base_mhz, range[1], range[2]];
+            let core = if l.core_mhz == [0; 4] { own } else { l.core_mhz }.map(ratio);
+            bytes(&mut core.into_iter().chain([p0, p1, pm]))
         }
         12 => bytes(&mut l.uncore1_mhz.map(ratio).into_iter()),
         BF => l.bf.as_ref().map_or(0, |b| {
@@ -278,6 +277,7 @@ fn decode_levels(d: &[u64]) -> Vec<SstLevelSpec> {
                 memory_mhz: (info(1) >> 55 & 0x7f) as u32 * 100,
                 uncore_mhz: [mhz(info(11), 32), mhz(info(11), 40), mhz(info(11), 48)],
                 uncore1_mhz: [mhz(info(12), 0), mhz(info(12), 8), mhz(info(12), 16)],
+                core_mhz: [0, 8, 16, 24].map(|from| mhz(info(11), from)),
                 cooling_type: (info(1) >> 62) as u32,
                 trl_mhz: (4..10).map(|n| row(info(n), buckets.len())).collect(),
                 bucket_cores: buckets,
