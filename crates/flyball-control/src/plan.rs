@@ -398,7 +398,11 @@ impl Planner<'_, '_> {
         let (spot, new) = spot_of(target);
         let old = Content::of(&spot.read(self.machine.host()));
         let always = want.knob == Id::Epp && new == "default";
-        let holds = (agrees(&spot, &new, old.trimmed()) || want.now.as_ref() == Some(&value)) && !always;
+        let same = match value {
+            Value::Epp(number) => self.machine.preference_is(&want.place, number, old.trimmed()),
+            _ => agrees(&spot, &new, old.trimmed()),
+        };
+        let holds = (same || want.now.as_ref() == Some(&value)) && !always;
         let reset = self.resets(want).filter(|_| !matches!(spot, Spot::SpeedSelect(_)) || new != "0");
         if holds && reset.is_none() {
             return Ok(());

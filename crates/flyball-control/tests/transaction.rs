@@ -381,3 +381,23 @@ fn a_policy_whose_cpus_are_offline_is_left_alone() {
     assert!(all(&kernel, &place.state, Scope::All));
     assert_eq!(differences(&first, &kernel.dump()), "");
 }
+
+#[test]
+fn a_number_is_not_taken_for_the_word_that_stands_there() {
+    let path = format!("{}/cpufreq/policy0/energy_performance_preference", fake::CPU);
+    for (before, wanted, after) in [
+        ("performance", "77", "77"),
+        ("balance_performance", "0", "performance"),
+        ("power", "128", "balance_performance"),
+        ("192", "190", "190"),
+    ] {
+        let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+        kernel.poke("cpufreq/policy0/scaling_governor", "powersave").unwrap();
+        kernel.poke("cpufreq/policy0/energy_performance_preference", before).unwrap();
+        let intent = Intent::from_arguments(&[format!("epp={wanted}").as_str()], Some("0")).unwrap();
+        assert!(!is_planned(&kernel, &intent), "{before} is not {wanted}");
+        set(&kernel, &Place::new().state, &intent).unwrap();
+        assert_eq!(kernel.dump()[&path], Ok(format!("{after}\n")));
+        assert!(is_planned(&kernel, &intent), "{before} became {wanted}");
+    }
+}

@@ -1,11 +1,19 @@
 //! From a wanted value to the value that fits one place, and whether the place takes it now.
 
-use flyball_host::{CpuList, KiloHertz, MicroWatts, Micros, Percent};
+use flyball_host::{CpuList, Epp, KiloHertz, MicroWatts, Micros, Percent};
 
-use crate::{At, Id, Machine, Place, ResolveError, Value, Wanted, wanted::is_uncore};
+use crate::{At, Id, Machine, Place, ResolveError, Value, Vendor, Wanted, wanted::is_uncore};
 
 /// What a class of service without a highest frequency has in its register.
 const NO_LIMIT: KiloHertz = KiloHertz(25_500_000);
+
+/// Models whose preference words have numbers of their own (arch/x86/include/asm/intel-family.h).
+const ALDER_LAKE_L: u32 = 0x9a;
+const METEOR_LAKE_L: u32 = 0xaa;
+const ARROW_LAKE: u32 = 0xc6;
+const SAPPHIRE_RAPIDS: u32 = 0x8f;
+const EMERALD_RAPIDS: u32 = 0xcf;
+const GRANITE_RAPIDS: u32 = 0xad;
 
 impl Machine<'_> {
     /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number, idle states their
@@ -110,6 +118,10 @@ impl Machine<'_> {
             let at = self.place_like(list, place);
             let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
             return match words.as_ref().and_then(Value::words) {
+                // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
+                Some(words) if knob == Id::Epp && word == "custom" && words.contains(word) => {
+                    refuse(format!("it takes 0 to 255, {}", words.join(", ").replace(", custom", "")))
+                }
                 Some(words) if words.iter().any(|other| other == word) => Ok(()),
                 // Where the kernel gives no list, only the write can tell.
                 Some([]) | None => Ok(()),
@@ -117,6 +129,9 @@ impl Machine<'_> {
             };
         }
         match (knob, value) {
+            (Id::Epp, Value::Epp(_)) if !self.takes_preference_numbers(place)? => refuse(
+                "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
+            ),
             (Id::DriverMode, Value::Word(mode)) => self.check_mode(mode).or_else(refuse),
             (Id::MinFreq | Id::MaxFreq | Id::Setspeed, Value::Frequency(frequency)) => {
                 self.check_range(place, (Id::HwMinFreq, Id::HwMaxFreq), *frequency)?.map_or(Ok(()), refuse)
@@ -175,6 +190,53 @@ impl Machine<'_> {
             (Id::LatencyLimit, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether numbers are taken for the preference: amd-pstate before kernel 7 refuses them with EINVAL. Where they are
+    /// taken, `custom` is in the list (amd-pstate.c, energy_perf_strings); the list is short while `performance` governs.
+    fn takes_preference_numbers(&self, place: &Place) -> Result<bool, ResolveError> {
+        if self.topology().vendor != Vendor::Amd {
+            return Ok(true);
+        }
+        let words = self.value(Id::AvailableEpp, place)?;
+        let words = words.as_ref().and_then(Value::words).unwrap_or_default();
+        Ok(words.len() < 2 || words.iter().any(|word| word == "custom"))
+    }
+
+    /// Whether the preference of a place, which its file shows as `shown`, is this number. The kernel prints a word where
+    /// the register holds its own number for it, and which number that is depends on the driver, on Intel also on the
+    /// model and on what the firmware had set (intel_epp_default[] and intel_pstate_update_epp_defaults() in
+    /// intel_pstate.c). So the register is asked where it can be read; else the drivers' tables decide.
+    pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> bool {
+        if let Ok(shown) = shown.parse::<u8>() {
+            return shown == number.0;
+        }
+        let topology = self.topology();
+        if topology.vendor == Vendor::Intel {
+            let request =
+                place.cpus.intersection(&topology.online).first().map(|cpu| self.host().msr(cpu, 0x774));
+            if let Some(Ok(request)) = request {
+                return (request >> 24) as u8 == number.0;
+            }
+        }
+        let model = topology.model.filter(|_| topology.vendor == Vendor::Intel);
+        let numbers: &[u8] = match (shown, model) {
+            ("performance", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[16],
+            // Raw 0 on a model whose performance is 16.
+            ("performance" | "default", _) => &[0],
+            ("balance_performance", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[64],
+            ("balance_performance", Some(ALDER_LAKE_L)) => &[102],
+            // By kernel: the overrides came in one after the other.
+            ("balance_performance", Some(SAPPHIRE_RAPIDS | EMERALD_RAPIDS | GRANITE_RAPIDS)) => &[32, 128],
+            ("balance_performance", _) => &[128],
+            ("balance_power", Some(METEOR_LAKE_L | ARROW_LAKE)) => &[179],
+            ("balance_power", Some(_)) => &[192],
+            ("balance_power", None) if topology.vendor == Vendor::Amd => &[191],
+            ("balance_power", None) => &[191, 192],
+            ("power", _) => &[255],
+            _ => &[],
+        };
+        numbers.contains(&number.0)
     }
 
     /// The performance levels that a power domain has.

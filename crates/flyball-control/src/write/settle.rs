@@ -131,7 +131,8 @@ fn preference_agrees(wanted: &str, found: &str) -> bool {
         // Brings back what the firmware had chosen, which reads as whatever that is.
         "default" => !found.is_empty(),
         "dynamic" => found.starts_with("dynamic"),
-        "performance" => found == "0",
+        // Raw 0 reads `default` on models whose word has another number; `performance` reigning writes the raw 0.
+        "performance" => found == "0" || found == "default",
         _ => wanted.parse::<u8>().is_ok() && (WORDS.contains(&found) || found == "default"),
     }
 }
