@@ -20,13 +20,8 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("spr", "msr read 0x1af", EMULATOR),
     ("spr", "msr read 0x54", EMULATOR),
     ("gnr", "msr read 0x1af", EMULATOR),
-    ("gnr-6.12", "set feature 2", CLASSES),
-    ("gnr-6.12", "set feature 3", CLASSES),
     ("gnr-6.12", "perf levels 0/0", CLASSES),
-    ("gnr-6.12", "assoc", SPILL),
-    ("gnr-levels3-6.12", "set feature 2", CLASSES),
     ("gnr-levels3-6.12", "perf levels 0/0", CLASSES),
-    ("gnr-levels3-6.12", "set feature 3", CLASSES),
     ("gnr-levels3-6.12", "mask", NEIGHBOURS),
     ("gnr-6.12", "mask", NEIGHBOURS),
     ("gnr-levels3", "bf info 2", REST),
@@ -40,7 +35,6 @@ const LIMITS: &str = "a level brings its turbo limits along, which the laborator
 const EMULATOR: &str = "the emulator reads registers that the processor has not as 0; here they fault";
 const CLASSES: &str =
     "6.12 had let classes of service be switched off before; here turbo-freq is then refused by the firmware";
-const SPILL: &str = "what 6.12 lets spill into the class of another core";
 const NEIGHBOURS: &str =
     "6.12 reads beyond its table of levels; here that faults at once, there after one or two";
 
