@@ -127,6 +127,12 @@ pub trait Host: Send + Sync {
     /// The errno of open(2) or ioctl(2).
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
+    /// The file in which programs about Speed Select keep the topology of CPUs, which sysfs forgets of those that are
+    /// offline; `None` for a machine that is not kept between commands.
+    fn topology_cache(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
     /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` beside `sys/`.
     ///
     /// # Errors

@@ -39,6 +39,11 @@ impl Host for Live {
         Kind::Live
     }
 
+    /// Where intel-speed-select keeps it.
+    fn topology_cache(&self) -> Option<std::path::PathBuf> {
+        Some("/var/run/isst_cpu_topology.dat".into())
+    }
+
     fn name(&self) -> String {
         "live".to_owned()
     }

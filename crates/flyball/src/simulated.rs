@@ -362,6 +362,11 @@ impl Host for Simulated {
         Kind::Simulated
     }
 
+    /// Beside the state file.
+    fn topology_cache(&self) -> Option<PathBuf> {
+        self.choice.state.as_ref().map(|state| PathBuf::from(format!("{}.topology", state.display())))
+    }
+
     fn name(&self) -> String {
         self.label.clone()
     }

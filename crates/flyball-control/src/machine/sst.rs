@@ -1,8 +1,8 @@
 //! Speed Select as a machine's knobs: its power domains and classes as places, its settings as values.
 
-use flyball_host::{CpuList, HostError, Kind, isst};
+use flyball_host::{CpuList, HostError, isst};
 use flyball_sst::{
-    cpus::{TOPOLOGY_CACHE, TopologyCache},
+    cpus::TopologyCache,
     setting::{Domain, Field, Layout, Setting},
 };
 
@@ -18,10 +18,7 @@ impl Machine<'_> {
     /// What the driver answered, or that there is none.
     pub fn speed_select(&self) -> Result<&Layout, &HostError> {
         self.speed_select
-            .get_or_init(|| {
-                let live = self.host().kind() == Kind::Live;
-                Layout::read(self.host(), &TopologyCache(live.then(|| TOPOLOGY_CACHE.into())))
-            })
+            .get_or_init(|| Layout::read(self.host(), &TopologyCache(self.host().topology_cache())))
             .as_ref()
     }
 

@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, Span};
 use super::{Aim, Report, Row};
-use crate::Kernel;
 use crate::workload::Workload;
+use crate::{Caller, Kernel};
 
 const SOURCE: &str = "sst-guide";
 /// The BIOS of the guide's machine leaves C6 to the system; the guide says nothing of it.
@@ -66,18 +66,93 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
     turbo_freq(report)
 }
 
+/// A call of /dev/isst_interface, as the guide's tool makes it.
+fn ioctl(bench: &mut Bench, number: u32, argument: &mut [u8]) -> Result<(), String> {
+    let answer = bench.machine.isst(number, argument, Caller::Root);
+    answer.map(|_| ()).map_err(|errno| format!("ioctl {number:#x} with {argument:02x?}: {errno:?}"))
+}
+
+fn words(list: &[u32]) -> Vec<u8> {
+    list.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn mailbox(
+    bench: &mut Bench,
+    cpu: u32,
+    (command, sub): (u32, u32),
+    parameter: u32,
+    data: u32,
+) -> Result<(), String> {
+    ioctl(bench, 0xc008_fe03, &mut words(&[1, cpu, parameter, data, 0, command | sub << 16, 0]))
+}
+
+/// Defines a class of service.
+fn class(bench: &mut Bench, cpu: u32, number: u32, word: u32) -> Result<(), String> {
+    ioctl(bench, 0x4008_fe02, &mut words(&[1, 1, cpu, 0x08 + 4 * number, word]))
+}
+
+/// Puts a core into a class of service.
+fn associate(bench: &mut Bench, cpu: u32, core: u32, class: u32) -> Result<(), String> {
+    ioctl(bench, 0x4008_fe02, &mut words(&[1, 1, cpu, 0x20 + 4 * core, class << 16]))
+}
+
+/// A CPU of each package.
+const LEADERS: [u32; 2] = [0, 14];
+
+/// Cores of a package that level 4 leaves out.
+const NOT_OF_LEVEL_4: [u32; 4] = [4, 6, 12, 13];
+
 fn levels(report: &mut Report) -> Result<(), String> {
     let table = "turbostat, all CPUs busy, no_turbo";
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;
     bench.set("intel_pstate/no_turbo", "1")?;
     let spin = Workload::builtin("spin").map_err(|e| e.to_string())?;
+    let base = |bench: &mut Bench| -> Result<f64, String> {
+        let path = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
+        let text = bench.machine.read(path).map_err(|errno| format!("{path}: {errno:?}"))?;
+        let khz: f64 =
+            String::from_utf8_lossy(&text).trim().parse().map_err(|_| format!("{path}: no number"))?;
+        Ok(khz / 1000.0)
+    };
+    let mut row = |level: u32, published: f64, simulated: f64| {
+        report.rows.push(Row {
+            source: SOURCE,
+            table: "base_frequency of CPU 0",
+            row: format!("level {level}"),
+            quantity: "frequency",
+            unit: "MHz",
+            published,
+            simulated: Some(simulated),
+            aim: Aim::Percent(0.0),
+            used: level == 0,
+        });
+    };
+    row(0, 2600.0, base(&mut bench)?);
     bench.start(&spin, &[]);
     bench.wait(0.5);
     let from = bench.mark();
     bench.wait(1.0);
-    let span = bench.since(&from);
+    let before = bench.since(&from);
+    // perf-profile set-config-level -l 4 -o: the level, then CPUs, then limits that stood at the old base frequency.
+    for cpu in LEADERS {
+        mailbox(&mut bench, cpu, (0x7f, 0x08), 0, 4)?;
+        for core in NOT_OF_LEVEL_4 {
+            for thread in [0, 28] {
+                bench.set(&format!("cpu{}/online", cpu + core + thread), "0")?;
+            }
+        }
+    }
+    bench.set_all("scaling_max_freq", "2147483647")?;
+    row(4, 2800.0, base(&mut bench)?);
+    bench.wait(0.5);
+    let from = bench.mark();
+    bench.wait(1.0);
+    let after = bench.since(&from);
     for cpu in 0..5 {
-        mhz(report, table, format!("level 0, CPU {cpu}"), 2600.0, span.bzy_mhz[cpu], false);
+        mhz(report, table, format!("level 0, CPU {cpu}"), 2600.0, before.bzy_mhz[cpu], false);
+    }
+    for cpu in [0, 1, 2, 3, 5] {
+        mhz(report, table, format!("level 4, CPU {cpu}"), 2800.0, after.bzy_mhz[cpu], false);
     }
     Ok(())
 }
@@ -103,22 +178,16 @@ fn base_freq(report: &mut Report) -> Result<(), String> {
         );
     }
     // base-freq enable -a: classes of service, the feature, then each CPU's minimum to its maximum.
-    for package in 0..2 {
-        let silicon = bench.machine.silicon_mut();
-        let mut send = |command, sub, parameter, data| {
-            silicon
-                .mailbox(package, command, sub, parameter, data)
-                .map_err(|e| format!("mailbox {command:x}/{sub:x}: {e:?}"))
-        };
-        send(0xd0, 0x01, 0x100, 30 << 8 | 0xff << 16)?;
-        for class in 1..4 {
-            send(0xd0, 0x01, 0x100 | class, 15 | 15 << 4 | 24 << 8 | 0xff << 16)?;
+    for cpu in LEADERS {
+        class(&mut bench, cpu, 0, 30 << 8 | 0xff << 16)?;
+        for number in 1..4 {
+            class(&mut bench, cpu, number, 15 | 15 << 4 | 24 << 8 | 0xff << 16)?;
         }
         for core in 0..14 {
-            send(0xd0, 0x00, 0x100 | core, if CHOSEN.contains(&(core as usize)) { 0 } else { 3 << 16 })?;
+            associate(&mut bench, cpu, core, if CHOSEN.contains(&(core as usize)) { 0 } else { 3 })?;
         }
-        send(0xd0, 0x02, 0x100, 2 | 4)?;
-        send(0x7f, 0x02, 0, 1 << 17)?;
+        mailbox(&mut bench, cpu, (0xd0, 0x02), 0x100, 2 | 4)?;
+        mailbox(&mut bench, cpu, (0x7f, 0x02), 0, 1 << 17)?;
     }
     bench.set("intel_pstate/no_turbo", "0")?;
     bench.set("intel_pstate/no_turbo", "1")?;
@@ -159,25 +228,20 @@ fn turbo_freq(report: &mut Report) -> Result<(), String> {
         );
     }
     // turbo-freq enable -a -c 12,13: cores 12 and 13 in class 0, all others in class 3.
-    for package in 0..2 {
-        let silicon = bench.machine.silicon_mut();
-        let mut send = |command, sub, parameter, data| {
-            silicon
-                .mailbox(package, command, sub, parameter, data)
-                .map_err(|e| format!("mailbox {command:x}/{sub:x}: {e:?}"))
-        };
-        send(0xd0, 0x02, 0x100, 2 | 4)?;
+    for cpu in LEADERS {
+        mailbox(&mut bench, cpu, (0xd0, 0x02), 0x100, 2 | 4)?;
         for core in 0..14 {
-            send(0xd0, 0x00, 0x100 | core, if package == 0 && core >= 12 { 0 } else { 3 << 16 })?;
+            associate(&mut bench, cpu, core, if cpu == 0 && core >= 12 { 0 } else { 3 })?;
         }
-        send(0x7f, 0x02, 0, 1 << 16)?;
-        let cpu = if package == 0 { 0 } else { 14 };
-        silicon
-            .write_msr(cpu, flyball_silicon::msr::TURBO_RATIO_LIMIT, u64::MAX)
-            .map_err(|e| e.to_string())?;
+        mailbox(&mut bench, cpu, (0x7f, 0x02), 0, 1 << 16)?;
+        let turbo = u64::from(flyball_silicon::msr::TURBO_RATIO_LIMIT);
+        let mut command = [1u64, u64::from(cpu) << 32 | 1, turbo, u64::MAX].map(u64::to_le_bytes).concat();
+        ioctl(&mut bench, 0xc008_fe04, &mut command)?;
     }
     let (us, span) = run_pipe(&mut bench, [12, 13], &busy)?;
     pipe(report, "after turbo-freq, CPUs 12 and 13, 0-11 busy", 5.510_165, us, true);
-    mhz(report, "turbostat after turbo-freq", "CPU 12".into(), 3200.0, span.bzy_mhz[12], false);
+    for cpu in [12, 13] {
+        mhz(report, "turbostat after turbo-freq", format!("CPU {cpu}"), 3200.0, span.bzy_mhz[cpu], false);
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::{
 
 use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
 use flyball_sst::{
-    cpus::{TOPOLOGY_CACHE, TopologyCache},
+    cpus::TopologyCache,
     dropin::{self, Daemon, Ended, Surroundings},
 };
 
@@ -95,7 +95,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let surroundings = Surroundings {
         host,
         root: !live || process::is_root(),
-        cache: TopologyCache(live.then(|| TOPOLOGY_CACHE.into())),
+        cache: TopologyCache(host.topology_cache()),
         out: &mut out,
         err: &mut std::io::stderr(),
         daemon: &mut daemon,
