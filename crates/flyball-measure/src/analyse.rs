@@ -49,13 +49,19 @@ pub enum Quantity {
     System,
     /// Wall time.
     Time,
+    /// Decisions of the driver a second, by its trace.
+    Decisions,
+    /// Frequency while running, by the driver's trace.
+    TraceFrequency,
+    /// From request to frequency, by the driver's trace.
+    Lag,
 }
 
 impl Quantity {
     /// Those that verdicts are given for.
     pub const JUDGED: [Quantity; 3] = [Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
 
-    const ALL: [Quantity; 13] = [
+    const ALL: [Quantity; 16] = [
         Quantity::Performance,
         Quantity::Energy,
         Quantity::PerWatt,
@@ -69,6 +75,9 @@ impl Quantity {
         Quantity::User,
         Quantity::System,
         Quantity::Time,
+        Quantity::Decisions,
+        Quantity::TraceFrequency,
+        Quantity::Lag,
     ];
 
     /// Its name, unit and direction for a workload with this metric.
@@ -88,6 +97,9 @@ impl Quantity {
             Quantity::User => lower("user time", "s"),
             Quantity::System => lower("system time", "s"),
             Quantity::Time => lower("wall time", "s"),
+            Quantity::Decisions => lower("decisions", "/s"),
+            Quantity::TraceFrequency => Metric::new("traced frequency", "GHz", Better::Higher),
+            Quantity::Lag => lower("lag", "ms"),
         }
     }
 
@@ -121,6 +133,9 @@ impl Quantity {
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),
+            Quantity::Decisions => Some(round.trace.as_ref()?.decisions as f64 / outcome.seconds),
+            Quantity::TraceFrequency => round.trace.as_ref()?.ghz,
+            Quantity::Lag => round.trace.as_ref()?.lag_ms,
         }
     }
 }

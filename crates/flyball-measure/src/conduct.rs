@@ -8,7 +8,7 @@ use crate::{
     analyse::half_width,
     arm::Arm,
     meter::{MeterList, Meters},
-    record::{Boot, RecordError, Round, RunDirectory},
+    record::{Boot, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
     workload::{Outcome, Stop, Workload, WorkloadError},
 };
@@ -48,6 +48,29 @@ pub trait Settings {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
+
+/// Looks on while a round runs: records the driver's decisions.
+pub trait Witness {
+    /// Begins to record. Called right before the meters.
+    ///
+    /// # Errors
+    /// Why it cannot, in words for a person.
+    fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError>;
+
+    /// Ends, stores what was recorded in `directory` under `name` and an ending of its own, and sums it up.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn end(
+        &mut self,
+        host: &dyn Host,
+        directory: &std::path::Path,
+        name: &str,
+    ) -> Result<TraceNote, SettingsError>;
+
+    /// Gives up what was begun; the round failed.
+    fn abandon(&mut self);
+}
 
 /// For machines without knobs: only arms without settings.
 #[derive(Debug, Clone, Copy, Default)]
@@ -139,6 +162,14 @@ pub enum MeasureError {
         /// The end of what it printed.
         output: String,
     },
+    /// The driver's decisions could not be recorded.
+    #[error("arm '{arm}': {cause}")]
+    Trace {
+        /// The arm.
+        arm: String,
+        /// Why.
+        cause: SettingsError,
+    },
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -159,6 +190,14 @@ fn tail(output: &str) -> String {
     if last.is_empty() { String::new() } else { format!("; it printed:\n  {}", last.join("\n  ")) }
 }
 
+/// What a round yields.
+struct Ran {
+    notes: Vec<String>,
+    outcome: Outcome,
+    readings: crate::meter::Readings,
+    trace: Option<TraceNote>,
+}
+
 /// Everything that takes part in a comparison.
 pub struct Conductor<'a> {
     /// The machine.
@@ -175,6 +214,8 @@ pub struct Conductor<'a> {
     pub ignore_failure: bool,
     /// Run before each round, unmetered.
     pub prepare: Option<&'a mut dyn Workload>,
+    /// Records beside each round that counts.
+    pub witness: Option<&'a mut dyn Witness>,
 }
 
 impl Conductor<'_> {
@@ -282,9 +323,12 @@ impl Conductor<'_> {
                 let arm_data = directory.manifest.arms[arm].clone();
                 progress(&Event::Begin { arm: &arm_data, done, of });
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
-                let (notes, outcome, readings) = self.round(&arm_data, &schedule)?;
+                let trace =
+                    (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
+                let Ran { notes, outcome, readings, trace } = self.round(&arm_data, &schedule, trace)?;
                 done += 1;
-                let round = Round { boot, block, arm, place, warm_up, started, notes, outcome, readings };
+                let round =
+                    Round { boot, block, arm, place, warm_up, started, notes, outcome, readings, trace };
                 let spent = self.host.now().saturating_sub(began);
                 let left = spent.mul_f64((of - done.min(of)) as f64 / done as f64);
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, left });
@@ -307,7 +351,8 @@ impl Conductor<'_> {
         &mut self,
         arm: &Arm,
         schedule: &crate::schedule::Schedule,
-    ) -> Result<(Vec<String>, Outcome, crate::meter::Readings), MeasureError> {
+        trace: Option<(&std::path::Path, String)>,
+    ) -> Result<Ran, MeasureError> {
         let notes =
             self.settings.apply(arm).map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?;
         self.pause(schedule.pause())?;
@@ -321,9 +366,26 @@ impl Conductor<'_> {
                 });
             }
         }
+        let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
+        let mut witness = self.witness.as_deref_mut().zip(trace);
+        if let Some((witness, _)) = &mut witness {
+            witness.begin(self.host).map_err(failed)?;
+        }
         let mut recording = self.meters.start(self.host);
-        let outcome = self.workload.run(self.host, schedule.tick(), &mut || recording.tick(), self.stop)?;
+        let ran = self.workload.run(self.host, schedule.tick(), &mut || recording.tick(), self.stop);
         let readings = recording.finish();
+        let outcome = match ran {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                if let Some((witness, _)) = witness {
+                    witness.abandon();
+                }
+                return Err(error.into());
+            }
+        };
+        let trace = witness
+            .map(|(witness, (directory, name))| witness.end(self.host, directory, &name).map_err(failed))
+            .transpose()?;
         if !self.ignore_failure {
             if let Some(failure) = &outcome.failure {
                 return Err(MeasureError::Failed {
@@ -340,7 +402,7 @@ impl Conductor<'_> {
                 });
             }
         }
-        Ok((notes, outcome, readings))
+        Ok(Ran { notes, outcome, readings, trace })
     }
 
     /// Lets time pass, in steps short enough for a wish to stop.

@@ -3,6 +3,7 @@
 //! ```text
 //! manifest.json        what was compared, how, on what; the boots; versioned
 //! rounds.jsonl         one line a round: outcome and raw readings, flushed when the round ends
+//! trace-*.dat          the driver's decisions in each round, with compare --trace
 //! snapshot-N-before.json, snapshot-N-after.json   the machine's settings around boot N's rounds
 //! report.*             made from the above; may be deleted and made again
 //! ```
@@ -112,6 +113,29 @@ pub struct Manifest {
     pub schedule: Schedule,
     /// The boots, in order.
     pub boots: Vec<Boot>,
+    /// Whether the driver's decisions are traced in each round that counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
+}
+
+/// The driver's decisions in one round, summed up; the trace itself is a file beside the rounds.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct TraceNote {
+    /// The trace, by its name in the run directory.
+    pub file: String,
+    /// Records in it.
+    pub records: u64,
+    /// Records that were lost before they could be read.
+    pub lost: u64,
+    /// Requests for another performance than before, all CPUs together.
+    pub decisions: u64,
+    /// Frequency while running, weighted by that time, all CPUs together, GHz; where the events tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ghz: Option<f64>,
+    /// Milliseconds from a changed request until the frequency has gone half the way, the median; where the events
+    /// tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_ms: Option<f64>,
 }
 
 /// One round: one run of the workload under one arm.
@@ -137,6 +161,9 @@ pub struct Round {
     pub outcome: Outcome,
     /// What the meters read.
     pub readings: Readings,
+    /// The driver's decisions, if they were traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceNote>,
 }
 
 /// What went wrong with a run directory.
@@ -388,6 +415,7 @@ pub(crate) mod tests {
                 confidence: 0.99,
             },
             boots: Vec::new(),
+            trace: false,
         }
     }
 
@@ -429,6 +457,7 @@ pub(crate) mod tests {
                 output: String::new(),
             },
             readings: Readings::default(),
+            trace: None,
         }
     }
 

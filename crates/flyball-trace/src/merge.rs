@@ -331,6 +331,26 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_without_records_is_whole() {
+        for version in [DatVersion::Six, DatVersion::Seven] {
+            let about = Description {
+                page_size: 16_384,
+                header_page: HEADER_PAGE.into(),
+                clock: "[mono]".into(),
+                cpus: 4,
+                ..Description::default()
+            };
+            let input = |cpu| CpuInput { cpu, pages: tempfile::tempfile().unwrap(), size: 0 };
+            let mut out: File = tempfile::tempfile().unwrap();
+            dat::write(&mut out, version, &about, &mut [input(0), input(2)]).unwrap();
+            let mut bytes = vec![0; out.metadata().unwrap().len() as usize];
+            std::os::unix::fs::FileExt::read_exact_at(&out, &mut bytes, 0).unwrap();
+            let (records, summary, file) = read(&bytes).unwrap();
+            assert_eq!((records.len(), summary.problems, file.problems), (0, Vec::new(), Vec::new()));
+        }
+    }
+
+    #[test]
     fn every_cut_ends_in_an_error_or_a_partial_trace() {
         for version in [DatVersion::Six, DatVersion::Seven] {
             let whole = trace(version);

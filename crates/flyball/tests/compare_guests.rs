@@ -24,6 +24,8 @@ struct Guest {
     expected: &'static [(&'static str, f64, f64)],
     /// What cat must have seen meanwhile.
     during: &'static [&'static str],
+    /// Trace each round: then the requests of these arms must tell a frequency between these, GHz.
+    traced: &'static [(usize, f64, f64)],
 }
 
 const GUESTS: &[Guest] = &[
@@ -31,10 +33,15 @@ const GUESTS: &[Guest] = &[
         name: "governors of amd-pstate passive, 7.2",
         kernel: "7.2",
         options: &["ryzen-5750g", "--driver", "amd-pstate=passive"],
-        arms: &["fast: governor=performance", "slow: governor=powersave", "again: governor=performance"],
-        // 4683 against 1129 MHz.
-        expected: &[("worse", 250.0, 380.0), ("no-difference-shown", -3.0, 3.0)],
-        during: &["performance", "powersave"],
+        arms: &[
+            "fast: governor=performance",
+            "slow: governor=schedutil max-freq=1200MHz",
+            "again: governor=performance",
+        ],
+        // 4683 against 1200 MHz.
+        expected: &[("worse", 230.0, 380.0), ("no-difference-shown", -3.0, 3.0)],
+        during: &["performance", "schedutil"],
+        traced: &[(1, 1.0, 1.4)],
     },
     Guest {
         name: "preferences of intel_pstate active, 7.2",
@@ -43,6 +50,7 @@ const GUESTS: &[Guest] = &[
         arms: &["fast: governor=performance", "power: governor=powersave epp=power"],
         expected: &[("worse", 30.0, 400.0)],
         during: &["performance performance", "powersave power"],
+        traced: &[],
     },
     Guest {
         name: "driver modes of amd-pstate, 6.12",
@@ -54,6 +62,7 @@ const GUESTS: &[Guest] = &[
         ],
         expected: &[("worse", 80.0, 200.0)],
         during: &["performance", "powersave"],
+        traced: &[],
     },
 ];
 
@@ -62,7 +71,8 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guest/compare.sh");
     let modules = "?msr,?intel_rapl_msr,?cpufreq_powersave";
     let more = ["--closed", "--cpus", "2", "--modules", modules, "--file", &flyball, "--file", script];
-    let command = [&["sh", "./compare.sh", "./flyball"], guest.arms].concat();
+    let trace = if guest.traced.is_empty() { "" } else { "--trace" };
+    let command = [&["sh", "./compare.sh", "./flyball", trace], guest.arms].concat();
     let output = guest::run(guest.kernel, &[guest.options, &more].concat(), &command)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let all = || format!("{text}\n--- stderr\n{}", String::from_utf8_lossy(&output.stderr));
@@ -94,6 +104,16 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
                 all()
             )
             .into());
+        }
+    }
+    for (arm, low, high) in guest.traced {
+        let summaries = report["arms"][arm]["summaries"].as_array().cloned().unwrap_or_default();
+        let median = |quantity: &str| {
+            summaries.iter().find(|summary| summary["quantity"] == quantity)?["median"].as_f64()
+        };
+        let (decisions, ghz) = (median("decisions"), median("trace-frequency"));
+        if decisions.is_none() || ghz.is_none_or(|ghz| !(*low..=*high).contains(&ghz)) {
+            return Err(format!("arm {arm}: {decisions:?} decisions/s at {ghz:?} GHz\n{}", all()).into());
         }
     }
     Ok(())

@@ -169,6 +169,45 @@ fn a_setting_against_itself_on_the_running_machine() {
     assert_eq!(fs::read(directory.join("report.json")).expect("it is there"), before);
 }
 
+#[test]
+fn rounds_are_traced() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("run");
+    let name = directory.to_str().expect("UTF-8");
+    let words = ["compare", "--trace", "--arm", "a:", "--arm", "b:", "--rounds", "2", "--seed", "5", "-o", name];
+    let mut command = flyball(&words);
+    command.args(["--", "true"]);
+    let output = command.output().expect("it runs");
+    let text = text(&output);
+    if output.status.code() == Some(4) {
+        // No root, or no tracefs: said before anything was made.
+        assert!(text.contains("--trace"), "{text}");
+        assert!(!directory.exists());
+        eprintln!("skipped 1 test: {text}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let rounds = fs::read_to_string(directory.join("rounds.jsonl")).expect("there are rounds");
+    let rounds: Vec<Value> =
+        rounds.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let traced: Vec<&str> = rounds.iter().filter_map(|round| round["trace"]["file"].as_str()).collect();
+    assert_eq!((rounds.len(), traced.len()), (6, 4), "a warm-up and two rounds of two arms: {rounds:?}");
+    for file in &traced {
+        let path = directory.join(file);
+        ends(flyball(&["trace", "report", "--json", path.to_str().expect("UTF-8")]), 0);
+    }
+    let report = report(&directory);
+    let decisions = report["arms"][0]["summaries"]
+        .as_array()
+        .and_then(|all| all.iter().find(|summary| summary["quantity"] == "decisions"))
+        .expect("decisions are summed up");
+    assert_eq!(decisions["points"].as_array().map(Vec::len), Some(2));
+    // Files cannot be traced.
+    let tree = Tree::new();
+    let refused = ends(tree.flyball(&["compare", "--trace", "--arm", "now", "--", "true"]), 4);
+    assert!(refused.contains("only this machine"), "{refused}");
+}
+
 /// Prints a value that depends on the governor it sees, with a little noise that depends on nothing else.
 fn workload(tree: &Tree) -> String {
     format!(

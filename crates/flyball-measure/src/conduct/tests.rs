@@ -181,6 +181,7 @@ impl Session {
             stop: &self.stop,
             ignore_failure: false,
             prepare: None,
+            witness: None,
         }
         .conduct(&mut self.directory, progress)
     }

@@ -78,6 +78,9 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
         Quantity::Busy,
         Quantity::Temperature,
         Quantity::Switches,
+        Quantity::Decisions,
+        Quantity::TraceFrequency,
+        Quantity::Lag,
     ]
     .into_iter()
     .filter(|quantity| {

@@ -112,7 +112,7 @@ impl CpuPages {
                     if self.stretch.is_empty() {
                         let missing =
                             self.data.offset.saturating_add(self.data.size).saturating_sub(self.source.len());
-                        if missing > 0 && !self.data.compressed {
+                        if missing > 0 && self.data.size > 0 && !self.data.compressed {
                             self.data.size = 0;
                             return Err(self.damaged(format!(
                                 "the file ends {missing} bytes before this CPU's data does"

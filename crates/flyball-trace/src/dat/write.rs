@@ -234,7 +234,9 @@ fn places(start: u64, page_size: u32, cpus: &[CpuInput]) -> (Vec<u64>, u64) {
     (places, at)
 }
 
-fn copy_pages(out: &mut File, places: &[u64], cpus: &mut [CpuInput]) -> io::Result<()> {
+/// Copies every CPU's pages to its place. The file reaches up to `end` also where the last CPUs have none: a reader
+/// finds every place inside the file.
+fn copy_pages(out: &mut File, places: &[u64], end: u64, cpus: &mut [CpuInput]) -> io::Result<()> {
     for (place, cpu) in places.iter().zip(cpus) {
         out.seek(SeekFrom::Start(*place))?;
         cpu.pages.seek(SeekFrom::Start(0))?;
@@ -247,7 +249,7 @@ fn copy_pages(out: &mut File, places: &[u64], cpus: &mut [CpuInput]) -> io::Resu
             )));
         }
     }
-    Ok(())
+    if out.seek(SeekFrom::End(0))? < end { out.set_len(end) } else { Ok(()) }
 }
 
 fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
@@ -267,8 +269,8 @@ fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     let table = 16 * u64::from(about.cpus);
     let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
     let (places, end) = places(start, about.page_size, cpus);
-    let mut described =
-        vec![(end.next_multiple_of(u64::from(about.page_size.max(1))), 0); about.cpus as usize];
+    let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
+    let mut described = vec![(end, 0); about.cpus as usize];
     for (place, cpu) in places.iter().zip(cpus.iter()) {
         if let Some(slot) = described.get_mut(cpu.cpu as usize) {
             *slot = (*place, cpu.size);
@@ -280,7 +282,7 @@ fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     }
     head.long_text(clock.as_bytes());
     out.write_all(&head.0)?;
-    copy_pages(out, &places, cpus)
+    copy_pages(out, &places, end, cpus)
 }
 
 /// Puts sections one behind the other, each with its description in the list of strings.
@@ -373,5 +375,5 @@ fn version_7(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     bytes.u32(flyrecord);
     bytes.u64(end - buffer_at - 16);
     out.write_all(&bytes.0)?;
-    copy_pages(out, &places, cpus)
+    copy_pages(out, &places, end, cpus)
 }

@@ -105,6 +105,12 @@ pub struct CpuReport {
     /// Frequency while busy, GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ghz: Option<Range>,
+    /// Frequency while busy, weighted by the time that it was held, GHz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_ghz: Option<f64>,
+    /// What that is weighted with: the sum of all MPERF.
+    #[serde(skip)]
+    pub running_mperf: f64,
     /// Load, percent: MPERF / TSC of each sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Range>,
@@ -164,6 +170,7 @@ pub(super) struct CpuMeter {
     load: RangeMeter,
     mperf: f64,
     tsc: f64,
+    mperf_ghz: f64,
     decisions: u64,
     fast: Option<u64>,
     request: Option<(u32, u32, u32, u32)>,
@@ -214,7 +221,9 @@ impl CpuMeter {
         if tsc > 0 {
             self.load.add(mperf as f64 * 100.0 / tsc as f64);
         }
-        self.ghz.add(khz as f64 / 1e6);
+        let ghz = khz as f64 / 1e6;
+        self.ghz.add(ghz);
+        self.mperf_ghz += ghz * mperf as f64;
     }
 
     /// Adds a request. `false` for the CPU's first, whose counters cover time before the trace (since boot, after a
@@ -301,6 +310,8 @@ impl CpuMeter {
             max_perf: if only_active { active.max.range() } else { self.max.range() },
             epp: active.epp.range(),
             ghz: self.ghz.range(),
+            running_ghz: (self.mperf > 0.0).then(|| self.mperf_ghz / self.mperf),
+            running_mperf: self.mperf,
             load: self.load.range(),
             c0: (self.tsc > 0.0).then(|| self.mperf * 100.0 / self.tsc),
             decisions,

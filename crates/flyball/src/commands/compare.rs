@@ -1,6 +1,7 @@
 //! `flyball compare`: one workload under several settings, in a fair order, with energy, and a verdict.
 
 mod simulated;
+mod witness;
 
 use std::{
     fs::File,
@@ -35,6 +36,7 @@ are put back at the end, also after Ctrl-C (which keeps what was measured) or a 
   flyball compare --arm now --arm 'perf: governor=performance' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
+  flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: amd-mode=active' -- ./bench
   flyball compare --arm now --arm slow:max-freq=2GHz --metric 'score: ([0-9.]+)' --unit points/s -- ./bench
   flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench    then boot as told and
   flyball compare --resume DIR                                                   run the other arm
@@ -86,6 +88,11 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
+    /// Record the driver's decisions in each round (trace-*.dat in the run directory): decisions a second, the
+    /// frequency while running and the lag become columns of the report; `flyball trace report` shows a round's.
+    #[arg(long)]
+    trace: bool,
+
     /// Leave rounds out in which the workload fails, instead of ending.
     #[arg(long)]
     ignore_failure: bool,
@@ -95,7 +102,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// Continue a comparison: one that was stopped, or one whose other arms needed this boot.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "command", "workload"])]
     resume: Option<PathBuf>,
 
     /// Print the arms' writes, the order and the time, and do nothing.
@@ -158,6 +165,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let path =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())));
     let interrupted = change::interrupts()?;
+    if args.trace {
+        witness::check(&*host)?;
+    }
     // The machine is taken before a directory is made: a refusal leaves nothing behind.
     let knobs = Knobs::take(cli, &*host, &manifest.arms, &interrupted)?;
     let directory = RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?;
@@ -188,6 +198,7 @@ fn conduct_with(
     });
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
+    let mut witness = directory.manifest.trace.then(|| witness::Live::new(host, directory.path())).transpose()?;
     let server = directory.manifest.workload.server.clone().map(|argv| start_server(&argv)).transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {
@@ -198,6 +209,7 @@ fn conduct_with(
         stop: &stop,
         ignore_failure: directory.manifest.workload.ignore_failure,
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
+        witness: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::Witness),
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();
@@ -333,6 +345,7 @@ fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &workloads::Made
             confidence: args.confidence,
         },
         boots: Vec::new(),
+        trace: args.trace,
     }
 }
 

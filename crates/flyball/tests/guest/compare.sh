@@ -1,7 +1,7 @@
 #!/bin/sh
-# compare.sh FLYBALL ARM ARM ...: runs flyball compare in a guest whose time follows the driver's requests, and looks
+# compare.sh FLYBALL --trace|'' ARM ARM ...: runs flyball compare in a guest whose time follows the driver's requests, and looks
 # at the kernel's files from outside, before, during and after.
-bin=$1; shift
+bin=$1; trace=$2; shift 2
 cp "$bin" /tmp/flyball; cd /tmp || exit 1
 P=/sys/devices/system/cpu/cpufreq
 modprobe msr 2>/dev/null; modprobe intel_rapl_msr 2>/dev/null
@@ -16,7 +16,7 @@ touch measuring
 while [ -e measuring ]; do cat $P/policy0/scaling_governor $P/policy0/energy_performance_preference 2>/dev/null | tr '\n' ' ' >> during; echo >> during; sleep 0.1; done &
 set -- "$@"
 arms=; for arm in "$@"; do arms="$arms --arm \"$arm\""; done
-eval "./flyball compare $arms --rounds 9 --seed 3 -o run --workload spin --amount 1" > out 2> err
+eval "./flyball compare $trace $arms --rounds 9 --seed 3 -o run --workload spin --amount 1" > out 2> err
 echo "exit $?"
 rm measuring; wait
 look > after

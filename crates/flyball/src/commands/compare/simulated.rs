@@ -73,6 +73,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     let stop = Stop::watching(interrupted);
     let mut progress = Progress::new();
     let ignore_failure = directory.manifest.workload.ignore_failure;
+    let mut witness = directory.manifest.trace.then(super::witness::OnHost::default);
     let outcome = Conductor {
         host: machine,
         settings: &mut settings,
@@ -81,6 +82,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
         stop: &stop,
         ignore_failure,
         prepare: None,
+        witness: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::Witness),
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();
