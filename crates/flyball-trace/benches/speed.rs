@@ -137,7 +137,7 @@ fn best(rounds: u32, children: bool, mut work: impl FnMut()) -> f64 {
 
 /// Reads the text. Answers its records, and the CPU time of the thread that used most.
 fn parse(path: &Path, threads: usize, chunk: usize) -> (u64, Duration) {
-    let options = TextOptions { threads: NonZeroUsize::new(threads).expect("not 0"), chunk };
+    let options = TextOptions { threads: NonZeroUsize::new(threads).expect("not 0"), chunk, details: false };
     let mut sum = 0u64;
     let mut used = HashMap::new();
     let file = File::open(path).expect("the file that was written");

@@ -11,13 +11,14 @@ use crate::{
     clock::Clock,
     dat::{self, Buffer, CpuData, Source, TraceFile},
     decode::Decoder,
+    detail::{Detail, DetailSink},
     error::TraceError,
     format::{EventFormat, PageHeader},
     merge::{BufferSummary, Readahead, merge},
     record::{Event, Names, Record},
     stats::CpuStats,
     tasks::Tasks,
-    text::{TextOptions, TextSummary, read_text},
+    text::{TextBatch, TextOptions, TextSummary, read_text},
 };
 
 /// What raw pages lack: a trace.dat file carries all of this itself.
@@ -76,6 +77,15 @@ pub struct TraceSummary {
 }
 
 impl TraceSummary {
+    fn add(&mut self, buffer: BufferSummary) {
+        self.problems.extend(buffer.problems.iter().cloned());
+        let more = buffer.damaged.saturating_sub(buffer.problems.len() as u64);
+        if more > 0 {
+            self.problems.push(format!("{more} more damaged places"));
+        }
+        self.buffers.push(buffer);
+    }
+
     /// Records that were lost before they could be read, as the kernel counted them at the end of the recording;
     /// `None` where the trace does not carry these counts.
     pub fn lost(&self) -> Option<u64> {
@@ -195,18 +205,67 @@ impl Trace {
             Content::Text(reader) => return read_as_text(reader, &self.name, options, names, sink),
             Content::Dat(file) => *file,
             Content::Raw(source) => {
-                let Some(raw) = raw else {
-                    return Err(TraceError::Unsupported(format!(
-                        "{}: neither trace.dat nor text; if it holds pages of trace_pipe_raw, say where the format \
-                         files of their kernel are",
-                        self.name
-                    )));
-                };
+                let Some(raw) = raw else { return Err(needs_formats(&self.name)) };
                 raw_file(source, raw)
             }
         };
         read_file(&file, names, sink)
     }
+}
+
+impl Trace {
+    /// As [`Trace::read`], one record at a time, each with what it has beyond its event: for who shows records.
+    ///
+    /// # Errors
+    /// As [`Trace::read`].
+    pub fn read_details(
+        self,
+        options: &TextOptions,
+        raw: Option<RawDescription>,
+        names: &Arc<Names>,
+        sink: &mut DetailSink<'_>,
+    ) -> Result<TraceSummary, TraceError> {
+        let options = TextOptions { details: true, ..options.clone() };
+        let file = match self.content {
+            Content::Text(reader) => {
+                return read_batches(reader, &self.name, &options, names, &mut |batch| {
+                    let mut details = batch.details.iter().peekable();
+                    for (at, record) in batch.records.iter().enumerate() {
+                        match details.next_if(|(place, _)| *place == at) {
+                            Some((_, text)) => sink(record, Detail::Text(text))?,
+                            None => sink(record, Detail::None)?,
+                        }
+                    }
+                    Ok(())
+                });
+            }
+            Content::Dat(file) => *file,
+            Content::Raw(source) => match raw {
+                Some(raw) => raw_file(source, raw),
+                None => return Err(needs_formats(&self.name)),
+            },
+        };
+        let decoder = Decoder::new(&file.formats, names);
+        let mut summary = summary_of(&file);
+        for buffer in &file.buffers {
+            let read = merge(&file, buffer, &decoder, Readahead::default(), |record, payload| {
+                let detail = match (record.event, decoder.format(payload)) {
+                    (Event::Other(_), Some(format)) => Detail::Bytes { format, payload },
+                    _ => Detail::None,
+                };
+                sink(record, detail)
+            })?;
+            summary.add(read);
+        }
+        Ok(summary)
+    }
+}
+
+fn needs_formats(name: &str) -> TraceError {
+    TraceError::Unsupported(format!(
+        "{name}: neither trace.dat nor text; if it holds pages of trace_pipe_raw, say where the format files of their \
+         kernel are"
+    ))
 }
 
 fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
@@ -227,16 +286,7 @@ pub fn read_file(
 ) -> Result<TraceSummary, TraceError> {
     const BATCH: usize = 2048;
     let decoder = Decoder::new(&file.formats, names);
-    let mut summary = TraceSummary {
-        stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
-        clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
-        uname: file.uname.clone(),
-        writer: file.writer.clone(),
-        text: None,
-        buffers: Vec::new(),
-        stats: file.stats.iter().enumerate().map(|(cpu, text)| CpuStats::parse(cpu as u32, text)).collect(),
-        problems: file.problems.clone(),
-    };
+    let mut summary = summary_of(file);
     let mut batch = Vec::with_capacity(BATCH);
     for buffer in &file.buffers {
         let read = merge(file, buffer, &decoder, Readahead::default(), |record, _| {
@@ -249,14 +299,23 @@ pub fn read_file(
         })?;
         sink(&batch)?;
         batch.clear();
-        summary.problems.extend(read.problems.iter().cloned());
-        let more = read.damaged.saturating_sub(read.problems.len() as u64);
-        if more > 0 {
-            summary.problems.push(format!("{more} more damaged places"));
-        }
-        summary.buffers.push(read);
+        summary.add(read);
     }
     Ok(summary)
+}
+
+/// What a trace.dat file says of itself; nothing read yet.
+fn summary_of(file: &TraceFile) -> TraceSummary {
+    TraceSummary {
+        stored: if file.version == 0 { Stored::RawPages } else { Stored::TraceDat },
+        clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
+        uname: file.uname.clone(),
+        writer: file.writer.clone(),
+        text: None,
+        buffers: Vec::new(),
+        stats: file.stats.iter().enumerate().map(|(cpu, text)| CpuStats::parse(cpu as u32, text)).collect(),
+        problems: file.problems.clone(),
+    }
 }
 
 fn read_as_text(
@@ -266,10 +325,20 @@ fn read_as_text(
     names: &Arc<Names>,
     sink: &mut RecordSink<'_>,
 ) -> Result<TraceSummary, TraceError> {
+    read_batches(reader, name, options, names, &mut |batch| sink(&batch.records))
+}
+
+fn read_batches(
+    reader: Box<dyn Read + Send>,
+    name: &str,
+    options: &TextOptions,
+    names: &Arc<Names>,
+    sink: &mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
+) -> Result<TraceSummary, TraceError> {
     let mut ticks = false;
     let text = read_text(reader, Path::new(name), names, options, &mut |batch| {
         ticks |= batch.ticks;
-        sink(&batch.records)
+        sink(batch)
     })?;
     let mut problems = Vec::new();
     if text.strange > 0 {

@@ -12,6 +12,7 @@ mod clock;
 pub mod csv;
 pub mod dat;
 mod decode;
+mod detail;
 pub mod diagnose;
 mod error;
 mod format;
@@ -35,6 +36,7 @@ mod text;
 
 pub use clock::{Clock, Stamp, microseconds};
 pub use decode::Decoder;
+pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};

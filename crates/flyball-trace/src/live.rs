@@ -32,8 +32,9 @@ use crate::{
 
 use collect::{Collector, CpuPart};
 
-/// Called with the records of some pages, in the order of their time, while they are recorded.
-pub type LiveSink = Box<dyn FnMut(&[Record]) + Send>;
+/// Called with the records of some pages, in the order of their time, while they are recorded. Events that are passed
+/// through have their name and fields beside them; the text is empty for all others.
+pub type LiveSink = Box<dyn FnMut(&[(Record, String)]) + Send>;
 
 /// What to record.
 #[derive(Debug, Clone)]

@@ -204,7 +204,8 @@ fn rounds_are_traced() {
     assert_eq!(decisions["points"].as_array().map(Vec::len), Some(2));
     // Files cannot be traced.
     let tree = Tree::new();
-    let refused = ends(tree.flyball(&["compare", "--trace", "--arm", "now", "--", "true"]), 4);
+    let words = ["compare", "--trace", "--arm", "now", "--arm", "b:", "--", "true"];
+    let refused = ends(tree.flyball(&words), 4);
     assert!(refused.contains("only this machine"), "{refused}");
 }
 

@@ -15,6 +15,7 @@ use flyball_host::tracefs::{PageReader, Tracefs, wait_for_pages};
 
 use crate::{
     decode::Decoder,
+    detail::Detail,
     error::TraceError,
     format::PageHeader,
     page::{Missed, Page},
@@ -48,25 +49,30 @@ impl Live {
         Live { decoder, sink: Mutex::new(sink), names }
     }
 
-    fn add(&self, cpu: u32, page: &Page<'_>, records: &mut Vec<Record>) {
+    fn add(&self, cpu: u32, page: &Page<'_>, records: &mut Vec<(Record, String)>) {
         if page.missed != Missed::None {
             let count = if let Missed::Count(count) = page.missed { Some(count) } else { None };
             let (time, comm, event) = (page.time, Comm::default(), Event::Lost(count));
-            records.push(Record { time, cpu, pid: 0, comm, flags: 0, preempt: 0, event });
+            let record = Record { time, cpu, pid: 0, comm, flags: 0, preempt: 0, event };
+            records.push((record, String::new()));
         }
         for entry in page.entries().flatten() {
             if let Ok(record) = self.decoder.decode(entry.time, cpu, entry.payload) {
-                records.push(record);
+                let other = matches!(record.event, Event::Other(_));
+                let text = self.decoder.format(entry.payload).filter(|_| other).map(|format| {
+                    format!("{}: {}", format.name, Detail::Bytes { format, payload: entry.payload })
+                });
+                records.push((record, text.unwrap_or_default()));
             }
         }
     }
 
-    fn hand_on(&self, records: &mut Vec<Record>) {
+    fn hand_on(&self, records: &mut Vec<(Record, String)>) {
         if records.is_empty() {
             return;
         }
-        records.sort_by_key(|record| (record.time, record.cpu));
-        for record in records.iter_mut() {
+        records.sort_by_key(|(record, _)| (record.time, record.cpu));
+        for (record, _) in records.iter_mut() {
             record.comm = self.names.name(record.pid);
         }
         (self.sink.lock().unwrap_or_else(PoisonError::into_inner))(records);
@@ -149,7 +155,7 @@ impl Collector {
         at: usize,
         last: bool,
         pages: &mut Vec<u8>,
-        records: &mut Vec<Record>,
+        records: &mut Vec<(Record, String)>,
     ) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();

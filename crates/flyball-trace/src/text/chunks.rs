@@ -22,11 +22,13 @@ pub struct TextOptions {
     pub threads: NonZeroUsize,
     /// Bytes a thread takes at a time.
     pub chunk: usize,
+    /// Keep the fields of passed-through events ([`TextBatch::details`]).
+    pub details: bool,
 }
 
 impl Default for TextOptions {
     fn default() -> TextOptions {
-        TextOptions { threads: NonZeroUsize::MIN, chunk: 64 * 1024 }
+        TextOptions { threads: NonZeroUsize::MIN, chunk: 64 * 1024, details: false }
     }
 }
 
@@ -163,7 +165,8 @@ pub fn read_text<R: Read + Send>(
     let turn = Mutex::new(Turn { number: 0, summary: TextSummary::default(), failed: None, sink });
     let moved = Condvar::new();
     let work = || {
-        let mut parser = LineParser::new(names.clone());
+        let make = if options.details { LineParser::with_details } else { LineParser::new };
+        let mut parser = make(names.clone());
         let mut chunk = Vec::new();
         let mut batch = TextBatch::default();
         loop {
@@ -253,7 +256,7 @@ mod tests {
 
     fn read(text: &str, threads: usize, chunk: usize, step: usize) -> (Vec<i32>, TextSummary) {
         let mut pids = Vec::new();
-        let options = TextOptions { threads: NonZeroUsize::new(threads).unwrap(), chunk };
+        let options = TextOptions { threads: NonZeroUsize::new(threads).unwrap(), chunk, details: false };
         let summary = read_text(
             Trickle(text.as_bytes(), step),
             Path::new("t"),
@@ -307,7 +310,7 @@ mod tests {
                 Err(std::io::Error::other("gone"))
             }
         }
-        let options = TextOptions { threads: NonZeroUsize::new(2).unwrap(), chunk: 4096 };
+        let options = TextOptions { threads: NonZeroUsize::new(2).unwrap(), chunk: 4096, details: false };
         let error =
             read_text(Broken, Path::new("t"), &Arc::default(), &options, &mut |_| Ok(())).unwrap_err();
         assert!(error.to_string().contains("cannot read t: gone"), "{error}");

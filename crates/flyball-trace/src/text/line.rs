@@ -27,6 +27,8 @@ pub struct TextBatch {
     pub entries: Option<(u64, u64)>,
     /// Where the chunk started, from the start of the text.
     pub offset: u64,
+    /// Where asked for: the text behind the name of each passed-through event, with its place in `records`.
+    pub details: Vec<(usize, Vec<u8>)>,
 }
 
 impl TextBatch {
@@ -46,6 +48,7 @@ impl TextBatch {
 /// Reads lines of trace text.
 #[derive(Debug)]
 pub struct LineParser {
+    details: bool,
     names: Arc<Names>,
     /// Names of passed-through events seen so far, the last one first: neighbours are often alike.
     seen: Vec<(Vec<u8>, NameId)>,
@@ -64,7 +67,12 @@ struct Prefix {
 impl LineParser {
     /// A parser that keeps the names of passed-through events in `names`.
     pub fn new(names: Arc<Names>) -> LineParser {
-        LineParser { names, seen: Vec::new() }
+        LineParser { details: false, names, seen: Vec::new() }
+    }
+
+    /// As [`LineParser::new`], and keeps the fields of passed-through events in [`TextBatch::details`].
+    pub fn with_details(names: Arc<Names>) -> LineParser {
+        LineParser { details: true, ..LineParser::new(names) }
     }
 
     /// Reads a chunk of whole lines (the last may lack its newline) that starts `offset` bytes into the text.
@@ -96,7 +104,10 @@ impl LineParser {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(first) = line.iter().position(|byte| *byte != b' ') else { return true };
         if let Some((prefix, at)) = prefix(line) {
-            let event = self.event(&line[at..]);
+            let (event, rest) = self.event(&line[at..]);
+            if self.details && matches!(event, Event::Other(_)) {
+                batch.details.push((batch.records.len(), rest.to_vec()));
+            }
             batch.ticks |= prefix.ticks;
             let Prefix { comm, pid, cpu, time, .. } = prefix;
             batch.records.push(Record { time, cpu, pid, comm, flags: 0, preempt: 0, event });
@@ -125,7 +136,7 @@ impl LineParser {
         line.starts_with(b"cpus=") || line.starts_with(b"CPU ") || line.starts_with(b"version = ")
     }
 
-    fn event(&mut self, text: &[u8]) -> Event {
+    fn event<'a>(&mut self, text: &'a [u8]) -> (Event, &'a [u8]) {
         let end = memchr::memchr(b' ', text).unwrap_or(text.len());
         // Without a colon it is a function's name, or a marker in raw form.
         let (name, rest) = match text[..end].strip_suffix(b":") {
@@ -136,7 +147,7 @@ impl LineParser {
             Some(colon) => &name[colon + 1..],
             None => name,
         };
-        fields::known(name, rest).unwrap_or_else(|| Event::Other(self.intern(name)))
+        (fields::known(name, rest).unwrap_or_else(|| Event::Other(self.intern(name))), rest)
     }
 
     fn intern(&mut self, name: &[u8]) -> NameId {

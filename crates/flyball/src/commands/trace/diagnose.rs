@@ -44,7 +44,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let siblings = if args.topology { siblings(cli)? } else { Vec::new() };
     let mut diagnoser = Diagnoser::new(Limits::default(), siblings);
     let mut records = 0u64;
-    let summary = args.input.read(&Arc::new(Names::default()), &mut |record| {
+    let summary = args.input.read(&Arc::new(Names::default()), false, &mut |record, _| {
         records += 1;
         diagnoser.add(record);
         Ok(())

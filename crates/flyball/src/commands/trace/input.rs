@@ -8,7 +8,7 @@ use std::{
 
 use flyball_host::CpuList;
 use flyball_trace::{
-    Clock, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks, TextOptions, Trace,
+    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks, TextOptions, Trace,
     TraceError, TraceSummary, concerns,
 };
 
@@ -53,11 +53,13 @@ impl From<TraceError> for Failure {
 }
 
 impl Input {
-    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`.
+    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`; with the fields of passed-through
+    /// events if `details` are wanted.
     pub fn read(
         &self,
         names: &Arc<Names>,
-        sink: &mut (dyn FnMut(&Record) -> Result<(), TraceError> + Send),
+        details: bool,
+        sink: &mut DetailSink<'_>,
     ) -> Result<TraceSummary, Failure> {
         let trace = if self.file == Path::new("-") {
             Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
@@ -68,17 +70,24 @@ impl Input {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let options = TextOptions { threads: threads.unwrap_or(NonZeroUsize::MIN), ..TextOptions::default() };
         let chosen = self.chosen();
-        let summary = trace.read(&options, raw, names, &mut |records| {
-            for record in records {
-                if chosen.as_ref().is_none_or(|chosen| {
-                    concerns(record, |cpu| chosen.get(cpu as usize).copied().unwrap_or(false))
-                }) {
-                    sink(record)?;
-                }
-            }
-            Ok(())
-        })?;
-        Ok(summary)
+        let wanted = |record: &Record| {
+            chosen.as_ref().is_none_or(|chosen| {
+                concerns(record, |cpu| chosen.get(cpu as usize).copied().unwrap_or(false))
+            })
+        };
+        let read = if details {
+            trace.read_details(&options, raw, names, &mut |record, detail| {
+                if wanted(record) { sink(record, detail) } else { Ok(()) }
+            })
+        } else {
+            trace.read(&options, raw, names, &mut |records| {
+                records
+                    .iter()
+                    .filter(|record| wanted(record))
+                    .try_for_each(|record| sink(record, Detail::None))
+            })
+        };
+        Ok(read?)
     }
 
     /// The chosen CPUs as a table; a set would be asked once a record.

@@ -8,14 +8,19 @@ use std::{
     },
 };
 
-use flyball_trace::{Clock, Record, live::LiveSink};
+use flyball_trace::{Clock, Event, Record, live::LiveSink};
 
 /// Prints records while they are recorded; a reader that went away ends the recording.
 pub fn live_sink(stop: Arc<AtomicBool>) -> LiveSink {
-    Box::new(move |records: &[Record]| {
+    Box::new(move |records: &[(Record, String)]| {
         let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        for record in records {
-            if writeln!(out, "{}", record.line(Clock::Local)).is_err() {
+        for (record, other) in records {
+            let line = record.line(Clock::Local);
+            let written = match record.event {
+                Event::Other(_) => writeln!(out, "{}{other}", line.start()),
+                _ => writeln!(out, "{line}"),
+            };
+            if written.is_err() {
                 stop.store(true, Ordering::Release);
                 return;
             }

@@ -96,7 +96,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let mut columns = args.parquet.as_deref().map(columns::create).transpose()?;
     let mut lines = args.print.then(|| BufWriter::with_capacity(1 << 16, std::io::stdout()));
     let all_names = names.clone();
-    let summary = args.input.read(&names, &mut |record| {
+    let summary = args.input.read(&names, args.print, &mut |record, detail| {
         analyser.add(record);
         if let Some(series) = &mut series {
             series.add(record);
@@ -107,7 +107,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         if let Some(lines) = &mut lines {
             let line = record.line(flyball_trace::Clock::Local);
             let written = match record.event {
-                flyball_trace::Event::Other(id) => writeln!(lines, "{}{}:", line.start(), all_names.name(id)),
+                flyball_trace::Event::Other(id) => {
+                    writeln!(lines, "{}{}: {detail}", line.start(), all_names.name(id))
+                }
                 _ => writeln!(lines, "{line}"),
             };
             written.map_err(|error| flyball_trace::TraceError::io("write", "stdout", error))?;

@@ -1,0 +1,94 @@
+//! The fields of events that this library does not know by name: shown as the trace's own format file lays them out.
+
+use std::fmt;
+
+use crate::{error::TraceError, format::EventFormat, record::Record};
+
+/// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their fields.
+#[derive(Debug, Clone, Copy)]
+pub enum Detail<'a> {
+    /// Nothing: the record says it all, or nobody asked.
+    None,
+    /// The record's bytes, and what lies where in them.
+    Bytes {
+        /// The layout.
+        format: &'a EventFormat,
+        /// The record, from `common_type` on.
+        payload: &'a [u8],
+    },
+    /// What stood behind the event's name.
+    Text(&'a [u8]),
+}
+
+/// Receives records in the order of their time, with what they have beyond their event.
+pub type DetailSink<'a> = dyn FnMut(&Record, Detail<'_>) -> Result<(), TraceError> + Send + 'a;
+
+impl fmt::Display for Detail<'_> {
+    /// `name=value`, blanks between; text as it was. Bytes that are neither number nor text are hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (format, payload) = match self {
+            Detail::None => return Ok(()),
+            Detail::Text(text) => return f.write_str(&String::from_utf8_lossy(text)),
+            Detail::Bytes { format, payload } => (format, payload),
+        };
+        for (number, field) in format.fields.iter().skip(format.common).enumerate() {
+            if number > 0 {
+                f.write_str(" ")?;
+            }
+            write!(f, "{}=", field.name)?;
+            if let Some(text) = field.text(payload) {
+                f.write_str(&String::from_utf8_lossy(text))?;
+            } else if let Some(value) = field.integer(payload) {
+                // What has no sign may be larger than an i64.
+                if field.signed { write!(f, "{value}") } else { write!(f, "{}", value.cast_unsigned()) }?;
+            } else if let Some(bytes) = field.bytes(payload) {
+                for byte in bytes.iter().take(MOST_BYTES) {
+                    write!(f, "{byte:02x}")?;
+                }
+                if bytes.len() > MOST_BYTES {
+                    f.write_str("...")?;
+                }
+            } else {
+                f.write_str("(beyond the record)")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of an array that are shown.
+const MOST_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::tests::format_text;
+
+    #[test]
+    fn fields_are_shown_as_their_format_has_them() {
+        let fields = [
+            ("u8 small", 8, 1),
+            ("unsigned long long large", 16, 8),
+            ("char name[4]", 24, 4),
+            ("__data_loc char[] path", 28, 4),
+            ("u16 pair[2]", 32, 4),
+            ("u32 gone", 60, 4),
+        ];
+        let text = format_text("nonsense", 7, &fields, "\"\"");
+        let format = EventFormat::parse("x", text.as_bytes()).unwrap();
+        let mut payload = vec![0u8; 40];
+        payload[8] = 200;
+        payload[16..24].fill(0xff);
+        payload[24..27].copy_from_slice(b"abc");
+        payload[28..32].copy_from_slice(&(36u32 | (4 << 16)).to_le_bytes());
+        payload[32..36].copy_from_slice(&[1, 0, 2, 0]);
+        payload[36..39].copy_from_slice(b"/x\xff");
+        let shown = Detail::Bytes { format: &format, payload: &payload }.to_string();
+        assert_eq!(
+            shown,
+            "small=200 large=18446744073709551615 name=abc path=/x\u{fffd} pair=01000200 gone=(beyond the record)"
+        );
+        assert_eq!(Detail::Text(b"a=1 b").to_string(), "a=1 b");
+        assert_eq!(Detail::None.to_string(), "");
+    }
+}
