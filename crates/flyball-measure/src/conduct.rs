@@ -323,8 +323,7 @@ impl Conductor<'_> {
                 let arm_data = directory.manifest.arms[arm].clone();
                 progress(&Event::Begin { arm: &arm_data, done, of });
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
-                let trace =
-                    (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
+                let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let Ran { notes, outcome, readings, trace } = self.round(&arm_data, &schedule, trace)?;
                 done += 1;
                 let round =

@@ -29,8 +29,7 @@ pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, Settings, Set
 pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
 pub use metric::{Better, Metric};
 pub use record::{
-    Boot, FORMAT, MachineNote, Manifest, RecordError, Round, RunDirectory, TraceNote, VERSION,
-    WorkloadNote,
+    Boot, FORMAT, MachineNote, Manifest, RecordError, Round, RunDirectory, TraceNote, VERSION, WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, task};

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::{error::TraceError, format::EventFormat, record::Record};
+use crate::{
+    error::TraceError,
+    format::{EventFormat, Field, Shape},
+    record::Record,
+};
 
 /// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their fields.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +45,12 @@ impl fmt::Display for Detail<'_> {
             } else if let Some(value) = field.integer(payload) {
                 // What has no sign may be larger than an i64.
                 if field.signed { write!(f, "{value}") } else { write!(f, "{}", value.cast_unsigned()) }?;
+            } else if let Some(values) = elements(field, payload) {
+                for (number, value) in values.enumerate() {
+                    f.write_str(if number == 0 { "[" } else { ", " })?;
+                    if field.signed { write!(f, "{value}") } else { write!(f, "{}", value.cast_unsigned()) }?;
+                }
+                f.write_str("]")?;
             } else if let Some(bytes) = field.bytes(payload) {
                 for byte in bytes.iter().take(MOST_BYTES) {
                     write!(f, "{byte:02x}")?;
@@ -54,6 +64,25 @@ impl fmt::Display for Detail<'_> {
         }
         Ok(())
     }
+}
+
+/// The elements of an array of wider numbers than bytes.
+fn elements<'a>(field: &'a Field, payload: &'a [u8]) -> Option<impl Iterator<Item = i64> + 'a> {
+    let Shape::Array(size @ (2 | 4 | 8)) = field.shape else { return None };
+    let size = size as usize;
+    let length = field.size / size;
+    if length == 0 || length > MOST_BYTES || length * size != field.size {
+        return None;
+    }
+    let element = move |at: usize| Field {
+        shape: Shape::Integer,
+        offset: field.offset + at * size,
+        size,
+        ..field.clone()
+    };
+    // All or none: a record that ends inside the array is shown as what it is.
+    element(length - 1).integer(payload)?;
+    Some((0..length).filter_map(move |at| element(at).integer(payload)))
 }
 
 /// Bytes of an array that are shown.
@@ -86,7 +115,7 @@ mod tests {
         let shown = Detail::Bytes { format: &format, payload: &payload }.to_string();
         assert_eq!(
             shown,
-            "small=200 large=18446744073709551615 name=abc path=/x\u{fffd} pair=01000200 gone=(beyond the record)"
+            "small=200 large=18446744073709551615 name=abc path=/x\u{fffd} pair=[1, 2] gone=(beyond the record)"
         );
         assert_eq!(Detail::Text(b"a=1 b").to_string(), "a=1 b");
         assert_eq!(Detail::None.to_string(), "");

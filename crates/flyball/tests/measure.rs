@@ -174,7 +174,8 @@ fn rounds_are_traced() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("run");
     let name = directory.to_str().expect("UTF-8");
-    let words = ["compare", "--trace", "--arm", "a:", "--arm", "b:", "--rounds", "2", "--seed", "5", "-o", name];
+    let words =
+        ["compare", "--trace", "--arm", "a:", "--arm", "b:", "--rounds", "2", "--seed", "5", "-o", name];
     let mut command = flyball(&words);
     command.args(["--", "true"]);
     let output = command.output().expect("it runs");

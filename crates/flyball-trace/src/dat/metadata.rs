@@ -391,3 +391,29 @@ fn page_size(cursor: &Cursor, size: u32) -> Result<u32, TraceError> {
         Err(cursor.error(format!("{size} bytes is no page size")))
     }
 }
+
+#[cfg(all(test, feature = "compressed"))]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn both_compressions_are_unpacked_and_lies_about_sizes_found() {
+        let text = b"a section's content ".repeat(100);
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        zlib.write_all(&text).unwrap();
+        let zlib = zlib.finish().unwrap();
+        let zstd = zstd::bulk::compress(&text, 1).unwrap();
+        for (kind, packed) in [(Compression::Zlib, zlib), (Compression::Zstd, zstd)] {
+            assert_eq!(kind.unpack(&packed, text.len()).as_deref(), Ok(&text[..]));
+            for wrong in [0, text.len() - 1, text.len() + 1, usize::MAX >> 1] {
+                let error = kind.unpack(&packed, wrong).unwrap_err();
+                assert!(error.contains("should hold"), "{error}");
+            }
+            assert!(kind.unpack(&packed[..packed.len() / 2], text.len()).is_err());
+            assert!(kind.unpack(b"no such thing", 5).is_err());
+        }
+        assert!(Compression::None.unpack(b"x", 1).is_err());
+    }
+}

@@ -198,7 +198,8 @@ fn conduct_with(
     });
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
-    let mut witness = directory.manifest.trace.then(|| witness::Live::new(host, directory.path())).transpose()?;
+    let mut witness =
+        directory.manifest.trace.then(|| witness::Live::new(host, directory.path())).transpose()?;
     let server = directory.manifest.workload.server.clone().map(|argv| start_server(&argv)).transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {

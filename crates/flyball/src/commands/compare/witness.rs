@@ -29,7 +29,10 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
         ));
     }
     let tracefs = Tracefs::open().map_err(|error| {
-        Failure::new(Exit::NotHere, format!("--trace: {error}; tracing needs root, and a kernel with tracefs"))
+        Failure::new(
+            Exit::NotHere,
+            format!("--trace: {error}; tracing needs root, and a kernel with tracefs"),
+        )
     })?;
     if CaptureOptions::default_events(&tracefs).is_empty() {
         return Err(Failure::new(
@@ -181,8 +184,9 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
         (below * 2 >= all).then_some(*lag)
     });
     let running: f64 = cpus.iter().map(|cpu| cpu.running_mperf).sum();
-    let ghz = (running > 0.0)
-        .then(|| cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running);
+    let ghz = (running > 0.0).then(|| {
+        cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running
+    });
     TraceNote { file, records, lost, decisions, ghz, lag_ms }
 }
 
@@ -218,7 +222,10 @@ mod tests {
 
     #[test]
     fn headers_tell_what_was_lost() {
-        assert_eq!(counts("# tracer: nop\n# entries-in-buffer/entries-written: 5/7   #P:2\n x\n"), (Some(5), 2));
+        assert_eq!(
+            counts("# tracer: nop\n# entries-in-buffer/entries-written: 5/7   #P:2\n x\n"),
+            (Some(5), 2)
+        );
         assert_eq!(counts("x\n"), (None, 0));
     }
 }

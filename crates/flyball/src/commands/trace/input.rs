@@ -8,8 +8,8 @@ use std::{
 
 use flyball_host::CpuList;
 use flyball_trace::{
-    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks, TextOptions, Trace,
-    TraceError, TraceSummary, concerns,
+    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks,
+    TextOptions, Trace, TraceError, TraceSummary, concerns,
 };
 
 use crate::exit::{Exit, Failure};
