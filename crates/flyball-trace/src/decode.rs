@@ -4,6 +4,7 @@
 //! as one load, one shift and one mask, so that a record costs a few nanoseconds whatever its layout.
 
 use crate::{
+    detail::Detail,
     error::Malformed,
     format::{EventFormat, Field, Shape},
     record::{
@@ -357,6 +358,22 @@ impl Decoder {
     /// The format of a record, by the event number that it starts with.
     pub fn format(&self, payload: &[u8]) -> Option<&EventFormat> {
         self.known(payload).map(|known| &known.format)
+    }
+
+    /// What a record has beyond its event: the fields of one that is passed through.
+    pub fn detail<'a>(&'a self, record: &Record, payload: &'a [u8]) -> Detail<'a> {
+        match (record.event, self.format(payload)) {
+            (Event::Other(_), Some(format)) => Detail::Bytes { format, payload },
+            _ => Detail::None,
+        }
+    }
+
+    /// Name and fields of a record that is passed through, as a line shows them; nothing for all others.
+    pub fn other(&self, record: &Record, payload: &[u8]) -> String {
+        match self.detail(record, payload) {
+            detail @ Detail::Bytes { format, .. } => format!("{}: {detail}", format.name),
+            _ => String::new(),
+        }
     }
 
     /// The formats of all events that can be decoded.

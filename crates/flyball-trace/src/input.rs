@@ -249,11 +249,7 @@ impl Trace {
         let mut summary = summary_of(&file);
         for buffer in &file.buffers {
             let read = merge(&file, buffer, &decoder, Readahead::default(), |record, payload| {
-                let detail = match (record.event, decoder.format(payload)) {
-                    (Event::Other(_), Some(format)) => Detail::Bytes { format, payload },
-                    _ => Detail::None,
-                };
-                sink(record, detail)
+                sink(record, decoder.detail(record, payload))
             })?;
             summary.add(read);
         }

@@ -1,7 +1,7 @@
 //! A format file, what a decoder makes of it, and records of that event.
 #![no_main]
 
-use flyball_trace::{Decoder, EventFormat, Names, PageHeader};
+use flyball_trace::{Decoder, Detail, EventFormat, Names, PageHeader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -16,6 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     if record.len() >= 2 {
         record[..2].copy_from_slice(&format.id.to_le_bytes());
     }
+    let _ = Detail::Bytes { format: &format, payload: &record }.to_string();
     let decoder = Decoder::new(&[format], &Names::default());
     let _ = decoder.decode(0, 0, &record);
 });

@@ -11,13 +11,15 @@ fuzz_target!(|bytes: &[u8]| {
     let mut analyser = Analyser::new();
     let mut rows = Rows::default();
     let mut out = Vec::new();
-    let options = TextOptions { threads: NonZeroUsize::MIN, chunk: 4096 };
+    let options = TextOptions { threads: NonZeroUsize::MIN, chunk: 4096, details: true };
     let mut clock = Clock::Local;
     let read = read_text(bytes, Path::new("fuzz"), &names, &options, &mut |batch| {
         clock = batch.clock();
         for record in &batch.records {
             analyser.add(record);
-            rows.row(record, &mut out);
+            if let Some(made) = rows.row(record) {
+                out.extend_from_slice(made.row);
+            }
             let _ = record.line(clock).to_string();
         }
         Ok(())

@@ -15,7 +15,6 @@ use flyball_host::tracefs::{PageReader, Tracefs, wait_for_pages};
 
 use crate::{
     decode::Decoder,
-    detail::Detail,
     error::TraceError,
     format::PageHeader,
     page::{Missed, Page},
@@ -58,11 +57,7 @@ impl Live {
         }
         for entry in page.entries().flatten() {
             if let Ok(record) = self.decoder.decode(entry.time, cpu, entry.payload) {
-                let other = matches!(record.event, Event::Other(_));
-                let text = self.decoder.format(entry.payload).filter(|_| other).map(|format| {
-                    format!("{}: {}", format.name, Detail::Bytes { format, payload: entry.payload })
-                });
-                records.push((record, text.unwrap_or_default()));
+                records.push((record, self.decoder.other(&record, entry.payload)));
             }
         }
     }

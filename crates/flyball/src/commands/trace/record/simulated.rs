@@ -259,7 +259,7 @@ struct Live {
     decoder: Decoder,
     sink: LiveSink,
     tasks: Tasks,
-    batch: Vec<Record>,
+    batch: Vec<(Record, String)>,
 }
 
 impl Live {
@@ -274,10 +274,10 @@ impl Live {
     }
 
     fn flush(&mut self) {
-        for record in &mut self.batch {
+        for (record, _) in &mut self.batch {
             record.comm = self.tasks.name(record.pid);
         }
-        self.batch.sort_by_key(|record| (record.time, record.cpu));
+        self.batch.sort_by_key(|(record, _)| (record.time, record.cpu));
         (self.sink)(&self.batch);
         self.batch.clear();
     }
@@ -328,9 +328,10 @@ impl Taken {
             *count += page.count().0;
             if let Some(live) = &mut self.live {
                 let records = page.entries().filter_map(Result::ok);
-                live.batch.extend(
-                    records.filter_map(|entry| live.decoder.decode(entry.time, cpu, entry.payload).ok()),
-                );
+                live.batch.extend(records.filter_map(|entry| {
+                    let record = live.decoder.decode(entry.time, cpu, entry.payload).ok()?;
+                    Some((record, live.decoder.other(&record, entry.payload)))
+                }));
             }
         }
         Ok(())
