@@ -43,8 +43,11 @@ fn stderr(output: &Output) -> String {
 /// The records of a trace, which must be whole.
 #[track_caller]
 fn records(file: &Path) -> u64 {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_flyball")).args(["trace", "report", "--json"]).arg(file).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_flyball"))
+        .args(["trace", "report", "--json"])
+        .arg(file)
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     value["report"]["records"].as_u64().unwrap()
@@ -153,7 +156,9 @@ fn a_full_disk_is_said_and_nothing_is_left() {
     let small = folder.path().display();
     let before = format!("mount -t tmpfs -o size=48k none {small}; trap 'ls -A {small}; :' EXIT");
     // `exec` would lose the trap.
-    let before = format!("{before}\nset +e; \"$0\" trace record --only -e sched:sched_switch -t 300ms -o \"$1\"; code=$?; exit $code");
+    let before = format!(
+        "{before}\nset +e; \"$0\" trace record --only -e sched:sched_switch -t 300ms -o \"$1\"; code=$?; exit $code"
+    );
     let Some(output) = unshared(&before, &folder.path().join("full.dat")) else { return };
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");

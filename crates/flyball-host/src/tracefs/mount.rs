@@ -54,6 +54,12 @@ impl Tracefs {
         Ok(Tracefs { root, _mount: Some(Arc::new(mount)) })
     }
 
+    /// Whether the kernel keeps its secrets from root too (security/lockdown/lockdown.c): then nobody can trace.
+    pub fn is_locked_down() -> bool {
+        fs::read_to_string("/sys/kernel/security/lockdown")
+            .is_ok_and(|text| text.contains("[confidentiality]"))
+    }
+
     /// Where it is.
     pub fn root(&self) -> &Path {
         &self.root

@@ -119,11 +119,28 @@ fn version(text: &str) -> Result<DatVersion, String> {
 fn failure(error: CaptureError) -> Failure {
     match error {
         CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
-            Failure::new(Exit::Failed, format!("{error}; recording needs root"))
+            Failure::new(Exit::Failed, format!("{error}; {}", why_refused()))
+        }
+        CaptureError::Host(error @ HostError { errno: Errno::NODEV, .. }) => {
+            Failure::new(Exit::NotHere, format!("{error}; this kernel has no tracing (CONFIG_TRACING)"))
+        }
+        CaptureError::Host(error @ HostError { errno: Errno::NOMEM, .. }) => {
+            Failure::new(Exit::Failed, format!("{error}; take a smaller buffer (-b KIB), or fewer CPUs (-c)"))
         }
         CaptureError::Host(error) => error.into(),
         CaptureError::Trace(error) => error.into(),
         CaptureError::NotHere(words) => Failure::new(Exit::NotHere, words),
+    }
+}
+
+/// What stands in the way of who may not trace.
+fn why_refused() -> &'static str {
+    if Tracefs::is_locked_down() {
+        "the kernel is locked down (confidentiality): nobody can trace; see `man kernel_lockdown`"
+    } else if flyball_host::process::is_root() {
+        "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
+    } else {
+        "recording needs root"
     }
 }
 
@@ -157,7 +174,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
         signal_hook::flag::register(signal, interrupted.clone())
             .map_err(|error| Failure::new(Exit::Failed, format!("cannot watch signals: {error}")))?;
     }
@@ -216,7 +235,8 @@ fn say(cli: &Cli, summary: &CaptureSummary, simulated: bool) -> Result<(), Failu
         if simulated && let Some(fields) = value.as_object_mut() {
             fields.insert("simulated".to_owned(), true.into());
         }
-        println!("{}", serde_json::to_string_pretty(&value).map_err(failed)?);
+        let text = serde_json::to_string_pretty(&value).map_err(failed)?;
+        let _ = writeln!(std::io::stdout(), "{text}");
     }
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
