@@ -2,35 +2,38 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// What every command takes stands apart from its own options.
+const EVERYWHERE: &str = "Options of every command";
+
 /// Put a machine's processors into the state a workload needs, prove what it is worth, put everything back.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
     /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
-    #[arg(short = 'M', long, global = true, default_value = "live", value_name = "MACHINE")]
+    #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: String,
 
     /// Whose answers a simulated machine gives (6.1, 6.12, 7.2), or what a guest boots: a version in the cache, a
     /// bzImage, a vmlinux or a Debian package.
-    #[arg(long, global = true, value_name = "VERSION|FILE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
     pub kernel: Option<String>,
 
     /// Keep a simulated machine in this file between commands, instead of starting afresh at each.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub sim_state: Option<String>,
 
     /// Something goes wrong on a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
     /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be given more than once.
-    #[arg(long, global = true, value_name = "RULE")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "RULE")]
     pub sim_fault: Vec<String>,
 
     /// Print data as JSON on stdout.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
     /// Where the lock and the journal are kept, if not in /run/flyball (also: FLYBALL_STATE).
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
     pub state_dir: Option<std::path::PathBuf>,
 
     /// What to do.
