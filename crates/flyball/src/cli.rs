@@ -7,7 +7,7 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// Put a machine's processors into the state a workload needs, prove what it is worth, put everything back.
 #[derive(Debug, Parser)]
-#[command(name = "flyball", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "flyball", version, propagate_version = true, max_term_width = 120)]
 pub struct Cli {
     /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
     /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
@@ -140,6 +140,10 @@ fn flowing(command: clap::Command) -> clap::Command {
 fn unbroken(text: &str) -> String {
     const LONG: usize = 80;
     let mut joined = String::with_capacity(text.len());
+    // The parser takes the spaces before the first line away, and so its place among the examples.
+    if text.starts_with("  ") {
+        joined.push_str("Examples:\n");
+    }
     let mut before: Option<&str> = None;
     for line in text.lines() {
         let is_flowing = |line: &str| !line.is_empty() && !line.starts_with(' ');
