@@ -36,6 +36,9 @@ pub struct MachineSpec {
     pub thermal: ThermalSpec,
     /// The uncore's (mesh's, ring's) clock, if the system can set it.
     pub uncore: Option<UncoreSpec>,
+    /// What differs from one run on the machine to the next.
+    #[serde(default)]
+    pub variation: VariationSpec,
     /// Who decides frequencies, and how.
     pub firmware: FirmwareSpec,
     /// Intel Speed Select.
@@ -354,6 +357,18 @@ pub struct ThermalSpec {
     /// The temperature at which the firmware throttles, C. 0: `tjmax_c`.
     #[serde(default)]
     pub throttle_c: u32,
+}
+
+/// What differs from one run to the next, where a seed for a run is given. Nothing, where the file says nothing.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct VariationSpec {
+    /// Standard deviation of the air's temperature, C.
+    #[serde(default)]
+    pub ambient_c: f64,
+    /// The machine may still be warm of what it did before: up to this share of its TDP.
+    #[serde(default)]
+    pub preheat: f64,
 }
 
 /// The uncore's clock.

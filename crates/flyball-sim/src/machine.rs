@@ -148,6 +148,22 @@ impl SimMachine {
         found.iter().any(|path| self.exists(path))
     }
 
+    /// Makes a run on this machine, which must have just booted, differ from others by what its description says differs:
+    /// the air, and the heat that is left of what it did before. The same seed makes the same run.
+    pub fn vary(&mut self, seed: u64) {
+        let mut noise = crate::workload::Noise::new(seed ^ 0x6d61_6368_696e_6521);
+        let spec = self.silicon().spec();
+        let (variation, tdp, idle) = (spec.variation.clone(), spec.power.tdp_w, spec.power.uncore_idle_w);
+        let air = spec.thermal.ambient_c + variation.ambient_c * noise.normal();
+        let silicon = self.silicon_mut();
+        silicon.set_ambient(air);
+        for package in 0..silicon.topology().packages() {
+            silicon.preheat(package, idle + variation.preheat * noise.share() * tdp);
+        }
+        // Where in the periods of firmware and governors the run begins.
+        self.advance(Duration::from_micros(noise.next_u64() % 50_000));
+    }
+
     /// Sets what runs, and gives back what ran before.
     pub fn run(&mut self, load: Option<Box<dyn Load>>) -> Option<Box<dyn Load>> {
         if let Some(load) = &load {

@@ -8,5 +8,5 @@ mod model;
 mod noise;
 
 pub use engine::{Engine, Progress, Shared};
-pub use model::{Group, Place, Workload, WorkloadError};
+pub use model::{Group, Place, Variation, Workload, WorkloadError};
 pub use noise::Noise;

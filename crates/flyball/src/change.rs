@@ -203,13 +203,7 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints data as JSON on stdout.
-pub fn print_json(data: &impl serde::Serialize) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string_pretty(data).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    println!("{text}");
-    Ok(())
-}
+pub use crate::output::print_json;
 
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Alike writes to many CPUs are
 /// one line, unless `each` is asked for.

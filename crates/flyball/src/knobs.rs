@@ -1,11 +1,8 @@
 //! What every command on knobs needs: knob names as arguments, CPU selectors, JSON on stdout.
 
-use std::io::Write;
-
 use clap::builder::{PossibleValue, TypedValueParser};
 use flyball_control::{KnobName, Machine, ReadError, knob::TABLE, select};
 use flyball_host::CpuList;
-use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
 
@@ -45,13 +42,4 @@ pub fn unreadable(error: ReadError) -> Failure {
     }
 }
 
-/// Prints `data` as JSON, on lines of its own.
-pub fn print_json(data: &impl Serialize) -> Result<(), Failure> {
-    let out = std::io::stdout().lock();
-    let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
-    let written = serde_json::to_writer_pretty(&mut out, data)
-        .map_err(std::io::Error::from)
-        .and_then(|()| out.write_all(b"\n"))
-        .and_then(|()| out.flush());
-    written.map_err(|error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}")))
-}
+pub use crate::output::print_json;

@@ -74,6 +74,7 @@ pub fn simulated(name: &str) -> Result<Option<Simulated>, Failure> {
     let Some(rest) = name.strip_prefix("sim:") else { return Ok(None) };
     let choice = Choice::parse(rest)?;
     let machine = Simulated::open(&choice)?;
+    crate::output::mark_simulated();
     eprintln!(
         "flyball: {} is simulated (kernel {}): nothing here was measured",
         machine.name(),

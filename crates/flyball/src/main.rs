@@ -11,6 +11,7 @@ mod commands;
 mod exit;
 mod knobs;
 mod machine;
+mod output;
 mod paint;
 mod simulated;
 mod workloads;

@@ -211,12 +211,14 @@ impl Simulated {
         Ok(Simulated { label, choice: choice.clone(), inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// Boots the machine again, with these words on the kernel's command line beside those that it was chosen with. The
-    /// clock that the host shows goes on.
-    pub fn reboot(&self, options: &[String]) -> Result<(), Failure> {
+    /// Boots the machine again, with these words on the kernel's command line beside those that it was chosen with, for a
+    /// run of this number. The clock that the host shows goes on.
+    pub fn reboot(&self, options: &[String], run: u64) -> Result<(), Failure> {
         let mut choice = self.choice.clone();
         choice.boot.extend(options.iter().cloned());
-        let machine = choice.boot()?;
+        choice.seed ^= run;
+        let mut machine = choice.boot()?;
+        machine.vary(choice.seed);
         let mut inner = self.lock();
         let ran = inner.machine.now();
         inner.before += ran;

@@ -244,3 +244,124 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
         assert!(!output.status.success() && err(&output).contains(named), "{wrong:?}: {}", err(&output));
     }
 }
+
+/// The samples of a comparison of `arms` with a seed, and whether any verdict calls a difference.
+fn compared(seed: &str, arms: [&str; 2], rounds: &str) -> (Vec<u8>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let run = run.to_str().unwrap();
+    let output = flyball(&[
+        "--json",
+        "-M",
+        "sim:ryzen-5750g",
+        "compare",
+        "--arm",
+        arms[0],
+        "--arm",
+        arms[1],
+        "--workload",
+        "spin",
+        "--amount",
+        "1",
+        "--pin",
+        "0",
+        "--rounds",
+        rounds,
+        "--seed",
+        seed,
+        "-o",
+        run,
+    ]);
+    assert!(output.status.success(), "{}", err(&output));
+    let text = out(&output);
+    let called = text.matches("\"verdict\"").count() - text.matches("\"no-difference-shown\"").count();
+    let mut samples = Vec::new();
+    let mut names: Vec<_> = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    for path in names.iter().filter(|path| path.to_string_lossy().contains("rounds")) {
+        samples.extend(std::fs::read(path).unwrap());
+    }
+    assert!(!samples.is_empty(), "{names:?}");
+    (samples, called > 0)
+}
+
+#[test]
+fn rounds_differ_as_rounds_do_and_a_seed_makes_them_again() {
+    let same = ["a: governor=powersave", "b: governor=powersave"];
+    let (first, called) = compared("1", same, "10");
+    assert!(!called, "two names of one setting were called different");
+    assert_eq!(first, compared("1", same, "10").0, "the same seed, other samples");
+    assert_ne!(first, compared("2", same, "10").0, "another seed, the same samples");
+    // What is different is called so all the same.
+    let (_, called) = compared("3", ["a: turbo=on", "b: turbo=off"], "10");
+    assert!(called, "turbo makes a difference to a busy loop");
+}
+
+/// Every command on a simulated machine says that it is one: in words, and in its data.
+#[test]
+fn every_output_says_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (run, dat, archive) = (path("run"), path("t.dat"), path("a.tar.zst"));
+    let (profile, saved) = (path("p.toml"), path("saved.toml"));
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    let cases: Vec<Vec<&str>> = vec![
+        vec!["show"],
+        vec!["get", "governor"],
+        vec!["set", "governor=performance"],
+        vec!["plan", "governor=performance"],
+        vec!["apply", &profile],
+        vec!["verify", &profile],
+        vec!["save", &saved],
+        vec!["restore"],
+        vec!["doctor"],
+        vec!["record", &archive],
+        vec!["trace", "record", "-o", &dat, "--", "spin", "--amount", "1"],
+        vec![
+            "compare",
+            "--arm",
+            "a",
+            "--arm",
+            "b:turbo=off",
+            "--workload",
+            "spin",
+            "--amount",
+            "1",
+            "--rounds",
+            "2",
+            "-o",
+            &run,
+        ],
+    ];
+    let mut silent = Vec::new();
+    for words in &cases {
+        for json in [false, true] {
+            // What is there is not written over.
+            let _ = std::fs::remove_dir_all(&run);
+            let _ = std::fs::remove_file(&archive);
+            let _ = std::fs::remove_file(&saved);
+            let mut line = vec!["-M", "sim:ryzen-5750g"];
+            line.extend(json.then_some("--json"));
+            line.extend(words);
+            let output = flyball(&line);
+            assert_ne!(output.status.code(), Some(2), "{line:?}: {}", err(&output));
+            if !err(&output).contains("is simulated") {
+                silent.push(format!("{line:?} on stderr"));
+            }
+            let data = out(&output);
+            // What is data says it by itself: stderr may be gone.
+            if json && !data.trim().is_empty() && !data.contains("simulated") && !data.contains("sim:") {
+                silent.push(format!("{line:?}: {}", data.chars().take(200).collect::<String>()));
+            }
+        }
+    }
+    for name in ["report.html", "report.csv", "report.json", "manifest.json"] {
+        let file = std::path::Path::new(&run).join(name);
+        if let Ok(text) = std::fs::read_to_string(&file)
+            && !text.contains("simulated")
+        {
+            silent.push(name.to_owned());
+        }
+    }
+    assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
+}

@@ -15,13 +15,26 @@ const COLUMNS: [Quantity; 5] =
     [Quantity::Frequency, Quantity::Busy, Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
 
 /// The report as a sheet. Desired performance is not measured here and stays empty. Averages are means, as in the
-/// selftest; percentages are cut after four digits.
+/// selftest; percentages are cut after four digits. Of a simulated machine the first two lines have one cell more that
+/// says so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
-    let mut out = format!("Governor, Round, Des-perf, Freq, Load, {name}, Energy, Performance Per Watt\n");
+    let machine = &report.machine;
+    let (machine, says) = if machine.simulated {
+        (", Machine", format!(", {} simulated", clean(&machine.name)))
+    } else {
+        ("", String::new())
+    };
+    let mut out =
+        format!("Governor, Round, Des-perf, Freq, Load, {name}, Energy, Performance Per Watt{machine}\n");
     // Writing to a string does not fail.
-    let _ = writeln!(out, "Unit, , , GHz, %, {}, J, {}", clean(&metric.unit), clean(&metric.per_watt().unit));
+    let _ = writeln!(
+        out,
+        "Unit, , , GHz, %, {}, J, {}{says}",
+        clean(&metric.unit),
+        clean(&metric.per_watt().unit)
+    );
     let mut averages: Vec<(String, [String; 5])> = Vec::new();
     for arm in &report.arms {
         let arm_name = clean(&arm.name);

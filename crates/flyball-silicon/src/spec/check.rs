@@ -89,6 +89,10 @@ impl MachineSpec {
 
     fn check_heat(&self) -> Result<(), String> {
         let h = &self.thermal;
+        let v = &self.variation;
+        if !(0.0..=20.0).contains(&v.ambient_c) || !(0.0..=1.0).contains(&v.preheat) {
+            return Err("variation: ambient_c must be 0 to 20, preheat 0 to 1".into());
+        }
         for x in [h.sink_k_per_w, h.sink_j_per_k, h.die_k_per_w, h.die_j_per_k] {
             if !(x.is_finite() && x > 0.0) {
                 return Err("thermal: resistances and capacities must be above 0".into());

@@ -204,9 +204,14 @@ impl Files {
             model.task.iter_mut().filter(|group| group.turns > 0).for_each(|group| group.turns = amount);
         }
         let pins = crate::text::read_cpu_list(words.next().unwrap_or("")).ok_or(Errno::INVAL)?;
-        let engine = crate::workload::Engine::new(model, pins, 1);
-        lock(&self.state).work = Some(engine.shared());
-        lock(&self.machine).machine().run(Some(Box::new(engine)));
+        let mut paced = lock(&self.machine);
+        let machine = paced.machine();
+        // Real time passes here: no run is like another.
+        let engine = crate::workload::Engine::varied(model, pins, machine.now().as_nanos() as u64);
+        let shared = engine.shared();
+        machine.run(Some(Box::new(engine)));
+        drop(paced);
+        lock(&self.state).work = Some(shared);
         Ok(())
     }
 

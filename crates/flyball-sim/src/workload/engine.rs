@@ -90,6 +90,8 @@ pub struct Engine {
     intensity: Vec<f64>,
     rotor: usize,
     started: bool,
+    /// The kernel's own work: how much more of it there is in this run, and when it begins, in steps.
+    kernel: (f64, u64),
 }
 
 impl Engine {
@@ -110,7 +112,28 @@ impl Engine {
             intensity: Vec::new(),
             rotor: 0,
             started: false,
+            kernel: (1.0, 0),
         }
+    }
+
+    /// A run like [`Engine::new`]'s that differs from others by what the workload's description says differs from run to
+    /// run. The same seed makes the same run.
+    pub fn varied(mut workload: Workload, allowed: Vec<u32>, seed: u64) -> Engine {
+        let mut noise = Noise::new(seed ^ 0x7661_7269_6174_696f);
+        let v = workload.variation.clone();
+        let mut factor = |deviation: f64| (1.0 + deviation * noise.normal()).max(0.05);
+        let (cycles, memory, kernel) = (factor(v.cycles), factor(v.memory), factor(v.kernel));
+        for group in &mut workload.task {
+            group.cycles *= cycles;
+            group.long = group.long.map(|(share, long)| (share, long * cycles));
+            group.memory_ns *= memory;
+            // Devices take what they take, but not always the same.
+            if group.io {
+                group.gap_ns *= memory;
+            }
+        }
+        let begins = noise.next_u64() % 1000;
+        Engine { kernel: (kernel, begins), ..Engine::new(workload, allowed, seed) }
     }
 
     /// A handle to its progress.
@@ -407,7 +430,7 @@ impl Load for Engine {
             self.run(n, step, work);
         }
         self.clock += span;
-        let beat = step.now_ns / step.span_ns.max(1);
+        let beat = step.now_ns / step.span_ns.max(1) + self.kernel.1;
         let period = (1_000_000_000 / HOUSEKEEPING_HZ / step.span_ns.max(1)).max(1);
         for (cpu, w) in work.iter_mut().enumerate() {
             if (beat + cpu as u64 * 7).is_multiple_of(period) && self.busy[cpu] < span * 0.5 {
@@ -415,7 +438,7 @@ impl Load for Engine {
                 let ghz = f64::from(step.silicon.frequency(cpu).0) * 1e-6;
                 let slow = step.silicon.wake_loss_ns(cpu, step.idle.get(cpu).copied().unwrap_or(0));
                 w.kernel = self.busy[cpu] == 0.0;
-                self.busy[cpu] += HOUSEKEEPING_CYCLES / ghz + slow;
+                self.busy[cpu] += HOUSEKEEPING_CYCLES * self.kernel.0 / ghz + slow;
                 w.activity.wakes = w.activity.wakes.saturating_add(1);
             }
             let busy = self.busy[cpu];

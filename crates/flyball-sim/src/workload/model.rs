@@ -23,9 +23,27 @@ pub struct Workload {
     /// A result is turns a second times this.
     #[serde(default = "one")]
     pub scale: f64,
+    /// What differs from one run to the next.
+    #[serde(default)]
+    pub variation: Variation,
     /// Tasks of one kind.
     #[serde(default)]
     pub task: Vec<Group>,
+}
+
+/// What differs from one run to the next, as standard deviations in shares of the whole; 0 nothing.
+#[derive(Debug, Clone, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Variation {
+    /// Of all cycles: where code and data come to lie in caches.
+    #[serde(default)]
+    pub cycles: f64,
+    /// Of all time that no clock speeds up.
+    #[serde(default)]
+    pub memory: f64,
+    /// Of the kernel's own work beside it.
+    #[serde(default)]
+    pub kernel: f64,
 }
 
 /// Where the tasks of a group run.
@@ -173,6 +191,10 @@ impl Workload {
         let bad = |i: usize, why: &str| Err(WorkloadError(format!("{name}: task[{i}]: {why}")));
         if !(self.seconds.is_finite() && self.seconds >= 0.0 && self.scale.is_finite()) {
             return Err(WorkloadError(format!("{name}: seconds must be 0 or more")));
+        }
+        let v = &self.variation;
+        if [v.cycles, v.memory, v.kernel].iter().any(|share| !(0.0..=0.3).contains(share)) {
+            return Err(WorkloadError(format!("{name}: variation: shares must be 0 to 0.3")));
         }
         for (i, group) in self.task.iter().enumerate() {
             let times = [group.cycles, group.memory_ns, group.gap_ns, group.long.map_or(0.0, |l| l.1)];

@@ -24,6 +24,11 @@ impl Noise {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Around 0, with a standard deviation of 1, never beyond 6: the sum of twelve shares.
+    pub fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.share()).sum::<f64>() - 6.0
+    }
+
     /// Below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.share() * n as f64) as usize

@@ -45,7 +45,8 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
         None => Work::typed(machine, &args.workload)?,
     };
     let interrupted = change::interrupts()?;
-    let mut settings = Boots { machine, hold: None, current: None, notes: Vec::new() };
+    let mut settings =
+        Boots { machine, hold: None, current: None, notes: Vec::new(), chances: Chances::default() };
     let mut directory = match directory {
         Some(directory) => directory,
         None => {
@@ -69,6 +70,8 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
             RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?
         }
     };
+    let chances = Chances::of(&directory);
+    (settings.chances, work.chances) = (chances.clone(), chances);
     let meters = flyball_measure::Meters::find(machine, None);
     let stop = Stop::watching(interrupted);
     let mut progress = Progress::new();
@@ -113,8 +116,7 @@ struct Work {
     model: Model,
     argv: Vec<String>,
     pins: Option<flyball_host::CpuList>,
-    /// Rounds begun, so that each has its own chances.
-    round: u64,
+    chances: Chances,
 }
 
 impl Work {
@@ -154,7 +156,7 @@ impl Work {
         };
         let amount = argv.get(2).and_then(|text| text.parse().ok());
         let model = workload_model(&name, amount)?;
-        Ok(Work { machine: machine.clone(), model, argv, pins, round: 0 })
+        Ok(Work { machine: machine.clone(), model, argv, pins, chances: Chances::default() })
     }
 
     fn note(&self) -> WorkloadNote {
@@ -200,9 +202,8 @@ impl Workload for Work {
         tick: &mut dyn FnMut(),
         stop: &Stop,
     ) -> Result<Outcome, WorkloadError> {
-        self.round += 1;
         let pins = self.pins.as_ref().map(|cpus| cpus.iter().collect()).unwrap_or_default();
-        let engine = Engine::new(self.model.clone(), pins, self.round);
+        let engine = Engine::varied(self.model.clone(), pins, self.machine.seed() ^ self.chances.run());
         let progress = engine.shared();
         let now = || progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         self.machine.with(|machine| machine.run(Some(Box::new(engine))));
@@ -241,22 +242,54 @@ impl Workload for Work {
     }
 }
 
+/// What makes each run differ a little from the others, as runs do: a number for each, out of the comparison's seed. The
+/// same seed makes the same comparison.
+#[derive(Debug, Clone, Default)]
+struct Chances {
+    seed: u64,
+    boots: std::rc::Rc<std::cell::Cell<u64>>,
+}
+
+impl Chances {
+    fn of(directory: &RunDirectory) -> Chances {
+        // A comparison that is resumed goes on with other chances than it began with.
+        let before = directory.rounds.len() as u64;
+        Chances { seed: mix(directory.manifest.schedule.seed ^ mix(before)), ..Chances::default() }
+    }
+
+    /// A new run begins.
+    fn next(&self) {
+        self.boots.set(self.boots.get() + 1);
+    }
+
+    /// The number of the present one.
+    fn run(&self) -> u64 {
+        mix(self.seed ^ self.boots.get())
+    }
+}
+
+/// One round of splitmix64.
+fn mix(seed: u64) -> u64 {
+    flyball_sim::workload::Noise::new(seed).next_u64()
+}
+
 /// Arms as boots: each is applied to a machine that has just been booted, with what it needs on the command line.
 struct Boots<'m> {
     machine: &'m Simulated,
     hold: Option<(Hold<'m>, tempfile::TempDir)>,
     current: Option<Arm>,
     notes: Vec<String>,
+    chances: Chances,
 }
 
 impl Boots<'_> {
     /// Boots the machine that an arm needs; the words that it was booted with.
     fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         let failed = |failure: Failure| SettingsError(failure.message);
-        self.machine.reboot(&[]).map_err(failed)?;
+        self.machine.reboot(&[], self.chances.run()).map_err(failed)?;
         let Some(needed) = arms::boot_needed(self.machine, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
-        self.machine.reboot(&words).map_err(failed)?;
+        self.machine.reboot(&words, self.chances.run()).map_err(failed)?;
         match arms::boot_needed(self.machine, arm)? {
             None => Ok(words),
             Some(still) => Err(SettingsError(format!(
@@ -271,6 +304,7 @@ impl Boots<'_> {
 impl Settings for Boots<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.restore()?;
+        self.chances.next();
         self.boot(arm)?;
         // The processors come to rest before the round begins.
         self.machine.sleep(Duration::from_millis(500));
