@@ -230,7 +230,10 @@ impl Planner<'_, '_> {
             }
         }
         for place in places {
-            if !place.cpus.is_subset(&cpus)
+            // A power domain without CPUs stands for its package, and goes with any part of it.
+            let own = self.machine.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
+            if own
+                && !place.cpus.is_subset(&cpus)
                 && matches!(
                     knob.scope,
                     Scope::Policy

@@ -14,7 +14,7 @@ pub mod registers;
 pub mod tpmi;
 mod wire;
 
-use crate::{Errno, Host, HostError, Op};
+use crate::{Errno, Host, HostError, Kind, Op};
 
 /// The node of the common driver (isst_if_common.c).
 pub const NODE: &str = "/dev/isst_interface";
@@ -159,6 +159,13 @@ fn explain_absence(host: &dyn Host) -> String {
     let vendor = field("vendor_id").unwrap_or_default();
     if vendor == "GenuineIntel" && family == Some(6) {
         if let Some(modules) = model.and_then(module_for) {
+            if host.kind() == Kind::Recorded {
+                return format!(
+                    "this recording holds nothing of Speed Select: mailboxes cannot be recorded, and the register blocks \
+                     that debugfs shows of later processors are not there. On the machine itself the driver is loaded \
+                     with modprobe ({modules})"
+                );
+            }
             return format!(
                 "no Speed Select driver: {NODE} is missing. Load it with modprobe ({modules}); a kernel without \
                  these modules needs CONFIG_INTEL_SPEED_SELECT_INTERFACE, and TPMI parts CONFIG_INTEL_TPMI"

@@ -38,6 +38,8 @@ pub struct CpuMap {
     present: CpuList,
     /// CPUs that the driver knows no number for.
     pub unmapped: Vec<u32>,
+    /// TPMI: nothing tells which CPU is in which power domain, so that all are in none.
+    pub unplaced: bool,
 }
 
 /// The file in which intel-speed-select keeps the topology of CPUs that may go offline: by CPU four signed 16-bit
@@ -170,7 +172,11 @@ impl CpuMap {
             let raw: Vec<Option<PunitCpu>> = numbers.iter().map(read).collect();
             if tpmi && raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
         });
+        map.unplaced = tpmi && raw.is_err();
         for (index, mut cpu) in known.into_iter().enumerate() {
+            if map.unplaced {
+                cpu.domain = u8::MAX;
+            }
             match raw.as_ref().ok().and_then(|raw| raw.get(index).copied().flatten()) {
                 Some(raw) => {
                     (cpu.domain, cpu.core) = raw.split(tpmi);

@@ -148,13 +148,15 @@ impl Planner<'_, '_> {
 
     /// Adds core-power, with ordered priority, where a feature needs it and nobody asked.
     fn needs_core_power(&mut self, place: &Place, coming: &Coming, feature: &Want) {
-        if !coming.core_power && self.want_at(Id::SstCp, place).is_some() {
+        let wanted = self.want_at(Id::SstCp, place).and_then(|want| want.value);
+        if wanted == Some(Value::Switch(false)) {
             return self.refuse(format!(
                 "{}: it works on classes of service, and sst-cp=off is wanted for {place} as well",
                 feature.from
             ));
         }
-        if !coming.core_power {
+        // The other feature may have added it.
+        if !coming.core_power && wanted.is_none() {
             let because = format!("{} needs classes of service to count", feature.from);
             self.add(Id::SstCp, place, Value::Switch(true), because);
         }

@@ -176,7 +176,7 @@ pub struct Block {
     pub perf_profile: Option<PerfProfile>,
     /// Bits that no field above covers.
     #[serde(skip)]
-    rest: Vec<u64>,
+    pub(super) rest: Vec<u64>,
 }
 
 /// The header of a domain that has no registers reads as all ones.

@@ -11,8 +11,8 @@ mod watch;
 
 use clap::{Args as ClapArgs, Subcommand};
 use flyball_control::{Machine, select};
-use flyball_host::{CpuList, Host, isst};
-use flyball_sst::setting::{Domain, Layout};
+use flyball_host::{CpuList, Host, Kind, isst};
+use flyball_sst::setting::{Domain, Layout, Via};
 
 use crate::{
     cli::Cli,
@@ -290,6 +290,19 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     };
     let session =
         Session { cli, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
+    if let Ok(layout) = session.layout() {
+        if layout.via == Via::Dump && session.host.kind() == Kind::Live {
+            eprintln!(
+                "note: {} is missing (modprobe isst_tpmi): what follows is from debugfs, and nothing can be changed",
+                isst::NODE
+            );
+        }
+        if layout.map.unplaced {
+            eprintln!(
+                "note: which CPU is in which power domain is not known: MSR 0x54 cannot be read (modprobe msr, as root)"
+            );
+        }
+    }
     match &args.feature {
         Feature::Info => read::info(&session),
         Feature::PerfProfile { command } => match command {

@@ -14,13 +14,10 @@ chmod -R a+rX /tmp/fb /tmp/t26 2>/dev/null
 chmod 755 / /tmp
 sys=/sys/devices/system/cpu
 cpus=0-$(($(ls -d $sys/cpu[0-9]* | wc -l) - 1))
-if [ -e /tmp/t26 ]; then
-    real="/tmp/t26/ld-linux-x86-64.so.2 --library-path /tmp/t26 /tmp/t26/intel-speed-select"
-    start="/tmp/t26/ld-linux-x86-64.so.2 --library-path /tmp/t26:/tmp/fb"
-else
-    real=
-    start="env LD_LIBRARY_PATH=/tmp/fb:$LD_LIBRARY_PATH"
-fi
+real=
+[ -e /tmp/t26 ] && real="/tmp/t26/ld-linux-x86-64.so.2 --library-path /tmp/t26 /tmp/t26/intel-speed-select"
+# By its own name, not through a loader: it starts itself again as guardian.
+start="env LD_LIBRARY_PATH=/tmp/fb:$LD_LIBRARY_PATH"
 mesh() { ls $sys/intel_uncore_frequency/*/m??_freq_khz 2>/dev/null; }
 limits() { # They settle after the write has returned.
     last=none

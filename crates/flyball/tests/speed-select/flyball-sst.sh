@@ -139,7 +139,8 @@ if [ -z "$few" ]; then
             $real perf-profile set-config-level -l 2 >/dev/null 2>&1
             sleep 3
             state >/tmp/during
-            if grep -q -e '^/sys/devices/system/cpu/online:0-[0-9]*,\|online:0-[12]$\|isolated' /tmp/during; then
+            online() { grep "^$sys/online\|isolated" $1; }
+            if [ "$(online /tmp/before)" != "$(online /tmp/during)" ]; then
                 ok "watch $by: followed"
             else
                 bad "watch $by: nothing followed"; cat /tmp/during
@@ -176,5 +177,6 @@ if [ -z "$few" ]; then
     fi
     mv /dev/away /dev/isst_interface
 fi
+[ -e ask ] && . ./events.sh
 if dmesg | grep -E 'Oops|BUG:|Call Trace|general protection'; then echo 'not ok the kernel complains'; fi
 echo '##### end of the checks'

@@ -33,8 +33,13 @@ fn name(domain: &Domain) -> String {
     format!("{}:{}", domain.place.package, domain.place.domain)
 }
 
-fn list(cpus: &CpuList) -> String {
-    if cpus.is_empty() { "none (IO die)".to_owned() } else { cpus.to_string() }
+/// CPUs of a domain; none are those of an IO die, where CPUs are placed at all.
+fn list(session: &Session<'_>, cpus: &CpuList) -> String {
+    if !cpus.is_empty() {
+        return cpus.to_string();
+    }
+    let unplaced = session.layout().is_ok_and(|layout| layout.map.unplaced);
+    if unplaced { "not known".to_owned() } else { "none (IO die)".to_owned() }
 }
 
 fn mhz(value: MegaHertz) -> String {
@@ -102,7 +107,8 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
     ] {
         println!("{feature}: {}", if has { "yes" } else { "no" });
     }
-    let mut rows = table(&["domain", "level", "of", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
+    let mut rows =
+        table(&["domain", "level", "highest", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
     for domain in &info.domains {
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();
         let power = match (domain.qos.enabled, domain.qos.ordered) {
@@ -118,7 +124,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
             on(domain.features.base_freq_on),
             on(domain.features.turbo_freq_on),
             power.to_owned(),
-            list(&domain.cpus),
+            list(session, &domain.cpus),
         ]);
     }
     show(&rows);
@@ -139,7 +145,7 @@ pub(super) fn single(
         let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
         let found = value(&levels);
         let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-        rows.add_row([name(domain), text, list(&domain.cpus)]);
+        rows.add_row([name(domain), text, list(session, &domain.cpus)]);
         objects.push(object(domain, json!({ what: found })));
     }
     finish(session, &objects, &[rows])
@@ -200,7 +206,10 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             let mut add = |what: &str, value: String| {
                 rows.add_row([what.to_owned(), value]);
             };
-            add("CPUs", format!("{} ({} of {})", list(&level.cpus), level.cpus.len(), domain.cpus.len()));
+            add(
+                "CPUs",
+                format!("{} ({} of {})", list(session, &level.cpus), level.cpus.len(), domain.cpus.len()),
+            );
             let base: Vec<String> = level.base_mhz.into_iter().map(mhz).collect();
             add("base MHz (SSE, AVX2, AVX-512, AMX)", base.join(", "));
             add("power, temperature", format!("{} W, {} C", level.tdp_w, level.tjunction_c));
@@ -215,7 +224,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
                     "base-freq",
                     format!(
                         "{} at {}, the rest at {}",
-                        list(&offer.high_cpus),
+                        list(session, &offer.high_cpus),
                         offer.high_mhz,
                         offer.low_mhz
                     ),
@@ -260,7 +269,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
                     name(domain),
                     number.to_string(),
                     offer.high_mhz.0.to_string(),
-                    list(&offer.high_cpus),
+                    list(session, &offer.high_cpus),
                     offer.low_mhz.0.to_string(),
                     mhz(level.base_mhz[0]),
                     offer.tdp_w.to_string(),
@@ -360,7 +369,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
             word(power.enabled),
             word(qos.enabled),
             priority.to_owned(),
-            list(&domain.cpus),
+            list(session, &domain.cpus),
         ]);
         let data = json!({
             "supported": power.supported,

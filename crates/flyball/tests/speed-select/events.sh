@@ -1,0 +1,57 @@
+# Read by flyball-sst.sh in a guest that has hardware feedback: levels that somebody else changes, followed by the kernel's
+# own word. The processor's part is played from outside: feedback.sh on the host writes the table that the kernel has in
+# its memory, and the thermal interrupt is one that the CPU sends to itself (APIC, self, vector 0xfa of
+# arch/x86/include/asm/irq_vectors.h). What comes of it, through drivers/thermal/intel/intel_hfi.c and netlink, is the
+# kernel's doing.
+modprobe msr
+asked=0
+feedback() {
+    asked=$((asked + 1))
+    # IA32_HW_FEEDBACK_PTR, MSR 0x17d0: the table's address.
+    dd if=/dev/cpu/0/msr bs=8 count=1 skip=762 2>/dev/null | od -An -tx8 | tr -d ' ' >ask/$asked
+    tries=0
+    while [ ! -e ask/$asked.done ] && [ $tries -lt 100 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    taskset 1 devmem 0xfee00300 32 0x000440fa
+}
+online_becomes() { # LIST, within some seconds
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        [ "$(cat $sys/online)" = "$1" ] && return 0
+        sleep 0.3
+    done
+    return 1
+}
+level() {
+    if [ -n "$real" ]; then $real perf-profile set-config-level -l $1; else $fly set sst-level=$1; fi >/dev/null 2>&1
+}
+all=$(cat $sys/online)
+follows() { # NAME COMMAND...
+    name=$1
+    shift
+    "$@" >/tmp/out 2>/tmp/err &
+    watcher=$!
+    sleep 2
+    level 2
+    sleep 2.5
+    [ "$(cat $sys/online)" = "$all" ] || bad "$name: followed before the kernel said anything"
+    feedback
+    if online_becomes 0-1; then ok "$name: CPUs go at the kernel's word"; else bad "$name: nothing followed the event"; fi
+    level 0
+    sleep 2.5
+    feedback
+    if online_becomes "$all"; then ok "$name: and come back"; else bad "$name: not back"; fi
+    kill -INT $watcher
+    wait $watcher
+    code=$?
+    [ $code -eq 0 ] && ok "$name ends with 0" || bad "$name: exit $code"
+}
+if grep -q -w hfi /proc/cpuinfo; then
+    follows 'watch by events' $fly sst watch
+    rm -f /tmp/hfi-events.pid
+    follows 'the drop-in by events' $start /tmp/fb/intel-speed-select --oob -n
+    if [ -n "$real" ] && [ -z "$few" ]; then follows 'the unmodified tool by events' $real --oob -n; fi
+else
+    bad 'the guest has no hardware feedback'
+fi
