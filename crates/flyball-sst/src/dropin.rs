@@ -15,6 +15,7 @@ mod online;
 mod power;
 mod profile;
 mod session;
+mod trace;
 mod turbo;
 
 use std::{io::Write, time::Duration};
@@ -83,11 +84,14 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
     }
     let strict = take_strict(&mut args);
     let Surroundings { host, root, cache, out, err, daemon } = surroundings;
+    let traced = trace::Traced::new(host);
+    let host: &dyn Host = &traced;
     let model = CpuModel::read(host);
     let mut session = Session {
         host,
-        out,
-        err,
+        trace: &traced,
+        out: &mut *out,
+        err: &mut *err,
         results: if strict { Results::Out } else { Results::Err },
         display: Display::default(),
         program: args[0].clone(),
@@ -225,6 +229,7 @@ fn whole(session: &mut Session<'_>, args: &[String], daemon: &mut dyn Daemon) ->
             'd' => {
                 session.debug = true;
                 session.note("Debug Mode ON\n");
+                session.trace.begin();
             }
             'f' => session.display.json |= value.starts_with("json"),
             'h' => {

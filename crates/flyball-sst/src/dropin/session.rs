@@ -32,6 +32,7 @@ pub(super) enum Results {
 /// One run.
 pub(super) struct Session<'a> {
     pub host: &'a dyn Host,
+    pub trace: &'a super::trace::Traced<'a>,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
     pub results: Results,
@@ -63,6 +64,10 @@ pub(super) const FAILED: Code = -1;
 impl Session<'_> {
     /// Hands finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
+        let traced = self.trace.take();
+        if !traced.is_empty() {
+            self.note(&traced);
+        }
         let text = std::mem::take(&mut self.display.text);
         if text.is_empty() {
             return;
@@ -86,7 +91,7 @@ impl Session<'_> {
     /// A note on stdout; on stderr with `--strict`, where stdout is for results alone.
     pub(super) fn note(&mut self, text: &str) {
         if self.strict {
-            self.warn(text);
+            let _ = self.err.write_all(text.as_bytes());
         } else {
             let _ = self.out.write_all(text.as_bytes());
         }

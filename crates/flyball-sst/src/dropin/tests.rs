@@ -166,6 +166,21 @@ fn strict_says_what_happened() {
 }
 
 #[test]
+fn debug_mode_tells_every_call_on_stdout_and_leaves_the_results_alone() {
+    for (tpmi, line) in [
+        (false, "mbox_cmd response: cpu:0 command:7f sub_command:0 parameter:0 req_data:0 resp:80000401\n"),
+        (true, "call 9: 0000"),
+    ] {
+        let plain = tool(&Player::guide(tpmi), &["perf-profile", "get-config-levels"], true);
+        let traced = tool(&Player::guide(tpmi), &["-d", "perf-profile", "get-config-levels"], true);
+        assert_eq!((&traced.err, traced.code), (&plain.err, plain.code));
+        assert!(traced.out.contains("Debug Mode ON\n") && traced.out.contains(line), "{}", traced.out);
+        let wrote = tool(&Player::guide(tpmi), &["-d", "turbo-mode", "disable"], true);
+        assert!(wrote.out.contains("write /sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq: 2600000\n"));
+    }
+}
+
+#[test]
 fn an_ordinary_user_reads_and_does_not_write() {
     let player = Player::guide(true);
     let before = player.everything();

@@ -37,11 +37,16 @@ pub(super) struct Args {
 
 /// Tells the service manager, where there is one (sd_notify(3)).
 fn notify(text: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let path = path.to_string_lossy().into_owned();
+    if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
+        notify_at(&path.to_string_lossy(), text);
+    }
+}
+
+/// `path` is a socket's, or with @ in front the name of an abstract one.
+fn notify_at(path: &str, text: &str) {
     let address = match path.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&path),
+        None => SocketAddr::from_pathname(path),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
         // Nobody listening is no reason to stop following.
@@ -125,4 +130,29 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     }
     notify("STOPPING=1");
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_manager_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        notify_at(path.to_str().unwrap(), "READY=1");
+        let name = format!("flyball-notify-{}", std::process::id());
+        let hidden = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        notify_at(&format!("@{name}"), "STOPPING=1");
+        let mut buffer = [0; 64];
+        for (socket, text) in [(manager, "READY=1"), (hidden, "STOPPING=1")] {
+            socket.set_nonblocking(true).unwrap();
+            let count = socket.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..count], text.as_bytes());
+        }
+        // Nobody there: nothing happens.
+        notify_at("/nowhere/notify", "READY=1");
+        notify_at(&"x".repeat(300), "READY=1");
+    }
 }
