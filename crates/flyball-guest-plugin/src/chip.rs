@@ -30,7 +30,9 @@ pub struct Chip {
     intel: bool,
     log: Option<Box<dyn Write + Send>>,
     trace: Option<Box<dyn Write + Send>>,
-    traced_ms: u64,
+    /// Time of the last line of the trace, ns, and each package's energy since, W ns.
+    traced_ns: u64,
+    traced_energy: Vec<f64>,
     /// Register writes that real hardware would have refused.
     pub refused: u64,
 }
@@ -41,7 +43,7 @@ const TIME: [u32; 2] = [msr::TSC, msr::TSC_ADJUST];
 impl Chip {
     /// Around `silicon`; with a mailbox if the machine keeps its CPPC registers in memory.
     pub fn new(silicon: Silicon, mailbox: Option<Mailbox>) -> Chip {
-        let cpus = silicon.cpus();
+        let (cpus, packages) = (silicon.cpus(), silicon.topology().packages());
         let intel = silicon.spec().identity.vendor == Vendor::Intel;
         let p_states = silicon.spec().firmware.pstates_mhz.clone();
         let mut chip = Chip {
@@ -54,7 +56,8 @@ impl Chip {
             intel,
             log: None,
             trace: None,
-            traced_ms: u64::MAX,
+            traced_ns: 0,
+            traced_energy: vec![0.0; packages],
             refused: 0,
         };
         chip.fill_mailbox();
@@ -68,7 +71,10 @@ impl Chip {
 
     /// Writes the state once a millisecond to `to`.
     pub fn trace_to(&mut self, mut to: Box<dyn Write + Send>) {
-        let _ = writeln!(to, "# ms package_W package_C then for each CPU: kHz busy_ns");
+        let _ = writeln!(
+            to,
+            "# ms, then for each package: mean W since the line before, C; then for each CPU: kHz busy_ns"
+        );
         self.trace = Some(to);
     }
 
@@ -96,7 +102,7 @@ impl Chip {
         }
         self.silicon.advance(dt_ns, &self.activity);
         self.give_mailbox();
-        self.trace_line();
+        self.trace_line(dt_ns);
     }
 
     /// RDMSR, in the middle of a step of which this CPU has executed `elapsed_ns`. `None`: the register is QEMU's.
@@ -260,18 +266,21 @@ impl Chip {
         }
     }
 
-    fn trace_line(&mut self) {
-        let ms = self.silicon.now_ns() / 1_000_000;
-        let Some(trace) = self.trace.as_mut().filter(|_| ms != self.traced_ms) else { return };
-        self.traced_ms = ms;
-        let _ = write!(trace, "{ms}");
-        for package in 0..self.silicon.topology().packages() {
-            let _ = write!(
-                trace,
-                " {:.3} {:.2}",
-                self.silicon.power(package).0,
-                self.silicon.temperature(package).0
-            );
+    fn trace_line(&mut self, dt_ns: u64) {
+        let Some(trace) = &mut self.trace else { return };
+        for (package, energy) in self.traced_energy.iter_mut().enumerate() {
+            *energy += self.silicon.power(package).0 * dt_ns as f64;
+        }
+        let now = self.silicon.now_ns();
+        if now / 1_000_000 == self.traced_ns / 1_000_000 {
+            return;
+        }
+        let passed = (now - self.traced_ns) as f64;
+        self.traced_ns = now;
+        let _ = write!(trace, "{}.{:03}", now / 1_000_000, now / 1000 % 1000);
+        for (package, energy) in self.traced_energy.iter_mut().enumerate() {
+            let watts = std::mem::take(energy) / passed;
+            let _ = write!(trace, " {watts:.3} {:.2}", self.silicon.temperature(package).0);
         }
         for (cpu, activity) in self.activity.iter().enumerate() {
             let _ = write!(trace, " {} {}", self.silicon.frequency(cpu).0, activity.busy_ns);
@@ -282,16 +291,14 @@ impl Chip {
 
 impl Drop for Chip {
     fn drop(&mut self) {
-        for writer in [&mut self.log, &mut self.trace].into_iter().flatten() {
-            let _ = writer.flush();
-        }
+        self.end();
     }
 }
 
 impl Chip {
-    /// Writes out what the log and the trace hold back.
-    pub fn flush(&mut self) {
-        for writer in [&mut self.log, &mut self.trace].into_iter().flatten() {
+    /// Writes out what the log and the trace hold back, and ends them.
+    pub fn end(&mut self) {
+        for mut writer in [self.log.take(), self.trace.take()].into_iter().flatten() {
             let _ = writer.flush();
         }
     }

@@ -69,6 +69,8 @@ struct State {
     chip: Chip,
     scheduler: Scheduler,
     open: Open,
+    /// The counts when the machine was switched off.
+    off: Option<String>,
 }
 
 /// Open loop: who is running since when.
@@ -321,8 +323,9 @@ impl Plugin {
         state.chip.pci(connection, bytes, function)
     }
 
-    /// The closed loop's question: see [`Scheduler::limit_reached`].
-    fn limit(&self, cpu: usize) {
+    /// The closed loop's question: see [`Scheduler::limit_reached`]. `Some`: the block at `at` is not to be executed now; it
+    /// is where to go on later.
+    fn limit(&self, cpu: usize, at: u64) -> Option<u64> {
         SEES_SLICES.set(true);
         let next = {
             let state = &mut *self.state();
@@ -345,12 +348,59 @@ impl Plugin {
         };
         match slice {
             Slice::Run(counter) => self.set_counter(cpu, counter),
-            Slice::Leave => self.leave(cpu),
+            Slice::Leave => {
+                self.leave(cpu);
+                return self.handles(cpu).map(|handles| self.after(handles, at, 0));
+            }
             Slice::MoveClock(ns) => {
                 self.set_counter(cpu, LIMIT);
                 // SAFETY: the handle is the one that QEMU gave to this plug-in.
                 unsafe { (self.api.qemu_plugin_update_ns)(self.time_control as *const c_void, ns as i64) }
+                // The clock moves when this CPU has left its loop, which it has been told to; until then nothing runs.
+                return self.handles(cpu).map(|handles| self.after(handles, at, 0));
             }
+        }
+        None
+    }
+
+    /// A 16-bit write to a port: the one by which the machine is switched off ends the logs and the counts, because the
+    /// emulator takes its own time until it stops. QEMU gets it in any case.
+    fn out_word(&self, cpu: usize) -> Option<u64> {
+        /// PM1a control of q35 (ICH9's power management at 600h, which SeaBIOS sets), and its sleep enable bit.
+        const CONTROL: u64 = 0x604;
+        const SLEEP_ENABLE: u64 = 1 << 13;
+        let handles = self.handles(cpu)?;
+        let (port, value) = (self.read(handles, handles.dx) & 0xffff, self.read(handles, handles.ax));
+        if port == CONTROL && value & SLEEP_ENABLE != 0 {
+            let state = &mut *self.state();
+            let counts = self.counts(state);
+            state.off.get_or_insert(counts);
+            state.chip.end();
+        }
+        None
+    }
+
+    /// What is reported at the end.
+    fn counts(&self, state: &State) -> String {
+        let packages = state.chip.silicon().topology().packages();
+        let joules: f64 = (0..packages).map(|package| state.chip.silicon().energy_joules(package)).sum();
+        let counts = state.scheduler.counts;
+        format!(
+            "guest_ns={} instructions={} joules={joules:.6} slices={} turns={} timers={} jumps={} stuck={} refused={}",
+            if self.settings.time == Time::Closed { state.scheduler.clock() } else { state.open.told },
+            state.scheduler.instructions(),
+            counts.slices,
+            counts.turns,
+            counts.timers,
+            counts.jumps,
+            counts.stuck,
+            state.chip.refused,
+        )
+    }
+
+    fn pause(&self, cpu: usize) {
+        if self.state().scheduler.pause(cpu, self.counter(cpu)) {
+            self.set_counter(cpu, LIMIT);
         }
     }
 
@@ -531,6 +581,7 @@ impl Plugin {
                     Kind::Cpuid => on(on_cpuid, ALL_REGISTERS),
                     Kind::In => on(on_in, ALL_REGISTERS),
                     Kind::Out => on(on_out, ALL_REGISTERS),
+                    Kind::OutWord => on(on_out_word, ALL_REGISTERS),
                     Kind::Halt if closed => on(on_halt, NO_REGISTERS),
                     Kind::Apic if closed => on(on_apic, NO_REGISTERS),
                     // PAUSE waits about as long as a hundred other instructions take.
@@ -541,6 +592,7 @@ impl Plugin {
                             field,
                             100,
                         );
+                        on(on_pause, NO_REGISTERS);
                     }
                     // A repeated string instruction is entered again whenever something has made the CPU leave its
                     // loop, at the host's whim: it counts by its memory accesses.
@@ -567,11 +619,12 @@ impl Plugin {
                 (self.api.qemu_plugin_register_vcpu_tb_exec_cond_cb)(
                     block,
                     on_limit,
-                    NO_REGISTERS,
+                    ALL_REGISTERS,
                     AT_LEAST,
                     field,
                     LIMIT,
-                    std::ptr::null_mut(),
+                    (self.api.qemu_plugin_insn_vaddr)((self.api.qemu_plugin_tb_get_insn)(block, 0))
+                        as *mut c_void,
                 );
             }
         }
@@ -602,6 +655,7 @@ impl State {
 enum Kind {
     ReadTsc,
     ReadTscAndAux,
+    OutWord,
     ReadMsr,
     WriteMsr,
     Cpuid,
@@ -625,6 +679,7 @@ fn kind(bytes: &[u8]) -> Kind {
         [0xf4] => Kind::Halt,
         [0xec] => Kind::In,
         [0xee] => Kind::Out,
+        [0x66, 0xef] => Kind::OutWord,
         [0xf3, 0x90] => Kind::Pause,
         // mov %reg,disp32(%reg) with the kernel's fixed mapping of the APIC as displacement (FIX_APIC_BASE,
         // 0xffffffffff5fXXXX). Where another kernel has it elsewhere, wake-ups across CPUs come a slice late.
@@ -666,10 +721,12 @@ answered! {
     on_cpuid: |plugin, cpu, at| plugin.cpuid(cpu, at);
     on_in: |plugin, cpu, at| plugin.port(cpu, at, false);
     on_out: |plugin, cpu, at| plugin.port(cpu, at, true);
+    on_out_word: |plugin, cpu, _at| plugin.out_word(cpu);
+    on_limit: |plugin, cpu, at| plugin.limit(cpu, at);
 }
 
-extern "C" fn on_limit(cpu: c_uint, _: *mut c_void) {
-    Plugin::get().limit(cpu as usize);
+extern "C" fn on_pause(cpu: c_uint, _: *mut c_void) {
+    Plugin::get().pause(cpu as usize);
 }
 
 extern "C" fn on_halt(cpu: c_uint, _: *mut c_void) {
@@ -710,21 +767,9 @@ extern "C" fn clock_set(ns: i64) {
 extern "C" fn on_exit(_: *mut c_void) {
     let plugin = Plugin::get();
     let mut state = plugin.state();
-    state.chip.flush();
-    let packages = state.chip.silicon().topology().packages();
-    let joules: f64 = (0..packages).map(|package| state.chip.silicon().energy_joules(package)).sum();
-    let counts = state.scheduler.counts;
-    eprintln!(
-        "flyball: guest_ns={} instructions={} joules={joules:.6} slices={} turns={} timers={} jumps={} stuck={} refused={}",
-        if plugin.settings.time == Time::Closed { state.scheduler.clock() } else { state.open.told },
-        state.scheduler.instructions(),
-        counts.slices,
-        counts.turns,
-        counts.timers,
-        counts.jumps,
-        counts.stuck,
-        state.chip.refused,
-    );
+    state.chip.end();
+    let counts = state.off.take().unwrap_or_else(|| plugin.counts(&state));
+    eprintln!("flyball: {counts}");
 }
 
 /// Maps the mailbox out of the file that is the guest's memory.
@@ -798,7 +843,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
     let open = Open { told: 0, running_since: vec![None; cpus], busy: vec![0; cpus] };
     let plugin = Plugin {
         api,
-        state: Mutex::new(State { chip, scheduler, open }),
+        state: Mutex::new(State { chip, scheduler, open, off: None }),
         cpus: (0..cpus).map(|_| Cpu { handles: OnceLock::new(), tsc_aux: AtomicU32::new(0) }).collect(),
         score,
         time_control,

@@ -61,6 +61,8 @@ struct Cpu {
     part: u64,
     /// Instructions' rate: kHz, less what the other thread of the core takes, in 1/1024.
     rate: u64,
+    /// The end of the slice that the rate was found for: it holds for the whole of it.
+    rated: u64,
     /// The counter when it was last looked at.
     base: u64,
     /// Executed time that the machine has not been told of, ps.
@@ -99,8 +101,17 @@ pub struct Scheduler {
     clock: u64,
     /// What the machine has been told of, ns.
     told: u64,
-    /// Local time of the CPU that ran last, ps.
+    /// Local time of the CPU that was halted last, ps.
     last: u64,
+    /// Local time of a CPU when it last wrote to its interrupt controller, ps: a CPU that wakes up in the middle of a
+    /// slice was woken then.
+    sent: u64,
+    /// All were halted, and the first has woken up.
+    waking: bool,
+    /// PAUSEs since somebody's turn began.
+    pauses: u32,
+    /// The counter of the CPU in its slice when another one last asked.
+    seen: u64,
     current: Option<usize>,
     turn: Option<usize>,
     yields: usize,
@@ -126,6 +137,10 @@ impl Scheduler {
             clock: 0,
             told: 0,
             last: 0,
+            sent: 0,
+            waking: false,
+            pauses: 0,
+            seen: 0,
             current: None,
             turn: None,
             yields: 0,
@@ -204,16 +219,29 @@ impl Scheduler {
         let busy_sibling =
             self.cpus[cpu].sibling.is_some_and(|other| self.cpus[other].started && !self.cpus[other].halted);
         let rate = machine.khz(cpu).max(1) * if busy_sibling { self.share } else { 1024 };
+        let slice_end = self.slice_end;
         let state = &mut self.cpus[cpu];
-        if state.rate != rate {
+        // The same for the whole slice: a CPU that the host makes ask in the middle of it goes on as if it had not.
+        if state.rated != slice_end && state.rate != rate {
             state.rate = rate;
             state.part = 0;
         }
-        let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate);
+        state.rated = slice_end;
+        let left = u128::from(to.saturating_sub(state.local)) * u128::from(state.rate);
+        let left = left.saturating_sub(u128::from(state.part));
         let instructions = left.div_ceil(u128::from(self.cycles) * 4_000_000_000).clamp(1, 1 << 30) as u64;
         state.base = LIMIT - instructions;
+        let base = state.base;
+        if self.current != Some(cpu) {
+            self.pauses = 0;
+        }
         self.current = Some(cpu);
-        state.base
+        base
+    }
+
+    /// The first CPU that has something to do.
+    fn first_awake(&self) -> Option<usize> {
+        self.cpus.iter().position(|cpu| cpu.started && !cpu.halted)
     }
 
     /// Ends the turn of `cpu`; whoever is next in the circle and still has some of the slice goes on.
@@ -231,8 +259,10 @@ impl Scheduler {
         cpu.started && !cpu.halted && cpu.local < self.slice_end
     }
 
+    /// How often a CPU is waited for that does not come. More often than the host can interrupt in a row: what it does must
+    /// not change who runs. A CPU that is not there at all (in reset) is not waited for twice.
     fn patience(&self) -> usize {
-        3 * self.cpus.len()
+        200 * self.cpus.len()
     }
 
     /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it was.
@@ -246,24 +276,42 @@ impl Scheduler {
     ) -> Next {
         let clock = self.clock * PS;
         if self.cpus[cpu].halted || !self.cpus[cpu].started {
-            // It wakes up, no earlier than what woke it. Its turn may be later, but from now on it has one.
-            let now = self.last.max(clock);
+            // It wakes up, no earlier than what woke it: a timer at the clock's time, or another CPU. Its turn may be later,
+            // but from now on it has one.
+            let now = self.sent.max(clock);
             let state = &mut self.cpus[cpu];
             state.local = state.local.max(now);
             state.halted = false;
             state.started = true;
+            // One timer may wake several at once, and whom the emulator's circle comes to first is the host's whim. So
+            // nobody goes on before all have had the chance to say that they are awake: then the first one does.
+            let alone = (0..self.cpus.len())
+                .all(|other| other == cpu || self.cpus[other].halted || !self.cpus[other].started);
+            if self.current.is_none() && alone && self.cpus.len() > 1 {
+                self.waking = true;
+                self.forget(cpu);
+                return Next::Leave;
+            }
+        } else if self.waking && self.current.is_none() {
+            self.waking = false;
+            self.turn = self.first_awake();
+        }
+        if self.waking && self.current.is_none() {
+            self.forget(cpu);
+            return Next::Leave;
         }
         if let Some(current) = self.current.filter(|current| *current != cpu) {
             // It left in the middle of its slice (PAUSE, a kick of the host's): it goes on first.
-            self.yields += 1;
+            let progress = other(current);
+            self.yields = if progress == self.seen { self.yields + 1 } else { 0 };
+            self.seen = progress;
             if self.yields <= self.patience() {
                 self.forget(cpu);
                 return Next::Leave;
             }
             self.yields = 0;
-            self.account(current, other(current));
+            self.account(current, progress);
             self.forget(current);
-            self.last = self.cpus[current].local;
             self.current = None;
         }
         if let Some(turn) = self.turn.filter(|turn| *turn != cpu) {
@@ -292,8 +340,7 @@ impl Scheduler {
         let leave = std::mem::take(&mut self.cpus[cpu].leave);
         if self.cpus[cpu].local < self.slice_end {
             if leave {
-                // It has written to its APIC: perhaps another CPU is to wake up.
-                self.last = self.cpus[cpu].local;
+                // It has written to its APIC, or spins: perhaps another CPU is to wake up, or has what it waits for.
                 self.give_way(cpu);
                 return Next::Leave;
             }
@@ -301,7 +348,6 @@ impl Scheduler {
             let end = self.slice_end;
             return Next::Run(self.grant(machine, cpu, end));
         }
-        self.last = self.cpus[cpu].local;
         if others_ready {
             self.yields += 1;
             if self.yields <= self.patience() {
@@ -344,6 +390,10 @@ impl Scheduler {
     /// The clock is `ns` now, never less than before; the machine is told what its CPUs did until then.
     pub fn move_clock(&mut self, machine: &mut impl Machine, ns: u64) {
         self.clock = self.clock.max(ns);
+        if self.clock * PS >= self.slice_end && self.current.is_none() {
+            // A new slice begins with the first, not with whom the host lets ask first.
+            self.turn = self.first_awake();
+        }
         let passed = self.clock - self.told;
         if passed == 0 {
             return;
@@ -378,6 +428,25 @@ impl Scheduler {
         if self.current != Some(cpu) {
             return false;
         }
+        self.account(cpu, counter);
+        self.sent = self.cpus[cpu].local;
+        self.cpus[cpu].leave = true;
+        self.forget(cpu);
+        true
+    }
+
+    /// A CPU executes PAUSE: it spins, and after some turns lets others run. Says whether its counter is to be set to
+    /// [`LIMIT`].
+    pub fn pause(&mut self, cpu: usize, counter: u64) -> bool {
+        const SPINS: u32 = 6;
+        if self.current != Some(cpu) {
+            return false;
+        }
+        self.pauses += 1;
+        if self.pauses < SPINS {
+            return false;
+        }
+        self.pauses = 0;
         self.account(cpu, counter);
         self.cpus[cpu].leave = true;
         self.forget(cpu);

@@ -9,6 +9,7 @@
 //! - `kernel`, `elf`, `modules`: a bootable kernel out of a package or image, and the modules a guest needs;
 //! - `cpio`, `initramfs`, `init.sh`: what it boots into;
 //! - `aml`, `acpi`, `machine`: the firmware's tables, from the machine's file;
+//! - `fixed_loop`: a workload of a known number of instructions, to measure guest time with;
 //! - `qemu`, `run`, `guest`: the emulator's command line, a run, and all of it from one request.
 //!
 //! All that the guest prints about itself comes from a real kernel. All that is our firmware is listed in
@@ -22,6 +23,7 @@ pub mod cpio;
 mod decompress;
 pub mod elf;
 pub mod error;
+pub mod fixed_loop;
 pub mod guest;
 pub mod initramfs;
 pub mod kernel;
