@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use crate::{
     meter::Domain,
     metric::{Better, Metric},
-    record::{MachineNote, Manifest, Round, WorkloadNote},
+    record::{MachineNote, Manifest, QuietNote, Round, WorkloadNote},
     schedule::Schedule,
     stats::{self, Interval},
+    watch::{self, Disturbance, Grade, Source},
 };
 
 /// Draws of the bootstrap.
@@ -194,6 +195,17 @@ pub struct LeftOut {
     pub why: String,
 }
 
+/// How many rounds had which conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Grades {
+    /// Nothing disturbed them.
+    pub good: usize,
+    /// Something did, a little.
+    pub fair: usize,
+    /// Something did, so much that they are left out unless it is the arm's own doing.
+    pub bad: usize,
+}
+
 /// One arm.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ArmReport {
@@ -209,6 +221,9 @@ pub struct ArmReport {
     pub rounds: usize,
     /// Rounds that do not.
     pub left_out: Vec<LeftOut>,
+    /// How good the conditions of its rounds were, where they were watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grades: Option<Grades>,
     /// Throttle events over all rounds, where the kernel counts them.
     pub throttled: Option<u64>,
     /// What applying it had to say.
@@ -278,6 +293,9 @@ pub struct Report {
     pub workload: WorkloadNote,
     /// How it was run.
     pub schedule: Schedule,
+    /// How the machine was kept quiet, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietNote>,
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmReport>,
     /// The comparisons.
@@ -306,6 +324,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         machine: manifest.machine.clone(),
         workload: manifest.workload.clone(),
         schedule: manifest.schedule.clone(),
+        quiet: manifest.quiet.clone(),
         arms,
         comparisons,
         no_energy: reason(|meters| &meters.no_energy),
@@ -336,40 +355,72 @@ pub fn half_width(manifest: &Manifest, rounds: &[Round], boot: usize) -> Option<
     })
 }
 
-/// Splits an arm's rounds into those that count and those that do not.
-fn sift<'a>(rounds: &[&'a Round], arm: usize) -> (Vec<&'a Round>, Vec<LeftOut>) {
+/// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
+fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
+    let Some(conditions) = &round.conditions else { return Vec::new() };
+    let cpus = manifest.quiet.as_ref().and_then(|quiet| quiet.cpus.parse::<flyball_host::CpuList>().ok());
+    let count = cpus.map_or(manifest.machine.cpus, |cpus| cpus.len()).max(1);
+    let own = round.outcome.usage.map(|usage| {
+        (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
+    });
+    watch::grade(conditions, own, &watch::Limits::default()).1
+}
+
+/// What sifting an arm's rounds gives: those that count, those that do not, and their conditions.
+struct Sifted<'a> {
+    kept: Vec<&'a Round>,
+    left_out: Vec<LeftOut>,
+    grades: Option<Grades>,
+}
+
+/// Splits an arm's rounds into those that count and those that do not: by how they went and under what conditions,
+/// never by their values.
+fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
     let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
     let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
     // An arm that throttles more often than not does so because of its settings: that is its performance.
     let throttles_always = hot * 2 > own.len();
+    let disturbed: Vec<Vec<Disturbance>> = own.iter().map(|round| disturbances(round, manifest)).collect();
+    let bad = |found: &Disturbance| found.grade == Grade::Bad;
+    // The same for what else its settings can bring about.
+    let usual = |source: Source| {
+        let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
+        source.may_be_own() && with.count() * 2 > own.len()
+    };
+    let mut grades = None;
     let mut left_out = Vec::new();
-    let kept = own
-        .into_iter()
-        .filter(|round| {
-            let why = if let Some(failure) = &round.outcome.failure {
-                Some(format!("the workload failed ({failure})"))
-            } else if round.outcome.value.is_none() {
-                Some("no metric in the output".to_owned())
-            } else {
-                match round.readings.throttled {
-                    Some(count) if count > 0 && !throttles_always => {
-                        Some(format!("throttled ({count} events)"))
-                    }
-                    _ => None,
-                }
-            };
-            if let Some(why) = why {
-                left_out.push(LeftOut { boot: round.boot, block: round.block, why });
-                return false;
+    let mut kept = Vec::new();
+    for (round, disturbed) in own.iter().zip(&disturbed) {
+        if round.conditions.is_some() {
+            let grades: &mut Grades = grades.get_or_insert_default();
+            match disturbed.iter().map(|found| found.grade).max().unwrap_or(Grade::Good) {
+                Grade::Good => grades.good += 1,
+                Grade::Fair => grades.fair += 1,
+                Grade::Bad => grades.bad += 1,
             }
-            true
-        })
-        .collect();
-    (kept, left_out)
+        }
+        let disturbance = disturbed.iter().find(|found| {
+            manifest.quiet.is_some() && bad(found) && found.source != Source::Heat && !usual(found.source)
+        });
+        let why = if let Some(failure) = &round.outcome.failure {
+            Some(format!("the workload failed ({failure})"))
+        } else if round.outcome.value.is_none() {
+            Some("no metric in the output".to_owned())
+        } else if let Some(count) = round.readings.throttled.filter(|&count| count > 0 && !throttles_always) {
+            Some(format!("throttled ({count} events)"))
+        } else {
+            disturbance.map(|found| found.what.clone())
+        };
+        match why {
+            Some(why) => left_out.push(LeftOut { boot: round.boot, block: round.block, why }),
+            None => kept.push(*round),
+        }
+    }
+    Sifted { kept, left_out, grades }
 }
 
 fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
-    let (kept, left_out) = sift(rounds, arm);
+    let Sifted { kept, left_out, grades } = sift(manifest, rounds, arm);
     let definition = &manifest.arms[arm];
     let mut boots: Vec<usize> = kept.iter().map(|round| round.boot).collect();
     boots.dedup();
@@ -411,6 +462,7 @@ fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmRepor
         waits_for: None,
         rounds: kept.len(),
         left_out,
+        grades,
         throttled,
         notes,
         summaries,
@@ -560,15 +612,64 @@ fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f64) -> Optio
     })
 }
 
+/// A sentence for each round that is left out; of many, how many and the worst of what is alike.
+fn left_out_notes(arm: &ArmReport) -> Vec<String> {
+    if arm.left_out.len() <= 5 {
+        return arm
+            .left_out
+            .iter()
+            .map(|one| format!("{}: round {} is left out: {}.", arm.name, one.block + 1, one.why))
+            .collect();
+    }
+    // Alike but for their numbers.
+    let stem = |why: &str| why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
+    let mut alike: BTreeMap<String, Vec<&LeftOut>> = BTreeMap::new();
+    for one in &arm.left_out {
+        alike.entry(stem(&one.why)).or_default().push(one);
+    }
+    alike
+        .into_values()
+        .map(|group| {
+            let blocks: Vec<String> = group.iter().map(|one| (one.block + 1).to_string()).collect();
+            let more = if blocks.len() > 12 { " and more" } else { "" };
+            format!(
+                "{}: {} rounds are left out, such as round {}: {} (rounds {}{more}).",
+                arm.name,
+                group.len(),
+                group[0].block + 1,
+                group[0].why,
+                blocks[..blocks.len().min(12)].join(", ")
+            )
+        })
+        .collect()
+}
+
 /// What a reader should know, as sentences.
 fn notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());
     }
+    if let Some(quiet) = &manifest.quiet {
+        let sum = |get: fn(&Grades) -> usize| -> usize {
+            report.arms.iter().filter_map(|arm| arm.grades.as_ref()).map(get).sum()
+        };
+        let out: usize = report.arms.iter().map(|arm| arm.left_out.len()).sum();
+        notes.push(format!(
+            "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}; \
+             {out} rounds are left out of the verdict, whatever their values.",
+            quiet.level,
+            quiet.cpus,
+            if quiet.settings.is_empty() { "nothing to set here".to_owned() } else { quiet.settings.join(" ") },
+            sum(|grades| grades.good),
+            sum(|grades| grades.fair),
+            sum(|grades| grades.bad),
+        ));
+    }
     for arm in &report.arms {
-        for left_out in &arm.left_out {
-            notes.push(format!("{}: round {} is left out: {}.", arm.name, left_out.block + 1, left_out.why));
+        notes.extend(left_out_notes(arm));
+        if arm.rounds == 0 && !arm.left_out.is_empty() {
+            notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
         }
         if arm.throttled.is_some_and(|count| count > 0) {
             notes.push(format!(

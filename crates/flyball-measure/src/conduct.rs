@@ -10,6 +10,7 @@ use crate::{
     meter::{MeterList, Meters},
     record::{Boot, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
+    watch::{Conditions, Counting},
     workload::{Outcome, Stop, Workload, WorkloadError},
 };
 
@@ -196,6 +197,8 @@ struct Ran {
     outcome: Outcome,
     readings: crate::meter::Readings,
     trace: Option<TraceNote>,
+    /// What else went on, where that was watched.
+    conditions: Option<Conditions>,
 }
 
 /// Everything that takes part in a comparison.
@@ -324,10 +327,23 @@ impl Conductor<'_> {
                 progress(&Event::Begin { arm: &arm_data, done, of });
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
-                let Ran { notes, outcome, readings, trace } = self.round(&arm_data, &schedule, trace)?;
+                let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
+                let Ran { notes, outcome, readings, trace, conditions } =
+                    self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
-                let round =
-                    Round { boot, block, arm, place, warm_up, started, notes, outcome, readings, trace };
+                let round = Round {
+                    boot,
+                    block,
+                    arm,
+                    place,
+                    warm_up,
+                    started,
+                    notes,
+                    outcome,
+                    readings,
+                    trace,
+                    conditions,
+                };
                 let spent = self.host.now().saturating_sub(began);
                 let left = spent.mul_f64((of - done.min(of)) as f64 / done as f64);
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, left });
@@ -351,6 +367,7 @@ impl Conductor<'_> {
         arm: &Arm,
         schedule: &crate::schedule::Schedule,
         trace: Option<(&std::path::Path, String)>,
+        watched: Option<&str>,
     ) -> Result<Ran, MeasureError> {
         let notes =
             self.settings.apply(arm).map_err(|cause| MeasureError::Apply { arm: arm.name.clone(), cause })?;
@@ -370,9 +387,11 @@ impl Conductor<'_> {
         if let Some((witness, _)) = &mut witness {
             witness.begin(self.host).map_err(failed)?;
         }
+        let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default()));
         let mut recording = self.meters.start(self.host);
         let ran = self.workload.run(self.host, schedule.tick(), &mut || recording.tick(), self.stop);
         let readings = recording.finish();
+        let conditions = counting.map(|counting| counting.stop(&readings));
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -401,7 +420,7 @@ impl Conductor<'_> {
                 });
             }
         }
-        Ok(Ran { notes, outcome, readings, trace })
+        Ok(Ran { notes, outcome, readings, trace, conditions })
     }
 
     /// Lets time pass, in steps short enough for a wish to stop.

@@ -22,14 +22,16 @@ pub mod watch;
 mod workload;
 
 pub use analyse::{
-    ArmReport, Comparison, Drift, LeftOut, Point, Quantity, Report, Summary, Verdict, analyse, half_width,
+    ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Summary, Verdict, analyse,
+    half_width,
 };
 pub use arm::{Arm, ArmError, Wish};
 pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, Settings, SettingsError, Witness};
 pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
 pub use metric::{Better, Metric};
 pub use record::{
-    Boot, FORMAT, MachineNote, Manifest, RecordError, Round, RunDirectory, TraceNote, VERSION, WorkloadNote,
+    Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory, TraceNote, VERSION,
+    WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, task};

@@ -19,6 +19,7 @@ use crate::{
     meter::{MeterList, Readings},
     metric::Metric,
     schedule::Schedule,
+    watch::Conditions,
     workload::{Outcome, preset::Reader},
 };
 
@@ -71,6 +72,20 @@ pub struct WorkloadNote {
     pub ignore_failure: bool,
 }
 
+/// That the machine was kept quiet around all rounds, and how.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct QuietNote {
+    /// `light`, `steady` or `fixed`.
+    pub level: String,
+    /// The CPUs that it was made quiet for, in list form.
+    pub cpus: String,
+    /// The settings, as typed; an arm's own come after them.
+    pub settings: Vec<String>,
+    /// What this machine does not have of it, each with its reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cannot: Vec<String>,
+}
+
 /// One boot of the machine in which rounds were run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Boot {
@@ -111,6 +126,9 @@ pub struct Manifest {
     pub boot_needs: Vec<Option<String>>,
     /// The schedule.
     pub schedule: Schedule,
+    /// Set when the machine was kept quiet: then rounds under bad conditions do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietNote>,
     /// The boots, in order.
     pub boots: Vec<Boot>,
     /// Whether the driver's decisions are traced in each round that counts.
@@ -164,6 +182,9 @@ pub struct Round {
     /// The driver's decisions, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceNote>,
+    /// What else went on in the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
 }
 
 /// What went wrong with a run directory.
@@ -414,6 +435,7 @@ pub(crate) mod tests {
                 interval: 0.25,
                 confidence: 0.99,
             },
+            quiet: None,
             boots: Vec::new(),
             trace: false,
         }
@@ -458,6 +480,7 @@ pub(crate) mod tests {
             },
             readings: Readings::default(),
             trace: None,
+            conditions: None,
         }
     }
 

@@ -7,12 +7,12 @@
 
 mod grade;
 
-pub use grade::{Disturbance, Grade, Limits, grade};
+pub use grade::{Disturbance, Grade, Limits, Source, grade};
 
 use flyball_host::{CpuList, Host};
 use serde::{Deserialize, Serialize};
 
-use crate::{Meters, Recording};
+use crate::{Meters, Readings, Recording};
 
 /// Cumulative counters of the machine at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +28,9 @@ struct Counters {
     /// Microseconds in which some task waited for memory.
     memory_wait: Option<u64>,
 }
+
+/// Fewer jiffies a CPU than these, and a share of busy or stolen time could be wrong by more than a tenth.
+const SHORTEST_JIFFIES: u64 = 20;
 
 /// What the machine did during one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -56,18 +59,22 @@ pub struct Conditions {
 
 /// A watch on the machine during one run.
 pub struct Watch<'a> {
+    counting: Counting<'a>,
+    recording: Recording<'a>,
+}
+
+/// The part of a watch that is no meter's: counters of the kernel, read at both ends.
+pub struct Counting<'a> {
     host: &'a dyn Host,
     cpus: CpuList,
     before: Counters,
     started: std::time::Duration,
-    recording: Recording<'a>,
 }
 
 impl<'a> Watch<'a> {
     /// Starts watching. `cpus` are those on which the work runs; `meters` should follow the same.
     pub fn start(host: &'a dyn Host, meters: &'a Meters, cpus: CpuList) -> Watch<'a> {
-        let before = counters(host, &cpus);
-        Watch { host, before, started: host.now(), recording: meters.start(host), cpus }
+        Watch { counting: Counting::start(host, cpus), recording: meters.start(host) }
     }
 
     /// Reads what moves: cheap enough for ten times a second.
@@ -79,10 +86,24 @@ impl<'a> Watch<'a> {
     pub fn stop(mut self) -> Conditions {
         self.recording.tick();
         let readings = self.recording.finish();
+        self.counting.stop(&readings)
+    }
+}
+
+impl<'a> Counting<'a> {
+    /// Starts counting on the CPUs on which the work runs; on all where the list is empty.
+    pub fn start(host: &'a dyn Host, cpus: CpuList) -> Counting<'a> {
+        Counting { host, before: counters(host, &cpus), started: host.now(), cpus }
+    }
+
+    /// Stops counting; with what the meters read meanwhile it is known what happened.
+    pub fn stop(self, readings: &Readings) -> Conditions {
         let after = counters(self.host, &self.cpus);
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
         let total = after.total.saturating_sub(self.before.total);
-        let share = |now: u64, then: u64| (total > 0).then(|| now.saturating_sub(then) as f64 / total as f64);
+        // The kernel counts in hundredths of a second: of a run that is shorter than some of them nothing can be said.
+        let long_enough = total >= SHORTEST_JIFFIES * self.cpus.len().max(1) as u64;
+        let share = |now: u64, then: u64| long_enough.then(|| now.saturating_sub(then) as f64 / total as f64);
         let rate = |count: Option<u64>| (seconds > 0.0).then_some(count? as f64 / seconds);
         let difference = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Conditions {

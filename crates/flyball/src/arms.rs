@@ -17,6 +17,7 @@ use flyball_measure::{Arm, Settings, SettingsError, Wish};
 use crate::{
     change,
     cli::Cli,
+    commands::quiet::hold::Hush,
     exit::{Exit, Failure},
 };
 
@@ -116,8 +117,9 @@ impl<'h> Knobs<'h> {
         host: &'h dyn Host,
         arms: &[Arm],
         interrupted: &Arc<AtomicBool>,
+        hush: Option<Hush>,
     ) -> Result<Knobs<'h>, Failure> {
-        let mut sets = false;
+        let mut sets = hush.is_some();
         for arm in arms {
             let intent = intent(arm)?;
             let here = boot_needed(host, arm)
@@ -131,15 +133,29 @@ impl<'h> Knobs<'h> {
             change::must_be_writable(host)?;
             let state = change::state(cli)?;
             let guardian = change::guardian(cli, &state)?;
-            let hold = Hold::begin(host, &state, &change::command_line(), Some(guardian))?;
+            let mut hold = Hold::begin(host, &state, &change::command_line(), Some(guardian))?;
             for note in hold.notes() {
                 eprintln!("note: {note}");
+            }
+            if let Some(hush) = &hush {
+                hush.say(host)?;
+                let interrupted = || interrupted.load(Ordering::Relaxed);
+                match hush.apply(host, &mut hold, &interrupted) {
+                    Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+                    Err(failure) => {
+                        let _ = hold.end();
+                        return Err(failure);
+                    }
+                }
+                // Between arms the machine goes back to this, not to what it was before.
+                hold.set_floor();
             }
             Some(hold)
         } else {
             None
         };
-        Ok(Knobs { host, hold, interrupted: Arc::clone(interrupted), current: None, last_notes: Vec::new() })
+        let interrupted = Arc::clone(interrupted);
+        Ok(Knobs { host, hold, interrupted, current: None, last_notes: Vec::new() })
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Hold<'h> {
     id: u32,
     open: bool,
     notes: Vec<String>,
+    /// What the spots journaled until [`Hold::set_floor`] held at that moment.
+    floor: Option<BTreeMap<Spot, Content>>,
 }
 
 /// What became of a change.
@@ -250,7 +252,16 @@ impl<'h> Hold<'h> {
                 return Err(HoldError::Guardian(error));
             }
         };
-        Ok(Hold { host, guardian, journal, lock, id, open: true, notes: aside.into_iter().collect() })
+        Ok(Hold {
+            host,
+            guardian,
+            journal,
+            lock,
+            id,
+            open: true,
+            notes: aside.into_iter().collect(),
+            floor: None,
+        })
     }
 
     /// What there was to say when the machine was taken: a journal of an earlier boot set aside.
@@ -437,9 +448,24 @@ impl<'h> Hold<'h> {
     }
 
     /// Puts everything back to what it was when the hold began, and goes on holding: before the next arm of a
-    /// comparison.
+    /// comparison. With a floor, back to that.
     pub fn put_back(&mut self) -> Restoration {
-        put_back(self.host, &self.goals())
+        let mut goals = self.goals();
+        if let Some(floor) = &self.floor {
+            for (spot, content) in floor {
+                goals.content.insert(spot.clone(), content.clone());
+            }
+        }
+        put_back(self.host, &goals)
+    }
+
+    /// What has been written until now stays until the hold ends: [`Hold::put_back`], and whatever goes wrong in a
+    /// later [`Hold::apply`], goes back to this moment only. The journal does not know of floors: [`Hold::end`], a
+    /// guardian and `flyball restore` put everything back.
+    pub fn set_floor(&mut self) {
+        let spots = self.goals().content.into_keys();
+        let floor = spots.map(|spot| (spot.clone(), Content::of(&spot.read(self.host)))).collect();
+        self.floor = Some(floor);
     }
 
     /// The settings are to stay. `flyball restore` can still bring back what was.
@@ -459,6 +485,7 @@ impl<'h> Hold<'h> {
     }
 
     fn close(&mut self) -> Restoration {
+        self.floor = None;
         let restoration = self.put_back();
         self.open = false;
         // What could not be put back stays in the journal, for `flyball restore` to try again.

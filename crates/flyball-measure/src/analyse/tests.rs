@@ -216,3 +216,58 @@ fn nothing_measured_makes_no_claim() {
     assert_eq!(report.comparisons, []);
     assert!(crate::render::text(&report).contains("arm"));
 }
+
+/// Rounds 1, 4 and 7 of the second arm run beside a neighbour that takes most of the CPU, and look fast.
+#[test]
+fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
+    let mut manifest = manifest(&["now", "same"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let usage = flyball_host::Usage { user_seconds: 0.9, ..Default::default() };
+    let mut rounds: Vec<Round> = (0..20)
+        .flat_map(|block| [round(block, 0, 1.0), round(block, 1, 1.0 + f64::from(block as u32 % 2) * 1e-3)])
+        .collect();
+    for round in &mut rounds {
+        round.outcome.usage = Some(usage.clone());
+        round.outcome.seconds = 1.0;
+        let noisy = round.arm == 1 && matches!(round.block, 1 | 4 | 7);
+        let busy = Some(if noisy { 1.5 } else { 0.92 });
+        round.conditions = Some(crate::watch::Conditions { busy, ..Default::default() });
+        if noisy {
+            round.outcome.value = Some(0.1);
+        }
+    }
+    // Watched but not asked to be quiet: everything counts.
+    assert_eq!(analyse(&manifest, &rounds).arms[1].rounds, 20);
+    manifest.quiet = Some(crate::QuietNote {
+        level: "steady".to_owned(),
+        cpus: "0".to_owned(),
+        settings: Vec::new(),
+        cannot: Vec::new(),
+    });
+    let report = analyse(&manifest, &rounds);
+    let arm = &report.arms[1];
+    assert_eq!((arm.rounds, arm.grades), (17, Some(crate::Grades { good: 17, fair: 0, bad: 3 })));
+    assert_eq!(arm.left_out.iter().map(|one| one.block).collect::<Vec<_>>(), [1, 4, 7]);
+    assert_eq!(report.comparisons[0].pairs, 17);
+    let text = crate::render::text(&report);
+    assert!(text.contains("17 (-3)") && text.contains("bad in 3; 3 rounds are left out"), "{text}");
+    assert!(text.contains("same: round 2 is left out: others used"), "{text}");
+
+    // A frequency that moves in most of an arm's rounds is the arm's own.
+    for round in rounds.iter_mut().filter(|round| round.arm == 0) {
+        round.conditions = Some(crate::watch::Conditions {
+            frequency_mhz: Some(2000.0),
+            frequency_range_mhz: Some(1000.0),
+            ..Default::default()
+        });
+    }
+    assert_eq!(analyse(&manifest, &rounds).arms[0].rounds, 20);
+    // Others' load never is: an arm of which nothing is left says so.
+    for round in &mut rounds {
+        round.conditions = Some(crate::watch::Conditions { busy: Some(1.5), ..Default::default() });
+    }
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.arms[0].rounds, 0);
+    assert!(report.notes.iter().any(|note| note == "now: no round is left, so there is no verdict."));
+    assert!(report.notes.iter().any(|note| note.starts_with("now: 20 rounds are left out, such as round 1")));
+}

@@ -16,9 +16,35 @@ pub enum Grade {
     Bad,
 }
 
+/// What a disturbance comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Other guests of the host.
+    Steal,
+    /// The frequency moved.
+    Frequency,
+    /// Waiting for memory.
+    Memory,
+    /// Other tasks on the same CPUs.
+    Load,
+    /// Throttling for heat.
+    Heat,
+}
+
+impl Source {
+    /// Whether the work or its settings can bring this about themselves: then, in most of an arm's rounds, it is what
+    /// is being measured.
+    pub fn may_be_own(self) -> bool {
+        matches!(self, Source::Frequency | Source::Memory | Source::Heat)
+    }
+}
+
 /// One thing that disturbed a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
+    /// What it comes from.
+    pub source: Source,
     /// How much.
     pub grade: Grade,
     /// What, with its number.
@@ -55,37 +81,39 @@ impl Default for Limits {
 /// was busy beyond it is somebody else's.
 pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) -> (Grade, Vec<Disturbance>) {
     let mut found = Vec::new();
-    let mut judge = |value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
+    let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
         if let Some(value) = value
             && value > fair
         {
             found.push(Disturbance {
+                source,
                 grade: if value > bad { Grade::Bad } else { Grade::Fair },
                 what: words(value),
             });
         }
     };
-    judge(conditions.steal, limits.steal, &|share| {
+    judge(Source::Steal, conditions.steal, limits.steal, &|share| {
         format!("{:.1} % of the time went to other guests of the host", share * 100.0)
     });
     let range =
         conditions.frequency_range_mhz.zip(conditions.frequency_mhz).map(|(range, mean)| range / mean);
-    judge(range, limits.frequency_range, &|share| {
+    judge(Source::Frequency, range, limits.frequency_range, &|share| {
         format!(
             "the frequency moved by {:.0} % of {:.0} MHz",
             share * 100.0,
             conditions.frequency_mhz.unwrap_or(0.0)
         )
     });
-    judge(conditions.memory_pressure, limits.memory_pressure, &|share| {
+    judge(Source::Memory, conditions.memory_pressure, limits.memory_pressure, &|share| {
         format!("tasks waited for memory in {:.1} % of the time", share * 100.0)
     });
     let foreign = conditions.busy.zip(own_busy).map(|(busy, own)| (busy - own).max(0.0));
-    judge(foreign, limits.foreign_load, &|share| {
+    judge(Source::Load, foreign, limits.foreign_load, &|share| {
         format!("others used {:.0} % of the CPUs' time", share * 100.0)
     });
     if let Some(count) = conditions.throttles.filter(|&count| count > 0) {
-        found.push(Disturbance { grade: Grade::Bad, what: format!("throttled {count} times for heat") });
+        let what = format!("throttled {count} times for heat");
+        found.push(Disturbance { source: Source::Heat, grade: Grade::Bad, what });
     }
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
     (found.first().map_or(Grade::Good, |worst| worst.grade), found)

@@ -11,10 +11,12 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use flyball_control::quiet::Level;
 use flyball_host::{Host, Kind, Launch, Running};
 use flyball_measure::{
     Arm, Command, Conductor, End, Event, FORMAT, Length, MachineNote, Manifest, MeasureError, Meters,
-    RecordError, RunDirectory, Schedule, Stop, VERSION, Workload, WorkloadNote, preset::Reader, stats,
+    QuietNote, RecordError, RunDirectory, Schedule, Stop, VERSION, Workload, WorkloadNote, preset::Reader,
+    stats,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -22,6 +24,7 @@ use crate::{
     arms::{self, Knobs},
     change,
     cli::Cli,
+    commands::quiet::{Quiet, hold::Hush},
     exit::{Exit, Failure},
     machine, workloads,
 };
@@ -40,6 +43,13 @@ are put back at the end, also after Ctrl-C (which keeps what was measured) or a 
   flyball compare --arm now --arm slow:max-freq=2GHz --metric 'score: ([0-9.]+)' --unit points/s -- ./bench
   flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench    then boot as told and
   flyball compare --resume DIR                                                   run the other arm
+
+With --quiet the machine is made quiet first, for the CPUs of --pin, and put back last; what an arm sets comes on top.
+Others' load, stolen time, interrupts and memory pressure are watched in every round. A round whose conditions were bad
+is shown and left out, whatever its value; what is bad in most rounds of an arm and can be its own doing (a frequency
+that moves, heat) counts.
+
+  flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
 An arm is 'NAME: KNOB=VALUE KNOB=VALUE'; KNOB@CPUS=VALUE sets it on some CPUs only; 'now' is the machine as it is.
 driver=NAME, boot=WORD and boot:PARAMETER=VALUE need another boot; such arms wait for --resume.
@@ -93,6 +103,11 @@ pub struct Args {
     #[arg(long)]
     trace: bool,
 
+    /// Keep the machine quiet around all rounds (light, steady or fixed; see flyball quiet), beneath the arms' own
+    /// settings, and leave rounds out of the verdict whose conditions were bad.
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
+    quiet: Option<Level>,
+
     /// Leave rounds out in which the workload fails, instead of ending.
     #[arg(long)]
     ignore_failure: bool,
@@ -102,7 +117,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     /// Continue a comparison: one that was stopped, or one whose other arms needed this boot.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "command", "workload"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "quiet", "command", "workload"])]
     resume: Option<PathBuf>,
 
     /// Print the arms' writes, the order and the time, and do nothing.
@@ -154,11 +169,19 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     }
     let arms = Arm::all(&args.arm, &args.matrix).map_err(|error| usage(error.to_string()))?;
     let workload = workloads::make(&*host, &args.workload)?;
-    let manifest = manifest(&*host, args, arms, &workload);
+    let mut manifest = manifest(&*host, args, arms, &workload);
     // Everything that can be wrong with the arms is told before anything is made or written.
     for arm in &manifest.arms {
         arms::intent(arm)?;
     }
+    let hush = args
+        .quiet
+        .map(|level| {
+            let cpus = args.workload.pin.clone();
+            let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
+            quiet_beneath(&*host, &quiet, &mut manifest)
+        })
+        .transpose()?;
     if args.dry_run {
         return dry_run(cli, &*host, &manifest);
     }
@@ -169,15 +192,40 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         witness::check(&*host)?;
     }
     // The machine is taken before a directory is made: a refusal leaves nothing behind.
-    let knobs = Knobs::take(cli, &*host, &manifest.arms, &interrupted)?;
+    let knobs = Knobs::take(cli, &*host, &manifest.arms, &interrupted, hush)?;
     let directory = RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?;
     conduct_with(cli, &*host, directory, knobs, interrupted)
 }
 
 fn conduct(cli: &Cli, host: &dyn Host, directory: RunDirectory) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
-    let knobs = Knobs::take(cli, host, &directory.manifest.arms, &interrupted)?;
+    let mut manifest = directory.manifest.clone();
+    let hush = match resumed_quiet(&directory.manifest)? {
+        Some(quiet) => Some(quiet_beneath(host, &quiet, &mut manifest)?),
+        None => None,
+    };
+    let knobs = Knobs::take(cli, host, &directory.manifest.arms, &interrupted, hush)?;
     conduct_with(cli, host, directory, knobs, interrupted)
+}
+
+/// Decides what keeps the machine quiet beneath the arms, and notes it in the manifest.
+fn quiet_beneath(host: &dyn Host, quiet: &Quiet, manifest: &mut Manifest) -> Result<Hush, Failure> {
+    let hush = Hush::decide(host, quiet)?;
+    manifest.quiet = Some(QuietNote {
+        level: quiet.level.to_string(),
+        cpus: hush.recipe.cpus.to_string(),
+        settings: hush.recipe.settings.iter().map(|ingredient| ingredient.setting.clone()).collect(),
+        cannot: hush.recipe.cannot.clone(),
+    });
+    Ok(hush)
+}
+
+/// The quiet that a comparison was begun in.
+fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
+    let Some(note) = &manifest.quiet else { return Ok(None) };
+    let level = note.level.parse().map_err(usage)?;
+    let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
+    Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
 }
 
 fn conduct_with(
@@ -334,6 +382,7 @@ fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &workloads::Made
             prepare: args.workload.prepare.clone(),
             ignore_failure: args.ignore_failure,
         },
+        quiet: None,
         boot_needs: vec![None; arms.len()],
         arms,
         schedule: Schedule {
@@ -408,6 +457,12 @@ fn dry_run(cli: &Cli, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Fail
             order,
         })?;
         return Ok(Exit::Done);
+    }
+    if let Some(quiet) = &manifest.quiet {
+        println!("quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
+        for what in &quiet.cannot {
+            println!("  cannot {what}");
+        }
     }
     println!(
         "workload: {} ({}, {})",

@@ -3,7 +3,7 @@
 //! `hold` makes and unmakes the quiet, `bench` runs a series in it, `shifts` looks for shifts in any series.
 
 mod bench;
-mod hold;
+pub mod hold;
 mod shifts;
 
 use flyball_control::quiet::Level;
@@ -54,19 +54,19 @@ pub struct Args {
 pub struct Quiet {
     /// How much speed may be given up: light, steady or fixed.
     #[arg(long, default_value = "steady", value_name = "LEVEL")]
-    level: Level,
+    pub level: Level,
 
     /// The CPUs of the benchmark, kept for it as far as can be; all if not given.
     #[arg(short, long, value_name = "CPUS")]
-    cpus: Option<CpuList>,
+    pub cpus: Option<CpuList>,
 
     /// The frequency of level fixed, if not the base one.
     #[arg(long, value_name = "FREQ")]
-    freq: Option<KiloHertz>,
+    pub freq: Option<KiloHertz>,
 
     /// Leave address space randomisation on for the command.
     #[arg(long)]
-    keep_aslr: bool,
+    pub keep_aslr: bool,
 }
 
 /// The other things that `quiet` does.

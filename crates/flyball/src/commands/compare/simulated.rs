@@ -15,6 +15,7 @@ use super::{Args, Progress, conclude, manifest, record_failure, time_stamp, usag
 use crate::{
     arms, change,
     cli::Cli,
+    commands::quiet::{Quiet, hold::Hush},
     exit::{Exit, Failure},
     simulated::{Simulated, workload_model},
     workloads,
@@ -45,8 +46,17 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
         None => Work::typed(machine, &args.workload)?,
     };
     let interrupted = change::interrupts()?;
-    let mut settings =
-        Boots { machine, hold: None, current: None, notes: Vec::new(), chances: Chances::default() };
+    let mut settings = Boots {
+        machine,
+        hold: None,
+        current: None,
+        notes: Vec::new(),
+        chances: Chances::default(),
+        quiet: None,
+    };
+    if let Some(directory) = &directory {
+        settings.quiet = super::resumed_quiet(&directory.manifest)?;
+    }
     let mut directory = match directory {
         Some(directory) => directory,
         None => {
@@ -60,6 +70,11 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
             command.title = Some(work.name());
             let mut manifest = manifest(machine, args, arms, &workloads::Made { command, server: None });
             manifest.workload = work.note();
+            if let Some(level) = args.quiet {
+                let quiet = Quiet { level, cpus: args.workload.pin.clone(), freq: None, keep_aslr: true };
+                super::quiet_beneath(machine, &quiet, &mut manifest)?;
+                settings.quiet = Some(quiet);
+            }
             if args.dry_run {
                 return outlook(cli, &mut settings, &manifest);
             }
@@ -280,6 +295,8 @@ struct Boots<'m> {
     current: Option<Arm>,
     notes: Vec<String>,
     chances: Chances,
+    /// What is held beneath every arm.
+    quiet: Option<Quiet>,
 }
 
 impl Boots<'_> {
@@ -310,11 +327,16 @@ impl Settings for Boots<'_> {
         self.machine.sleep(Duration::from_millis(500));
         let intent = arms::intent(arm).map_err(|failure| SettingsError(failure.message))?;
         self.notes.clear();
-        if !intent.is_empty() {
+        if !intent.is_empty() || self.quiet.is_some() {
             let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
             let state = StateDir::new(folder.path());
             let mut hold = Hold::begin(self.machine, &state, &change::command_line(), None)
                 .map_err(|error| SettingsError(error.to_string()))?;
+            if let Some(quiet) = &self.quiet {
+                let failed = |failure: Failure| SettingsError(failure.message);
+                let hush = Hush::decide(self.machine, quiet).map_err(failed)?;
+                hush.apply(self.machine, &mut hold, &|| false).map_err(failed)?;
+            }
             let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
             self.notes = arms::notes(&applied);
             self.hold = Some((hold, folder));

@@ -96,6 +96,69 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// What makes a machine quiet: what was decided, and the settings that it takes.
+#[derive(Debug, Clone)]
+pub struct Hush {
+    /// The decision.
+    pub recipe: Recipe,
+    /// Its settings.
+    pub intent: Intent,
+}
+
+impl Hush {
+    /// Decides for a machine as it is now. Nothing is written.
+    pub fn decide(host: &dyn Host, quiet: &Quiet) -> Result<Hush, Failure> {
+        let (recipe, intent) = decide(&look(host)?, quiet)?;
+        Ok(Hush { recipe, intent })
+    }
+
+    /// Makes the machine quiet inside a transaction that somebody else holds. What is worth knowing comes back.
+    pub fn apply(
+        &self,
+        host: &dyn Host,
+        hold: &mut Hold<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, Failure> {
+        hush(hold, &look(host)?, &self.recipe, &self.intent, interrupted)
+    }
+
+    /// What there is to say about what cannot be had.
+    pub fn say(&self, host: &dyn Host) -> Result<(), Failure> {
+        say(&self.recipe, &look(host)?);
+        Ok(())
+    }
+}
+
+/// Writes a recipe's settings, and what goes with them where the machine takes it.
+fn hush(
+    hold: &mut Hold<'_>,
+    machine: &Machine<'_>,
+    recipe: &Recipe,
+    intent: &Intent,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    if !intent.is_empty() {
+        let applied = hold.apply(intent, interrupted)?;
+        notes.extend(applied.notes.iter().cloned());
+        notes.extend(applied.clamped().map(|(change, to)| {
+            format!("{}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place)
+        }));
+    }
+    let extras = extras(machine, &recipe.cpus);
+    let refused = hold.offer(&extras).map_err(Failure::from)?;
+    let stuck =
+        refused.iter().filter(|(spot, _)| spot.path().is_some_and(|path| path.starts_with("/proc/irq/")));
+    let stuck = stuck.count();
+    if stuck > 0 {
+        let moved = extras.len() - refused.len();
+        notes.push(format!(
+            "{stuck} interrupts stay where they are: their devices or the kernel hold them there ({moved} other writes made)"
+        ));
+    }
+    Ok(notes)
+}
+
 /// A machine that is quiet for as long as this lives; everything is put back when it ends, however it ends.
 pub struct Silence<'h> {
     hold: Hold<'h>,
@@ -120,34 +183,12 @@ impl<'h> Silence<'h> {
         for note in hold.notes() {
             eprintln!("note: {note}");
         }
-        if !intent.is_empty() {
-            let applied = match hold.apply(&intent, interrupted) {
-                Ok(applied) => applied,
-                Err(error) => {
-                    let _ = hold.end();
-                    return Err(error.into());
-                }
-            };
-            for note in &applied.notes {
-                eprintln!("note: {note}");
+        match hush(&mut hold, &machine, &recipe, &intent, interrupted) {
+            Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+            Err(failure) => {
+                let _ = hold.end();
+                return Err(failure);
             }
-            for (change, to) in applied.clamped() {
-                eprintln!(
-                    "note: {}={} on {}: the kernel clamped it to {to}",
-                    change.knob, change.new, change.place
-                );
-            }
-        }
-        let extras = extras(&machine, &recipe.cpus);
-        let refused = hold.offer(&extras).map_err(Failure::from)?;
-        let stuck =
-            refused.iter().filter(|(spot, _)| spot.path().is_some_and(|path| path.starts_with("/proc/irq/")));
-        let stuck = stuck.count();
-        if stuck > 0 {
-            let moved = extras.len() - refused.len();
-            eprintln!(
-                "note: {stuck} interrupts stay where they are: their devices or the kernel hold them there ({moved} other writes made)"
-            );
         }
         Ok(Silence { hold })
     }
