@@ -8,7 +8,10 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Machine, write::spot::Spot};
+use crate::{
+    Id, Machine,
+    write::{partition, spot::Spot},
+};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -68,6 +71,34 @@ pub struct Recipe {
     pub cannot: Vec<String>,
     /// What would help but needs another boot.
     pub boot: Vec<String>,
+    /// The control group that keeps other tasks off the benchmark's CPUs, where there can be one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
+}
+
+/// A control group whose CPUs are its own (cgroup v2, cpuset).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Partition {
+    /// Its directory.
+    pub path: String,
+    /// What it is to hold: CPUs and kind.
+    pub content: String,
+    /// Whether the root group has to hand the controller down first.
+    pub hand_down: bool,
+}
+
+impl Partition {
+    /// The writes that make it, in order.
+    pub fn writes(&self) -> Vec<(Spot, String)> {
+        let root = Spot::file(format!("{}/cgroup.subtree_control", partition::ROOT));
+        let hand_down = self.hand_down.then(|| (root, "+cpuset".to_owned()));
+        hand_down.into_iter().chain([(self.spot(), self.content.clone())]).collect()
+    }
+
+    /// Where it is.
+    pub fn spot(&self) -> Spot {
+        Spot::Partition(self.path.clone())
+    }
 }
 
 /// The exit latency above which idle states are kept away from the benchmark's CPUs: C1 and C1E are faster on all
@@ -86,8 +117,42 @@ pub fn recipe(machine: &Machine<'_>, level: Level, cpus: &CpuList, frequency: Op
         fixed(machine, frequency, &mut recipe);
         siblings(machine, cpus, &mut recipe);
     }
+    match keep_others_off(machine, cpus) {
+        Ok(partition) => recipe.partition = Some(partition),
+        Err(why) => recipe.cannot.push(format!("keep other tasks off CPUs {cpus}: {why}")),
+    }
     boot(machine, cpus, &mut recipe);
     recipe
+}
+
+/// The control group that gives the benchmark's CPUs to it alone, or why there can be none.
+fn keep_others_off(machine: &Machine<'_>, cpus: &CpuList) -> Result<Partition, String> {
+    let host = machine.host();
+    let root = partition::ROOT;
+    if machine.topology().online.difference(cpus).is_empty() {
+        return Err("they are all there are (--cpus chooses some)".to_owned());
+    }
+    let Ok(controllers) = host.read(&format!("{root}/cgroup.controllers")) else {
+        return Err(if host.exists(&format!("{root}/cpuset")) {
+            format!("{root} is cgroup v1, whose cpusets cannot keep CPUs for themselves")
+        } else {
+            format!("no cgroup v2 is mounted at {root}")
+        });
+    };
+    let names = |list: &str| list.split_whitespace().any(|name| name == "cpuset");
+    if !names(&controllers) {
+        return Err(format!(
+            "the cgroup v2 at {root} has no cpuset controller (it may be bound to cgroup v1)"
+        ));
+    }
+    let path = format!("{root}/flyball-quiet");
+    if host.exists(&path) {
+        return Err(format!("{path} is there already"));
+    }
+    // Without the scheduler's balancing the threads of a benchmark would stay where they were born.
+    let kind = if cpus.len() == 1 { "isolated" } else { "root" };
+    let handed_down = host.read(&format!("{root}/cgroup.subtree_control")).unwrap_or_default();
+    Ok(Partition { path, content: format!("{cpus} {kind}"), hand_down: !names(&handed_down) })
 }
 
 /// Whether the machine has the knob anywhere, with a value.
@@ -242,12 +307,6 @@ pub fn remarks(machine: &Machine<'_>) -> Vec<String> {
              (sched_rt_runtime_us)",
             micros / 1000
         ));
-    }
-    let controllers = host.read("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
-    if !controllers.split_whitespace().any(|name| name == "cpuset") {
-        remarks.push(
-            "other tasks cannot be kept off by a cpuset: cgroup v2 has no cpuset controller here".to_owned(),
-        );
     }
     remarks
 }

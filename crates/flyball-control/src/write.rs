@@ -9,6 +9,7 @@ pub mod guardian;
 pub mod hold;
 pub mod journal;
 pub mod order;
+pub mod partition;
 pub mod reasons;
 pub mod restore;
 pub mod settle;

@@ -341,6 +341,31 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     assert_eq!(first, kernel.dump());
 }
 
+/// A comparison in quiet: between arms the machine goes back to the floor, at the end to what was.
+#[test]
+fn with_a_floor_putting_back_goes_there_and_ending_goes_all_the_way() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
+    let place = Place::new();
+    let first = kernel.dump();
+    let intent = |words: &[&str]| Intent::from_arguments(words, None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, "compare --quiet", None).unwrap();
+    hold.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
+    hold.set_floor();
+    let floor = kernel.dump();
+    assert_ne!(first, floor);
+    for arm in [&["epp=power", "max-freq=1.5GHz"][..], &["governor=performance", "turbo=on"]] {
+        hold.apply(&intent(arm), &|| false).unwrap();
+        assert_ne!(floor, kernel.dump());
+        assert!(hold.put_back().is_exact());
+        assert_eq!(differences(&floor, &kernel.dump()), "", "after {arm:?}");
+    }
+    // What goes wrong in an arm goes back to the floor as well.
+    hold.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
+    assert_eq!(differences(&floor, &kernel.dump()), "");
+    assert!(hold.end().is_exact());
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
 #[test]
 fn couplings_are_refused_before_the_first_write() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);

@@ -73,6 +73,7 @@ pub struct Launch {
     own_group: bool,
     niceness: Option<i32>,
     fixed_addresses: bool,
+    group: Option<std::ffi::CString>,
 }
 
 impl Launch {
@@ -80,7 +81,7 @@ impl Launch {
     pub fn new(program: &str, arguments: &[String]) -> Launch {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        Launch { command, cpus: None, own_group: true, niceness: None, fixed_addresses: false }
+        Launch { command, cpus: None, own_group: true, niceness: None, fixed_addresses: false, group: None }
     }
 
     /// Stays in this process's group, with its terminal and standard input: a command that a person uses.
@@ -123,6 +124,13 @@ impl Launch {
         self
     }
 
+    /// Starts it in this control group (a directory of cgroup v2), whose CPUs it may use from then on.
+    #[must_use]
+    pub fn in_control_group(mut self, path: &str) -> Launch {
+        self.group = std::ffi::CString::new(format!("{path}/cgroup.procs")).ok();
+        self
+    }
+
     /// Sends standard output to one file and standard error to another.
     #[must_use]
     pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
@@ -153,6 +161,7 @@ impl Launch {
         let session_niceness = self.niceness.map(|niceness| niceness.to_string());
         let parent = rustix::process::getpid().as_raw_nonzero().get();
         let mask = self.cpus.take();
+        let group = self.group.take();
         let dies_with_us = self.own_group;
         let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
         // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe
@@ -173,6 +182,13 @@ impl Launch {
                         && file >= 0
                     {
                         libc::write(file, text.as_ptr().cast(), text.len());
+                    }
+                }
+                if let Some(group) = &group {
+                    // 0 is whoever writes. Before the affinity: outside the group its CPUs are not to be had.
+                    let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                    if file < 0 || libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
+                        return Err(io::Error::last_os_error());
                     }
                 }
                 if let Some(niceness) = niceness {

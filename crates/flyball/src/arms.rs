@@ -107,6 +107,8 @@ pub struct Knobs<'h> {
     /// The arm that is applied now.
     current: Option<Arm>,
     last_notes: Vec<String>,
+    /// The control group that the workload is to join: its CPUs are kept for it.
+    pub group: Option<String>,
 }
 
 impl<'h> Knobs<'h> {
@@ -129,6 +131,7 @@ impl<'h> Knobs<'h> {
                 sets = true;
             }
         }
+        let mut group = None;
         let hold = if sets {
             change::must_be_writable(host)?;
             let state = change::state(cli)?;
@@ -141,7 +144,10 @@ impl<'h> Knobs<'h> {
                 hush.say(host)?;
                 let interrupted = || interrupted.load(Ordering::Relaxed);
                 match hush.apply(host, &mut hold, &interrupted) {
-                    Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+                    Ok(hushed) => {
+                        hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+                        group = hushed.group;
+                    }
                     Err(failure) => {
                         let _ = hold.end();
                         return Err(failure);
@@ -155,7 +161,7 @@ impl<'h> Knobs<'h> {
             None
         };
         let interrupted = Arc::clone(interrupted);
-        Ok(Knobs { host, hold, interrupted, current: None, last_notes: Vec::new() })
+        Ok(Knobs { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
     }
 }
 

@@ -69,6 +69,7 @@ impl Step {
         let Some(path) = spot.path() else {
             return match spot {
                 Spot::SpeedSelect(setting) => speed_select(setting.field, new),
+                Spot::Partition(_) => Step::Idle,
                 // Limits of IA32_HWP_REQUEST, uncore ratio and package power limits; other registers hold preferences.
                 Spot::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. } if mask & 0xff00_0000 == 0 => {
                     Step::Limit
@@ -82,6 +83,8 @@ impl Step {
         let parent = folder.rsplit('/').next().unwrap_or_default();
         let off = |word: &str| matches!(word.trim(), "0" | "off" | "forceoff" | "n" | "N");
         match name {
+            // A controller leaves after the groups that use it.
+            "cgroup.subtree_control" => Step::Offline,
             "status" | "dynamic_epp" => Step::DriverMode,
             "online" | "control" if off(new) => Step::Offline,
             "online" | "control" => Step::Online,

@@ -76,6 +76,11 @@ fn writable_form(spot: &Spot, goal: &Content) -> Option<Vec<u8>> {
         "energy_performance_preference" if *goal == Content::Unreadable(Errno::INVAL.0) => {
             Some(b"default".to_vec())
         }
+        // Reads as a list of controllers and takes changes: +cpuset is the only one that is ever made.
+        "cgroup.subtree_control" => {
+            let had = text.split_whitespace().any(|name| name == "cpuset");
+            Some(if had { b"+cpuset".to_vec() } else { b"-cpuset".to_vec() })
+        }
         // Reads `notsupported` or `notimplemented` where there is no SMT to control.
         "control" if text.starts_with("not") => None,
         _ => goal.to_bytes().filter(|bytes| !bytes.is_empty()),

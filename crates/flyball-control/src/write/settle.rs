@@ -77,6 +77,10 @@ pub fn agrees(spot: &Spot, wanted: &str, found: &str) -> bool {
     }
     match spot.name() {
         "energy_performance_preference" => preference_agrees(wanted, found),
+        "cgroup.subtree_control" => {
+            let has = found.split_whitespace().any(|name| name == "cpuset");
+            (wanted == "+cpuset" && has) || (wanted == "-cpuset" && !has)
+        }
         "scaling_governor" => wanted.eq_ignore_ascii_case(found),
         "energy_perf_bias" => bias(wanted).is_some_and(|value| Some(value) == found.parse().ok()),
         // kstrtobool() and friends: an idle state's `disable` takes any non-zero number.

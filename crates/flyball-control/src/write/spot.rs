@@ -8,6 +8,8 @@ use std::{fmt, str::FromStr};
 use flyball_host::{Errno, Host, HostError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use super::partition;
+
 /// Something that holds a setting and can be written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Spot {
@@ -15,6 +17,8 @@ pub enum Spot {
     File(String),
     /// A setting of Speed Select.
     SpeedSelect(flyball_sst::setting::Setting),
+    /// A control group that keeps CPUs for itself, by its path.
+    Partition(String),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
     Msr {
         /// The CPU.
@@ -36,7 +40,7 @@ impl Spot {
     pub fn path(&self) -> Option<&str> {
         match self {
             Spot::File(path) => Some(path),
-            Spot::Msr { .. } | Spot::SpeedSelect(_) => None,
+            Spot::Msr { .. } | Spot::SpeedSelect(_) | Spot::Partition(_) => None,
         }
     }
 
@@ -45,7 +49,7 @@ impl Spot {
         match self {
             Spot::File(path) => path.rsplit('/').next().unwrap_or_default(),
             Spot::SpeedSelect(setting) => setting.field.name(),
-            Spot::Msr { .. } => "",
+            Spot::Msr { .. } | Spot::Partition(_) => "",
         }
     }
 
@@ -60,6 +64,7 @@ impl Spot {
                 host.read_into(path, &mut bytes)?;
                 Ok(bytes)
             }
+            Spot::Partition(path) => partition::read(host, path),
             Spot::SpeedSelect(setting) => setting.read(host).map(String::into_bytes),
             Spot::Msr { cpu, register, mask } => {
                 Ok(format!("{:#x}", host.msr(*cpu, *register)? & mask).into_bytes())
@@ -75,6 +80,7 @@ impl Spot {
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Spot::File(path) => host.write(path, content),
+            Spot::Partition(path) => partition::write(host, path, &String::from_utf8_lossy(content)),
             Spot::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
             Spot::Msr { cpu, register, mask } => {
                 let bits = std::str::from_utf8(content)
@@ -95,6 +101,7 @@ impl fmt::Display for Spot {
         match self {
             Spot::File(path) => f.write_str(path),
             Spot::SpeedSelect(setting) => setting.fmt(f),
+            Spot::Partition(path) => write!(f, "partition:{path}"),
             Spot::Msr { cpu, register, mask } => write!(f, "msr:{cpu}:{register:#x}:{mask:#x}"),
         }
     }
@@ -107,6 +114,13 @@ impl FromStr for Spot {
     fn from_str(text: &str) -> Result<Spot, &'static str> {
         if text.starts_with('/') {
             return Ok(Spot::File(text.to_owned()));
+        }
+        if let Some(path) = text.strip_prefix("partition:") {
+            return if path.starts_with('/') {
+                Ok(Spot::Partition(path.to_owned()))
+            } else {
+                Err("partition: needs a path")
+            };
         }
         if text.starts_with("sst:") {
             return text.parse().map(Spot::SpeedSelect);
@@ -214,6 +228,7 @@ mod tests {
     fn spots_survive_their_text() {
         for spot in [
             Spot::file("/sys/devices/system/cpu/cpufreq/boost"),
+            Spot::Partition("/sys/fs/cgroup/flyball".to_owned()),
             Spot::Msr { cpu: 511, register: 0xc001_02b3, mask: 0xff00_0000 },
         ] {
             assert_eq!(spot.to_string().parse::<Spot>().unwrap(), spot);

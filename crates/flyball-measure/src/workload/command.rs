@@ -41,12 +41,14 @@ pub struct Command {
     pub directory: Option<PathBuf>,
     /// How its performance is read.
     pub reader: Reader,
+    /// The control group (cgroup v2) that it joins, if not this process's.
+    pub group: Option<String>,
 }
 
 impl Command {
     /// A command whose wall time counts.
     pub fn new(argv: Vec<String>) -> Command {
-        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime }
+        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime, group: None }
     }
 
     fn launch(&self, stdout: File, stderr: File) -> Launch {
@@ -55,6 +57,9 @@ impl Command {
             Launch::new(program, self.argv.get(1..).unwrap_or_default()).output_to(stdout, stderr);
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);
+        }
+        if let Some(group) = &self.group {
+            launch = launch.in_control_group(group);
         }
         if let Some(directory) = &self.directory {
             launch = launch.in_directory(directory);

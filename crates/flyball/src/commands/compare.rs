@@ -239,6 +239,7 @@ fn conduct_with(
         eprintln!("note: {warning}");
     }
     let mut workload = command_of(&directory.manifest.workload);
+    workload.group.clone_from(&knobs.group);
     let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory.clone_from(&directory.manifest.workload.directory);

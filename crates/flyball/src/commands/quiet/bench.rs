@@ -69,7 +69,8 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     } else {
         Some(hold::Silence::begin(cli, &*host, &args.quiet, true, &|| interrupted.load(Ordering::Relaxed))?)
     };
-    let runs = series(&*host, args, &interrupted);
+    let group = silence.as_ref().and_then(|silence| silence.group.clone());
+    let runs = series(&*host, args, group.as_deref(), &interrupted);
     if let Some(silence) = silence {
         silence.end()?;
     }
@@ -86,6 +87,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
 fn series(
     host: &dyn flyball_host::Host,
     args: &Args,
+    group: Option<&str>,
     interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Vec<Run>, Failure> {
     let fail = |error: std::io::Error| {
@@ -100,7 +102,7 @@ fn series(
             break;
         }
         let null = || std::fs::File::options().write(true).open("/dev/null");
-        let mut launch = hold::launch(&args.command, &cpus, &args.quiet);
+        let mut launch = hold::launch(&args.command, &cpus, &args.quiet, group);
         launch = launch.output_to(null().map_err(fail)?, null().map_err(fail)?);
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = launch.start().map_err(fail)?;

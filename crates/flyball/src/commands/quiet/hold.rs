@@ -16,6 +16,7 @@ use flyball_control::{
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
+        partition,
     },
 };
 use flyball_host::{CpuList, Host, Kind, Launch};
@@ -86,6 +87,9 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     }
     say(&recipe, &machine);
     change::print_plan(cli, &plan, false)?;
+    if let Some(partition) = &recipe.partition {
+        println!("control group\n  {}  CPUs {}", partition.path, partition.content);
+    }
     if !extras.is_empty() {
         println!("interrupts and profiling, where they take it");
         for (spot, new) in extras {
@@ -118,7 +122,7 @@ impl Hush {
         host: &dyn Host,
         hold: &mut Hold<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Hushed, Failure> {
         hush(hold, &look(host)?, &self.recipe, &self.intent, interrupted)
     }
 
@@ -136,7 +140,7 @@ fn hush(
     recipe: &Recipe,
     intent: &Intent,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Hushed, Failure> {
     let mut notes = Vec::new();
     if !intent.is_empty() {
         let applied = hold.apply(intent, interrupted)?;
@@ -156,12 +160,40 @@ fn hush(
             "{stuck} interrupts stay where they are: their devices or the kernel hold them there ({moved} other writes made)"
         ));
     }
-    Ok(notes)
+    let mut group = None;
+    if let Some(partition) = &recipe.partition {
+        let refused = hold.offer(&partition.writes()).map_err(Failure::from)?;
+        let found = partition.spot().read(machine.host());
+        let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
+        if refused.is_empty() && holds.as_ref().is_ok_and(|text| *text == partition.content) {
+            group = Some(partition.path.clone());
+        } else {
+            let why = match (refused.first(), holds) {
+                (Some((_, error)), _) => error.to_string(),
+                (None, Ok(text)) => format!("the kernel made it '{text}'"),
+                (None, Err(error)) => error.to_string(),
+            };
+            notes.push(format!("cannot keep other tasks off CPUs {}: {why}", recipe.cpus));
+            hold.offer(&[(partition.spot(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
+        }
+    }
+    Ok(Hushed { notes, group })
+}
+
+/// What making a machine quiet came to.
+#[derive(Debug, Clone, Default)]
+pub struct Hushed {
+    /// What is worth knowing.
+    pub notes: Vec<String>,
+    /// The control group that the benchmark is to join.
+    pub group: Option<String>,
 }
 
 /// A machine that is quiet for as long as this lives; everything is put back when it ends, however it ends.
 pub struct Silence<'h> {
     hold: Hold<'h>,
+    /// The control group of the benchmark's CPUs, where there is one.
+    pub group: Option<String>,
 }
 
 impl<'h> Silence<'h> {
@@ -184,13 +216,15 @@ impl<'h> Silence<'h> {
             eprintln!("note: {note}");
         }
         match hush(&mut hold, &machine, &recipe, &intent, interrupted) {
-            Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {note}")),
+            Ok(hushed) => {
+                hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+                Ok(Silence { hold, group: hushed.group })
+            }
             Err(failure) => {
                 let _ = hold.end();
-                return Err(failure);
+                Err(failure)
             }
         }
-        Ok(Silence { hold })
     }
 
     /// Puts everything back.
@@ -207,8 +241,11 @@ impl<'h> Silence<'h> {
 }
 
 /// How to start a benchmark's process in quiet: on its CPUs, ahead of other tasks, at the same addresses every time.
-pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet) -> Launch {
+pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
+    if let Some(group) = group {
+        launch = launch.in_control_group(group);
+    }
     if !quiet.keep_aslr {
         launch = launch.with_fixed_addresses();
     }
@@ -234,7 +271,8 @@ pub fn around(cli: &Cli, quiet: &Quiet, command: &[String]) -> Result<Exit, Fail
             let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             Failure::new(Exit::Command(code), format!("cannot run {}: {error}", command[0]))
         };
-        let mut running = launch(command, &cpus, quiet).in_foreground().start().map_err(fail)?;
+        let mut running =
+            launch(command, &cpus, quiet, silence.group.as_deref()).in_foreground().start().map_err(fail)?;
         loop {
             if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
                 break Ok(ended);
@@ -255,8 +293,12 @@ pub fn on(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = machine::open(&machine::complete(cli)?)?;
     let interrupted = change::interrupts()?;
     let silence = Silence::begin(cli, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
+    let group = silence.group.clone();
     silence.hold.keep()?;
     println!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level);
+    if let Some(group) = group {
+        println!("a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs");
+    }
     Ok(Exit::Done)
 }
 
