@@ -134,7 +134,7 @@ impl Laboratory {
         found.into_iter().next().ok_or_else(|| format!("{machine} has no register blocks of Speed Select"))
     }
 
-    /// flyball, without what only a debugger wants, beside the library that it may need.
+    /// flyball, without what only a debugger wants, beside the libraries that it needs.
     fn programs(&self) -> Result<PathBuf, Failed> {
         let folder = self.folder.path().join("fb");
         if folder.exists() {
@@ -152,10 +152,14 @@ impl Laboratory {
         {
             std::fs::copy(built, &program)?;
         }
-        for library in ["/lib/x86_64-linux-gnu/libgcc_s.so.1", "/usr/lib64/libgcc_s.so.1"] {
-            if Path::new(library).exists() {
-                std::fs::copy(library, folder.join("libgcc_s.so.1"))?;
-                break;
+        // The guest has a loader, and not every library.
+        let needed = Command::new("ldd").arg(built).output()?;
+        for line in String::from_utf8_lossy(&needed.stdout).lines() {
+            if let Some((name, path)) = line.split_once(" => ") {
+                let path = path.split_whitespace().next().unwrap_or_default();
+                if path.starts_with('/') {
+                    std::fs::copy(path, folder.join(name.trim()))?;
+                }
             }
         }
         Ok(folder)
