@@ -12,6 +12,10 @@ use crate::{
 
 /// Settings as typed, each for the CPUs of a list or of --cpu.
 pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)]) -> Result<Exit, Failure> {
+    // Turbo by cpufreq's limits alone needs no Speed Select; all else is told why there is none, where there is none.
+    if settings.iter().any(|(setting, _)| !setting.starts_with("max-freq=")) {
+        session.layout()?;
+    }
     let mut intent = Intent::default();
     for (setting, cpus) in settings {
         let on = cpus.as_ref().map(ToString::to_string).or_else(|| session.selector.clone());

@@ -3,7 +3,7 @@
 use comfy_table::{Table, presets};
 use flyball_host::{CpuList, MegaHertz, isst};
 use flyball_sst::{
-    access::Levels,
+    access::{Access, Levels},
     model::{self, Turbo},
     setting::{Domain, Field, Via},
 };
@@ -184,6 +184,24 @@ fn turbo_row(turbo: &Turbo) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
+/// The level that is asked for, where the domain has it; the current one where none is.
+fn level_of(
+    session: &Session<'_>,
+    access: &dyn Access,
+    domain: &Domain,
+    asked: Option<u8>,
+) -> Result<u8, Failure> {
+    let explained = |error: flyball_host::HostError| session.explained(&error);
+    let Some(asked) = asked else { return Ok(access.levels(&domain.place).map_err(explained)?.current) };
+    let numbers = model::level_numbers(access, domain).map_err(explained)?;
+    if numbers.contains(&asked) {
+        return Ok(asked);
+    }
+    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    let words = format!("power domain {} has no level {asked}; it has {}", name(domain), numbers.join(", "));
+    Err(Failure::new(Exit::Usage, words))
+}
+
 /// `perf-profile info`.
 pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
     let layout = session.layout()?;
@@ -191,15 +209,11 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
     let (mut objects, mut tables) = (Vec::new(), Vec::new());
     for domain in session.domains()? {
         let explained = |error: flyball_host::HostError| session.explained(&error);
-        let numbers = model::level_numbers(access.as_ref(), domain).map_err(explained)?;
-        if let Some(only) = only.filter(|only| !numbers.contains(only)) {
-            let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("power domain {} has no level {only}; it has {}", name(domain), numbers.join(", ")),
-            ));
-        }
-        for number in numbers.into_iter().filter(|number| only.is_none_or(|only| only == *number)) {
+        let numbers = match only {
+            Some(_) => vec![level_of(session, access.as_ref(), domain, only)?],
+            None => model::level_numbers(access.as_ref(), domain).map_err(explained)?,
+        };
+        for number in numbers {
             let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
             let current = if level.current { " (current)" } else { "" };
             let mut rows = table(&[&format!("domain {}", name(domain)), &format!("level {number}{current}")]);
@@ -258,10 +272,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
         table(&["domain", "level", "high MHz", "high-priority CPUs", "low MHz", "instead of", "W", "C"]);
     for domain in session.domains()? {
         let explained = |error: flyball_host::HostError| session.explained(&error);
-        let number = match level {
-            Some(level) => level,
-            None => access.levels(&domain.place).map_err(explained)?.current,
-        };
+        let number = level_of(session, access.as_ref(), domain, level)?;
         let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
         match &level.base_freq {
             Some(offer) => {
@@ -307,10 +318,7 @@ pub(super) fn turbo_freq(
     let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
     for domain in session.domains()? {
         let explained = |error: flyball_host::HostError| session.explained(&error);
-        let number = match level {
-            Some(level) => level,
-            None => access.levels(&domain.place).map_err(explained)?.current,
-        };
+        let number = level_of(session, access.as_ref(), domain, level)?;
         let found = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
         let mut offer = found.turbo_freq;
         if let Some(offer) = &mut offer {
