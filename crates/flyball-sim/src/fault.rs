@@ -81,6 +81,14 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// How many accesses the rule has watched; 0 for one that goes by the clock.
+    pub fn seen(&self) -> u32 {
+        match self.when {
+            When::Access { seen, .. } => seen,
+            When::Clock { .. } => 0,
+        }
+    }
+
     fn access(pattern: String, op: Op, effect: Effect) -> Fault {
         Fault { when: When::Access { pattern, op, nth: 0, seen: 0 }, effect }
     }

@@ -253,6 +253,11 @@ impl SimMachine {
         }
     }
 
+    /// The faults that were injected.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// Faults that an access sets off: an error, or a write that is lost.
     fn fault(&mut self, path: &str, op: Op) -> Answer<bool> {
         if self.faults.is_empty() || self.meddling {

@@ -14,6 +14,8 @@ mod machine;
 mod output;
 mod paint;
 mod simulated;
+#[cfg(test)]
+mod simulated_faults;
 mod workloads;
 
 use std::process::ExitCode;

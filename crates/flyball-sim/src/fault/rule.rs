@@ -8,6 +8,7 @@ use crate::errno::Errno;
 /// The forms of a rule, for help and for messages.
 pub const FORMS: &str = "\
 write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
+ioctl PATH fails ERRNO [nth N]              a call of a device fails (/dev/isst_interface)
 write PATH is lost [nth N]                  the write succeeds and changes nothing
 write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
 PATH=TEXT every TIME|after TIME             another program writes by the clock
@@ -58,6 +59,7 @@ impl<'t> Words<'t> {
         match first {
             "read" => self.access(Op::Read),
             "write" => self.access(Op::Write),
+            "ioctl" => self.access(Op::Ioctl),
             "offline" => {
                 let cpus = self.cpus()?;
                 self.clock(Effect::Online(cpus, false))

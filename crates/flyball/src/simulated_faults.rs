@@ -1,0 +1,111 @@
+//! Changes of Speed Select on simulated machines with one call or write failing, at each place where one can: the machine is
+//! then as it was, CPUs that were to go offline included; or, where a call is made again, as it was meant to be.
+
+use flyball_control::{
+    intent::Intent,
+    write::{hold::Hold, state::StateDir},
+};
+use flyball_sim::{Errno, Fault, Op};
+
+use crate::simulated::{Choice, Simulated};
+
+const NODE: &str = "/dev/isst_interface";
+const ONLINE: &str = "/sys/devices/system/cpu/cpu*/online";
+
+/// Settings, each for all CPUs or for some.
+type Wanted = &'static [(&'static str, Option<&'static str>)];
+
+fn intent(wanted: Wanted) -> Intent {
+    let mut intent = Intent::default();
+    for (setting, cpus) in wanted {
+        intent.settings.extend(Intent::from_arguments(&[*setting], *cpus).unwrap().settings);
+    }
+    intent
+}
+
+/// What became of a change.
+struct Story {
+    result: Result<(), String>,
+    before: String,
+    after: String,
+    /// Accesses of the kind that the fault watches.
+    seen: u32,
+}
+
+/// Applies settings on a machine that has just booted, with one fault.
+fn apply(machine: &str, wanted: Wanted, fault: Fault) -> Story {
+    let simulated = Simulated::open(&Choice::parse(machine).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path());
+    let before = simulated.with(|machine| {
+        machine.inject(fault);
+        machine.settings()
+    });
+    let mut hold = Hold::begin(&simulated, &state, "test", None).unwrap();
+    let result = match hold.apply(&intent(wanted), &|| false) {
+        Ok(_) => hold.keep().map_err(|error| error.to_string()),
+        Err(error) => {
+            let _ = hold.end();
+            Err(error.to_string())
+        }
+    };
+    simulated.with(|machine| {
+        assert!(machine.kernel_fault().is_none(), "{:?}", machine.kernel_fault());
+        let seen = machine.faults()[0].seen();
+        Story { result, before, after: machine.settings(), seen }
+    })
+}
+
+/// Lets each access of a kind fail in turn, or a few of them that lie evenly between the first and the last (all with
+/// `FLYBALL_ALL_FAULTS` set); how many times the change then failed, and was as it was meant all the same.
+fn everywhere(machine: &str, wanted: Wanted, pattern: &str, op: Op, errno: Errno) -> (u32, u32) {
+    let clean = apply(machine, wanted, Fault::errno(pattern, op, errno).at(u32::MAX));
+    assert_eq!(clean.result, Ok(()), "{machine} {wanted:?}");
+    assert_ne!(clean.after, clean.before, "{machine} {wanted:?} changes nothing");
+    let (mut failed, mut done) = (0, 0);
+    let stride = if std::env::var_os("FLYBALL_ALL_FAULTS").is_some() { 1 } else { (clean.seen / 5).max(1) };
+    for nth in (1..=clean.seen).filter(|nth| nth % stride == 1 % stride) {
+        let story = apply(machine, wanted, Fault::errno(pattern, op, errno).at(nth));
+        let what =
+            || format!("{machine} {wanted:?}, {op:?} {nth} of {} {errno:?}: {:?}", clean.seen, story.result);
+        let expected = if story.result.is_ok() { &clean.after } else { &story.before };
+        let differs = expected.lines().zip(story.after.lines()).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "{}", what());
+        match story.result {
+            Ok(()) => done += 1,
+            Err(_) => failed += 1,
+        }
+    }
+    (failed, done)
+}
+
+const BASE_FREQ: Wanted = &[("sst-bf=on", None)];
+const TURBO_FREQ: Wanted = &[("sst-tf=on", None), ("clos=3", None), ("clos=0", Some("1,2"))];
+const CLASSES: Wanted =
+    &[("sst-cp=on", None), ("clos-1-min=1GHz", None), ("clos-1-max=2GHz", None), ("clos=1", Some("3"))];
+/// Levels with the CPUs that they leave out.
+const GUIDE_LEVEL: Wanted = &[("sst-level=4", None), ("online=off", Some("4,6,12,13,32,34,40,41"))];
+const SMALL_LEVEL: Wanted = &[("sst-level=3", None), ("online=off", Some("1,3,5,7,17,19,21,23"))];
+
+#[test]
+fn any_call_that_fails_leaves_the_machine_as_it_was() {
+    let mut report = String::new();
+    for (machine, all) in [
+        ("sst-guide", [BASE_FREQ, TURBO_FREQ, CLASSES, GUIDE_LEVEL]),
+        ("tpmi-small,kernel=7.2", [BASE_FREQ, TURBO_FREQ, CLASSES, SMALL_LEVEL]),
+    ] {
+        for wanted in all {
+            // Refused for good, and so that a mailbox command is tried again.
+            for errno in [Errno::PERM, Errno::BUSY] {
+                let (failed, done) = everywhere(machine, wanted, NODE, Op::Ioctl, errno);
+                assert!(failed + done > 4);
+                report.push_str(&format!("{machine} {}: {failed} failed, {done} done\n", wanted[0].0));
+            }
+        }
+        let level = all[3];
+        let (failed, _) = everywhere(machine, level, ONLINE, Op::Write, Errno::BUSY);
+        assert!(failed > 0, "a CPU that does not go offline");
+        report.push_str(&format!("{machine} online: {failed} failed\n"));
+    }
+    eprint!("{report}");
+}
