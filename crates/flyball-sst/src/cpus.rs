@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use flyball_host::{
-    CpuList, Host,
+    CpuList, Host, HostError,
     isst::{self, legacy::PunitCpu},
 };
 
@@ -38,6 +38,8 @@ pub struct CpuMap {
     present: CpuList,
     /// CPUs that the driver knows no number for.
     pub unmapped: Vec<u32>,
+    /// Why the driver told no numbers at all: cores are then not told apart, and no core may be set.
+    pub failure: Option<HostError>,
     /// TPMI: nothing tells which CPU is in which power domain, so that all are in none.
     pub unplaced: bool,
 }
@@ -190,6 +192,7 @@ impl CpuMap {
             }
             map.cpus.insert(cpu.number, cpu);
         }
+        map.failure = raw.err();
         map
     }
 

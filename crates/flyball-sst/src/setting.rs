@@ -405,6 +405,10 @@ impl Layout {
             version => Via::Tpmi(version),
         };
         let map = CpuMap::read(host, platform.is_tpmi(), cache);
+        // Without the power unit's numbers every core would be taken for the first. A dump is only read.
+        if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
+            return Err(error.clone());
+        }
         let online: CpuList = host
             .read("/sys/devices/system/cpu/online")
             .ok()

@@ -63,7 +63,7 @@ fn everywhere(machine: &str, wanted: Wanted, pattern: &str, op: Op, errno: Errno
     assert_eq!(clean.result, Ok(()), "{machine} {wanted:?}");
     assert_ne!(clean.after, clean.before, "{machine} {wanted:?} changes nothing");
     let (mut failed, mut done) = (0, 0);
-    let stride = if std::env::var_os("FLYBALL_ALL_FAULTS").is_some() { 1 } else { (clean.seen / 5).max(1) };
+    let stride = if std::env::var_os("FLYBALL_ALL_FAULTS").is_some() { 1 } else { (clean.seen / 3).max(1) };
     for nth in (1..=clean.seen).filter(|nth| nth % stride == 1 % stride) {
         let story = apply(machine, wanted, Fault::errno(pattern, op, errno).at(nth));
         let what =
