@@ -236,12 +236,9 @@ impl Supervisor {
             };
             let mut text = vec![0; usize::try_from(to - from).unwrap_or(0).min(64 << 20)];
             memory.read_exact_at(&mut text, from)?;
-            for (at, pair) in text.windows(2).enumerate() {
-                if pair == CPUID || pair == RDTSC {
-                    let at = from + at as u64;
-                    memory.write_all_at(&TRAP, at)?;
-                    self.traps.insert(at, [pair[0], pair[1]]);
-                }
+            for (at, instruction) in asking(&text) {
+                memory.write_all_at(&TRAP, from + at)?;
+                self.traps.insert(from + at, instruction);
             }
         }
         Ok(())
@@ -391,6 +388,20 @@ fn is_privileged(pid: i32) -> bool {
         .is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
 }
 
+/// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others happen to hold side by side.
+fn asking(text: &[u8]) -> Vec<(u64, [u8; 2])> {
+    use iced_x86::{Code, Decoder, DecoderOptions};
+    // Compilers leave no data among instructions; where something cannot be decoded, a few bytes on it goes on as it was.
+    let decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
+    let asks = decoder.into_iter().filter_map(|instruction| match instruction.code() {
+        Code::Cpuid => Some((instruction.ip(), CPUID)),
+        Code::Rdtsc => Some((instruction.ip(), RDTSC)),
+        _ => None,
+    });
+    // A prefix before it would stay in front of the trap: none stands there in compilers' code.
+    asks.filter(|(at, bytes)| text.get(*at as usize..*at as usize + 2) == Some(bytes)).collect()
+}
+
 /// The lowest CPU of a mask.
 fn first(mask: &[u8]) -> Option<u32> {
     mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
@@ -410,4 +421,18 @@ fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_instructions_are_replaced() {
+        // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: the bytes of RDTSC and CPUID stand in others too.
+        let text = [
+            0x75, 0x0f, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x31, 0xb8, 0x0f, 0xa2, 0x00, 0x00, 0xc3,
+        ];
+        assert_eq!(asking(&text), [(4, CPUID), (6, RDTSC)]);
+    }
 }
