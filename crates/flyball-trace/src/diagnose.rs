@@ -5,6 +5,8 @@
 //! trace has at all. Every threshold stands in [`Limits`], with the reason for its value.
 
 mod judge;
+#[cfg(test)]
+mod tests;
 mod windows;
 
 use crate::{
@@ -108,6 +110,7 @@ struct Silence {
     from: u64,
     to: u64,
     load: f64,
+    ghz: f64,
 }
 
 /// An event that limits a CPU, or the machine.
@@ -131,6 +134,10 @@ struct CpuState {
     limit: Option<(u32, u64)>,
     highest_limit: u32,
     limits: Vec<(u64, u64, u32)>,
+    /// What ran last, by task switches: its number, 0 for the idle task, and since when.
+    running: Option<(i32, u64)>,
+    /// Whether it is in an idle state, by idle events, and since when.
+    idle: Option<(bool, u64)>,
 }
 
 /// Adds records up, and judges.
@@ -190,7 +197,7 @@ impl Diagnoser {
         let start = self.first.unwrap_or(time);
         match &record.event {
             Event::AmdPerf(event) => {
-                if !self.sample(time, event.cpu, event.mperf, event.tsc) {
+                if !self.sample(time, event.cpu, event.mperf, event.tsc, event.khz) {
                     return;
                 }
                 self.windows.add(start, time, event.cpu, event.des, |window| {
@@ -206,7 +213,7 @@ impl Diagnoser {
                 });
             }
             Event::Intel(event) => {
-                if !self.sample(time, record.cpu, event.mperf, event.tsc) {
+                if !self.sample(time, record.cpu, event.mperf, event.tsc, u64::from(event.khz)) {
                     return;
                 }
                 self.windows.add(start, time, record.cpu, event.to, |window| {
@@ -222,6 +229,17 @@ impl Diagnoser {
                         state.limits.push((since, time, before));
                     }
                     state.highest_limit = state.highest_limit.max(max);
+                }
+            }
+            Event::Switch(event) => {
+                if let Some(state) = self.cpu(record.cpu) {
+                    state.running = Some((event.next_pid, time));
+                }
+            }
+            Event::Idle { cpu, state: entered } => {
+                let idle = *entered != u32::MAX;
+                if let Some(state) = self.cpu(*cpu) {
+                    state.idle = Some((idle, time));
                 }
             }
             Event::Thermal(event) if self.limited.len() < KEPT => {
@@ -252,14 +270,14 @@ impl Diagnoser {
 
     /// Time between the decisions of a CPU; a record's counters cover the time since the one before. `false` for a
     /// CPU's first record, which tells of the time before the trace.
-    fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64) -> bool {
+    fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64, khz: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
         let Some(state) = self.cpu(cpu) else { return false };
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
             if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
-                state.silences.push(Silence { from: last, to: time, load });
+                state.silences.push(Silence { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }
             true
         } else {

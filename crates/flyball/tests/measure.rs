@@ -170,6 +170,41 @@ fn a_setting_against_itself_on_the_running_machine() {
 }
 
 #[test]
+fn simulated_rounds_are_traced_by_the_simulated_kernel() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("run");
+    let name = directory.to_str().expect("UTF-8");
+    let words = [
+        "-M",
+        "sim:ryzen-5750g",
+        "compare",
+        "--trace",
+        "--arm",
+        "fast: driver-mode=passive governor=schedutil",
+        "--arm",
+        "slow: driver-mode=passive governor=schedutil max-freq=2GHz",
+        "--rounds",
+        "1",
+        "--warm-up",
+        "0",
+        "-o",
+        name,
+        "--workload",
+        "spin",
+    ];
+    ends(flyball(&words), 0);
+    let report = report(&directory);
+    let ghz = |arm: usize| {
+        let summaries = report["arms"][arm]["summaries"].as_array()?;
+        summaries.iter().find(|summary| summary["quantity"] == "trace-frequency")?["median"].as_f64()
+    };
+    let (fast, slow) = (ghz(0).expect("it is traced"), ghz(1).expect("it is traced"));
+    assert!(fast > 3.0 && (1.5..=2.05).contains(&slow), "{fast} {slow}");
+    let trace = directory.join("trace-0-0000-1.txt");
+    ends(flyball(&["trace", "report", "--json", trace.to_str().expect("UTF-8")]), 0);
+}
+
+#[test]
 fn rounds_are_traced() {
     let place = tempfile::tempdir().expect("a directory");
     let directory = place.path().join("run");

@@ -345,7 +345,11 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         let cpu = cpu as u32;
         for silence in &state.silences {
             let seconds = (silence.to - silence.from) as f64 / 1e9;
-            let what = format!("no decision for {seconds:.2} s at {:.0} % load", silence.load * 100.0);
+            let what = format!(
+                "no decision for {seconds:.2} s at {:.0} % load; it ran at {:.2} GHz meanwhile",
+                silence.load * 100.0,
+                silence.ghz
+            );
             let range = (silence.from, silence.to);
             findings.push(finding(FindingKind::NoDecisions, Severity::Fault, cpu, range, what, NO_DECISIONS));
         }
@@ -354,14 +358,34 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         {
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
-            if silent as f64 >= 2e9 * least && silent >= 50 * usual.max(1) {
-                let what = format!(
-                    "its last decision is {:.1} s before the end of the trace; before, there was one every {:.1} ms",
-                    silent as f64 / 1e9,
-                    usual as f64 / 1e6
-                );
-                let range = (last, diagnoser.last);
-                findings.push(finding(FindingKind::Stopped, Severity::Warning, cpu, range, what, STOPPED));
+            // Whether it was busy or idle since then, where other events tell.
+            let soon = last.saturating_add(100_000_000);
+            let task = state.running.filter(|(pid, since)| *pid != 0 && *since <= soon).map(|(pid, _)| pid);
+            let asleep = state.idle.is_some_and(|(idle, since)| idle && since <= soon)
+                || state.running.is_some_and(|(pid, since)| pid == 0 && since <= soon);
+            if silent as f64 >= 2e9 * least && silent >= 50 * usual.max(1) && !asleep {
+                let seconds = silent as f64 / 1e9;
+                let (kind, severity, what, remedy) = match task {
+                    Some(task) => (
+                        FindingKind::NoDecisions,
+                        Severity::Fault,
+                        format!(
+                            "no decision for {seconds:.2} s, to the end of the trace, while task {task} ran"
+                        ),
+                        NO_DECISIONS,
+                    ),
+                    None => (
+                        FindingKind::Stopped,
+                        Severity::Warning,
+                        format!(
+                            "its last decision is {seconds:.1} s before the end of the trace; before, there was one every \
+                             {:.1} ms",
+                            usual as f64 / 1e6
+                        ),
+                        STOPPED,
+                    ),
+                };
+                findings.push(finding(kind, severity, cpu, (last, diagnoser.last), what, remedy));
             }
         }
         let lasting = state.limit.map(|(max, since)| (since, diagnoser.last, max));

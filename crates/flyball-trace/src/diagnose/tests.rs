@@ -1,0 +1,236 @@
+//! Every diagnosis in a pair of traces: one that shows it, and its nearest neighbour that does not.
+
+use std::collections::BTreeSet;
+
+use super::{Diagnoser, Finding, FindingKind, Limits, Severity};
+use crate::{
+    Clock,
+    record::{AmdPerf, Comm, Event, IntelSample, Record, Switch, Thermal, ThermalKind},
+};
+
+/// What a CPU does in one sample.
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    des: u32,
+    min: u32,
+    max: u32,
+    ghz: f64,
+    load: f64,
+}
+
+const BUSY: Now = Now { des: 200, min: 15, max: 200, ghz: 4.0, load: 0.95 };
+const CALM: Now = Now { des: 50, min: 15, max: 200, ghz: 1.0, load: 0.3 };
+
+fn record(time_ms: u64, cpu: u32, event: Event) -> Record {
+    Record {
+        time: 1_000_000_000 + time_ms * 1_000_000,
+        cpu,
+        pid: 1,
+        comm: Comm::default(),
+        flags: 0,
+        preempt: 0,
+        event,
+    }
+}
+
+fn request(ms: u64, cpu: u32, now: Now) -> Record {
+    let tsc = 15_000_000u64;
+    let mperf = (tsc as f64 * now.load) as u64;
+    let event = AmdPerf {
+        min: now.min,
+        des: now.des,
+        max: now.max,
+        cpu,
+        khz: (now.ghz * 1e6) as u64,
+        mperf,
+        aperf: (mperf as f64 * now.ghz / 3.0) as u64,
+        tsc,
+        changed: None,
+        fast_switch: true,
+    };
+    record(ms, cpu, Event::AmdPerf(event))
+}
+
+fn sample(ms: u64, cpu: u32, to: u32, ghz: f64, load: f64, passed_ms: u64) -> Record {
+    let tsc = passed_ms * 3_000_000;
+    let mperf = (tsc as f64 * load) as u64;
+    let event = IntelSample {
+        core_busy: 90,
+        scaled_busy: 5,
+        from: to,
+        to,
+        mperf,
+        aperf: (mperf as f64 * ghz / 3.0) as u64,
+        tsc,
+        khz: (ghz * 1e6) as u32,
+        io_boost: 0,
+    };
+    record(ms, cpu, Event::Intel(event))
+}
+
+/// Requests of CPU 0 every 5 ms for six seconds.
+fn requests(at: impl Fn(u64) -> Now) -> Vec<Record> {
+    (0..6_000).step_by(5).map(|ms| request(ms, 0, at(ms))).collect()
+}
+
+fn usual(ms: u64) -> Now {
+    if (ms / 700).is_multiple_of(2) { BUSY } else { CALM }
+}
+
+fn findings(mut records: Vec<Record>) -> Vec<Finding> {
+    records.sort_by_key(|record| record.time);
+    let mut diagnoser = Diagnoser::new(Limits::default(), vec![(0, 1)]);
+    records.iter().for_each(|record| diagnoser.add(record));
+    diagnoser.findings(Clock::Mono)
+}
+
+#[track_caller]
+fn pair(kind: FindingKind, shows: Vec<Record>, does_not: Vec<Record>) {
+    let kinds = |found: &[Finding]| found.iter().map(|finding| finding.kind).collect::<BTreeSet<_>>();
+    let (with, without) = (findings(shows), findings(does_not));
+    assert!(kinds(&with).contains(&kind), "not found: {with:#?}");
+    assert_eq!(kinds(&without), BTreeSet::new(), "found where there is nothing: {without:#?}");
+}
+
+#[test]
+fn stuck_at_the_lowest_frequency() {
+    let low = |load: f64| move |ms: u64| if ms < 2_000 { usual(ms) } else { Now { load, ..CALM } };
+    pair(FindingKind::StuckLow, requests(low(0.95)), requests(low(0.5)));
+}
+
+#[test]
+fn stuck_at_the_highest_request() {
+    let high = |load: f64| move |ms: u64| if ms < 2_000 { usual(ms) } else { Now { load, ghz: 4.0, ..BUSY } };
+    pair(FindingKind::StuckHigh, requests(high(0.02)), requests(high(0.4)));
+    // A minimum that equals the maximum leaves no choice: a setting, not a decision.
+    let pinned = requests(|_| Now { min: 200, load: 0.02, ..BUSY });
+    assert!(findings(pinned).is_empty());
+}
+
+#[test]
+fn requests_that_are_ignored() {
+    let got =
+        |ghz: f64| move |ms: u64| if (3_000..4_000).contains(&ms) { Now { ghz, ..BUSY } } else { usual(ms) };
+    pair(FindingKind::Ignored, requests(got(2.2)), requests(got(3.6)));
+}
+
+#[test]
+fn limits_that_clip() {
+    let cut = |max: u32| {
+        move |ms: u64| {
+            let ghz = f64::from(max) / 50.0;
+            if ms < 3_000 { usual(ms) } else { Now { des: max, max, ghz, load: 0.95, ..BUSY } }
+        }
+    };
+    pair(FindingKind::Clipped, requests(cut(120)), requests(cut(195)));
+    let limits = |ms, max_khz| record(ms, 0, Event::Limits { cpu: 0, min_khz: 400_000, max_khz });
+    let with = |second: Record| [requests(usual), vec![limits(0, 4_000_000), second]].concat();
+    pair(FindingKind::Clipped, with(limits(2_000, 2_000_000)), with(limits(2_000, 3_900_000)));
+    // Restored before anybody could feel it.
+    let short = [with(limits(2_000, 2_000_000)), vec![limits(2_200, 4_000_000)]].concat();
+    assert!(findings(short).is_empty());
+}
+
+#[test]
+fn heat_and_power_limits() {
+    let thermal = |kind, value| {
+        let event = Thermal { kind, id: 0, value, name: Comm::new(b"Processor") };
+        [requests(usual), vec![record(2_000, 0, Event::Thermal(event))]].concat()
+    };
+    pair(FindingKind::Throttled, thermal(ThermalKind::Cooling, 3), thermal(ThermalKind::Cooling, 0));
+    pair(FindingKind::Throttled, thermal(ThermalKind::Pressure, 300), thermal(ThermalKind::Pressure, 0));
+    pair(FindingKind::Throttled, thermal(ThermalKind::Trip, 1), thermal(ThermalKind::Temperature, 71_000));
+}
+
+#[test]
+fn a_governor_that_hunts() {
+    let turns = |every: u64| {
+        move |ms: u64| {
+            let up = (ms / every).is_multiple_of(2);
+            let (des, ghz) = if up { (60, 1.2) } else { (180, 3.6) };
+            Now { des, ghz, load: 0.5, ..BUSY }
+        }
+    };
+    pair(FindingKind::Hunting, requests(turns(5)), requests(turns(150)));
+}
+
+#[test]
+fn boost_that_is_never_reached() {
+    let at = |ghz: f64| move |_| Now { ghz, ..BUSY };
+    // Nominal is 3 GHz.
+    pair(FindingKind::NoBoost, requests(at(3.0)), requests(at(3.3)));
+}
+
+#[test]
+fn a_cpu_whose_decisions_stop() {
+    let with = |until: u64| {
+        let other = (0..until).step_by(5).map(|ms| request(ms, 1, usual(ms)));
+        [requests(usual), other.collect()].concat()
+    };
+    pair(FindingKind::Stopped, with(3_000), with(5_600));
+    // One that is known to sleep has nothing to decide.
+    let asleep = Event::Idle { cpu: 1, state: 2 };
+    assert!(findings([with(3_000), vec![record(3_001, 1, asleep)]].concat()).is_empty());
+}
+
+#[test]
+fn siblings_that_disagree() {
+    let with = |other: Now| {
+        let second = (0..6_000).step_by(5).map(|ms| request(ms, 1, other));
+        [requests(|_| BUSY), second.collect()].concat()
+    };
+    let slow = Now { des: 60, ghz: 4.0, load: 0.5, ..BUSY };
+    let found = findings(with(slow));
+    assert!(
+        found
+            .iter()
+            .any(|finding| finding.kind == FindingKind::SiblingsDisagree && finding.other_cpu == Some(1)),
+        "{found:#?}"
+    );
+    // One that sleeps does not ask for anything.
+    let idle = findings(with(Now { load: 0.05, ..slow }));
+    assert!(!idle.iter().any(|finding| finding.kind == FindingKind::SiblingsDisagree), "{idle:#?}");
+}
+
+#[test]
+fn lost_records() {
+    let lost = record(2_000, 0, Event::Lost(Some(9)));
+    pair(FindingKind::Lost, [requests(usual), vec![lost]].concat(), requests(usual));
+}
+
+/// intel_pstate in active mode without HWP decides in a callback of the scheduler. On a nohz_full CPU a task that
+/// never leaves user space lets no tick through, so that the callback does not run: the CPU stays at the P-state of
+/// the moment, usually the lowest.
+fn nohz_full(end_ms: u64, load: f64) -> Vec<Record> {
+    let mut records: Vec<Record> = (0..6_000).step_by(10).map(|ms| sample(ms, 0, 35, 3.5, 0.9, 10)).collect();
+    records.extend((0..1_000).step_by(10).map(|ms| sample(ms, 4, 8, 0.8, 0.1, 10)));
+    records.push(sample(end_ms, 4, 8, 0.8, load, end_ms - 990));
+    records
+}
+
+#[test]
+fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
+    let found = findings(nohz_full(5_500, 0.999));
+    let fault = found.iter().find(|finding| finding.kind == FindingKind::NoDecisions).expect("it is found");
+    assert_eq!((fault.severity, fault.cpu), (Severity::Fault, Some(4)));
+    assert!((fault.from - 1.99).abs() < 0.01 && (fault.to - 6.5).abs() < 0.01, "{fault:?}");
+    for words in ["no decision for 4.51 s at 100 % load", "0.80 GHz"] {
+        assert!(fault.what.contains(words), "{fault:?}");
+    }
+    assert!(fault.remedy.contains("nohz_full"), "{fault:?}");
+    // The same silence of a CPU that slept is how it should be.
+    let calm = findings(nohz_full(5_500, 0.01));
+    assert!(!calm.iter().any(|finding| finding.kind == FindingKind::NoDecisions), "{calm:#?}");
+    // A trace that ends before the next sample knows it from the task switch.
+    let mut cut = nohz_full(5_500, 0.999);
+    cut.retain(|record| record.cpu != 4 || record.time < 6_000_000_000);
+    let spinner = Switch { next_pid: 4711, ..Switch::default() };
+    let known = [cut.clone(), vec![record(995, 4, Event::Switch(spinner))]].concat();
+    let found = findings(known);
+    let fault = found.iter().find(|finding| finding.kind == FindingKind::NoDecisions).expect("it is found");
+    assert!(fault.what.contains("while task 4711 ran"), "{fault:?}");
+    // And without one it can only say that decisions stopped.
+    assert!(
+        findings(cut).iter().any(|finding| finding.kind == FindingKind::Stopped && finding.cpu == Some(4))
+    );
+}
