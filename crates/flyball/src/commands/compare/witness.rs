@@ -3,7 +3,10 @@
 //! On this machine a trace instance of the round's own is recorded ([`Live`]). A simulated machine is asked through its
 //! tracefs, as any program would ask it ([`OnHost`]).
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use flyball_host::{Host, Kind, tracefs::Tracefs};
 use flyball_measure::{SettingsError, TraceNote, Witness};
@@ -132,15 +135,24 @@ impl Witness for OnHost {
     fn end(&mut self, host: &dyn Host, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
         Self::write(host, "tracing_on", "0")?;
         let text = host.read(&format!("{TRACING}/trace")).map_err(words)?;
-        let file = format!("{name}.txt");
+        let file = format!("{name}.txt.gz");
         let path = directory.join(&file);
-        std::fs::write(&path, &text).map_err(|error| words(format!("{}: {error}", path.display())))?;
+        pack(&path, &text).map_err(|error| words(format!("{}: {error}", path.display())))?;
         let (records, lost) = counts(&text);
         let report = report(&path)?;
         Ok(note(file, records.unwrap_or(report.records), lost, &report))
     }
 
     fn abandon(&mut self) {}
+}
+
+/// A round of a large machine is tens of megabytes of text.
+fn pack(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = flate2::write::GzEncoder::new(std::fs::File::create(path)?, flate2::Compression::fast());
+    file.write_all(text.as_bytes())?;
+    // Reading a file of a machine leaves its last newline out.
+    file.write_all(b"\n")?;
+    file.finish().map(|_| ())
 }
 
 /// Records in the text and lost ones, by its header: `entries-in-buffer/entries-written: 5/7`.
