@@ -72,7 +72,7 @@ const AMD: [Metric; 5] = [
 ];
 
 /// Of pstate_sample.
-const INTEL: [Metric; 7] = [
+const INTEL: [Metric; 8] = [
     metric("frequency", "frequencies", "frequency", "GHz", 0),
     metric("pstates", "pstates", "P-state", "", 0),
     metric("loads", "loads", "load", "%", 100),
@@ -80,6 +80,7 @@ const INTEL: [Metric; 7] = [
     metric("scaled", "scaled", "scaled busy", "%", 0),
     metric("boost", "boost", "IO boost", "%", 100),
     metric("durations", "durations", "time between samples", "ms", 0),
+    metric("ghz", "ghz", "TSC frequency", "GHz", 0),
 ];
 
 /// The thinned values of all CPUs.
@@ -94,6 +95,9 @@ pub struct SeriesSet {
     cpus: Vec<Option<Box<CpuSeries>>>,
     used: usize,
     started: bool,
+    /// Stretches are of samples, counted over all CPUs, instead of time.
+    by_sample: bool,
+    samples: u64,
 }
 
 #[derive(Debug)]
@@ -109,11 +113,25 @@ const MOST_EACH: usize = 8192;
 
 impl Default for SeriesSet {
     fn default() -> SeriesSet {
-        SeriesSet { start: 0, width: 1_000, metrics: &[], cpus: Vec::new(), used: 0, started: false }
+        SeriesSet {
+            start: 0,
+            width: 1_000,
+            metrics: &[],
+            cpus: Vec::new(),
+            used: 0,
+            started: false,
+            by_sample: false,
+            samples: 0,
+        }
     }
 }
 
 impl SeriesSet {
+    /// Over the number of the sample instead of time, as some of the kernel's tracers' pictures are.
+    pub fn by_sample() -> SeriesSet {
+        SeriesSet { by_sample: true, width: 1, ..SeriesSet::default() }
+    }
+
     /// Adds one record, in the order of time.
     pub fn add(&mut self, record: &Record) {
         let percent =
@@ -136,6 +154,7 @@ impl SeriesSet {
                         event.scaled_busy as f32,
                         event.io_boost as f32,
                         passed as f32 / 1e6,
+                        if passed > 0 { event.tsc as f32 / passed as f32 } else { f32::NAN },
                     ]
                 });
             }
@@ -151,8 +170,11 @@ impl SeriesSet {
         values: impl FnOnce(u64) -> [f32; N],
     ) {
         if !self.started {
-            (self.started, self.start, self.metrics) = (true, time, metrics);
+            (self.started, self.metrics) = (true, metrics);
+            self.start = if self.by_sample { 0 } else { time };
         }
+        self.samples += 1;
+        let x = if self.by_sample { self.samples } else { time };
         if cpu >= MOST_CPUS || self.metrics.len() != N {
             return;
         }
@@ -163,7 +185,7 @@ impl SeriesSet {
         self.cpus[cpu]
             .get_or_insert_with(|| Box::new(CpuSeries { last: None, buckets: vec![Vec::new(); N] }));
         let place = |set: &SeriesSet| {
-            usize::try_from(time.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX)
+            usize::try_from(x.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX)
         };
         let mut at = place(self);
         loop {
@@ -274,6 +296,44 @@ mod tests {
         assert_eq!(set.buckets(0, 1)[at], Bucket { min: 100.0, max: 100.0 });
         assert_eq!(set.cpus().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(set.range(2), Some((50.0, 50.0)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_sample_is_lost_by_thinning(
+            steps in proptest::collection::vec((1u64..1 << 34, 0u32..3, 0u32..256), 2..400),
+            most in 64usize..4096,
+            by_sample: bool,
+        ) {
+            let mut set = if by_sample { SeriesSet::by_sample() } else { SeriesSet::default() };
+            let mut time = 7_000_000_000;
+            let mut kept = Vec::new();
+            let mut seen = std::collections::HashSet::new();
+            for (number, (step, cpu, des)) in steps.iter().enumerate() {
+                time += step;
+                set.add(&record(time, *cpu, *des));
+                // A CPU's first sample tells of the time before.
+                if !seen.insert(*cpu) {
+                    kept.push((if by_sample { number as u64 + 1 } else { time }, *cpu, *des));
+                }
+            }
+            set.thin(most);
+            // Each sample lies between least and most of its stretch, and each least and most is a sample there.
+            let mut filled = 0;
+            for cpu in 0..3 {
+                for (at, bucket) in set.buckets(cpu, 1).iter().enumerate().filter(|(_, bucket)| !bucket.is_empty()) {
+                    let inside = kept.iter().filter(|(x, of, _)| {
+                        *of == cpu && ((x - set.start) / set.width) as usize == at
+                    });
+                    let values: Vec<f32> = inside.map(|(_, _, des)| *des as f32).collect();
+                    filled += values.len();
+                    let least = values.iter().copied().fold(f32::INFINITY, f32::min);
+                    let most = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    proptest::prop_assert_eq!((bucket.min, bucket.max), (least, most));
+                }
+            }
+            proptest::prop_assert_eq!(filled, kept.len());
+        }
     }
 
     #[test]

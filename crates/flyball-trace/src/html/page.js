@@ -166,7 +166,31 @@
     readout.textContent = parts.join("   ");
   }
 
+  // The view is in the address, so that it can be kept and passed on: #from=1.5&to=2&value=load&cpus=0,3
+  function remember() {
+    const words = new URLSearchParams();
+    if (from > meta.start || to < end) { words.set("from", from); words.set("to", to); }
+    if (metric > 0) words.set("value", meta.metrics[metric].title);
+    if (meta.cpus.length > 16) words.set("cpus", [...chosen].map((cpu) => meta.cpus[cpu]).join(","));
+    const hash = words.size > 0 ? "#" + words : "";
+    if (hash !== location.hash) history.replaceState(null, "", location.pathname + location.search + hash);
+  }
+
+  function recall() {
+    const words = new URLSearchParams(location.hash.slice(1));
+    const value = meta.metrics.findIndex((about) => about.title === words.get("value"));
+    metric = Math.max(0, value);
+    [...nav.children].forEach((button, at) => button.setAttribute("aria-pressed", String(at === metric)));
+    const cpus = (words.get("cpus") || "").split(",").map((cpu) => meta.cpus.indexOf(Number(cpu))).filter((cpu) => cpu >= 0);
+    if (words.has("cpus") && cpus.length > 0) chosen = new Set(cpus);
+    const [first, last] = [Number(words.get("from") ?? NaN), Number(words.get("to") ?? NaN)];
+    if (first < last) show(first, last); else show(meta.start, end);
+  }
+
+  let waiting = null;
   function draw() {
+    clearTimeout(waiting);
+    waiting = setTimeout(remember, 300);
     if (drawing) return;
     drawing = true;
     requestAnimationFrame(() => { drawing = false; drawMap(); drawLines(); say(); });
@@ -237,6 +261,7 @@
     nav.append(button);
   });
   window.addEventListener("resize", draw);
+  window.addEventListener("hashchange", recall);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  draw();
+  recall();
 })();

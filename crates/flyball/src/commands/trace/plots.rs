@@ -1,4 +1,5 @@
-//! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs.
+//! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs; over time, and the requests
+//! over the number of the sample too.
 
 use std::path::Path;
 
@@ -19,65 +20,109 @@ pub enum Format {
 /// Points that a picture's width can show; more would only be thinned again.
 const COLUMNS: usize = 2048;
 
-/// Writes all pictures into `directory`. Answers how many.
+/// What a value's pictures over the number of the sample are called, of one CPU and of all: the requests have some.
+fn over_samples(metric: &Metric) -> Option<(&'static str, &'static str)> {
+    match metric.name {
+        "des_perf" => Some(("des_perf_vs_samples", "des_perf_vs_samples")),
+        "pstates" => Some(("perf_busy_vs_samples", "pstates_vs_samples")),
+        _ => None,
+    }
+}
+
+/// Where pictures go, and how.
+struct Album<'a> {
+    directory: &'a Path,
+    format: Format,
+    count: usize,
+}
+
+impl Album<'_> {
+    fn save(&mut self, name: &str, chart: &Chart) -> Result<(), Failure> {
+        let (end, bytes) = match self.format {
+            Format::Svg => ("svg", Ok(chart.svg().into_bytes())),
+            Format::Png => ("png", chart.png(1.0).map_err(|error| error.to_string())),
+        };
+        let path = self.directory.join(format!("{name}.{end}"));
+        let written = bytes.and_then(|bytes| std::fs::write(&path, bytes).map_err(|error| error.to_string()));
+        written.map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
+        })?;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// Writes all pictures into `directory`: `over_time`, and of `samples` those that the tracers have. Answers how many.
 pub fn write(
     directory: &Path,
     format: Format,
-    series: &mut SeriesSet,
+    over_time: &mut SeriesSet,
+    samples: &mut SeriesSet,
     seconds: bool,
 ) -> Result<usize, Failure> {
-    let failed = |path: &Path, error: String| {
-        Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
-    };
-    std::fs::create_dir_all(directory).map_err(|error| failed(directory, error.to_string()))?;
+    std::fs::create_dir_all(directory).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot write {}: {error}", directory.display()))
+    })?;
+    let mut album = Album { directory, format, count: 0 };
+    let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
+    let scale = if seconds { 1e9 } else { 1.0 };
+    pictures(&mut album, over_time, &time, scale, |metric| Some((metric.name, metric.all)))?;
+    pictures(&mut album, samples, &Axis::new("sample", ""), 1.0, over_samples)?;
+    Ok(album.count)
+}
+
+fn pictures(
+    album: &mut Album<'_>,
+    series: &mut SeriesSet,
+    x: &Axis,
+    scale: f64,
+    names: impl Fn(&Metric) -> Option<(&'static str, &'static str)>,
+) -> Result<(), Failure> {
     let cpus: Vec<u32> = series.cpus().collect();
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
-    let mut count = 0;
-    let mut save = |name: String, chart: &Chart| {
-        let path = directory.join(name);
-        let bytes = match format {
-            Format::Svg => chart.svg().into_bytes(),
-            Format::Png => chart.png(1.0).map_err(|error| failed(&path, error.to_string()))?,
-        };
-        count += 1;
-        std::fs::write(&path, bytes).map_err(|error| failed(&path, error.to_string()))
+    let metrics = series.metrics();
+    let chart = |title: String, metric: &Metric| {
+        let y = Axis::new(metric.title, metric.unit);
+        let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
+        Chart::new(title, x.clone(), y).sized(1200, 600)
     };
-    let end = match format {
-        Format::Png => "png",
-        Format::Svg => "svg",
-    };
-    for (at, metric) in series.metrics().iter().enumerate() {
-        let chart = |title: String| {
-            let unit = if seconds { "s" } else { "ticks" };
-            let y = Axis::new(metric.title, metric.unit);
-            let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
-            Chart::new(title, Axis::new("elapsed time", unit), y).sized(1200, 600)
-        };
-        let mut all = chart(format!("{}, all CPUs", metric.title));
+    for (at, metric) in metrics.iter().enumerate() {
+        let Some((of_one, of_all)) = names(metric) else { continue };
+        let mut all = chart(format!("{}, all CPUs", metric.title), metric);
         for cpu in &cpus {
-            let (line, band) = marks(series, *cpu, at, seconds, metric);
-            let one = chart(format!("{}, CPU {cpu}", metric.title));
+            let (line, band) = marks(series, *cpu, at, scale);
+            let one = chart(format!("{}, CPU {cpu}", metric.title), metric);
             let one =
                 one.with(Series::unnamed(band).faint(0.4)).with(Series::unnamed(Mark::Line(line.clone())));
-            save(format!("cpu{cpu:03}_{}.{end}", metric.name), &one)?;
+            album.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
             let named = Series::new(format!("CPU {cpu}"), Mark::Dots(line));
             // A legend of hundreds of CPUs would be all of the picture.
             all = all.with(if cpus.len() <= 16 { named } else { Series { name: String::new(), ..named } });
         }
-        save(format!("all_cpu_{}.{end}", metric.all), &all)?;
+        album.save(&format!("all_cpu_{of_all}"), &all)?;
     }
-    Ok(count)
+    // What was asked for and how busy the CPU was, in one picture.
+    let place = |name: &str| metrics.iter().position(|metric| metric.name == name);
+    if let (Some(asked), Some(busy), Some(_)) = (place("pstates"), place("performance"), names(&PERF_BUSY)) {
+        for cpu in &cpus {
+            let title = format!("P-state and performance, CPU {cpu}");
+            let mut both = Chart::new(title, x.clone(), Axis::new("P-state, and performance in percent", "").with_zero())
+                .sized(1200, 600);
+            for (at, name) in [(asked, "P-state"), (busy, "performance, %")] {
+                both = both.with(Series::new(name, Mark::Line(marks(series, *cpu, at, scale).0)));
+            }
+            album.save(&format!("cpu{cpu:03}_perf_busy"), &both)?;
+        }
+    }
+    Ok(())
 }
 
+/// Asked for by its name only: over time there is a picture of two values, over samples there is none of this name.
+const PERF_BUSY: Metric = Metric { name: "perf_busy", all: "perf_busy", title: "", unit: "", high: 0 };
+
 /// A CPU's values: a line of the most of each stretch, and the band from the least to the most.
-fn marks(
-    series: &SeriesSet,
-    cpu: u32,
-    at: usize,
-    seconds: bool,
-    _metric: &Metric,
-) -> (Vec<(f64, f64)>, Mark) {
-    let width = series.width as f64 / if seconds { 1e9 } else { 1.0 };
+fn marks(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> (Vec<(f64, f64)>, Mark) {
+    let width = series.width as f64 / scale;
     let filled = || {
         let buckets = series.buckets(cpu, at).iter().enumerate();
         buckets

@@ -93,6 +93,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let mut analyser = Analyser::new();
     let mut csv = args.csv.as_ref().map(|path| CsvFiles::create(path, !args.no_per_cpu)).transpose()?;
     let mut series = (args.html.is_some() || args.plots.is_some()).then(SeriesSet::default);
+    let mut samples = args.plots.is_some().then(SeriesSet::by_sample);
     let mut columns = args.parquet.as_deref().map(columns::create).transpose()?;
     let mut lines = args.print.then(|| BufWriter::with_capacity(1 << 16, std::io::stdout()));
     let all_names = names.clone();
@@ -100,6 +101,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         analyser.add(record);
         if let Some(series) = &mut series {
             series.add(record);
+        }
+        if let Some(samples) = &mut samples {
+            samples.add(record);
         }
         if let Some(columns) = &mut columns {
             columns.add(record)?;
@@ -127,8 +131,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         columns.finish()?;
     }
     if let Some(mut series) = series {
-        if let Some(directory) = &args.plots {
-            let count = plots::write(directory, args.plot_format, &mut series, summary.clock.nanoseconds())?;
+        if let (Some(directory), Some(samples)) = (&args.plots, &mut samples) {
+            let seconds = summary.clock.nanoseconds();
+            let count = plots::write(directory, args.plot_format, &mut series, samples, seconds)?;
             eprintln!("flyball: {count} pictures in {}", directory.display());
         }
         if let Some(path) = &args.html {
