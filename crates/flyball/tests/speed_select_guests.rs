@@ -207,7 +207,8 @@ impl Laboratory {
             }
             command.env("SST_DUMP", registers).env("SST_TPMI", if levels { "levels=3" } else { "" });
         }
-        let limit = if self.whole { "2400" } else { "400" };
+        // For a guest that hangs; on a busy host one takes ten times as long as on an idle one.
+        let limit = if self.whole { "3600" } else { "1200" };
         command.args([guest.class, "--kernel", guest.kernel, "--timeout", limit]);
         if let Some(tool) = &self.tool {
             command.arg("--file").arg(format!("{}:t26", tool.display()));
@@ -279,7 +280,7 @@ fn side_by_side(text: &str) -> Result<usize, String> {
         eprintln!("skipped 1 side-by-side: the tool is not v1.26");
         return Ok(0);
     }
-    if tool.len() < 30 || tool.len() != ours.len() {
+    if tool.len() < 20 || tool.len() != ours.len() {
         return Err(format!("{} commands by the tool, {} by the drop-in", tool.len(), ours.len()));
     }
     let mut wrong = String::new();

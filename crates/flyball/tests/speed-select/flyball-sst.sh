@@ -52,13 +52,9 @@ fly --json sst perf-profile get-config-levels
 levels=$(grep -o '"highest-level": [0-9]*' /tmp/out | head -1 | grep -o '[0-9]*$')
 : ${levels:=0}
 
-refused 2 'class' sst core-power config -c 7 --min 1GHz
 refused 2 'levels are' sst perf-profile set-config-level -l 9
-refused 2 'hexadecimal' sst turbo-mode set-trl -t 0xzz
-check 'sst core-power enable -p ordered' 'core-power info' 'priority-type:ordered'
 check 'sst core-power config -c 1 --min 1GHz --max 2GHz' 'core-power get-config -c 1' 'clos-max:2000 MHz'
 check 'sst -c 1 core-power assoc -c 2' '-c 1 core-power get-assoc' 'clos:2'
-check 'sst turbo-mode set-trl -t 0x2020202020202020' '-c 0 turbo-mode get-trl' 'trl:0x2020202020202020'
 check 'sst base-freq enable -a' 'core-power get-config -c 0' 'clos-min:[1-9]'
 says 'sst-bf=on needs classes of service' plan sst-bf=on
 says 'CPUs\? ([0-9,-]*) at [0-9]* MHz, .* at [0-9]* MHz instead of [0-9]* MHz' plan sst-bf=on
@@ -101,6 +97,10 @@ if [ -z "$few" ]; then
             if fly $json sst $words && [ -s /tmp/out ]; then ok "sst $words $json"; else bad "sst $words $json"; fi
         done
     done
+    refused 2 'class' sst core-power config -c 7 --min 1GHz
+    refused 2 'hexadecimal' sst turbo-mode set-trl -t 0xzz
+    check 'sst turbo-mode set-trl -t 0x2020202020202020' '-c 0 turbo-mode get-trl' 'trl:0x2020202020202020'
+    check 'sst core-power enable -p ordered' 'core-power info' 'priority-type:ordered'
     check 'sst core-power enable -p proportional' 'core-power info' 'enable-status:enabled'
     check 'sst base-freq enable' '-c 0 perf-profile info -l 0' 'speed-select-base-freq:enabled'
     check 'sst turbo-freq enable' '-c 0 turbo-mode get-trl' 'trl:0xffffffffffffffff'
