@@ -158,3 +158,24 @@ fn another_machine_ends_with_4_and_the_remedy() {
     let machine = tree(folder.path(), "processor\t: 0\nvendor_id");
     assert_eq!(sst(&machine, "info").code, 4);
 }
+
+#[test]
+fn data_has_numbers_as_numbers_and_one_spelling_of_names() {
+    for (line, key) in [
+        ("perf-profile get-config-levels", "highest_level"),
+        ("perf-profile get-config-current-level", "current_level"),
+        ("perf-profile get-config-version", "version"),
+        ("core-power get-config -c 1", "min_mhz"),
+        ("core-power get-assoc", "clos"),
+        ("recommend --cpus 1", "guaranteed_mhz"),
+    ] {
+        for machine in MACHINES {
+            let ran = sst(machine, &format!("{line} --json"));
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            let data: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+            assert!(data[0][key].is_u64(), "{machine}: sst {line}: {}", data[0]);
+            let names = data[0].as_object().unwrap().keys().all(|name| !name.contains('-'));
+            assert!(names, "{machine}: sst {line}: {}", data[0]);
+        }
+    }
+}

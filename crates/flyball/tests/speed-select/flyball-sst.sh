@@ -49,7 +49,7 @@ says() { # PATTERN WORDS...
     if cat /tmp/out /tmp/err | grep -q -e "$pattern"; then ok "$*"; else bad "$*: does not say $pattern"; fi
 }
 fly --json sst perf-profile get-config-levels
-levels=$(grep -o '"highest-level": [0-9]*' /tmp/out | head -1 | grep -o '[0-9]*$')
+levels=$(grep -o '"highest_level": [0-9]*' /tmp/out | head -1 | grep -o '[0-9]*$')
 : ${levels:=0}
 
 refused 2 'levels are' sst perf-profile set-config-level -l 9

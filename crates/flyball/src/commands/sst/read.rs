@@ -146,7 +146,8 @@ pub(super) fn single(
         let found = value(&levels);
         let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
         rows.add_row([name(domain), text, list(session, &domain.cpus)]);
-        objects.push(object(domain, json!({ what: found })));
+        // In JSON as all other names are spelled there.
+        objects.push(object(domain, json!({ what.replace('-', "_"): found })));
     }
     finish(session, &objects, &[rows])
 }
