@@ -184,9 +184,8 @@ impl SeriesSet {
         }
         self.cpus[cpu]
             .get_or_insert_with(|| Box::new(CpuSeries { last: None, buckets: vec![Vec::new(); N] }));
-        let place = |set: &SeriesSet| {
-            usize::try_from(x.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX)
-        };
+        let place =
+            |set: &SeriesSet| usize::try_from(x.saturating_sub(set.start) / set.width).unwrap_or(usize::MAX);
         let mut at = place(self);
         loop {
             let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());

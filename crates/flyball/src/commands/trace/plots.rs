@@ -106,8 +106,12 @@ fn pictures(
     if let (Some(asked), Some(busy), Some(_)) = (place("pstates"), place("performance"), names(&PERF_BUSY)) {
         for cpu in &cpus {
             let title = format!("P-state and performance, CPU {cpu}");
-            let mut both = Chart::new(title, x.clone(), Axis::new("P-state, and performance in percent", "").with_zero())
-                .sized(1200, 600);
+            let mut both = Chart::new(
+                title,
+                x.clone(),
+                Axis::new("P-state, and performance in percent", "").with_zero(),
+            )
+            .sized(1200, 600);
             for (at, name) in [(asked, "P-state"), (busy, "performance, %")] {
                 both = both.with(Series::new(name, Mark::Line(marks(series, *cpu, at, scale).0)));
             }
