@@ -129,6 +129,8 @@ pub fn guardian(cli: &Cli, state: &StateDir) -> Result<std::process::Command, Fa
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot find flyball's own program: {error}")))?;
     let mut command = std::process::Command::new(own);
+    // By its name, whatever the file is called: under that of intel-speed-select it would take other words.
+    std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
     command.arg("-M").arg(&cli.machine).arg("--state-dir").arg(state.path()).arg("guardian");
     Ok(command)
 }

@@ -3,8 +3,8 @@
 //!
 //! Every day three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS` names others
 //! (`icx-7.2,gnr-6.12`, `all`, or `none`), and these run the whole list, `speed-select/commands`: some four minutes
-//! each. Needs the laboratory (`$FLYBALL_SHARED/lab` or `../shared/lab`) with its kernels; the recorded register blocks
-//! of two machines are unpacked to a temporary folder. The unmodified intel-speed-select v1.26 with its C library is
+//! each. Needs the laboratory (`$FLYBALL_SHARED/lab` or `../shared/lab`) with its kernels; the register blocks
+//! are those of two recorded machines. The unmodified intel-speed-select v1.26 with its C library is
 //! looked for in `$FLYBALL_SST_TOOL`, then in the laboratory's cache (`sst-tool`, where scripts/test fetches it); without it
 //! the side-by-side is left out and the rest is judged by the drivers alone. What is not run is counted.
 
@@ -117,16 +117,9 @@ fn own(name: &str) -> PathBuf {
 }
 
 impl Laboratory {
-    /// The register blocks of a recorded machine, unpacked when first asked for.
+    /// The register blocks of a recorded machine, as debugfs showed them: plain files, which need no unpacking.
     fn registers(&self, machine: &str) -> Result<PathBuf, String> {
-        let folder = self.folder.path().join(machine);
-        if !folder.exists() {
-            let done = Command::new(self.machines.join("unpack")).arg(machine).arg(&folder).output();
-            let done = done.map_err(|error| format!("cannot unpack {machine}: {error}"))?;
-            if !done.status.success() {
-                return Err(format!("cannot unpack {machine}: {}", String::from_utf8_lossy(&done.stderr)));
-            }
-        }
+        let folder = self.machines.join(machine);
         let entries = std::fs::read_dir(folder.join("sys/kernel/debug")).into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> =
             entries.map(|entry| entry.path()).filter(|path| path.join("tpmi-id-05").is_dir()).collect();
@@ -141,7 +134,7 @@ impl Laboratory {
             return Ok(folder);
         }
         std::fs::create_dir(&folder)?;
-        let program = folder.join("intel-speed-select");
+        let program = folder.join("flyball");
         let built = env!("CARGO_BIN_EXE_flyball");
         if !Command::new("strip")
             .arg("-o")

@@ -1,6 +1,6 @@
 # Read by the scripts of this folder, in a guest: the drivers loaded, the programs where they start quickly, and the
 # state of the machine as neither flyball nor the unmodified tool tells it.
-# Beside them: fb (flyball under the name intel-speed-select), raw, and t26 (the unmodified tool with its C library), if
+# Beside them: fb (flyball with its libraries), raw, and t26 (the unmodified tool with its C library), if
 # it could be had.
 for m in isst_if_common isst_if_mbox_msr isst_if_mbox_pci isst_if_mmio intel_vsec intel_vsec_tpmi isst_tpmi; do
     modprobe $m 2>/dev/null
@@ -9,7 +9,7 @@ mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 mkdir -p /var/run /run
 # Not from /job: every start would go over 9p.
 for thing in fb raw t26; do [ -e /tmp/$thing ] || cp -a $thing /tmp/ 2>/dev/null; done
-ln -sf intel-speed-select /tmp/fb/flyball
+ln -sf flyball /tmp/fb/intel-speed-select
 chmod -R a+rX /tmp/fb /tmp/t26 2>/dev/null
 chmod 755 / /tmp
 sys=/sys/devices/system/cpu
@@ -27,6 +27,13 @@ limits() { # They settle after the write has returned.
         last=$now
         sleep 0.05
     done
+}
+eventually() { # COMMAND...: within a time that is long for an emulator on a busy host
+    for try in $(seq 1 150); do
+        "$@" && return 0
+        sleep 0.4
+    done
+    return 1
 }
 state() {
     limits

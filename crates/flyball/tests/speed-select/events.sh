@@ -7,22 +7,15 @@ modprobe msr
 asked=0
 feedback() {
     asked=$((asked + 1))
-    # IA32_HW_FEEDBACK_PTR, MSR 0x17d0: the table's address.
-    dd if=/dev/cpu/0/msr bs=8 count=1 skip=762 2>/dev/null | od -An -tx8 | tr -d ' ' >ask/$asked
-    tries=0
-    while [ ! -e ask/$asked.done ] && [ $tries -lt 100 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    # IA32_HW_FEEDBACK_PTR: the table's address.
+    /tmp/raw msr 0x17d0 >ask/$asked.address
+    mv ask/$asked.address ask/$asked
+    eventually [ -e ask/$asked.done ]
     taskset 1 devmem 0xfee00300 32 0x000440fa
 }
-online_becomes() { # LIST, within some seconds
-    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-        [ "$(cat $sys/online)" = "$1" ] && return 0
-        sleep 0.3
-    done
-    return 1
-}
+online_is() { [ "$(cat $sys/online)" = "$1" ]; }
+# IA32_HW_FEEDBACK_CONFIG: the kernel switches feedback on when the first listener has subscribed.
+listened_to() { /tmp/raw msr 0x17d1 | grep -q '1$'; }
 level() {
     if [ -n "$real" ]; then $real perf-profile set-config-level -l $1; else $fly set sst-level=$1; fi >/dev/null 2>&1
 }
@@ -32,16 +25,17 @@ follows() { # NAME COMMAND...
     shift
     "$@" >/tmp/out 2>/tmp/err &
     watcher=$!
-    sleep 2
+    eventually listened_to || bad "$name: does not subscribe"
     level 2
+    # Also as long as the tool looks at no domain twice.
     sleep 2.5
     [ "$(cat $sys/online)" = "$all" ] || bad "$name: followed before the kernel said anything"
     feedback
-    if online_becomes 0-1; then ok "$name: CPUs go at the kernel's word"; else bad "$name: nothing followed the event"; fi
+    if eventually online_is 0-1; then ok "$name: CPUs go at the kernel's word"; else bad "$name: nothing followed the event"; fi
     level 0
     sleep 2.5
     feedback
-    if online_becomes "$all"; then ok "$name: and come back"; else bad "$name: not back"; fi
+    if eventually online_is "$all"; then ok "$name: and come back"; else bad "$name: not back"; fi
     kill -INT $watcher
     wait $watcher
     code=$?

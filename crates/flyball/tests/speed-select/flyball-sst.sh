@@ -135,18 +135,18 @@ if [ -z "$few" ]; then
             state >/tmp/before
             $fly sst watch --poll 1 $by >/tmp/out 2>/tmp/err &
             watcher=$!
-            sleep 2
+            eventually grep -q ': level 0$' /tmp/out
+            was=$(cat $sys/online)
+            followed() { [ "$(cat $sys/online)" != "$was" ] || grep -q isolated /sys/fs/cgroup/*/cpuset.cpus.partition; }
+            back() { ! followed 2>/dev/null; }
             $real perf-profile set-config-level -l 2 >/dev/null 2>&1
-            sleep 3
-            state >/tmp/during
-            online() { grep "^$sys/online\|isolated" $1; }
-            if [ "$(online /tmp/before)" != "$(online /tmp/during)" ]; then
-                ok "watch $by: followed"
-            else
-                bad "watch $by: nothing followed"; cat /tmp/during
-            fi
+            if eventually followed 2>/dev/null; then ok "watch $by: followed"; else bad "watch $by: nothing followed"; fi
+            eventually grep -q 'became 2' /tmp/out
+            sleep 2
             $real perf-profile set-config-level -l 0 >/dev/null 2>&1
-            sleep 3
+            eventually back
+            eventually grep -q 'became 0' /tmp/out
+            sleep 2
             kill -TERM $watcher
             wait $watcher
             code=$?

@@ -3,13 +3,14 @@
  * Beside flyball and the unmodified tool a third reader, which shares nothing with either; built by the test, run in the
  * guest. Numbers and offsets: include/uapi/linux/isst_if.h.
  *
- * One line a fact. A call that is refused prints its errno. A core mask above the highest level and an association in a
+ * raw msr NUMBER prints a register of CPU 0 instead. One line a fact. A call that is refused prints its errno. A core mask above the highest level and an association in a
  * power domain without registers are never asked for: some kernels fault at them.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -157,9 +158,24 @@ static void through_domains(void)
     }
 }
 
-int main(void)
+/* A register of CPU 0, through the msr driver. */
+static int msr(const char *number)
+{
+    uint64_t value;
+    int file = open("/dev/cpu/0/msr", O_RDONLY);
+    if (file < 0 || pread(file, &value, 8, strtoul(number, NULL, 0)) != 8) {
+        perror("/dev/cpu/0/msr");
+        return 1;
+    }
+    printf("%016llx\n", (unsigned long long)value);
+    return 0;
+}
+
+int main(int count, char **words)
 {
     uint8_t platform[8] = {0};
+    if (count == 3 && !strcmp(words[1], "msr"))
+        return msr(words[2]);
     unsigned cpus = sysconf(_SC_NPROCESSORS_CONF);
     node = open("/dev/isst_interface", O_RDWR);
     if (node < 0 || call(0, R, platform)) {
