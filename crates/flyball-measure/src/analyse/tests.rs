@@ -101,6 +101,27 @@ fn few_rounds_say_that_they_are_few() {
 }
 
 #[test]
+fn many_arms_are_judged_in_a_table() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut manifest = manifest(&names);
+    manifest.boots.push(boot(&[0, 1, 2, 3, 4, 5]));
+    let rounds: Vec<Round> = (0..12)
+        .flat_map(|block| {
+            (0..names.len()).map(move |arm| {
+                let jitter = ((block * 7 + arm * 3) % 5) as f64 * 0.001;
+                round(block, arm, 10.0 * (1.0 + jitter) * if arm == 3 { 1.1 } else { 1.0 })
+            })
+        })
+        .collect();
+    let text = crate::render::text(&analyse(&manifest, &rounds));
+    let head = text.find("against a, with 99 % intervals").expect("a table");
+    let lines: Vec<&str> = text[head..].lines().skip(2).take(5).collect();
+    assert!(lines[0].trim_start().starts_with("b ") && lines[0].contains("no difference shown ["), "{text}");
+    assert!(lines[2].contains("worse, p = ") && lines[2].contains("+9.89 %"), "{text}");
+    assert!(lines[4].trim_start().starts_with('f'), "{text}");
+}
+
+#[test]
 fn throttled_rounds_are_left_out_and_named() {
     let mut manifest = manifest(&["cool", "hot"]);
     manifest.boots.push(boot(&[0, 1]));

@@ -20,10 +20,7 @@ pub fn text(report: &Report) -> String {
     out.push('\n');
     out.push_str(&table(report));
     out.push('\n');
-    for verdict in verdicts(report) {
-        out.push_str(&verdict);
-        out.push('\n');
-    }
+    out.push_str(&judgement(report));
     if !report.notes.is_empty() {
         out.push('\n');
     }
@@ -148,6 +145,69 @@ pub(super) fn cell(arm: &ArmReport, quantity: Quantity) -> String {
 
 pub(super) fn between(interval: Interval) -> String {
     format!("{} to {}", percent(interval.low).trim_end_matches(" %"), percent(interval.high))
+}
+
+/// What differs: a sentence for each comparison, or a table where there are many.
+fn judgement(report: &Report) -> String {
+    const SENTENCES: usize = 4;
+    let comparisons = &report.comparisons;
+    let one_base = comparisons.windows(2).all(|pair| pair[0].base == pair[1].base);
+    if comparisons.len() <= SENTENCES || !one_base {
+        return verdicts(report).into_iter().map(|verdict| verdict + "\n").collect();
+    }
+    let mut quantities: Vec<Quantity> = Vec::new();
+    let mut arms: Vec<usize> = Vec::new();
+    for comparison in comparisons {
+        if !quantities.contains(&comparison.quantity) {
+            quantities.push(comparison.quantity);
+        }
+        if !arms.contains(&comparison.arm) {
+            arms.push(comparison.arm);
+        }
+    }
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    let names = quantities.iter().map(|quantity| quantity.metric(&report.workload.metric).name);
+    table.set_header(std::iter::once("arm".to_owned()).chain(names));
+    for &arm in &arms {
+        let mut row = vec![report.arms[arm].name.clone()];
+        row.extend(quantities.iter().map(|&quantity| {
+            let of = |comparison: &&Comparison| comparison.arm == arm && comparison.quantity == quantity;
+            comparisons.iter().find(of).map_or_else(|| "-".to_owned(), verdict_in_short)
+        }));
+        table.add_row(row);
+    }
+    let base = &report.arms[comparisons[0].base].name;
+    let mut out = format!(
+        "against {base}, with {:.0} % intervals, p corrected for the number of arms:\n",
+        report.schedule.confidence * 100.0
+    );
+    for line in table.to_string().lines() {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn verdict_in_short(comparison: &Comparison) -> String {
+    let change = percent(comparison.change);
+    let interval = comparison.interval.map_or_else(String::new, |interval| {
+        let bare = |value| percent(value).trim_end_matches(" %").to_owned();
+        format!(" [{}, {}]", bare(interval.low), bare(interval.high))
+    });
+    let p = probability(comparison.p_corrected);
+    let how = if comparison.paired { "" } else { ", other boot" };
+    match comparison.verdict {
+        Verdict::Better => format!("{change}{interval} better, p = {p}{how}"),
+        Verdict::Worse => format!("{change}{interval} worse, p = {p}{how}"),
+        Verdict::NoDifferenceShown => format!("no difference shown{interval}, p = {p}{how}"),
+        Verdict::TooFewRounds => {
+            format!(
+                "no difference shown: {} rounds cannot show one ({change}, p = {p}{how})",
+                comparison.pairs
+            )
+        }
+    }
 }
 
 /// One sentence for each comparison.
