@@ -26,6 +26,10 @@ const HELD: [(u32, u64); 14] = [
     (0x6b1, 0),
 ];
 
+/// The like of hybrid processors: limits and energy of memory and of graphics, which are not modelled and stay at 0.
+const HELD_HYBRID: [(u32, u64); 7] =
+    [(0x618, 0), (0x619, 0), (0x61b, 0), (0x61c, 0), (0x640, 0), (0x641, 0), (0x642, 0)];
+
 /// The processors.
 #[derive(Debug)]
 pub(crate) struct Chip {
@@ -58,8 +62,12 @@ impl Chip {
 
     /// What firmware leaves in a register that only holds a value.
     fn held(&self, register: u32) -> Option<u64> {
-        let intel = self.silicon.spec().identity.vendor == Vendor::Intel;
-        HELD.iter().find(|(held, _)| intel && *held == register).map(|(_, value)| *value)
+        let spec = self.silicon.spec();
+        if spec.identity.vendor != Vendor::Intel {
+            return None;
+        }
+        let hybrid = if spec.core.len() > 1 { &HELD_HYBRID[..] } else { &[] };
+        HELD.iter().chain(hybrid).find(|(held, _)| *held == register).map(|(_, value)| *value)
     }
 
     /// wrmsr on a CPU.

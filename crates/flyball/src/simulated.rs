@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Write},
+    io::{Read, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -93,8 +93,10 @@ impl Choice {
             return flyball_sim::describe(path).map_err(usage);
         }
         let names: Vec<&str> = MachineSpec::names().collect();
+        let meant =
+            nearest(&self.name, &names).map_or_else(String::new, |name| format!(" did you mean '{name}'?"));
         Err(usage(format!(
-            "there is no simulated machine '{}'; there are {}, or give the path of a machine file or of a recorded machine",
+            "there is no simulated machine '{}';{meant} there are {}, or give the path of a machine file or of a recorded machine",
             self.name,
             names.join(", ")
         )))
@@ -250,7 +252,8 @@ impl Simulated {
 impl Inner {
     fn note(&mut self, line: &str) {
         if let Some(file) = &mut self.journal
-            && let Err(error) = writeln!(file, "{line}")
+            // In one write, so that lines of commands at the same time stay whole.
+            && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
             && !std::mem::replace(&mut self.failed, true)
         {
             eprintln!("flyball: warning: cannot keep the simulated machine's state: {error}");
@@ -267,7 +270,12 @@ impl Drop for Inner {
     }
 }
 
-/// Reads a state file and leads the machine through it; opens it for what follows.
+/// What the first line of every state file begins with; the number is its version.
+const FORMAT: &str = "flyball-sim ";
+const VERSION: &str = "flyball-sim 1 ";
+
+/// Reads a state file and leads the machine through it; opens it for what follows. A file that is not this machine's is
+/// left as it is.
 fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File, Failure> {
     let fail = |what: String| Failure::new(Exit::Failed, format!("state file {}: {what}", path.display()));
     let usage = |what: String| Failure::new(Exit::Usage, format!("state file {}: {what}", path.display()));
@@ -277,30 +285,64 @@ fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File
         .create(true)
         .open(path)
         .map_err(|error| fail(error.to_string()))?;
-    let mut lines = BufReader::new(&file).lines();
-    let heading = choice.heading();
-    match lines.next() {
-        None => {
-            writeln!(file, "{heading}").map_err(|error| fail(error.to_string()))?;
-            return Ok(file);
-        }
-        Some(first) => {
-            let first = first.map_err(|error| fail(error.to_string()))?;
-            if first != heading {
-                return Err(usage(format!(
-                    "it is of another machine ('{first}'); give another file or remove it"
-                )));
-            }
-        }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
+    let heading = format!("{}\n", choice.heading());
+    if bytes.is_empty() || heading.as_bytes().starts_with(&bytes) && heading.len() > bytes.len() {
+        // New, or a crash cut its first line short.
+        let begun = file.set_len(0).and_then(|()| file.write_all(heading.as_bytes()));
+        return begun.map(|()| file).map_err(|error| fail(error.to_string()));
     }
-    for (number, line) in lines.enumerate() {
-        let line = line.map_err(|error| fail(error.to_string()))?;
-        // A line that a crash cut short is the last; what it said did not happen.
-        if replay(machine, &line).is_none() && !line.is_empty() {
-            return Err(usage(format!("line {} ('{line}') cannot be read", number + 2)));
+    if !bytes.starts_with(FORMAT.as_bytes()) {
+        return Err(usage("it is no state file of a simulated machine, and is left alone".to_owned()));
+    }
+    let first: String =
+        bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default().into();
+    if !first.starts_with(VERSION) {
+        return Err(usage(format!(
+            "another version of flyball wrote it ('{first}'); give another file or remove it"
+        )));
+    }
+    if !bytes.starts_with(heading.as_bytes()) {
+        return Err(usage(format!(
+            "it is of another machine ('{first}', not '{}'); give another file or remove it",
+            heading.trim_end()
+        )));
+    }
+    // A line that a crash cut short is the last; what it said did not happen.
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if whole < bytes.len() {
+        file.set_len(whole as u64).map_err(|error| fail(error.to_string()))?;
+    }
+    for (number, line) in bytes[heading.len()..whole].split(|byte| *byte == b'\n').enumerate() {
+        let done = std::str::from_utf8(line).ok().and_then(|line| replay(machine, line));
+        if done.is_none() && !line.is_empty() {
+            let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            return Err(usage(format!("line {} ('{line}') cannot be read; remove the file", number + 2)));
         }
     }
     Ok(file)
+}
+
+/// Longest time between two lines: whoever sleeps longer has not written this file.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The name that is meant, if one is near: at most a third of its letters differ.
+fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
+    let distance = |name: &str| {
+        let (a, b): (Vec<char>, Vec<char>) = (wanted.chars().collect(), name.chars().collect());
+        let mut row: Vec<usize> = (0..=b.len()).collect();
+        for (i, x) in a.iter().enumerate() {
+            let mut corner = std::mem::replace(&mut row[0], i + 1);
+            for (j, y) in b.iter().enumerate() {
+                let here = (corner + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+                corner = std::mem::replace(&mut row[j + 1], here);
+            }
+        }
+        row[b.len()]
+    };
+    let near = names.iter().map(|name| (distance(name), *name)).min()?;
+    (near.0 * 3 <= near.1.chars().count().max(3)).then_some(near.1)
 }
 
 /// Does again what a line of a state file says.
@@ -309,6 +351,9 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
     let kind = words.next()?;
     let at: u64 = words.next()?.parse().ok()?;
     let gap = Duration::from_nanos(at).saturating_sub(machine.now());
+    if gap > LONGEST {
+        return None;
+    }
     machine.advance(gap);
     match kind {
         "until" => {}
@@ -456,6 +501,45 @@ mod tests {
         assert!(Choice::parse("x,kernel=5.4").is_err());
         assert!(Choice::parse("x,colour=red").is_err());
         assert!(Choice::parse("no-such-machine").unwrap().spec().is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_meant() {
+        let names: Vec<&str> = MachineSpec::names().collect();
+        assert_eq!(nearest("ryzen-5750", &names), Some("ryzen-5750g"));
+        assert_eq!(nearest("epic-512", &names), Some("epyc-512"));
+        assert_eq!(nearest("laptop", &names), None);
+        assert_eq!(nearest("", &names), None);
+    }
+
+    #[test]
+    fn a_state_file_that_is_none_is_left_alone_and_a_line_cut_short_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let choice = Choice::parse(&format!("i7-2600,state={}", state.display())).unwrap();
+        for (text, named) in [
+            (&b"my diary\n"[..], "no state file"),
+            (b"\xff\xfe\x00", "no state file"),
+            (b"flyball-sim 2 i7-2600\n", "another version"),
+            (b"flyball-sim 1 ryzen-5750g kernel=6.12 seed=0 boot=\n", "another machine"),
+            (b"flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\nwrite soon\n", "line 2"),
+            (b"flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\nuntil 18446744073709551615\n", "line 2"),
+            (b"flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\n\xff 1\n", "line 2"),
+        ] {
+            std::fs::write(&state, text).unwrap();
+            let error = Simulated::open(&choice).unwrap_err();
+            assert!(error.message.contains(named), "{}", error.message);
+            assert_eq!(std::fs::read(&state).unwrap(), text, "it must be left as it is");
+        }
+        let whole = "flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\nuntil 5000000\n";
+        for cut in [&whole[..3], &whole[..30], whole, &format!("{whole}write 60"), ""] {
+            std::fs::write(&state, cut).unwrap();
+            let machine = Simulated::open(&choice).unwrap();
+            machine.write(GOVERNOR, b"performance").unwrap();
+            drop(machine);
+            let again = Simulated::open(&choice).unwrap();
+            assert_eq!(again.read(GOVERNOR).unwrap(), "performance", "{cut:?}");
+        }
     }
 
     #[test]
