@@ -98,7 +98,7 @@ fn any_call_that_fails_leaves_the_machine_as_it_was() {
             // Refused for good, and so that a mailbox command is tried again.
             for errno in [Errno::PERM, Errno::BUSY] {
                 let (failed, done) = everywhere(machine, wanted, NODE, Op::Ioctl, errno);
-                assert!(failed + done > 4);
+                assert!(failed + done >= 3, "{machine}: {failed} failed, {done} done");
                 report.push_str(&format!("{machine} {}: {failed} failed, {done} done\n", wanted[0].0));
             }
         }

@@ -30,6 +30,7 @@ Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /s
 times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
 
   write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
+  ioctl PATH fails ERRNO [nth N]              a call of a device fails (/dev/isst_interface)
   write PATH is lost [nth N]                  the write succeeds and changes nothing
   write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
   PATH=TEXT every TIME|after TIME             another program writes by the clock
