@@ -10,6 +10,7 @@ const FILES: &[(&str, &str)] = &[
     ("i7-2600", include_str!("../machines/i7-2600.toml")),
     ("epyc-512", include_str!("../machines/epyc-512.toml")),
     ("hybrid-laptop", include_str!("../machines/hybrid-laptop.toml")),
+    ("msr-mailbox", include_str!("../machines/msr-mailbox.toml")),
     ("tpmi-small", include_str!("../machines/tpmi-small.toml")),
     ("tpmi-large", include_str!("../machines/tpmi-large.toml")),
 ];

@@ -17,7 +17,8 @@ use std::{
 const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
 
 /// Machine, kernel, CPUs.
-const MACHINES: [(&str, &str, u32); 2] = [("sst-guide", "6.12", 56), ("tpmi-small", "7.2", 32)];
+const MACHINES: [(&str, &str, u32); 3] =
+    [("sst-guide", "6.12", 56), ("tpmi-small", "7.2", 32), ("msr-mailbox", "6.12", 16)];
 
 /// The folder with the tool, made to load the C library beside it; `None` where there is none.
 fn tool(folder: &Path) -> Option<PathBuf> {

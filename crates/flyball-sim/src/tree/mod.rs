@@ -43,6 +43,7 @@ pub(crate) enum Dir {
     Smt,
     Uncore,
     UncoreDie(u32),
+    UncoreCluster(u32),
     Node(u32),
     Nodes,
     Powercap,
@@ -77,6 +78,7 @@ impl Dir {
             | Dir::Policy(n)
             | Dir::Stats(n)
             | Dir::UncoreDie(n)
+            | Dir::UncoreCluster(n)
             | Dir::Node(n)
             | Dir::Zone(n)
             | Dir::Subzone(n, _)
@@ -267,6 +269,7 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::IntelPstate => cpufreq::INTEL_PSTATE,
         Dir::AmdPstate => cpufreq::AMD_PSTATE,
         Dir::UncoreDie(_) => system::UNCORE,
+        Dir::UncoreCluster(_) => system::CLUSTER,
         Dir::Rapl => powercap::CONTROL,
         Dir::Zone(_) => powercap::ZONE,
         Dir::Subzone(..) => powercap::SUBZONE,

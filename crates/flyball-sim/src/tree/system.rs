@@ -4,6 +4,7 @@ use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{
     board::Vendor,
     errno::{Answer, Errno},
+    kernel::Kernel,
     text::{kstrtou32, line},
     world::World,
 };
@@ -11,9 +12,37 @@ use crate::{
 const UNCORE_LIMIT: u32 = 0x620;
 const UNCORE_STATUS: u32 = 0x621;
 
-/// The MSR interface of the uncore's clock is there.
+/// The uncore's clock can be set: through an MSR, or through TPMI clusters.
 pub(super) fn has_uncore(world: &World) -> bool {
-    world.platform.board.vendor == Vendor::Intel && world.platform.chip.read(0, UNCORE_LIMIT).is_ok()
+    world.platform.board.vendor == Vendor::Intel
+        && (world.platform.chip.read(0, UNCORE_LIMIT).is_ok() || clusters(world) > 0)
+}
+
+/// How many TPMI clusters a package has, one a power domain (uncore-frequency-tpmi.c, which 6.1 has not).
+fn clusters(world: &World) -> u32 {
+    let silicon = world.platform.chip.silicon();
+    let there = silicon.spec().uncore.as_ref().is_some_and(|uncore| uncore.clusters > 0);
+    if there && world.platform.since(Kernel::V6_12) { silicon.tpmi_domains() as u32 } else { 0 }
+}
+
+/// A cluster's control register: highest ratio in bits 14:8, lowest in 21:15.
+const CONTROL: u32 = 0x18;
+const STATUS: u32 = 0x10;
+
+/// The clusters that a directory speaks of, as package and domain: its own, or all of its package.
+fn members(world: &World, dir: Dir) -> Vec<(usize, usize)> {
+    let each = clusters(world) as usize;
+    let index = dir.index() as usize;
+    match dir {
+        Dir::UncoreCluster(_) => vec![(index / each.max(1), index % each.max(1))],
+        _ => (0..each).map(|domain| (index, domain)).collect(),
+    }
+}
+
+fn cluster_ratios(world: &World, dir: Dir, register: u32, shift: u32) -> Vec<u64> {
+    let silicon = world.platform.chip.silicon();
+    let read = |(package, domain)| silicon.uncore_cluster_read(package, domain, register) >> shift & 0x7f;
+    members(world, dir).into_iter().map(read).collect()
 }
 
 /// The CPU through which a die's registers are reached.
@@ -26,6 +55,12 @@ fn leader(world: &World, dir: Dir) -> Answer<u32> {
 }
 
 fn show_ratio(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer {
+    if clusters(world) > 0 {
+        let ratios = cluster_ratios(world, dir, CONTROL, if shift == 0 { 8 } else { 15 });
+        // A package shows the widest range of its clusters.
+        let ratio = if shift == 0 { ratios.into_iter().max() } else { ratios.into_iter().min() };
+        return line(out, ratio.ok_or(Errno::NODATA)? * 100_000);
+    }
     let cpu = leader(world, dir)?;
     line(out, (world.platform.chip.read(cpu, UNCORE_LIMIT)? >> shift & 0x7f) * 100_000)
 }
@@ -35,6 +70,15 @@ fn store_ratio(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
     let ratio = u64::from(khz / 100_000);
     if ratio == 0 || ratio > 127 {
         return Err(Errno::INVAL);
+    }
+    if clusters(world) > 0 {
+        let field = if shift == 0 { 8 } else { 15 };
+        for (package, domain) in members(world, dir) {
+            let silicon = world.platform.chip.silicon_mut();
+            let old = silicon.uncore_cluster_read(package, domain, CONTROL);
+            silicon.uncore_cluster_write(package, domain, CONTROL, old & !(0x7f << field) | ratio << field);
+        }
+        return Ok(());
     }
     let cpu = leader(world, dir)?;
     let old = world.platform.chip.read(cpu, UNCORE_LIMIT)?;
@@ -60,7 +104,28 @@ pub(super) static UNCORE: &[Attribute] = &[
     .live(),
 ];
 
+/// A TPMI cluster. Latency control (elc_*) is not modelled.
+pub(super) static CLUSTER: &[Attribute] = &[
+    ro("domain_id", |world, dir, out| line(out, dir.index() % clusters(world).max(1))),
+    ro("fabric_cluster_id", |_, _, out| line(out, 0)),
+    ro("package_id", |world, dir, out| line(out, dir.index() / clusters(world).max(1))),
+    ro("initial_max_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.max_mhz)),
+    ro("initial_min_freq_khz", |world, _, out| initial(world, out, |uncore| uncore.min_mhz)),
+    rw("max_freq_khz", |w, d, out| show_ratio(w, d, 0, out), |w, d, text| store_ratio(w, d, 0, text)),
+    rw("min_freq_khz", |w, d, out| show_ratio(w, d, 8, out), |w, d, text| store_ratio(w, d, 8, text)),
+    ro("current_freq_khz", |world, dir, out| {
+        let ratios = cluster_ratios(world, dir, STATUS, 0);
+        line(out, ratios.first().copied().ok_or(Errno::NODATA)? * 100_000)
+    })
+    .live(),
+];
+
 pub(super) fn uncore_child(world: &World, name: &str) -> Option<Node> {
+    if let Some(number) = name.strip_prefix("uncore").filter(|number| number.len() >= 2) {
+        let all = clusters(world) * world.platform.board.packages();
+        let index = numbered(number.strip_prefix('0').unwrap_or(number), "")?;
+        return (index < all).then_some(Node::Dir(Dir::UncoreCluster(index)));
+    }
     let rest = name.strip_prefix("package_")?.strip_suffix("_die_00")?;
     if rest.len() != 2 {
         return None;
@@ -70,7 +135,9 @@ pub(super) fn uncore_child(world: &World, name: &str) -> Option<Node> {
 }
 
 pub(super) fn uncore_names(world: &World, names: &mut Vec<String>) {
-    names.extend((0..world.platform.board.packages()).map(|package| format!("package_{package:02}_die_00")));
+    let packages = world.platform.board.packages();
+    names.extend((0..packages).map(|package| format!("package_{package:02}_die_00")));
+    names.extend((0..packages * clusters(world)).map(|index| format!("uncore{index:02}")));
 }
 
 pub(super) static DMI: &[Attribute] = &[
@@ -83,3 +150,46 @@ pub(super) static DMI: &[Attribute] = &[
 
 pub(super) static INTEL_IDLE: &[Attribute] =
     &[ro("max_cstate", |_, _, out| line(out, 9)), ro("states_off", |_, _, out| line(out, 0))];
+
+#[cfg(test)]
+mod tests {
+    use flyball_silicon::MachineSpec;
+
+    use crate::{Boot, Errno, Kernel, SimMachine};
+
+    const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
+
+    fn boot(kernel: Kernel) -> SimMachine {
+        SimMachine::boot(MachineSpec::builtin("tpmi-large").unwrap(), kernel, Boot::default(), 0).unwrap()
+    }
+
+    #[test]
+    fn clusters_are_listed_and_set_as_on_a_recorded_granite_rapids() {
+        let mut machine = boot(Kernel::V6_12);
+        let names = machine.list(UNCORE).unwrap();
+        assert_eq!(names.len(), 12, "two packages, five domains each: {names:?}");
+        let mut read =
+            |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
+        assert_eq!((read("uncore07/package_id"), read("uncore07/domain_id")), ("1\n".into(), "2\n".into()));
+        assert_eq!(read("package_01_die_00/max_freq_khz"), "2200000\n");
+        // A cluster's own limit, then the package's, which is all of its clusters'.
+        machine.write(&format!("{UNCORE}/uncore07/max_freq_khz"), b"1500000").unwrap();
+        let mut read =
+            |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
+        assert_eq!(
+            (read("uncore07/max_freq_khz"), read("uncore06/max_freq_khz")),
+            ("1500000\n".into(), "2200000\n".into())
+        );
+        assert_eq!(read("package_01_die_00/max_freq_khz"), "2200000\n");
+        machine.write(&format!("{UNCORE}/package_01_die_00/max_freq_khz"), b"1000000").unwrap();
+        let mut read =
+            |path: &str| String::from_utf8(machine.read(&format!("{UNCORE}/{path}")).unwrap()).unwrap();
+        assert_eq!(
+            (read("uncore07/max_freq_khz"), read("uncore00/max_freq_khz")),
+            ("1000000\n".into(), "2200000\n".into())
+        );
+        assert_eq!(machine.write(&format!("{UNCORE}/uncore00/max_freq_khz"), b"0"), Err(Errno::INVAL));
+        assert_eq!(machine.read(&format!("{UNCORE}/uncore10/max_freq_khz")), Err(Errno::NOENT));
+        assert!(!boot(Kernel::V6_1).exists(UNCORE), "6.1 has no driver for them");
+    }
+}
