@@ -211,3 +211,66 @@ fn every_command_of_the_guide_in_its_order() {
     let never: Vec<_> = KNOWN.iter().zip(&met).filter(|(_, met)| !**met).collect();
     assert!(never.is_empty(), "known differences that do not occur: {never:?}");
 }
+
+/// Runs a comparison of two arms on the guide's machine; the median time of each, for a million operations.
+fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(FLYBALL)
+        .args([
+            "--json",
+            "compare",
+            "-M",
+            "sim:sst-guide",
+            "--kernel",
+            "6.1",
+            "--rounds",
+            "2",
+            "--warm-up",
+            "0",
+            "--seed",
+            "1",
+        ])
+        .args(["--arm", arms[0], "--arm", arms[1]])
+        .args(more)
+        .arg("-o")
+        .arg(folder.path().join("run"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    [0, 1].map(|arm| {
+        let summaries = report["arms"][arm]["summaries"].as_array().unwrap();
+        let time = summaries.iter().find(|summary| summary["quantity"] == "performance").unwrap();
+        time["median"].as_f64().unwrap()
+    })
+}
+
+/// The guide's measurements: seconds for a million operations of perf bench sched pipe.
+#[test]
+fn the_guides_experiments_are_one_command_each() {
+    let near = |ours: f64, theirs: f64| {
+        assert!((ours / theirs - 1.0).abs() < 0.03, "{ours:.3} s, the guide has {theirs} s")
+    };
+    // A tenth of the operations, each of which takes as long.
+    let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,6"];
+    let [before, after] = compare(["base: turbo=off", "base-freq: turbo=off sst-bf=on max-freq=max"], &pipe);
+    near(before * 10.0, 6.102);
+    near(after * 10.0, 5.627);
+    // Level 4 raises the base frequency from 2600 to 2800 MHz, and the part of the time that is cycles falls with it.
+    let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,7"];
+    let [level_0, level_4] =
+        compare(["level-0: turbo=off", "level-4: turbo=off sst-level=4 max-freq=max"], &pipe);
+    assert_eq!(level_0, before);
+    let cycles = 8213.0 * (1.0 / 2.6 - 1.0 / 2.8) * 1e-9 * 1e5;
+    assert!((level_0 - level_4 - cycles).abs() < 0.1 * cycles, "{level_0} {level_4}");
+    // With twelve busy CPUs beside it.
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("busy-pipe.toml");
+    let text = include_str!("../../../docs/busy-pipe.toml").replace("turns = 1_000_000", "turns = 100_000");
+    std::fs::write(&model, text).unwrap();
+    let busy = ["--model", model.to_str().unwrap(), "--pin", "0-13"];
+    let [before, after] = compare(["turbo:", "turbo-freq: sst-tf=on clos=3 clos@12,13=0"], &busy);
+    near(before * 10.0, 5.705);
+    near(after * 10.0, 5.510);
+    assert!(after < before);
+}
