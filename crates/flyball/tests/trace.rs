@@ -88,9 +88,46 @@ fn a_page_and_pictures_are_written() {
     let done = flyball(&arguments, Some(&trace()));
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
     assert!(std::fs::read_to_string(path("page.html")).unwrap().contains("id=\"values0\""));
-    for name in ["cpu000_frequency.svg", "cpu300_des_perf.svg", "cpu300_load.svg", "all_cpu_frequencies.svg"]
-    {
+    for name in [
+        "cpu000_frequency.svg",
+        "cpu300_des_perf.svg",
+        "cpu300_load.svg",
+        "all_cpu_frequencies.svg",
+        "cpu000_des_perf_vs_samples.svg",
+        "all_cpu_des_perf_vs_samples.svg",
+    ] {
         assert!(Path::new(&path("plots")).join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn intel_traces_have_the_pictures_of_their_tracer() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..50)
+        .map(|step| {
+            format!(
+                "{:>16}-{:<7} [{:03}] d.h2. {:5}.{:06}: pstate_sample: core_busy=97 scaled=80 from=20 to={} mperf=900 \
+                 aperf=950 tsc=1000 freq=2900000 io_boost=4\n",
+                "job",
+                7,
+                step % 2,
+                1,
+                10_000 + step * 5_000,
+                20 + step % 9
+            )
+        })
+        .collect();
+    let words = ["report", "--plots", folder.path().to_str().unwrap(), "--plot-format", "svg", "-"];
+    let done = flyball(&words, Some(&text));
+    assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+    // Every picture that intel_pstate_tracer.py makes.
+    for name in ["perf_busy", "perf_busy_vs_samples", "durations", "loads"] {
+        assert!(folder.path().join(format!("cpu001_{name}.svg")).exists(), "{name}");
+    }
+    for name in
+        ["pstates_vs_samples", "pstates", "loads", "frequencies", "durations", "scaled", "boost", "ghz"]
+    {
+        assert!(folder.path().join(format!("all_cpu_{name}.svg")).exists(), "{name}");
     }
 }
 

@@ -172,7 +172,7 @@
     if (from > meta.start || to < end) { words.set("from", from); words.set("to", to); }
     if (metric > 0) words.set("value", meta.metrics[metric].title);
     if (meta.cpus.length > 16) words.set("cpus", [...chosen].map((cpu) => meta.cpus[cpu]).join(","));
-    const hash = words.size > 0 ? "#" + words : "";
+    const text = words.toString(), hash = text === "" ? "" : "#" + text;
     if (hash !== location.hash) history.replaceState(null, "", location.pathname + location.search + hash);
   }
 

@@ -20,11 +20,23 @@ pub enum Format {
 /// Points that a picture's width can show; more would only be thinned again.
 const COLUMNS: usize = 2048;
 
-/// What a value's pictures over the number of the sample are called, of one CPU and of all: the requests have some.
-fn over_samples(metric: &Metric) -> Option<(&'static str, &'static str)> {
+/// What pictures are called.
+struct Called {
+    /// A value's picture of one CPU; the tracers have some of all CPUs only.
+    of_one: Option<&'static str>,
+    of_all: &'static str,
+}
+
+fn over_time(metric: &Metric) -> Option<Called> {
+    Some(Called { of_one: Some(metric.name), of_all: metric.all })
+}
+
+/// Over the number of the sample there are pictures of the requests.
+fn over_samples(metric: &Metric) -> Option<Called> {
     match metric.name {
-        "des_perf" => Some(("des_perf_vs_samples", "des_perf_vs_samples")),
-        "pstates" => Some(("perf_busy_vs_samples", "pstates_vs_samples")),
+        "des_perf" => Some(Called { of_one: Some("des_perf_vs_samples"), of_all: "des_perf_vs_samples" }),
+        // Of one CPU it is drawn together with the performance.
+        "pstates" => Some(Called { of_one: None, of_all: "pstates_vs_samples" }),
         _ => None,
     }
 }
@@ -52,11 +64,11 @@ impl Album<'_> {
     }
 }
 
-/// Writes all pictures into `directory`: `over_time`, and of `samples` those that the tracers have. Answers how many.
+/// Writes all pictures into `directory`: of `series` over time, and of `samples` those that the tracers have. Answers how many.
 pub fn write(
     directory: &Path,
     format: Format,
-    over_time: &mut SeriesSet,
+    series: &mut SeriesSet,
     samples: &mut SeriesSet,
     seconds: bool,
 ) -> Result<usize, Failure> {
@@ -66,8 +78,8 @@ pub fn write(
     let mut album = Album { directory, format, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
     let scale = if seconds { 1e9 } else { 1.0 };
-    pictures(&mut album, over_time, &time, scale, |metric| Some((metric.name, metric.all)))?;
-    pictures(&mut album, samples, &Axis::new("sample", ""), 1.0, over_samples)?;
+    pictures(&mut album, series, &time, scale, "perf_busy", over_time)?;
+    pictures(&mut album, samples, &Axis::new("sample", ""), 1.0, "perf_busy_vs_samples", over_samples)?;
     Ok(album.count)
 }
 
@@ -76,7 +88,8 @@ fn pictures(
     series: &mut SeriesSet,
     x: &Axis,
     scale: f64,
-    names: impl Fn(&Metric) -> Option<(&'static str, &'static str)>,
+    both_called: &str,
+    names: impl Fn(&Metric) -> Option<Called>,
 ) -> Result<(), Failure> {
     let cpus: Vec<u32> = series.cpus().collect();
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
@@ -87,14 +100,16 @@ fn pictures(
         Chart::new(title, x.clone(), y).sized(1200, 600)
     };
     for (at, metric) in metrics.iter().enumerate() {
-        let Some((of_one, of_all)) = names(metric) else { continue };
+        let Some(Called { of_one, of_all }) = names(metric) else { continue };
         let mut all = chart(format!("{}, all CPUs", metric.title), metric);
         for cpu in &cpus {
             let (line, band) = marks(series, *cpu, at, scale);
             let one = chart(format!("{}, CPU {cpu}", metric.title), metric);
             let one =
                 one.with(Series::unnamed(band).faint(0.4)).with(Series::unnamed(Mark::Line(line.clone())));
-            album.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
+            if let Some(of_one) = of_one {
+                album.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
+            }
             let named = Series::new(format!("CPU {cpu}"), Mark::Dots(line));
             // A legend of hundreds of CPUs would be all of the picture.
             all = all.with(if cpus.len() <= 16 { named } else { Series { name: String::new(), ..named } });
@@ -103,7 +118,7 @@ fn pictures(
     }
     // What was asked for and how busy the CPU was, in one picture.
     let place = |name: &str| metrics.iter().position(|metric| metric.name == name);
-    if let (Some(asked), Some(busy), Some(_)) = (place("pstates"), place("performance"), names(&PERF_BUSY)) {
+    if let (Some(asked), Some(busy)) = (place("pstates"), place("performance")) {
         for cpu in &cpus {
             let title = format!("P-state and performance, CPU {cpu}");
             let mut both = Chart::new(
@@ -115,14 +130,11 @@ fn pictures(
             for (at, name) in [(asked, "P-state"), (busy, "performance, %")] {
                 both = both.with(Series::new(name, Mark::Line(marks(series, *cpu, at, scale).0)));
             }
-            album.save(&format!("cpu{cpu:03}_perf_busy"), &both)?;
+            album.save(&format!("cpu{cpu:03}_{both_called}"), &both)?;
         }
     }
     Ok(())
 }
-
-/// Asked for by its name only: over time there is a picture of two values, over samples there is none of this name.
-const PERF_BUSY: Metric = Metric { name: "perf_busy", all: "perf_busy", title: "", unit: "", high: 0 };
 
 /// A CPU's values: a line of the most of each stretch, and the band from the least to the most.
 fn marks(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> (Vec<(f64, f64)>, Mark) {
