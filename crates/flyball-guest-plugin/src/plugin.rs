@@ -398,6 +398,14 @@ impl Plugin {
         )
     }
 
+    /// The question at a block that begins with a repeated string instruction. Such an instruction is left and entered
+    /// again when the host interrupts, so a CPU in its slice is not asked here, wherever its counter is: after the
+    /// instruction it will be.
+    fn limit_in_string(&self, cpu: usize, at: u64) -> Option<u64> {
+        let goes_on = self.state().scheduler.current() == Some(cpu);
+        if goes_on { None } else { self.limit(cpu, at) }
+    }
+
     fn pause(&self, cpu: usize) {
         if self.state().scheduler.pause(cpu, self.counter(cpu)) {
             self.set_counter(cpu, LIMIT);
@@ -563,6 +571,7 @@ impl Plugin {
         unsafe {
             let count = (self.api.qemu_plugin_tb_n_insns)(block);
             let mut strings = 0;
+            let mut begins_with_string = false;
             for index in 0..count {
                 let instruction = (self.api.qemu_plugin_tb_get_insn)(block, index);
                 let length = (self.api.qemu_plugin_insn_size)(instruction);
@@ -598,6 +607,7 @@ impl Plugin {
                     // loop, at the host's whim: it counts by its memory accesses.
                     Kind::RepeatedString if closed => {
                         strings += 1;
+                        begins_with_string |= index == 0;
                         (self.api.qemu_plugin_register_vcpu_mem_inline_per_vcpu)(
                             instruction,
                             ANY_ACCESS,
@@ -618,7 +628,7 @@ impl Plugin {
                 );
                 (self.api.qemu_plugin_register_vcpu_tb_exec_cond_cb)(
                     block,
-                    on_limit,
+                    if begins_with_string { on_limit_in_string } else { on_limit },
                     ALL_REGISTERS,
                     AT_LEAST,
                     field,
@@ -723,6 +733,7 @@ answered! {
     on_out: |plugin, cpu, at| plugin.port(cpu, at, true);
     on_out_word: |plugin, cpu, _at| plugin.out_word(cpu);
     on_limit: |plugin, cpu, at| plugin.limit(cpu, at);
+    on_limit_in_string: |plugin, cpu, at| plugin.limit_in_string(cpu, at);
 }
 
 extern "C" fn on_pause(cpu: c_uint, _: *mut c_void) {

@@ -26,6 +26,9 @@ use crate::{
 /// PID 1 of every guest.
 const INIT: &str = include_str!("init.sh");
 
+/// The guest's only network is the loopback.
+const HOSTS: &str = "127.0.0.1 localhost\n";
+
 /// A file or directory that goes into the guest's job directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFile {
@@ -111,7 +114,7 @@ fn listed_path(line: &str) -> Option<String> {
 pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
     let busybox = busybox(cache)?;
     let mut key = DefaultHasher::new();
-    (INIT, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
+    (INIT, HOSTS, modules::WANTED, more_modules, &kernel.modules, env!("CARGO_PKG_VERSION")).hash(&mut key);
     stamp(&busybox).hash(&mut key);
     kernel.modules.as_deref().map(stamp).hash(&mut key);
     let path =
@@ -131,6 +134,7 @@ pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<P
     archive.link("var/run", "/run");
     archive.link("etc/mtab", "/proc/mounts");
     archive.file("etc/passwd", 0o644, b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n");
+    archive.file("etc/hosts", 0o644, HOSTS.as_bytes());
     archive.file("etc/group", 0o644, b"root:x:0:\nnogroup:x:65534:\n");
     if let Some(dir) = &kernel.modules {
         add_modules(&mut archive, dir, more_modules)?;

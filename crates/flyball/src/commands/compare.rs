@@ -128,6 +128,29 @@ pub struct Args {
     workload: workloads::WorkloadArgs,
 }
 
+impl Args {
+    /// The run directory, for a caller that has to know it before the comparison runs.
+    pub(super) fn directory(&self) -> PathBuf {
+        let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
+        named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())))
+    }
+
+    /// Whether the command line says which directory that is.
+    pub(super) fn names_directory(&self) -> bool {
+        self.resume.is_some() || self.output.is_some()
+    }
+
+    /// Whether an earlier comparison goes on.
+    pub(super) fn resumes(&self) -> bool {
+        self.resume.is_some()
+    }
+
+    /// Whether nothing is run.
+    pub(super) fn dry_run(&self) -> bool {
+        self.dry_run
+    }
+}
+
 fn parse_number(text: &str, what: &str) -> Result<f64, String> {
     text.trim().parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(|| format!("write {what}"))
 }

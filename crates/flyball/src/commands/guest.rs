@@ -1,5 +1,9 @@
 //! `flyball guest`: real kernels on virtual silicon.
 
+mod inside;
+
+pub use inside::inside;
+
 use std::{io, path::PathBuf, time::Duration};
 
 use flyball_guest::{
@@ -7,7 +11,7 @@ use flyball_guest::{
     cache::Cache,
     error::GuestError,
     guest::{self, Request, Root},
-    initramfs::{self, JobFile},
+    initramfs::JobFile,
     machine::Driver,
     run::{End, Outlets},
 };
@@ -224,93 +228,6 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Runs the whole command line in a guest: `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,seed=N][,root=host][,open]`.
-///
-/// This program is its own guest tool: it is put into the guest with the libraries it runs with, and works there as on
-/// any machine. Guest time is the closed loop's unless `open` is said. What the command leaves in its directory comes
-/// back into this one.
-pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
-    if matches!(cli.command, crate::cli::Command::Guest(_)) {
-        return Err(Failure::new(Exit::Usage, "flyball guest takes its machine as an argument, not by -M"));
-    }
-    let mut parts = choice.split(',');
-    let machine = parts.next().unwrap_or_default();
-    let kernel = cli.kernel.as_deref().unwrap_or(KERNEL);
-    let mut request = Request::new(machine, kernel, &[]);
-    request.closed = true;
-    request.timeout = None;
-    request.memory_mb = 768;
-    for part in parts {
-        let bad = || {
-            Failure::new(
-                Exit::Usage,
-                format!(
-                    "'{part}' in 'guest:{choice}' is not understood; after the name come driver=amd-pstate=passive, \
-                     cpus=N, interface=cppc-mailbox, seed=N, memory=MB, root=host or open, separated by commas"
-                ),
-            )
-        };
-        match part.split_once('=') {
-            Some(("driver", word)) => request.driver = Driver::parse(word)?,
-            Some(("cpus", number)) => request.cpus = number.parse().map_err(|_| bad())?,
-            Some(("seed", number)) => request.seed = number.parse().map_err(|_| bad())?,
-            Some(("memory", number)) => request.memory_mb = number.parse().map_err(|_| bad())?,
-            Some(("interface", word)) => request.interface = Some(Interface::parse(word).ok_or_else(bad)?),
-            Some(("root", "host")) => request.root = Root::Directory("/".into()),
-            Some(("root", dir)) => request.root = Root::Directory(dir.into()),
-            None if part == "open" => request.closed = false,
-            _ => return Err(bad()),
-        }
-    }
-    let this = std::env::current_exe()
-        .map_err(|e| Failure::new(Exit::Failed, format!("cannot find this program: {e}")))?;
-    let program = if request.root == Root::Initramfs {
-        request.files = vec![JobFile { source: this, name: "flyball".into() }];
-        "/job/flyball".to_owned()
-    } else {
-        this.display().to_string()
-    };
-    let mut words = vec![program];
-    words.extend(without_machine(std::env::args().skip(1)));
-    request.command = vec![format!("cd /job/out; {}", initramfs::command_line(&words))];
-    request.modules = ["?msr", "?intel_rapl_msr", "?coretemp", "?cpufreq_ondemand", "?cpufreq_powersave"]
-        .map(str::to_owned)
-        .into();
-    request.copy_back = Some(PathBuf::from("."));
-    eprintln!(
-        "flyball: in a guest of {machine}, kernel {kernel}: {}",
-        if request.closed {
-            "time, speed, energy and heat are emulated"
-        } else {
-            "nothing here is a measurement"
-        }
-    );
-    let end = guest::run(&Cache::of_user(), &request, outlets(false)).map_err(before)?;
-    Ok(finish(&end, false))
-}
-
-/// The command line without the options that say where it runs.
-fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
-    let mut words = words.peekable();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--" => {
-                kept.push(word);
-                kept.extend(words);
-                break;
-            }
-            "-M" | "--machine" | "--kernel" => {
-                words.next();
-            }
-            _ if word.starts_with("--machine=") || word.starts_with("--kernel=") => {}
-            _ if word.starts_with("-M") => {}
-            _ => kept.push(word),
-        }
-    }
-    kept
-}
-
 /// A guest that did not start because of this side is one that did not get that far, too; but a wrong request stays one.
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
@@ -401,17 +318,4 @@ fn list(cli: &Cli, cache: &Cache) -> Result<Exit, Failure> {
         println!("  {version}");
     }
     Ok(Exit::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guests_command_line_does_not_name_the_guest() {
-        let kept = |text: &str| without_machine(text.split(' ').map(str::to_owned)).join(" ");
-        assert_eq!(kept("-M guest:x compare --kernel 7.2 -- cmd -M y"), "compare -- cmd -M y");
-        assert_eq!(kept("--machine=guest:x show --json"), "show --json");
-        assert_eq!(kept("show -Mguest:x"), "show");
-    }
 }
