@@ -9,7 +9,7 @@
     return;
   }
   const end = meta.start + meta.count * meta.width;
-  const left = 64, right = 12;
+  const left = 64, right = 28;
   let metric = 0, from = meta.start, to = end, pointer = null, drawing = false;
   let chosen = new Set(meta.cpus.length <= 16 ? meta.cpus.keys() : [0]);
   const decoded = new Map();
@@ -58,6 +58,15 @@
     }
   }
 
+  // The most of the last stretch with a sample before the view.
+  function before(cpu) {
+    const all = values(metric), base = cpu * meta.count * 2;
+    for (let i = Math.floor((from - meta.start) / meta.width) - 1; i >= 0; i--) {
+      if (all[base + 2 * i + 1] !== 0) return all[base + 2 * i + 1];
+    }
+    return 0;
+  }
+
   const value = (share) => meta.metrics[metric].low + (share - 1) / 65534 * (meta.metrics[metric].high - meta.metrics[metric].low);
 
   function steps(low, high, count) {
@@ -76,7 +85,7 @@
     const low = new Uint16Array(plot), high = new Uint16Array(plot);
     for (let cpu = 0; cpu < meta.cpus.length; cpu++) {
       columns(cpu, plot, low, high);
-      let held = 0;
+      let held = before(cpu);
       for (let x = 0; x < plot; x++) {
         // A level holds until the next sample.
         if (high[x] !== 0) held = high[x];
@@ -96,7 +105,7 @@
     context.textAlign = "right";
     const every = Math.max(1, Math.ceil(14 / row));
     for (let cpu = 0; cpu < meta.cpus.length; cpu += every) {
-      context.fillText("CPU " + meta.cpus[cpu], left - 6, cpu * row + Math.min(12, row + 6));
+      context.fillText("CPU " + meta.cpus[cpu], left - 6, Math.max(10, cpu * row + Math.min(12, row + 6)));
     }
     context.strokeStyle = style("--chosen");
     if (meta.cpus.length > 1) for (const cpu of chosen) context.strokeRect(left - 1, cpu * row, plot + 2, row);
