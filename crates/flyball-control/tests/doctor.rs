@@ -129,6 +129,7 @@ fn acpi() -> Files {
         put(&mut files, format!("{policy}/bios_limit"), "2600000");
         put(&mut files, format!("{policy}/scaling_available_frequencies"), "2600000 1500000");
         files.remove(&format!("{policy}/energy_performance_preference"));
+        put(&mut files, format!("{policy}/scaling_governor"), "schedutil");
     }
     files
 }
@@ -248,6 +249,15 @@ fn rows() -> Vec<Row> {
         row("conflict.below-base", intel, |f| each_policy(f, "scaling_max_freq", "1500000"), Warning),
         row("conflict.pinned-minimum", intel, |f| each_policy(f, "scaling_min_freq", "3700000"), Note),
         row("conflict.governor-epp", intel, |f| each_policy(f, "scaling_governor", "performance"), Note),
+        row(
+            "conflict.powersave",
+            acpi,
+            |f| {
+                each_policy(f, "scaling_governor", "powersave");
+                each_policy(f, "scaling_available_governors", "powersave ondemand");
+            },
+            Warning,
+        ),
         row(
             "conflict.epb-epp",
             intel,

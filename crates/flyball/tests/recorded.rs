@@ -51,10 +51,11 @@ fn main() {
     let mut trials = Vec::new();
     for name in &names {
         type Check = fn(&str, &Path) -> Result<(), Failed>;
-        let checks: [(&str, Check); 7] = [
+        let checks: [(&str, Check); 8] = [
             ("show", show),
             ("show-json", show_json),
             ("show-all", show_all),
+            ("doctor", doctor),
             ("get-json", get_json),
             ("raw", raw::check),
             ("archive", archive),
@@ -134,6 +135,31 @@ fn show(name: &str, tree: &Path) -> Result<(), Failed> {
     }
     if MACHINES.contains(&name) {
         snapshot(&format!("show@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+/// The doctor's report of each, reviewed. Nothing is ok without something that was seen, and what a recording lacks is
+/// never called missing.
+fn doctor(name: &str, tree: &Path) -> Result<(), Failed> {
+    let output = flyball(tree, &["doctor"]);
+    let text = String::from_utf8(output.stdout)?;
+    if !matches!(output.status.code(), Some(0 | 8)) {
+        return Err(format!("{}: {text}", output.status).into());
+    }
+    judge_screen(&text.replace(&tree.display().to_string(), "MACHINE"))?;
+    let report: serde_json::Value = serde_json::from_slice(&flyball(tree, &["doctor", "--json"]).stdout)?;
+    for finding in report["findings"].as_array().ok_or("no findings")? {
+        let unseen = finding["evidence"].as_array().is_none_or(Vec::is_empty);
+        if finding["verdict"] != "unknown" && unseen {
+            return Err(format!("nothing was seen: {finding}").into());
+        }
+        if finding["what"].as_str().is_some_and(|what| what.contains("modprobe")) {
+            return Err(format!("no remedy for a recording: {finding}").into());
+        }
+    }
+    if MACHINES.contains(&name) {
+        snapshot(&format!("doctor@{name}"), tree, &text);
     }
     Ok(())
 }

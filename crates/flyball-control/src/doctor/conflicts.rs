@@ -36,6 +36,12 @@ pub(super) const CHECKS: &[Check] = &[
         run: governor_epp,
     },
     Check {
+        id: "conflict.powersave",
+        group: Group::Conflicts,
+        why: "Outside active mode the powersave governor is no saver: it holds the lowest frequency under any load.",
+        run: powersave,
+    },
+    Check {
         id: "conflict.epb-epp",
         group: Group::Conflicts,
         why: "Bias and preference pull the same firmware policies; opposite values make the outcome a guess.",
@@ -227,6 +233,44 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
         note(format!("CPUs {lost}: the preference is not what the performance governor makes of it"))
             .seen(place, text)
     })
+}
+
+/// In active mode `powersave` lets the processor choose; everywhere else it is cpufreq_powersave.c, which asks for the
+/// minimum and nothing else.
+fn powersave(facts: &Facts) -> Option<Answer> {
+    let mut shown = None;
+    let mut slow = CpuList::new();
+    let mut evidence = None;
+    for policy in &facts.policies {
+        let (Some(driver), Some(governor)) = (policy.get("scaling_driver"), policy.get("scaling_governor"))
+        else {
+            continue;
+        };
+        let active = matches!(driver, "intel_pstate" | "amd-pstate-epp");
+        shown.get_or_insert((policy.path("scaling_governor"), format!("{governor} under {driver}")));
+        if governor == "powersave" && !active {
+            slow.extend(policy.cpus.iter());
+            evidence.get_or_insert((policy.path("scaling_governor"), format!("powersave under {driver}")));
+        }
+    }
+    if let Some((place, text)) = evidence {
+        let offered = |name: &str| {
+            facts.policies.iter().any(|policy| {
+                policy
+                    .get("scaling_available_governors")
+                    .is_some_and(|list| list.split_whitespace().any(|word| word == name))
+            })
+        };
+        let better = ["schedutil", "ondemand", "performance"].into_iter().find(|name| offered(name));
+        let answer = warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
+            .seen(place, text);
+        return Some(match better {
+            Some(name) => answer.fix(Fix::Settings(vec![format!("governor={name}")])),
+            None => answer,
+        });
+    }
+    let (place, text) = shown?;
+    Some(ok("no governor holds the lowest frequency").seen(place, text))
 }
 
 fn epb_epp(facts: &Facts) -> Option<Answer> {

@@ -133,9 +133,11 @@ fn best_intel(facts: &Facts, driver: &str) -> Answer {
         );
     }
     // Without HWP, intel_pstate knows its processors by model (intel_pstate_cpu_ids); others get acpi-cpufreq.
-    seen(note(format!(
-        "{driver} runs; intel_pstate either does not know this model without HWP or was kept away"
-    )))
+    seen(note(if facts.cmdline.is_some() {
+        format!("{driver} runs; intel_pstate does not know this model without hardware P-states")
+    } else {
+        format!("{driver} runs; intel_pstate either does not know this model without HWP or was kept away")
+    }))
 }
 
 fn best_amd(facts: &Facts, driver: &str) -> Answer {
@@ -239,7 +241,13 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         // Where firmware hides HWP, the flag is gone too: model 55h and later servers all have it.
         let has_hwp =
             facts.family == 6 && matches!(facts.model, 0x4e | 0x5e | 0x55 | 0x8e | 0x9e) || newer(facts);
-        return Some(if has_hwp {
+        return Some(if !has_hwp && !older(facts) {
+            unknown(format!(
+                "the processor shows no hardware P-states; whether CPU model {:#x} has them is not known here",
+                facts.model
+            ))
+            .seen("/proc/cpuinfo flags", "no hwp")
+        } else if has_hwp {
             warning("this processor model has hardware P-states, but the firmware does not show them")
                 .seen("/proc/cpuinfo flags", "no hwp")
                 .fix(Fix::Firmware(
@@ -269,6 +277,16 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         None => unknown("no CPU is online according to the kernel's files"),
     };
     Some(answer.seen("/proc/cpuinfo flags", "hwp"))
+}
+
+/// Cores before Skylake, and atoms before Goldmont: none has HWP. Models of family 6; earlier families have none.
+fn older(facts: &Facts) -> bool {
+    const WITHOUT: &[u32] = &[
+        0x0e, 0x0f, 0x16, 0x17, 0x1a, 0x1c, 0x1d, 0x1e, 0x1f, 0x25, 0x26, 0x27, 0x2a, 0x2c, 0x2d, 0x2e, 0x2f,
+        0x35, 0x36, 0x37, 0x3a, 0x3c, 0x3d, 0x3e, 0x3f, 0x45, 0x46, 0x47, 0x4a, 0x4c, 0x4d, 0x4f, 0x56, 0x57,
+        0x5a, 0x5d, 0x85,
+    ];
+    facts.family == 15 || (facts.family == 6 && WITHOUT.contains(&facts.model))
 }
 
 /// Client and server cores since Ice Lake all have HWP; these are the models of families 6, 12h and 13h.

@@ -158,13 +158,27 @@ impl<'h> Facts<'h> {
     /// The sentence.
     pub fn read(&self, path: &str) -> Result<String, String> {
         self.host.read(path).map_err(|error| {
-            if error.is_absent() { format!("{path} is not there") } else { error.to_string() }
+            // What a recording lacks may have been there.
+            match (error.is_absent(), self.kind()) {
+                (true, Kind::Recorded) => format!("{path} was not recorded"),
+                (true, _) => format!("{path} is not there"),
+                (false, _) => error.to_string(),
+            }
         })
     }
 
     /// Whether something is at a path.
     pub fn exists(&self, path: &str) -> bool {
         self.host.exists(path)
+    }
+
+    /// Why something that is not there is not: on a recording it may only have been left out.
+    pub fn missing(&self, what: &str, remedy: &str) -> String {
+        match self.kind() {
+            Kind::Recorded => format!("{what} was not recorded"),
+            _ if remedy.is_empty() => format!("{what} is not there"),
+            _ => format!("{what} is not there: {remedy}"),
+        }
     }
 
     /// The names in a directory; empty where there is none.

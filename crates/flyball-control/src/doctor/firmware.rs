@@ -3,6 +3,8 @@
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
 //! (tools/power/x86/turbostat/turbostat.c).
 
+use flyball_host::Kind;
+
 use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -323,7 +325,10 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
     }
     Some(match shown {
         Some((path, limit)) => ok("no long-term power limit below the rating").seen(path, limit.to_string()),
-        None => unknown("neither powercap zones nor the power limit registers can be read"),
+        None => unknown(match facts.kind() {
+            Kind::Recorded => "a power limit was not recorded",
+            _ => "neither powercap zones nor the power limit registers can be read",
+        }),
     })
 }
 
@@ -365,7 +370,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     let domains = facts.list(root);
     if domains.is_empty() {
         return (facts.vendor == Vendor::Intel)
-            .then(|| unknown(format!("{root} is not there: modprobe intel_uncore_frequency")));
+            .then(|| unknown(facts.missing(root, "modprobe intel_uncore_frequency")));
     }
     let mut shown = None;
     for domain in &domains {

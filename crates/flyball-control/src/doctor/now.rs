@@ -104,7 +104,7 @@ fn throttled(facts: &Facts) -> Option<Answer> {
     let Some(before) = throttle_counts(facts) else {
         return Some(match facts.vendor {
             Vendor::Amd => unknown("AMD processors have no throttle counters in sysfs"),
-            _ => unknown(format!("{place} is not there")),
+            _ => unknown(facts.missing(place, "")),
         });
     };
     if facts.kind() != Kind::Recorded {
@@ -266,7 +266,7 @@ fn temperature(facts: &Facts) -> Option<Answer> {
         }
     }
     let Some((now, limit, place)) = hottest else {
-        return Some(unknown("no coretemp or k10temp sensor under /sys/class/hwmon"));
+        return Some(unknown(facts.missing("a coretemp or k10temp sensor under /sys/class/hwmon", "")));
     };
     Some(
         match limit {
@@ -305,7 +305,10 @@ fn offline(facts: &Facts) -> Option<Answer> {
 
 fn owners(facts: &Facts) -> Option<Answer> {
     if !facts.sees_processes {
-        return Some(unknown("the machine's processes are not visible"));
+        return Some(unknown(match facts.kind() {
+            Kind::Recorded => "the list of processes was not recorded",
+            _ => "the machine's processes are not visible",
+        }));
     }
     let Some(first) = facts.owners.first() else {
         return Some(ok("no service is known to manage these settings").seen("/proc", "none of them runs"));

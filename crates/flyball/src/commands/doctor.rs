@@ -1,6 +1,6 @@
 //! `flyball doctor`: is this machine set up as it should be, and what should change?
 
-use std::{fmt::Write as _, sync::atomic::Ordering};
+use std::{fmt::Write as _, io::IsTerminal as _, sync::atomic::Ordering};
 
 use anstyle::{AnsiColor, Style};
 use flyball_control::{
@@ -235,7 +235,26 @@ fn render(report: &Report, verbose: bool) -> String {
     out
 }
 
+/// What could not be looked at, each reason once: what a recording lacks is one reason.
+fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
+        let left_out = finding.what.ends_with("was not recorded");
+        let what = if left_out { "not in this recording".to_owned() } else { finding.what.clone() };
+        match reasons.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, ids)) => ids.push(finding.id),
+            None => reasons.push((what, vec![finding.id])),
+        }
+    }
+    reasons
+}
+
+/// The names of programs, drivers and files keep their spelling.
 fn sentence(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.contains(['-', '_', '.', '/', '=']) {
+        return text.to_owned();
+    }
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
@@ -260,17 +279,17 @@ fn tally(report: &Report) -> String {
 }
 
 fn detailed(out: &mut String, finding: &Finding) {
-    let style = style(finding.verdict);
-    let _ = writeln!(
-        out,
-        "{style}{:<8}{style:#} {BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}",
-        finding.verdict.word(),
-        sentence(&finding.what),
-        finding.id
-    );
-    wrapped(out, "why", finding.why);
+    let verdict = style(finding.verdict);
+    let head = Label { text: finding.verdict.word(), style: verdict, indent: 0 };
+    let id = format!("[{}]", finding.id);
+    folded(out, &head, &format!("{} {id}", sentence(&finding.what)), |word| {
+        if word == id { DIM } else { BOLD }
+    });
+    let plain = |_: &str| Style::new();
+    let label = |text| Label { text, style: DIM, indent: 9 };
+    folded(out, &label("why"), finding.why, plain);
     for seen in &finding.evidence {
-        let _ = writeln!(out, "         {DIM}seen{DIM:#}  {} = {}", seen.place, seen.value);
+        folded(out, &label("seen"), &format!("{} = {}", seen.place, seen.value), plain);
     }
     if let Some(fix) = &finding.fix {
         let text = match fix {
@@ -279,25 +298,47 @@ fn detailed(out: &mut String, finding: &Finding) {
             Fix::Firmware(entry) => format!("firmware setup: {entry}"),
             Fix::Person(action) => action.clone(),
         };
-        wrapped(out, "do", &text);
+        folded(out, &label("do"), &text, plain);
     }
 }
 
-/// A labelled paragraph, wrapped at 100 columns under its label.
-fn wrapped(out: &mut String, label: &str, text: &str) {
-    let mut line = format!("         {DIM}{label:<4}{DIM:#} ");
-    let mut width = 14;
-    for word in text.split_whitespace() {
-        if width + word.len() + 1 > 100 {
-            let _ = writeln!(out, "{line}");
-            line = " ".repeat(14);
-            width = 14;
+/// What stands in front of a paragraph.
+struct Label<'a> {
+    text: &'a str,
+    style: Style,
+    /// Blanks before it.
+    indent: usize,
+}
+
+/// A paragraph beside its label, folded to the terminal's width, each word in its style.
+fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
+    let (start, style) = (label.indent + if label.indent > 0 { 6 } else { 9 }, label.style);
+    let _ = write!(out, "{:indent$}{style}{}{style:#}", "", label.text, indent = label.indent);
+    let _ = write!(out, "{:blanks$}", "", blanks = start - label.indent - label.text.len());
+    let mut column = start;
+    for (number, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > width() {
+            let _ = write!(out, "\n{:start$}", "");
+            column = start;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
         }
-        line.push(' ');
-        line.push_str(word);
-        width += word.len() + 1;
+        let style = of_word(word);
+        let _ = write!(out, "{style}{word}{style:#}");
+        column += length;
     }
-    let _ = writeln!(out, "{line}");
+    out.push('\n');
+}
+
+/// The columns of the terminal, within what reads well; 100 where it is none.
+fn width() -> usize {
+    if std::io::stdout().is_terminal() {
+        usize::from(flyball_guest::run::terminal_size().1).clamp(60, 110)
+    } else {
+        100
+    }
 }
 
 /// One line a group for what is fine, and the reasons for what could not be seen.
@@ -312,12 +353,13 @@ fn brief(out: &mut String, report: &Report) {
             .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
             .collect();
         if !fine.is_empty() {
-            let style = style(Verdict::Ok);
-            let _ = writeln!(out, "{style}{:<8}{style:#} {}: {}", "ok", group.title(), fine.join(", "));
+            let label = Label { text: "ok", style: style(Verdict::Ok), indent: 0 };
+            folded(out, &label, &format!("{}: {}", group.title(), fine.join(", ")), |_| Style::new());
         }
     }
-    for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
+    for (what, ids) in not_seen(report) {
         let style = style(Verdict::Unknown);
-        let _ = writeln!(out, "{style}{:<8} {}: {}{style:#}", "unknown", finding.id, finding.what);
+        let label = Label { text: "unknown", style, indent: 0 };
+        folded(out, &label, &format!("{what}: {}", ids.join(", ")), |_| style);
     }
 }

@@ -57,10 +57,10 @@ same "after success"
 [ "$(allowed $noise)" = 0-3 ]; say $? "the neighbour may run anywhere again"
 kill $noise
 
-./flyball quiet --level fixed --cpus 2-3 -- sh -c 'cat /sys/fs/cgroup/flyball-quiet/cpuset.cpus.partition > two; sleep 60' 2>/dev/null &
+./flyball quiet --level fixed --cpus 2-3 -- sh -c 'cat /sys/fs/cgroup/flyball-quiet/cpuset.cpus.partition > two; sleep 60' 2> two.notes &
 quiet=$!
 for wait in $(seq 300); do [ -s two ] && break; sleep 0.1; done
-[ "$(cat two)" = root ]; say $? "two CPUs are a balanced partition: $(cat two)"
+[ "$(cat two)" = root ]; say $? "two CPUs are a balanced partition: $(cat two two.notes)"
 kill -INT $quiet; wait $quiet
 same "after Ctrl-C"
 
