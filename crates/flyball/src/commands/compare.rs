@@ -1,6 +1,6 @@
 //! `flyball compare`: one workload under several settings, in a fair order, with energy, and a verdict.
 
-mod simulated;
+pub mod simulated;
 mod witness;
 
 use std::{

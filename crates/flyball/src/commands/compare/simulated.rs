@@ -126,7 +126,7 @@ fn outlook(
 }
 
 /// A model as a workload.
-struct Work {
+pub struct Work {
     machine: Simulated,
     model: Model,
     argv: Vec<String>,
@@ -135,6 +135,29 @@ struct Work {
 }
 
 impl Work {
+    /// The model `name`, for so long, on a machine that is not booted between runs: the way of a series.
+    pub fn of_series(
+        machine: &Simulated,
+        words: &[String],
+        pins: Option<flyball_host::CpuList>,
+        seed: u64,
+    ) -> Result<Work, Failure> {
+        if words.len() > 2 || words.get(1).is_some_and(|amount| amount.parse::<u64>().is_err()) {
+            return Err(usage(
+                "on a simulated machine a series is of a model: NAME [AMOUNT], such as call-simple 1; 'flyball sim list' names them",
+            ));
+        }
+        let argv = std::iter::once(MARK.to_owned()).chain(words.iter().cloned()).collect();
+        let mut work = Work::of(machine, argv, pins)?;
+        work.chances = Chances { seed, ..Chances::default() };
+        Ok(work)
+    }
+
+    /// The next run has other chances.
+    pub fn again(&mut self) {
+        self.chances.next();
+    }
+
     fn typed(machine: &Simulated, args: &workloads::WorkloadArgs) -> Result<Work, Failure> {
         if !args.command.is_empty() {
             return Err(usage(format!(

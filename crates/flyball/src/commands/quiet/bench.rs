@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering, time::Duration}
 use flyball_control::Machine;
 use flyball_host::Kind;
 use flyball_measure::{
-    Meters,
+    Better, Meters, Stop, Workload as _, WorkloadError,
     series::Series,
     shifts::{Column, Options, Values},
     stats,
@@ -16,8 +16,10 @@ use super::{Quiet, hold, shifts};
 use crate::{
     change,
     cli::Cli,
+    commands::compare::simulated::Work,
     exit::{Exit, Failure},
     machine,
+    simulated::Simulated,
 };
 
 /// Arguments of `quiet bench`.
@@ -42,7 +44,12 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
 
-    /// The command; its wall time is what is measured.
+    /// Seed of a simulated machine's chances.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+
+    /// The command; its wall time is what is measured. On a simulated machine the model of a workload, and for how
+    /// long: call-simple 1.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -59,9 +66,16 @@ struct Run {
 
 /// Runs the series.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+    let name = machine::complete(cli)?;
+    if let Some(simulated) = machine::simulated(&name)? {
+        return on_simulated(cli, args, &simulated);
+    }
+    let host = machine::open(&name)?;
     if host.kind() != Kind::Live {
-        return Err(Failure::new(Exit::Usage, "a series runs on the machine that is here; leave out -M"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "a series runs on the machine that is here, or on a simulated one (-M sim:NAME)",
+        ));
     }
     let interrupted = change::interrupts()?;
     let silence = if args.as_is {
@@ -74,14 +88,58 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     if let Some(silence) = silence {
         silence.end()?;
     }
-    let runs = runs?;
+    conclude(cli, args, &runs?)?;
+    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
+}
+
+/// A series on a machine in software, in its own time. It is not booted between the runs: what goes wrong by the clock
+/// goes wrong in the middle.
+fn on_simulated(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+    let interrupted = change::interrupts()?;
+    let silence = if args.as_is {
+        None
+    } else {
+        Some(hold::Silence::begin(cli, machine, &args.quiet, false, &|| interrupted.load(Ordering::Relaxed))?)
+    };
+    let mut work = Work::of_series(machine, &args.command, args.quiet.cpus.clone(), args.seed)?;
+    let metric = work.metric();
+    let stop = Stop::watching(std::sync::Arc::clone(&interrupted));
+    let cpus = args.quiet.cpus.clone().unwrap_or_default();
+    let meters = Meters::find(machine, args.quiet.cpus.as_ref());
+    let mut runs = Vec::with_capacity(args.runs);
+    for number in 0..args.warm_up + args.runs {
+        work.again();
+        let mut watch = Watch::start(machine, &meters, cpus.clone());
+        let outcome = match work.run(machine, Duration::from_millis(100), &mut || watch.tick(), &stop) {
+            Ok(outcome) => outcome,
+            Err(WorkloadError::Stopped) => break,
+            Err(error) => return Err(Failure::new(Exit::Failed, error.to_string())),
+        };
+        let conditions = watch.stop();
+        if number < args.warm_up {
+            continue;
+        }
+        // A rate as the time that one takes, so that all series are of times.
+        let value = outcome.value.unwrap_or(f64::NAN);
+        let seconds = if metric.better == Better::Higher { 1.0 / value } else { value };
+        let (grade, disturbances) = grade(&conditions, None, &Limits::default());
+        runs.push(Run { seconds, grade, disturbances, conditions });
+    }
+    if let Some(silence) = silence {
+        silence.end()?;
+    }
+    conclude(cli, args, &runs)?;
+    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
+}
+
+/// Writes what was asked for, and prints the report.
+fn conclude(cli: &Cli, args: &Args, runs: &[Run]) -> Result<(), Failure> {
     if let Some(path) = &args.output {
-        write_csv(path, &runs).map_err(|error| {
+        write_csv(path, runs).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
         })?;
     }
-    report(cli, &runs, args)?;
-    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
+    report(cli, runs, args)
 }
 
 fn series(
