@@ -169,9 +169,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match (&complaint, equal_floor) {
-        (Some(words), _) => {
-            ok(format!("the levels are in order (the kernel's own test minds: {words})"))
-        }
+        (Some(words), _) => ok(format!("the levels are in order (the kernel's own test minds: {words})")),
         (None, true) => ok("the levels are in order; the lowest non-linear one is the lowest"),
         (None, false) => ok("highest >= nominal > lowest non-linear >= lowest > 0 on every online CPU"),
     };
@@ -247,9 +245,7 @@ fn freq(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match &complaint {
-        Some(words) => {
-            ok(format!("the frequencies are in order (the kernel's own test minds: {words})"))
-        }
+        Some(words) => ok(format!("the frequencies are in order (the kernel's own test minds: {words})")),
         None => ok("maximum >= nominal > lowest non-linear >= minimum > 0 for every policy"),
     };
     Some(answer.seen(place, text).kernel_says(test, complaint))

@@ -262,8 +262,9 @@ fn powersave(facts: &Facts) -> Option<Answer> {
             })
         };
         let better = ["schedutil", "ondemand", "performance"].into_iter().find(|name| offered(name));
-        let answer = warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
-            .seen(place, text);
+        let answer =
+            warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
+                .seen(place, text);
         return Some(match better {
             Some(name) => answer.fix(Fix::Settings(vec![format!("governor={name}")])),
             None => answer,

@@ -282,9 +282,14 @@ fn detailed(out: &mut String, finding: &Finding) {
     let verdict = style(finding.verdict);
     let head = Label { text: finding.verdict.word(), style: verdict, indent: 0 };
     let id = format!("[{}]", finding.id);
-    folded(out, &head, &format!("{} {id}", sentence(&finding.what)), |word| {
-        if word == id { DIM } else { BOLD }
-    });
+    folded(
+        out,
+        &head,
+        &format!("{} {id}", sentence(&finding.what)),
+        |word| {
+            if word == id { DIM } else { BOLD }
+        },
+    );
     let plain = |_: &str| Style::new();
     let label = |text| Label { text, style: DIM, indent: 9 };
     folded(out, &label("why"), finding.why, plain);
