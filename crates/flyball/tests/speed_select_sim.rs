@@ -2,7 +2,8 @@
 //! bad, must come to the same text on both streams, the same exit code and the same machine afterwards.
 //!
 //! Needs FUSE and the tool, v1.26, with the C library that it was built for, in the folder `$FLYBALL_SST_TOOL` (as
-//! speed_select_guests.rs). `$FLYBALL_SST_LINES=N` makes N lines a machine, `$FLYBALL_SST_SEED` other ones.
+//! speed_select_guests.rs). `$FLYBALL_SST_LINES=N` makes N lines a machine, `$FLYBALL_SST_SEED`
+//! other ones, `$FLYBALL_SST_MACHINES` chooses machines.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
@@ -16,9 +17,8 @@ use std::{
 
 const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
 
-/// Machine, kernel, CPUs.
-const MACHINES: [(&str, &str, u32); 3] =
-    [("sst-guide", "6.12", 56), ("tpmi-small", "7.2", 32), ("msr-mailbox", "6.12", 16)];
+/// Machine and kernel.
+const MACHINES: [(&str, &str); 3] = [("sst-guide", "6.12"), ("tpmi-small", "7.2"), ("msr-mailbox", "6.12")];
 
 /// The folder with the tool, made to load the C library beside it; `None` where there is none.
 fn tool(folder: &Path) -> Option<PathBuf> {
@@ -365,7 +365,11 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
     symlink(FLYBALL, ours.join("intel-speed-select")).unwrap();
     let mut wrong = String::new();
     let mut count = 0;
-    for (machine, kernel, _) in MACHINES {
+    let wanted = std::env::var("FLYBALL_SST_MACHINES").unwrap_or_default();
+    for (machine, kernel) in MACHINES {
+        if !wanted.is_empty() && !wanted.split(',').any(|name| name == machine) {
+            continue;
+        }
         let theirs = outcomes(machine, kernel, &home, Some(&folder.path().join("l")), &all);
         let mine = outcomes(machine, kernel, &ours, None, &all);
         for ((lines, theirs), mine) in all.iter().zip(&theirs).zip(&mine) {
