@@ -44,7 +44,9 @@ fn main() -> ExitCode {
             eprintln!("flyball: {failure}");
             // The wish was in order: there is a machine on which it can be tried.
             if cli.machine == "live" && failure.message.contains("no cpufreq driver") {
-                eprintln!("  on a simulated machine it can be tried: -M sim:ryzen-5750g ('flyball sim list' has more)");
+                eprintln!(
+                    "  on a simulated machine it can be tried: -M sim:ryzen-5750g ('flyball sim list' has more)"
+                );
             }
             failure.exit.into()
         }

@@ -29,8 +29,14 @@ const RDTSC: [u8; 2] = [0x0f, 0x31];
 const TRAP: [u8; 2] = [0x0f, 0x0b];
 
 /// System calls that are answered here.
-const CALLS: [libc::c_long; 4] =
-    [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity, libc::SYS_prlimit64, libc::SYS_setrlimit];
+const CALLS: [libc::c_long; 6] = [
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_prlimit64,
+    libc::SYS_setrlimit,
+    libc::SYS_setpriority,
+    libc::SYS_getpriority,
+];
 
 /// Puts the calling process under its parent's supervision and stops until the parent goes on. To be called right before
 /// exec by a process with one thread.
@@ -109,6 +115,8 @@ pub struct Supervisor {
     /// Affinity that threads asked for.
     affinity: HashMap<i32, Vec<u8>>,
     known: HashSet<i32>,
+    /// Priorities that threads asked for and could not have.
+    priority: HashMap<i32, i32>,
 }
 
 fn request(what: libc::c_uint, pid: i32, data: usize) -> io::Result<()> {
@@ -142,7 +150,14 @@ impl Supervisor {
     /// A supervisor for programs on this machine.
     pub fn new(machine: Arc<Mutex<Paced>>) -> Supervisor {
         let cpus = machine.lock().unwrap_or_else(PoisonError::into_inner).machine().silicon().cpus() as u32;
-        Supervisor { machine, cpus, traps: HashMap::new(), affinity: HashMap::new(), known: HashSet::new() }
+        Supervisor {
+            machine,
+            cpus,
+            traps: HashMap::new(),
+            affinity: HashMap::new(),
+            known: HashSet::new(),
+            priority: HashMap::new(),
+        }
     }
 
     /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal ended.
@@ -164,6 +179,7 @@ impl Supervisor {
             if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
                 self.known.remove(&pid);
                 self.affinity.remove(&pid);
+                self.priority.remove(&pid);
                 if pid == child {
                     return Ok(if libc::WIFEXITED(status) {
                         libc::WEXITSTATUS(status)
@@ -313,6 +329,18 @@ impl Supervisor {
                 raise_files(target(registers.rdi), registers.rdx, pid)?;
                 Some(0)
             }
+            libc::SYS_setpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
+                let (thread, wanted) = (target(registers.rsi), registers.rdx as i32);
+                if !prioritise(thread, wanted) {
+                    // turbostat wants to go before others, which an ordinary user may not; on the machine it is root.
+                    self.priority.insert(thread, wanted);
+                }
+                Some(0)
+            }
+            // The call itself answers 1 to 40, never a negative number.
+            libc::SYS_getpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
+                self.priority.get(&target(registers.rsi)).map(|nice| i64::from(20 - nice))
+            }
             libc::SYS_setrlimit if registers.rdi == libc::RLIMIT_NOFILE as u64 => {
                 raise_files(pid, registers.rsi, pid)?;
                 Some(0)
@@ -386,6 +414,12 @@ fn is_privileged(pid: i32) -> bool {
     effective
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask >> SYS_ADMIN & 1 == 1)
+}
+
+/// Gives a thread a priority, if that is allowed.
+fn prioritise(thread: i32, nice: i32) -> bool {
+    // SAFETY: setpriority(2) takes numbers, no pointers.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, thread as libc::id_t, nice) == 0 }
 }
 
 /// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others happen to hold side by side.
