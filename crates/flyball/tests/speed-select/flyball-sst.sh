@@ -42,27 +42,22 @@ refused() { # EXIT PATTERN WORDS...
     elif ! cmp -s /tmp/untouched /tmp/after; then bad "$*: refused, and yet"; diff /tmp/untouched /tmp/after
     else ok "refused: $*"; fi
 }
-says() { # PATTERN WORDS...
-    pattern=$1
-    shift
-    fly "$@"
-    if cat /tmp/out /tmp/err | grep -q -e "$pattern"; then ok "$*"; else bad "$*: does not say $pattern"; fi
+said() { # PATTERN: in what was said last
+    if cat /tmp/out /tmp/err | grep -q -e "$1"; then ok "said: $1"; else bad "does not say $1"; fi
 }
 fly --json sst perf-profile get-config-levels
 levels=$(grep -o '"highest_level": [0-9]*' /tmp/out | head -1 | grep -o '[0-9]*$')
 : ${levels:=0}
 
 refused 2 'levels are' sst perf-profile set-config-level -l 9
-check 'sst core-power config -c 1 --min 1GHz --max 2GHz' 'core-power get-config -c 1' 'clos-max:2000 MHz'
-check 'sst -c 1 core-power assoc -c 2' '-c 1 core-power get-assoc' 'clos:2'
 check 'sst base-freq enable -a' 'core-power get-config -c 0' 'clos-min:[1-9]'
-says 'sst-bf=on needs classes of service' plan sst-bf=on
-says 'CPUs\? ([0-9,-]*) at [0-9]* MHz, .* at [0-9]* MHz instead of [0-9]* MHz' plan sst-bf=on
+fly plan sst-bf=on
+said 'sst-bf=on needs classes of service'
+said 'CPUs\? ([0-9,-]*) at [0-9]* MHz, .* at [0-9]* MHz instead of [0-9]* MHz'
 check 'sst -c 1 turbo-freq enable -a' '-c 0 perf-profile info -l 0' 'speed-select-turbo-freq:enabled'
 
 if [ $levels -ge 2 ]; then
     check 'sst perf-profile set-config-level -l 2 -o' 'perf-profile get-config-current-level' 'current_level:2'
-    check 'sst perf-profile set-config-level -l 2 --cgroup' 'perf-profile get-config-current-level' 'current_level:2'
     # Base-freq on, then a level that has none: two commands, one way back.
     state >/tmp/before
     fly sst base-freq enable
@@ -72,17 +67,37 @@ if [ $levels -ge 2 ]; then
     fly restore --last || bad "restore --last: exit $?"
     restored 'base-freq, then level 2'
 
-    # kill -9 in the middle, at several points.
-    [ -n "$few" ] && naps='0.15' || naps='0.02 0.05 0.1 0.15 0.2 0.25 0.3 0.4 0.5 0.7'
+    # kill -9 in the middle: at parts of the time that the whole takes.
+    cat >/tmp/many.toml <<'END'
+sst-level = "1"
+sst-cp = "on"
+clos = "2"
+"clos-min:2" = "1GHz"
+"clos-max:2" = "2GHz"
+[cpus."1"]
+online = "off"
+END
     state >/tmp/before
-    for nap in $naps; do
-        $fly apply sst-level=1 online=off@1 sst-cp=on clos=2 clos-min:2=1GHz >/tmp/out 2>/tmp/err &
+    start_of=$(cut -d' ' -f1 /proc/uptime)
+    if fly apply /tmp/many.toml; then ok 'apply many'; else bad "apply many: exit $?"; fi
+    took=$(echo "$start_of $(cut -d' ' -f1 /proc/uptime)" | awk '{print $2 - $1}')
+    state >/tmp/during
+    if cmp -s /tmp/before /tmp/during; then bad 'apply many: nothing changed'; fi
+    restored 'apply many'
+    [ -n "$few" ] && parts='60' || parts='10 20 30 40 50 55 60 65 70 75 80 85 90 95'
+    middle=0
+    for part in $parts; do
+        $fly apply /tmp/many.toml >/tmp/out 2>/tmp/err &
         victim=$!
-        sleep $nap
+        sleep $(echo "$took $part" | awk '{print $1 * $2 / 100}')
         kill -9 $victim 2>/dev/null
         wait $victim 2>/dev/null
-        restored "kill -9 after $nap s"
+        restored "kill -9 at $part % of $took s"
+        grep -q 'ended in the middle' /tmp/out && middle=$((middle + 1))
     done
+    if [ -z "$few" ]; then
+        if [ $middle -gt 0 ]; then ok "killed in the middle $middle times"; else bad 'never killed in the middle'; fi
+    fi
 else
     refused 2 'locked\|levels are' sst perf-profile set-config-level -l 1
 fi
@@ -97,6 +112,8 @@ if [ -z "$few" ]; then
             if fly $json sst $words && [ -s /tmp/out ]; then ok "sst $words $json"; else bad "sst $words $json"; fi
         done
     done
+    check 'sst core-power config -c 1 --min 1GHz --max 2GHz' 'core-power get-config -c 1' 'clos-max:2000 MHz'
+    check 'sst -c 1 core-power assoc -c 2' '-c 1 core-power get-assoc' 'clos:2'
     refused 2 'class' sst core-power config -c 7 --min 1GHz
     refused 2 'hexadecimal' sst turbo-mode set-trl -t 0xzz
     check 'sst turbo-mode set-trl -t 0x2020202020202020' '-c 0 turbo-mode get-trl' 'trl:0x2020202020202020'
@@ -107,6 +124,7 @@ if [ -z "$few" ]; then
     check 'sst turbo-freq enable -t 0x1f1f1f1f1f1f1f1f' '-c 0 turbo-mode get-trl' 'trl:0x1f1f1f1f1f1f1f1f'
     check 'sst turbo-mode disable' '--version' 'v1'
     if [ $levels -ge 1 ]; then
+        check 'sst perf-profile set-config-level -l 2 --cgroup' 'perf-profile get-config-current-level' 'current_level:2'
         check 'sst perf-profile set-config-level -l 1' 'perf-profile get-config-current-level' 'current_level:1'
         check 'sst perf-profile set-config-level -l 1 -o' 'perf-profile get-config-current-level' 'current_level:1'
         check 'apply sst-level=1 sst-bf=on sst-tf=on clos-max:3=2GHz clos=3' '-c 1 core-power get-assoc' 'clos:3'
