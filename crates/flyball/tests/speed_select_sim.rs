@@ -410,3 +410,48 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
     let stories = wrong.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).count();
     assert!(wrong.is_empty(), "{stories} of {count} differ:\n{wrong}");
 }
+
+/// The same program in front of a served machine, whose calls the supervisor answers through the caller's memory, and with
+/// the machine in its own process.
+#[test]
+fn served_and_in_process_machines_say_the_same() {
+    if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        eprintln!("skipped: /dev/fuse cannot be opened");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let ours = folder.path().join("ours");
+    fs::create_dir(&ours).unwrap();
+    symlink(FLYBALL, ours.join("intel-speed-select")).unwrap();
+    let lines = [
+        "--info",
+        "perf-profile info -l 0",
+        "core-power enable -p 1",
+        "core-power get-config -c 1",
+        "base-freq enable",
+    ];
+    let cases: Vec<Vec<String>> = lines.iter().map(|line| vec![(*line).to_owned()]).collect();
+    for (machine, kernel) in MACHINES {
+        let served = outcomes(machine, kernel, &ours, None, &cases);
+        for (line, served) in lines.iter().zip(&served) {
+            let output = Command::new(FLYBALL)
+                .arg("-M")
+                .arg(format!("sim:{machine},kernel={kernel}"))
+                .arg("intel-speed-select")
+                .args(line.split(' '))
+                .output()
+                .unwrap();
+            // flyball says that the machine is simulated, and a served one keeps its topology.
+            let plain = |text: &str| -> Vec<String> {
+                let noise =
+                    |line: &&str| !line.starts_with("flyball:") && *line != "Caching topology information";
+                text.lines().filter(noise).map(str::to_owned).collect()
+            };
+            let (out, err) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert_eq!(plain(&served[0].out), plain(&out), "{machine}: {line}");
+            assert_eq!(plain(&served[0].err), plain(&err), "{machine}: {line}");
+            assert!(!err.is_empty() && served[0].code.trim() == "0");
+        }
+    }
+}
