@@ -95,6 +95,15 @@ impl Partition {
         hand_down.into_iter().chain([(self.spot(), self.content.clone())]).collect()
     }
 
+    /// Whether this is what it reads when it holds: the kernel has its own spelling of lists (`2-3` for `2,3`).
+    pub fn holds(&self, text: &str) -> bool {
+        let parts = |text: &str| {
+            let (cpus, kind) = text.trim().split_once(' ')?;
+            Some((cpus.parse::<CpuList>().ok()?, kind.to_owned()))
+        };
+        parts(text).is_some_and(|found| parts(&self.content) == Some(found))
+    }
+
     /// Where it is.
     pub fn spot(&self) -> Spot {
         Spot::Partition(self.path.clone())
@@ -314,6 +323,21 @@ pub fn remarks(machine: &Machine<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_partition_holds_in_the_kernels_spelling() {
+        let partition = Partition {
+            path: "/sys/fs/cgroup/x".to_owned(),
+            content: "2,3 root".to_owned(),
+            hand_down: false,
+        };
+        assert!(partition.holds("2-3 root\n") && partition.holds("2,3 root"));
+        for other in
+            ["2-3 root invalid (Cpu list in cpuset.cpus not exclusive)", "2 root", "absent", "", "2-3 member"]
+        {
+            assert!(!partition.holds(other), "{other}");
+        }
+    }
 
     #[test]
     fn levels_have_names() {

@@ -133,6 +133,34 @@ fn report(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("part '{name}': {error}"))
 }
 
+/// Quiet on a kernel with cpufreq and cgroup v2: what holds meanwhile, and that every file is what it was after success,
+/// Ctrl-C, kill -9 and `quiet off`. The script judges from outside, in lines of ok and not ok.
+fn quiet(kernel: &str) -> Result<(), Failed> {
+    let flyball = env!("CARGO_BIN_EXE_flyball");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/quiet.sh");
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", flyball, "--kernel", kernel, "guest", "run", "ryzen-5750g"]);
+    command.args([
+        "--driver",
+        "amd-pstate=active",
+        "--modules",
+        "msr",
+        "--root",
+        "host",
+        "--timeout",
+        "1500",
+    ]);
+    command.arg("--file").arg(format!("{flyball}:flyball.bin"));
+    command.arg("--file").arg(format!("{}:quiet.sh", script.display()));
+    let output = command.args(["--", "sh", "quiet.sh", "./flyball.bin"]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let held = text.lines().filter(|line| line.starts_with("ok ")).count();
+    if held < 20 || text.contains("not ok") || !text.lines().any(|line| line == "done") {
+        return Err(format!("{text}\n--- stderr\n{}", String::from_utf8_lossy(&output.stderr)).into());
+    }
+    Ok(())
+}
+
 /// What the kernel's module said, by test: `4    amd_pstate_ut_check_freq  success!`.
 fn module_said(text: &str) -> BTreeMap<String, bool> {
     text.lines()
@@ -254,8 +282,14 @@ fn main() -> ExitCode {
         let module = module.filter(|_| boot.module);
         trials.push(Trial::test(boot.name, move || run(boot, module.as_deref())));
     }
+    // Many settings and waits in an emulator: minutes.
+    if all && cache.kernel_version("7.2").is_some() {
+        trials.push(Trial::test("quiet and cgroup v2, 7.2", || quiet("7.2")));
+    } else {
+        skipped.push("quiet and cgroup v2, 7.2 (FLYBALL_GUEST_TESTS=all takes it)".to_owned());
+    }
     if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} boots: {}", skipped.len(), BOOTS.len(), skipped.join(", "));
+        eprintln!("skipped: {} of {} boots: {}", skipped.len(), BOOTS.len() + 1, skipped.join(", "));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -79,7 +79,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
                 ))
             } else {
                 warning(format!(
-                    "autonomous core C-states are {}; the page asks for {} on generation {generation}",
+                    "autonomous core C-states are {}; for generation {generation} the page asks for {}",
                     word(on),
                     word(want)
                 ))

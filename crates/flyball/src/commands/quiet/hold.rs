@@ -165,7 +165,7 @@ fn hush(
         let refused = hold.offer(&partition.writes()).map_err(Failure::from)?;
         let found = partition.spot().read(machine.host());
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
-        if refused.is_empty() && holds.as_ref().is_ok_and(|text| *text == partition.content) {
+        if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
             group = Some(partition.path.clone());
         } else {
             let why = match (refused.first(), holds) {

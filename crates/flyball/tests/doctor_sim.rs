@@ -1,0 +1,205 @@
+//! `doctor` and `quiet` on simulated machines, through the command line: a published change of settings asked for, made
+//! and measured; the two faults of a published series found at their runs and blamed on what caused them.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Runs flyball in a directory; its exit code, standard output and standard error.
+fn flyball(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_flyball"))
+        .current_dir(folder)
+        .env_remove("FLYBALL_STATE")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let (code, out, err) = flyball(folder, arguments);
+    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {code}, {error}\n{out}\n{err}"))
+}
+
+/// The verdict and the fix of a finding.
+fn finding(report: &Value, id: &str) -> (String, String) {
+    let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id);
+    let found = found.unwrap_or_else(|| panic!("no finding {id}"));
+    (found["verdict"].as_str().unwrap().to_owned(), found["fix"].to_string())
+}
+
+/// StorPool's page: bias 0 and governor performance are to become 15 and powersave.
+#[test]
+fn storpools_change_is_asked_for_planned_applied_and_undone() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["-M", "sim:gold-6138", "--sim-state", "box", "--state-dir", "state"];
+    let on = |words: &[&str]| -> Vec<String> {
+        machine.iter().chain(words).map(|word| (*word).to_owned()).collect()
+    };
+    let run = |words: &[&str]| {
+        let words = on(words);
+        flyball(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(run(&["set", "epb=0", "governor=performance"]).0, 0);
+    let before = run(&["get", "epb", "governor"]).1;
+    let report = || {
+        let words = on(&["doctor", "--storpool", "--json"]);
+        json(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let asked = report();
+    for (id, fix) in [("storpool.energy-bias", "epb=power"), ("storpool.governor", "governor=powersave")] {
+        let (verdict, words) = finding(&asked, id);
+        assert!(verdict == "warning" && words.contains(fix), "{id}: {verdict}, {words}");
+    }
+    assert_eq!(finding(&asked, "storpool.hwp").0, "ok");
+
+    // The plan is shown, and nothing is written.
+    let (code, plan, _) = run(&["doctor", "--storpool", "--fix", "-n"]);
+    assert_eq!(code, 0);
+    assert!(plan.contains("performance -> powersave") && plan.contains("0 -> 15"), "{plan}");
+    assert_eq!(run(&["get", "epb", "governor"]).1, before);
+
+    let (code, shown, err) = run(&["doctor", "--storpool", "--fix"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(shown.contains("performance -> powersave"), "the plan comes first: {shown}");
+    let mended = report();
+    assert_eq!(finding(&mended, "storpool.energy-bias").0, "ok");
+    assert_eq!(finding(&mended, "storpool.governor").0, "ok");
+
+    assert_eq!(run(&["restore", "--last"]).0, 0);
+    assert_eq!(run(&["get", "epb", "governor"]).1, before);
+}
+
+/// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within a twentieth of the
+/// latencies.
+#[test]
+fn storpools_change_costs_latency_and_saves_power() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = "old: boot:intel_pstate=no_hwp governor=performance epb=0 idle-state=C1";
+    let new = "new: epb=15 governor=powersave epp=power hwp-dynamic-boost=off";
+    let arguments =
+        ["-M", "sim:gold-6138", "--kernel", "6.1", "compare", "--arm", old, "--arm", new, "--rounds"];
+    let rest = [
+        "8",
+        "--warm-up",
+        "0",
+        "--pin",
+        "2",
+        "--workload",
+        "io-4k",
+        "--amount",
+        "2",
+        "-o",
+        "run",
+        "--seed",
+        "5",
+    ];
+    let all: Vec<&str> = arguments.into_iter().chain(rest).collect();
+    let (code, out, err) = flyball(folder.path(), &all);
+    assert_eq!(code, 0, "{out}{err}");
+    let report = std::fs::read(folder.path().join("run/report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let median = |arm: usize, quantity: &str| {
+        let summaries = report["arms"][arm]["summaries"].as_array().unwrap();
+        let found = summaries.iter().find(|summary| summary["quantity"] == quantity).unwrap();
+        found["median"].as_f64().unwrap()
+    };
+    for (arm, published) in [(0, 60.0), (1, 67.0)] {
+        let latency = 1e6 / median(arm, "performance");
+        assert!((latency / published - 1.0).abs() < 0.05, "arm {arm}: {latency} us, published {published}");
+    }
+    assert!(median(1, "power") < median(0, "power") * 0.7, "{} W", median(1, "power"));
+    let verdict = |quantity: &str| {
+        let all = report["comparisons"].as_array().unwrap();
+        all.iter().find(|one| one["quantity"] == quantity).unwrap()["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((verdict("performance").as_str(), verdict("energy").as_str()), ("worse", "better"));
+}
+
+fn series(fault: &str, machine: &str, command: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let mut arguments =
+        vec!["-M", machine, "--sim-fault", fault, "--json", "quiet", "bench", "--as-is", "-n", "400"];
+    arguments.extend(command);
+    json(folder.path(), &arguments)
+}
+
+/// Stinner's glitch: until run 105 firmware holds the processor at its lowest speed, from 106 on it does not. A run is a
+/// second, and one goes before the first that counts.
+#[test]
+fn the_glitch_is_found_at_run_106_and_blamed_on_the_frequency() {
+    let report =
+        series("glitch 0-3 1600 for 106s", "sim:i7-3520m", &["--cpus", "0", "--", "call-simple", "1"]);
+    let shifts = report["shifts"]["shifts"].as_array().unwrap();
+    assert_eq!(shifts.len(), 1, "{shifts:?}");
+    assert_eq!(shifts[0]["at"], 105, "the index of run 106");
+    assert!(shifts[0]["median_before"].as_f64() > shifts[0]["median_after"].as_f64());
+    let blamed = &shifts[0]["with"][0];
+    assert_eq!(
+        (blamed["name"].as_str(), blamed["before"].as_str(), blamed["at"].as_u64()),
+        (Some("frequency"), Some("1600"), Some(105))
+    );
+}
+
+/// Stinner's fan: blocked in the middle, the processor heats up and is throttled. Heat is blamed, and the runs in which
+/// it was throttled are graded bad.
+#[test]
+fn the_blocked_fan_is_blamed_on_heat() {
+    let report = series("fan blocked after 200s", "sim:i7-2600", &["--", "spin", "1"]);
+    let shifts = report["shifts"]["shifts"].as_array().unwrap();
+    let heat = shifts.iter().flat_map(|shift| shift["with"].as_array().unwrap()).any(|blame| {
+        let number = |key: &str| blame[key].as_str().unwrap().parse::<f64>().unwrap();
+        blame["name"] == "temperature" && number("after") > number("before") + 15.0
+    });
+    assert!(heat, "{shifts:?}");
+    let runs = report["runs"].as_array().unwrap();
+    let throttled = runs.iter().filter(|run| run["disturbances"].to_string().contains("for heat")).count();
+    assert!(throttled > 0, "no run was throttled");
+    // Before the fan was blocked none was.
+    assert!(runs[..150].iter().all(|run| run["grade"] == "good"));
+}
+
+/// The same machine without a fault has no shift, at the same length.
+#[test]
+fn a_sound_machine_has_no_shift() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        "-M",
+        "sim:i7-3520m",
+        "--json",
+        "quiet",
+        "bench",
+        "-n",
+        "400",
+        "--cpus",
+        "0",
+        "--",
+        "call-simple",
+        "1",
+    ];
+    let report = json(folder.path(), &arguments);
+    assert_eq!(report["shifts"]["shifts"].as_array().unwrap().len(), 0, "{}", report["shifts"]);
+}
+
+/// The tests that write leave a simulated machine as it was, and a recorded one is refused.
+#[test]
+fn the_writing_tests_put_everything_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["-M", "sim:ryzen-5750g", "--sim-state", "box", "--state-dir", "state"];
+    let run =
+        |words: &[&str]| flyball(folder.path(), &machine.iter().chain(words).copied().collect::<Vec<_>>());
+    assert_eq!(run(&["set", "governor=powersave", "epp=balance_power", "max-freq=3GHz"]).0, 0);
+    let before = run(&["get", "driver-mode", "governor", "epp", "min-freq", "max-freq", "turbo"]).1;
+    let (code, out, err) = run(&["doctor", "--write", "--only", "amd-pstate", "--json"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    for id in ["amd-pstate.epp", "amd-pstate.modes", "amd-pstate.attributes"] {
+        assert_eq!(finding(&report, id).0, "ok");
+    }
+    assert_eq!(run(&["get", "driver-mode", "governor", "epp", "min-freq", "max-freq", "turbo"]).1, before);
+    // A name that writes is not run by accident.
+    assert_eq!(run(&["doctor", "--only", "amd-pstate.epp"]).0, 2);
+}
