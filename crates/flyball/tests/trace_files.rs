@@ -132,7 +132,7 @@ fn flipped_bits_end_in_words() {
     for form in forms(&requests, folder.path()) {
         for _ in 0..14 {
             let mut bytes = form.bytes.clone();
-            let places: Vec<usize> = (0..1 + chance(4)).map(|_| chance(bytes.len())).collect();
+            let places: Vec<usize> = (0..=chance(4)).map(|_| chance(bytes.len())).collect();
             for place in &places {
                 bytes[*place] ^= 1 << chance(8);
             }

@@ -30,7 +30,7 @@ const POWERS: [u64; 20] = {
 #[inline]
 fn digits(value: u64) -> usize {
     // 1233 / 4096 is the logarithm of two: a guess that is right or one too low.
-    let guess = ((64 - (value | 1).leading_zeros()) * 1233 >> 12) as usize;
+    let guess = (((64 - (value | 1).leading_zeros()) * 1233) >> 12) as usize;
     guess + usize::from(value >= POWERS[guess.min(19)])
 }
 

@@ -80,7 +80,9 @@ fn usual(ms: u64) -> Now {
 fn findings(mut records: Vec<Record>) -> Vec<Finding> {
     records.sort_by_key(|record| record.time);
     let mut diagnoser = Diagnoser::new(Limits::default(), vec![(0, 1)]);
-    records.iter().for_each(|record| diagnoser.add(record));
+    for record in &records {
+        diagnoser.add(record);
+    }
     diagnoser.findings(Clock::Mono)
 }
 

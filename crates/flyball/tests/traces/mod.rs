@@ -126,7 +126,7 @@ pub fn pages(requests: &[Request], cpu: u32) -> Vec<u8> {
         for request in some {
             let delta = request.time - last;
             last = request.time;
-            pages.extend_from_slice(&(14u32 | (delta as u32) << 5).to_le_bytes());
+            pages.extend_from_slice(&(14u32 | ((delta as u32) << 5)).to_le_bytes());
             let mut record = [0u8; 56];
             record[..4].copy_from_slice(&[0x9b, 0x08, 1, 2]);
             record[4..8].copy_from_slice(&request.pid.to_le_bytes());

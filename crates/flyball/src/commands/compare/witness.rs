@@ -169,7 +169,9 @@ fn report(path: &Path) -> Result<Report, SettingsError> {
     let names = std::sync::Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut sink = |records: &[Record]| {
-        records.iter().for_each(|record| analyser.add(record));
+        for record in records {
+            analyser.add(record);
+        }
         Ok(())
     };
     let summary = Trace::open(path)

@@ -27,8 +27,8 @@ struct Called {
     of_all: &'static str,
 }
 
-fn over_time(metric: &Metric) -> Option<Called> {
-    Some(Called { of_one: Some(metric.name), of_all: metric.all })
+fn over_time(metric: &Metric) -> Called {
+    Called { of_one: Some(metric.name), of_all: metric.all }
 }
 
 /// Over the number of the sample there are pictures of the requests.
@@ -78,7 +78,7 @@ pub fn write(
     let mut album = Album { directory, format, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
     let scale = if seconds { 1e9 } else { 1.0 };
-    pictures(&mut album, series, &time, scale, "perf_busy", over_time)?;
+    pictures(&mut album, series, &time, scale, "perf_busy", |metric| Some(over_time(metric)))?;
     pictures(&mut album, samples, &Axis::new("sample", ""), 1.0, "perf_busy_vs_samples", over_samples)?;
     Ok(album.count)
 }
