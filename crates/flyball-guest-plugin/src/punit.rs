@@ -108,7 +108,7 @@ impl Function {
         };
         let mut function = Function { place, config: [0; 4096], memory };
         function.put(0, 0x8086 | device << 16);
-        function.put(8, 0x0880_00 << 8); // another system peripheral
+        function.put(8, 0x08_8000 << 8); // another system peripheral
         function.put(0x2c, 0x8086);
         if let (Kind::Tpmi, Some(device)) = (place.kind, silicon.tpmi_device(place.package)) {
             // A capability list with one entry: PCI Express, an endpoint integrated into the root complex.

@@ -45,6 +45,7 @@ pub trait Load: Send {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]);
 
     /// What its tasks are called in a trace.
+    #[expect(clippy::unnecessary_literal_bound, reason = "models have names of their own")]
     fn name(&self) -> &str {
         "work"
     }

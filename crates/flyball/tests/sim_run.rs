@@ -190,7 +190,7 @@ fn tools_say_what_flyball_says_of_every_machine() {
                 {
                     // Levels of 100 MHz; on hybrid processors they are no ratios.
                     let words: Vec<&str> = rest.split(' ').collect();
-                    let khz = |level: &str| format!("{}00000", level);
+                    let khz = |level: &str| format!("{level}00000");
                     agree("HWP minimum", cpu, &khz(words[0]), ours("min-freq", cpu));
                     agree("HWP maximum", cpu, &khz(words[2]), ours("max-freq", cpu));
                 }

@@ -249,7 +249,7 @@ fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
 #[test]
 fn the_guides_experiments_are_one_command_each() {
     let near = |ours: f64, theirs: f64| {
-        assert!((ours / theirs - 1.0).abs() < 0.03, "{ours:.3} s, the guide has {theirs} s")
+        assert!((ours / theirs - 1.0).abs() < 0.03, "{ours:.3} s, the guide has {theirs} s");
     };
     // A tenth of the operations, each of which takes as long.
     let pipe = ["--workload", "sched-pipe", "--amount", "100000", "--pin", "5,6"];

@@ -248,7 +248,7 @@ fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
         .flat_map(|block| [round(block, 0, 1.0), round(block, 1, 1.0 + f64::from(block as u32 % 2) * 1e-3)])
         .collect();
     for round in &mut rounds {
-        round.outcome.usage = Some(usage.clone());
+        round.outcome.usage = Some(usage);
         round.outcome.seconds = 1.0;
         let noisy = round.arm == 1 && matches!(round.block, 1 | 4 | 7);
         let busy = Some(if noisy { 1.5 } else { 0.92 });

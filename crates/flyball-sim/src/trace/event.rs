@@ -159,10 +159,10 @@ impl Event {
     pub(crate) fn encode(&self, kernel: Kernel, to: &mut Vec<u8>) {
         let start = to.len();
         let words = |to: &mut Vec<u8>, words: &[u32]| {
-            words.iter().for_each(|word| to.extend_from_slice(&word.to_le_bytes()));
+            to.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         };
         let longs = |to: &mut Vec<u8>, longs: &[u64]| {
-            longs.iter().for_each(|long| to.extend_from_slice(&long.to_le_bytes()));
+            to.extend(longs.iter().flat_map(|long| long.to_le_bytes()));
         };
         match self {
             Event::CpuFrequency { khz, cpu } => words(to, &[*khz, *cpu]),

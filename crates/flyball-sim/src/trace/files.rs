@@ -278,6 +278,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
     if text.is_empty() { Err(Errno::AGAIN) } else { Ok(text.into_bytes()) }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is the answer of most arms")]
 fn push(out: &mut Vec<u8>, text: impl std::fmt::Display) -> Answer {
     out.extend_from_slice(format!("{text}\n").as_bytes());
     Ok(())
@@ -292,7 +293,7 @@ fn switch(instance: &Instance, kinds: impl Iterator<Item = Kind>) -> char {
     let (mut on, mut off) = (false, false);
     for kind in kinds.filter(|kind| *kind != Kind::Print) {
         let set = instance.enabled & kind.bit() != 0;
-        (on, off) = (on | set, off | !set);
+        (on, off) = (on || set, off || !set);
     }
     match (on, off) {
         (true, true) => 'X',

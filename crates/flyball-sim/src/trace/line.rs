@@ -25,9 +25,10 @@ pub(super) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Re
     if instance.option(IRQ_INFO) {
         text.extend(flags(record));
     }
-    let _ = match instance.clock.is_time() {
-        true => write!(text, " {}", seconds(record.stamp)),
-        false => write!(text, " {:>12}", record.stamp),
+    let _ = if instance.clock.is_time() {
+        write!(text, " {}", seconds(record.stamp))
+    } else {
+        write!(text, " {:>12}", record.stamp)
     };
     let name = match &record.event {
         super::Event::Print(_) => String::new(),

@@ -32,6 +32,7 @@ pub fn missing(kernel: &str) -> Option<String> {
 }
 
 /// Boots a guest and runs `command` in it, politely.
+#[allow(dead_code, reason = "tests of other commands share only the look at what is missing")]
 pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
     Command::new("nice")
         .args([
