@@ -330,3 +330,24 @@ fn a_reader_of_trace_pipe_waits_and_can_be_killed() {
     assert!(said.contains("cpu_frequency_limits: min=1600000 max=2000000 cpu_id=0"), "{said}");
     assert!(said.contains("mine") && said.trim_end().ends_with('0'), "{said}");
 }
+
+#[test]
+fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
+    if !has_fuse() {
+        return;
+    }
+    // What may be written by an ordinary program, to every file that takes writes, one text after the other.
+    let script = r"
+        for text in 0 1 -1 99999999999999999999 junk performance '' 50 off; do
+            find /sys/devices/system/cpu /sys/devices/virtual/powercap /sys/kernel/tracing -type f -perm -u+w |
+            while read -r file; do printf '%s' $text > $file; done
+        done 2>/dev/null
+        echo @@; cat /sys/devices/system/cpu/online; head -1 /proc/stat
+        cat /sys/devices/virtual/powercap/*/*/energy_uj | head -1; ls /sys/kernel/tracing/events | wc -l";
+    for machine in ["i7-3520m", "ryzen-5750g,kernel=7.2"] {
+        let said = text(&run(machine, &["sh", "-c", script]));
+        let answers: Vec<&str> = said.split("@@\n").nth(1).unwrap().lines().collect();
+        assert!(answers[0].starts_with('0') && answers[1].starts_with("cpu "), "{machine}: {said}");
+        assert!(answers[2].parse::<u64>().is_ok() && answers[3] == "6", "{machine}: {said}");
+    }
+}
