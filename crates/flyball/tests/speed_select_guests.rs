@@ -311,7 +311,7 @@ fn attempt(laboratory: &Laboratory, guest: &Guest) -> Result<(), Stopped> {
     if !wrong.is_empty() {
         return Err(Stopped::Check(wrong));
     }
-    if !ended || good < 8 {
+    if !ended || good < 5 {
         let tail: Vec<&str> = errors.lines().rev().take(30).collect();
         let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
         let last = text.lines().last().unwrap_or_default();
