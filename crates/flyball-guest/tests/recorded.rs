@@ -93,7 +93,7 @@ fn replay(
     let mut script = String::from(
         "cd /sys/devices/system/cpu
 w() {
-    { printf '%s\\n' \"$2\" > \"$1\"; } 2> /tmp/e && r=ok || case $(cat /tmp/e) in
+    { echo \"$2\" > \"$1\"; } 2> /tmp/e && r=ok || case $(cat /tmp/e) in
         *'Invalid arg'*) r=EINVAL ;; *'Permission'*) r=EACCES ;; *busy*) r=EBUSY ;; *'No such file'*|*nonexist*) r=ENOENT ;;
         *'not supported'*) r=EOPNOTSUPP ;; *'No such device'*) r=ENODEV ;; *range*) r=ERANGE ;; *) r=\"$(cat /tmp/e)\" ;;
     esac
@@ -120,7 +120,9 @@ w() {
     }
     for (write, line) in writes.iter().zip(lines) {
         let (answer, now) = line.split_once('|').unwrap_or((line, ""));
-        let same = answer == write.answer && (!comparable(write) || now.trim() == write.now.trim());
+        let refused = now == "<error>" && write.now.starts_with("<E");
+        let same =
+            answer == write.answer && (refused || !comparable(write) || now.trim() == write.now.trim());
         let explained =
             EXPLAINED.iter().any(|(file, path, _)| name.starts_with(file) && write.path.ends_with(path));
         if !same && !explained {
