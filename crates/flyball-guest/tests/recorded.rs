@@ -108,7 +108,7 @@ w() {
     }
     let file = dir.join("writes");
     fs::write(&file, script).unwrap();
-    request.kernel = kernel.to_owned();
+    kernel.clone_into(&mut request.kernel);
     request.files = vec![JobFile { source: file, name: "writes".into() }];
     request.modules =
         vec!["?cpufreq_ondemand".into(), "?cpufreq_powersave".into(), "?cpufreq_userspace".into()];
