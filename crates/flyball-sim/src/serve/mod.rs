@@ -35,7 +35,11 @@ pub use supervise::{Supervisor, submit};
 pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
     let device = receive(socket)?;
     let config = fuser::Config::default();
-    fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run()
+    match fuser::Session::from_fd(Files::new(machine), device, fuser::SessionACL::All, config)?.run() {
+        // The mount went with the program's namespace while a request of its was still under way.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::ENODEV)) => Ok(()),
+        ended => ended,
+    }
 }
 
 /// Takes a descriptor off a socket.

@@ -10,7 +10,9 @@ use std::{
 };
 
 use rustix::{
-    mount::{MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change},
+    mount::{
+        MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount,
+    },
     thread::{UnshareFlags, unshare_unsafe},
 };
 
@@ -100,6 +102,14 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     attempt("hand the machine to its server", super::send(socket, device.as_fd()))?;
     drop(device);
     if root {
+        // The real machine's tracing is not the program's to switch: what it looks for among the mounts must be ours.
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for mount in mounts.lines().rev() {
+            let mut words = mount.split(' ').skip(1);
+            if let (Some(path), Some("tracefs" | "debugfs")) = (words.next(), words.next()) {
+                attempt(format!("hide {path}"), unmount(path, UnmountFlags::DETACH))?;
+            }
+        }
         // Programs look for tracefs among the mounts; the machine's own then lies over it. Where it cannot be mounted,
         // they ask for the path.
         let _ =
