@@ -52,6 +52,31 @@ pub struct Row {
     pub used: bool,
 }
 
+/// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given in that order of
+/// drivers, each with its energy.
+fn drivers_apart(
+    source: &'static str,
+    table: &'static str,
+    governor: &str,
+    performance: &'static str,
+    published: [(f64, f64); 2],
+    simulated: [(f64, f64); 2],
+) -> [Row; 2] {
+    let change = |values: [f64; 2]| (values[1] / values[0] - 1.0) * 100.0;
+    let row = |quantity, of: fn((f64, f64)) -> f64| Row {
+        source,
+        table,
+        row: format!("{governor}: amd-pstate against acpi-cpufreq"),
+        quantity,
+        unit: "%",
+        published: change(published.map(of)),
+        simulated: Some(change(simulated.map(of))),
+        aim: Aim::Sign(6.0),
+        used: false,
+    };
+    [row(performance, |both| both.0), row("energy", |both| both.1)]
+}
+
 impl Row {
     /// Simulated against published, in percent.
     pub fn error_percent(&self) -> Option<f64> {

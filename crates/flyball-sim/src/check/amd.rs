@@ -1,7 +1,7 @@
 //! AMD's slides: acpi-cpufreq against amd-pstate under three governors, three workloads.
 
 use super::bench::Bench;
-use super::{Aim, Report, Row};
+use super::{Aim, Report, Row, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -107,24 +107,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
                     });
                 }
             }
-            let [acpi, amd] = table.published[g];
-            let change = |a: f64, b: f64| (b / a - 1.0) * 100.0;
-            for (quantity, published, simulated) in [
-                (table.quantity, change(acpi.0, amd.0), change(got[0].0, got[1].0)),
-                ("energy", change(acpi.1, amd.1), change(got[0].1, got[1].1)),
-            ] {
-                changes.push(Row {
-                    source: "amd-slides",
-                    table: table.name,
-                    row: format!("{governor}: amd-pstate against acpi-cpufreq"),
-                    quantity,
-                    unit: "%",
-                    published,
-                    simulated: Some(simulated),
-                    aim: Aim::Sign(6.0),
-                    used: false,
-                });
-            }
+            let published = table.published[g];
+            changes.extend(drivers_apart("amd-slides", table.name, governor, table.quantity, published, got));
         }
         report.rows.append(&mut changes);
     }

@@ -8,7 +8,7 @@
 use flyball_silicon::MachineSpec;
 
 use super::bench::Bench;
-use super::{Aim, Report, Row};
+use super::{Aim, Report, Row, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -84,23 +84,16 @@ fn changes(report: &mut Report, table: &'static str, averages: &[(&'static str, 
     for governor in ["ondemand", "schedutil"] {
         let find = |driver: &str| averages.iter().find(|a| a.0 == governor && a.1 == driver).map(|a| a.2);
         let (Some(acpi), Some(amd)) = (find("acpi-cpufreq"), find("amd-pstate")) else { continue };
-        let change = |a: f64, b: f64| (b / a - 1.0) * 100.0;
-        for (quantity, published, simulated) in [
-            ("throughput", change(acpi[0].0, amd[0].0), change(acpi[1].0, amd[1].0)),
-            ("energy", change(acpi[0].1, amd[0].1), change(acpi[1].1, amd[1].1)),
-        ] {
-            report.rows.push(Row {
-                source: "amd-document",
-                table,
-                row: format!("{governor}: amd-pstate against acpi-cpufreq"),
-                quantity,
-                unit: "%",
-                published,
-                simulated: Some(simulated),
-                aim: Aim::Sign(6.0),
-                used: false,
-            });
-        }
+        let published = [acpi[0], amd[0]];
+        let simulated = [acpi[1], amd[1]];
+        report.rows.extend(drivers_apart(
+            "amd-document",
+            table,
+            governor,
+            "throughput",
+            published,
+            simulated,
+        ));
     }
 }
 

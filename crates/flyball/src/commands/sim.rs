@@ -17,30 +17,7 @@ use crate::{
 
 /// Arguments of `sim`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-A simulated machine answers as the kernel's drivers answer, and behind its files stand processors with frequency,
-power and heat. Every command of flyball takes one:
-
-  flyball -M sim:ryzen-5750g show
-  flyball -M sim:epyc-512 --kernel 7.2 plan --governor powersave
-  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   the machine stays as it was left
-  flyball -M sim:my-machine.toml show                             a machine of your own
-
-Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /sys/devices/system/cpu/ without a slash;
-times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
-
-  write PATH fails ERRNO [nth N]              the access fails (reads too: read PATH fails ...)
-  ioctl PATH fails ERRNO [nth N]              a call of a device fails (/dev/isst_interface)
-  write PATH is lost [nth N]                  the write succeeds and changes nothing
-  write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
-  PATH=TEXT every TIME|after TIME             another program writes by the clock
-  offline CPUS [after TIME] [for TIME]        CPUs go, and come back
-  fan blocked|FACTOR [after TIME] [for TIME]  resistance to air times 7.7, or FACTOR
-  air CELSIUS [after TIME] [for TIME]         the air's temperature
-  glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ
-
-  flyball -M sim:i7-2600 --sim-fault 'fan blocked' doctor
-  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set max-freq=2GHz")]
+#[command(after_help = help())]
 pub struct Args {
     #[command(subcommand)]
     command: What,
@@ -235,4 +212,27 @@ fn show(cli: &Cli, name: &str, toml: bool) -> Result<Exit, Failure> {
     println!("\n{}", sheet.about);
     println!("\nIts file: flyball sim show {} --toml", sheet.row.name);
     Ok(Exit::Done)
+}
+
+/// The rules' forms are the simulator's own.
+fn help() -> String {
+    format!(
+        "\
+A simulated machine answers as the kernel's drivers answer, and behind its files stand processors with frequency,
+power and heat. Every command of flyball takes one:
+
+  flyball -M sim:ryzen-5750g show
+  flyball -M sim:epyc-512 --kernel 7.2 plan governor=powersave
+  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   the machine stays as it was left
+  flyball -M sim:my-machine.toml show                             a machine of your own
+
+Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /sys/devices/system/cpu/ without a slash;
+times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
+
+  {}
+
+  flyball -M sim:i7-2600 --sim-fault 'fan blocked' doctor
+  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set max-freq=2GHz",
+        flyball_sim::FAULT_FORMS.replace('\n', "\n  ")
+    )
 }
