@@ -4,6 +4,7 @@
 //! bounded); the judgement is made on the windows at the end, when it is known which frequencies and levels the
 //! trace has at all. Every threshold stands in [`Limits`], with the reason for its value.
 
+mod isolation;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use crate::{
     record::{Event, Record, ThermalKind},
 };
 
+pub use isolation::{CallbackCheck, CpuRanges, Isolation, check_callbacks};
 use windows::Windows;
 
 /// How bad a finding is.
@@ -54,6 +56,8 @@ pub enum FindingKind {
     SiblingsDisagree,
     /// Records were lost: what the trace does not show may have happened.
     Lost,
+    /// A CPU without a tick made no decision, and the trace does not tell whether it slept.
+    Untold,
 }
 
 /// One finding.
@@ -75,6 +79,9 @@ pub struct Finding {
     pub to: f64,
     /// A sentence with the numbers.
     pub what: String,
+    /// What is known besides the trace and speaks for it: the kernel's command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
     /// What to look at or do.
     pub remedy: &'static str,
     /// Records of this CPU were lost in this time: the conclusion may be wrong.
@@ -150,6 +157,7 @@ pub struct Diagnoser {
     last: u64,
     limited: Vec<Limited>,
     siblings: Vec<(u32, u32)>,
+    isolation: Option<Isolation>,
 }
 
 /// Events, losses and silences of one kind that are kept a CPU; a trace can hold any number.
@@ -166,7 +174,15 @@ impl Diagnoser {
             last: 0,
             limited: Vec::new(),
             siblings,
+            isolation: None,
         }
+    }
+
+    /// With what is known of the CPUs that the kernel leaves alone, silence is explained.
+    #[must_use]
+    pub fn with_isolation(mut self, isolation: Isolation) -> Diagnoser {
+        self.isolation = Some(isolation);
+        self
     }
 
     fn cpu(&mut self, cpu: u32) -> Option<&mut CpuState> {

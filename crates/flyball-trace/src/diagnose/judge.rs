@@ -1,6 +1,6 @@
 //! The judgement on a trace's windows.
 
-use super::{Diagnoser, Finding, FindingKind, Severity, windows::Window};
+use super::{Diagnoser, Finding, FindingKind, Severity, isolation, windows::Window};
 
 /// What the whole trace shows to be possible.
 struct Scale {
@@ -130,6 +130,7 @@ fn finding(
         from: range.0 as f64 / 1e9,
         to: range.1 as f64 / 1e9,
         what,
+        evidence: Vec::new(),
         remedy,
         unsafe_for_losses: false,
     }
@@ -169,6 +170,9 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
             finding(FindingKind::Throttled, Severity::Warning, 0, range, event.what.clone(), CLIPPED);
         found.cpu = event.cpu;
         findings.push(found);
+    }
+    if let Some(isolation) = &diagnoser.isolation {
+        isolation::explain(diagnoser, isolation, &mut findings);
     }
     for found in &mut findings {
         let Some(state) = found.cpu.and_then(|cpu| diagnoser.cpus.get(cpu as usize)) else { continue };

@@ -236,3 +236,51 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
         findings(cut).iter().any(|finding| finding.kind == FindingKind::Stopped && finding.cpu == Some(4))
     );
 }
+
+fn with_isolation(records: &[Record], command_line: &str) -> Vec<Finding> {
+    let isolation = super::Isolation::of_command_line(command_line, 7);
+    let mut sorted = records.to_vec();
+    sorted.sort_by_key(|record| record.time);
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation);
+    sorted.iter().for_each(|record| diagnoser.add(record));
+    diagnoser.findings(Clock::Mono)
+}
+
+#[test]
+fn the_kernels_command_line_is_evidence() {
+    let silence = nohz_full(5_500, 0.999);
+    let fault = |command_line: &str| {
+        let found = with_isolation(&silence, command_line);
+        let fault = found.iter().find(|finding| finding.kind == FindingKind::NoDecisions);
+        fault.expect("it is found").clone()
+    };
+    let known = fault("ro isolcpus=4 nohz_full=4");
+    assert!(known.evidence[0].contains("without a tick (isolcpus=4 nohz_full=4)"), "{known:?}");
+    assert!(known.remedy.contains("nohz_full"), "{known:?}");
+    // The same silence where the kernel ticks has another cause.
+    let other = fault("ro nohz_full=2");
+    assert!(other.evidence[0].contains("the kernel ticks on CPU 4"), "{other:?}");
+    assert!(!other.remedy.contains("nohz_full"), "{other:?}");
+    let bare = fault("ro quiet");
+    assert!(bare.evidence[0].contains("(no nohz_full)"), "{bare:?}");
+}
+
+#[test]
+fn a_tickless_cpu_without_any_decision() {
+    let others = requests(usual);
+    let kinds = |records: &[Record]| -> Vec<(FindingKind, Severity)> {
+        let found = with_isolation(records, "nohz_full=3");
+        found.iter().map(|finding| (finding.kind, finding.severity)).collect()
+    };
+    // Nothing is known of it: worth a look, no fault.
+    assert_eq!(kinds(&others), [(FindingKind::Untold, Severity::Note)]);
+    let switch = |ms, next_pid| record(ms, 3, Event::Switch(Switch { next_pid, ..Switch::default() }));
+    let spins = [others.clone(), vec![switch(1_000, 4711)]].concat();
+    assert_eq!(kinds(&spins), [(FindingKind::NoDecisions, Severity::Fault)]);
+    let sleeps = [others.clone(), vec![switch(1_000, 4711), switch(1_100, 0)]].concat();
+    assert_eq!(kinds(&sleeps), []);
+    let decides = [others, (0..6_000).step_by(5).map(|ms| request(ms, 3, usual(ms))).collect()].concat();
+    assert_eq!(kinds(&decides), []);
+    // A driver that never decides in a callback tells nothing.
+    assert_eq!(kinds(&[switch(1_000, 4711), switch(5_000, 4711)]), []);
+}

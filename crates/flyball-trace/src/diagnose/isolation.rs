@@ -1,0 +1,361 @@
+//! What the kernel keeps away from which CPUs, and what that explains of a trace.
+//!
+//! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP) decides at each tick.
+//! A CPU of `nohz_full` has no tick while one task runs on it; the one a second that is left is made on another CPU,
+//! and intel_pstate_update_util() in drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never
+//! enters the kernel keeps the CPU at whatever P-state it had, often the lowest.
+
+use std::{fmt, sync::Arc};
+
+use crate::{
+    error::TraceError,
+    input::{Trace, TraceSummary},
+    record::{Names, Record},
+    text::TextOptions,
+};
+
+use super::{Diagnoser, Finding, FindingKind, Limits, Severity};
+
+/// CPUs, as the kernel's command line lists them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuRanges(Vec<(u32, u32)>);
+
+impl CpuRanges {
+    /// Reads a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last CPU, and
+    /// `0-31:2/4` for two of every four. `last` is the highest CPU that the machine can have. `None` for what is no
+    /// list.
+    pub fn parse(text: &str, last: u32) -> Option<CpuRanges> {
+        let number = |text: &str| if text == "N" { Some(last) } else { text.parse().ok() };
+        let mut ranges = Vec::new();
+        for part in text.trim().split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
+            let (range, pattern) = part.split_once(':').map_or((part, None), |(range, of)| (range, Some(of)));
+            let (from, to) = match range.split_once('-') {
+                _ if range.eq_ignore_ascii_case("all") => (0, last),
+                Some((from, to)) => (number(from)?, number(to)?),
+                None => (number(range)?, number(range)?),
+            };
+            let to = to.min(last);
+            if from > to {
+                // The kernel leaves CPUs out that it does not have.
+                continue;
+            }
+            match pattern {
+                None => ranges.push((from, to)),
+                Some(pattern) => {
+                    let (used, group) = pattern.split_once('/')?;
+                    let (used, group): (u32, u32) = (used.parse().ok()?, group.parse().ok()?);
+                    if used == 0 || used > group {
+                        return None;
+                    }
+                    let starts = (from..=to).step_by(group as usize);
+                    ranges.extend(starts.map(|start| (start, start.saturating_add(used - 1).min(to))));
+                }
+            }
+        }
+        ranges.sort_unstable();
+        Some(CpuRanges(ranges))
+    }
+
+    /// Whether a CPU is one of them.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.iter().any(|(from, to)| (*from..=*to).contains(&cpu))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, those in several ranges more than once.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().flat_map(|(from, to)| *from..=*to)
+    }
+
+    fn of(cpus: impl Iterator<Item = u32>) -> CpuRanges {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for cpu in cpus {
+            match ranges.last_mut() {
+                Some((_, to)) if to.saturating_add(1) == cpu => *to = cpu,
+                Some((_, to)) if *to == cpu => {}
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        CpuRanges(ranges)
+    }
+}
+
+impl fmt::Display for CpuRanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (from, to)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            if from == to { write!(f, "{comma}{from}")? } else { write!(f, "{comma}{from}-{to}")? }
+        }
+        Ok(())
+    }
+}
+
+/// Which CPUs the kernel leaves alone, and how that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Isolation {
+    /// CPUs without a tick while one task runs: `nohz_full=`, or `isolcpus=nohz,`.
+    pub tickless: CpuRanges,
+    /// CPUs that the scheduler balances nothing onto: `isolcpus=`.
+    pub isolated: CpuRanges,
+    /// CPUs whose RCU callbacks run elsewhere: `rcu_nocbs=`; tickless ones are among them without being named.
+    pub offloaded: CpuRanges,
+    /// The words of the command line that say so.
+    pub words: Vec<String>,
+}
+
+impl Isolation {
+    /// What `/proc/cmdline` says, on a machine whose highest possible CPU is `last`.
+    pub fn of_command_line(text: &str, last: u32) -> Isolation {
+        let mut isolation = Isolation::default();
+        for word in words(text) {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            let value = value.trim_matches('"');
+            match name {
+                // housekeeping_setup() in kernel/sched/isolation.c refuses a second list that differs from the first.
+                "nohz_full" if isolation.tickless.is_empty() => {
+                    let Some(cpus) = CpuRanges::parse(value, last) else { continue };
+                    isolation.tickless = cpus;
+                }
+                "isolcpus" if isolation.isolated.is_empty() => {
+                    let (flags, list) = isolcpus(value);
+                    let Some(cpus) = CpuRanges::parse(list, last) else { continue };
+                    if flags.contains(&"nohz") && isolation.tickless.is_empty() {
+                        isolation.tickless = cpus.clone();
+                    }
+                    isolation.isolated = cpus;
+                }
+                "rcu_nocbs" => {
+                    let Some(cpus) = CpuRanges::parse(value, last) else { continue };
+                    isolation.offloaded = cpus;
+                }
+                _ => continue,
+            }
+            isolation.words.push(word.to_owned());
+        }
+        isolation
+    }
+
+    /// Replaces what the command line asks for by what the kernel made of it: /sys/devices/system/cpu/nohz_full. A
+    /// kernel without CONFIG_NO_HZ_FULL takes the option and has no tickless CPU.
+    #[must_use]
+    pub fn with_tickless(mut self, list: &str, last: u32) -> Isolation {
+        // Kernels before 6.1 print (null) for none.
+        let list = if list.trim() == "(null)" { "" } else { list };
+        if let Some(cpus) = CpuRanges::parse(list, last) {
+            self.tickless = cpus;
+        }
+        self
+    }
+
+    /// Leaves only the CPUs that were recorded or are asked about.
+    #[must_use]
+    pub fn only(mut self, wanted: impl Fn(u32) -> bool) -> Isolation {
+        self.tickless = CpuRanges::of(self.tickless.iter().filter(|cpu| wanted(*cpu)));
+        self
+    }
+}
+
+/// The words of a command line; a quoted part may hold blanks (next_arg() in lib/cmdline.c).
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    text.split(move |c: char| {
+        quoted ^= c == '"';
+        c.is_whitespace() && !quoted
+    })
+    .filter(|word| !word.is_empty())
+}
+
+/// `isolcpus=[flag-list,]cpu-list`: where the flags end.
+fn isolcpus(value: &str) -> (Vec<&str>, &str) {
+    let mut flags = Vec::new();
+    let mut rest = value;
+    while rest.starts_with(|c: char| c.is_ascii_alphabetic())
+        && !rest.starts_with('N')
+        && !rest.starts_with("all")
+    {
+        let (flag, behind) = rest.split_once(',').unwrap_or((rest, ""));
+        flags.push(flag);
+        rest = behind;
+    }
+    (flags, rest)
+}
+
+const TICKLESS: &str = "take the CPU out of nohz_full, or let something else than the scheduler's callback choose its \
+    frequency: intel_pstate=passive with a fixed minimum (scaling_min_freq), HWP, or the performance governor of \
+    acpi-cpufreq";
+const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept the callback away: a hypervisor that took \
+    the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
+    never sleeps)";
+const UNTOLD: &str = "record task switches too (--sched): they tell whether a task ran there, which is this fault, or the \
+    CPU slept, which is how it should be";
+
+/// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it makes suspicious.
+pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
+    let told = if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
+    for finding in findings.iter_mut() {
+        let Some(cpu) = finding.cpu else { continue };
+        let tickless = isolation.tickless.contains(cpu);
+        match finding.kind {
+            FindingKind::NoDecisions if tickless => {
+                finding.evidence.push(format!(
+                    "the kernel runs CPU {cpu} without a tick ({told}): while one task ran there, nothing called the \
+                     driver"
+                ));
+                finding.remedy = TICKLESS;
+            }
+            FindingKind::NoDecisions => {
+                finding.evidence.push(format!("the kernel ticks on CPU {cpu} ({told})"));
+                finding.remedy = NOT_TICKLESS;
+            }
+            FindingKind::Stopped if tickless => {
+                finding.evidence.push(format!(
+                    "the kernel runs CPU {cpu} without a tick ({told}): if a task ran there since, nothing called the \
+                     driver"
+                ));
+                finding.remedy = UNTOLD;
+            }
+            FindingKind::StuckLow if tickless => {
+                finding.evidence.push(format!("the kernel runs CPU {cpu} without a tick ({told})"));
+            }
+            _ => {}
+        }
+    }
+    let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
+    // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was not recorded.
+    if !diagnoser.cpus.iter().any(|state| state.samples > 0) {
+        return;
+    }
+    let range = (diagnoser.first.unwrap_or(0), diagnoser.last);
+    let mut untold = Vec::new();
+    for cpu in isolation.tickless.iter().take(crate::report::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
+    {
+        let state = diagnoser.cpus.get(cpu as usize);
+        let running = state.and_then(|state| state.running).filter(|(pid, since)| {
+            *pid != 0 && diagnoser.last.saturating_sub(*since) as f64 >= 1e9 * diagnoser.limits.least
+        });
+        let Some((pid, since)) = running else {
+            let sleeps = state.is_some_and(|state| {
+                state.running.is_some_and(|(pid, _)| pid == 0) || state.idle.is_some_and(|(idle, _)| idle)
+            });
+            if !sleeps {
+                untold.push(cpu);
+            }
+            continue;
+        };
+        let what = format!(
+            "no decision in the whole trace, though task {pid} ran for its last {:.2} s; other CPUs decided meanwhile",
+            diagnoser.last.saturating_sub(since) as f64 / 1e9
+        );
+        let evidence =
+            format!("the kernel runs CPU {cpu} without a tick ({told}): nothing called the driver");
+        findings.push(Finding {
+            kind: FindingKind::NoDecisions,
+            severity: Severity::Fault,
+            cpu: Some(cpu),
+            other_cpu: None,
+            from: since as f64 / 1e9,
+            to: range.1 as f64 / 1e9,
+            what,
+            evidence: vec![evidence],
+            remedy: TICKLESS,
+            unsafe_for_losses: false,
+        });
+    }
+    if !untold.is_empty() {
+        let cpus = CpuRanges::of(untold.into_iter());
+        findings.push(Finding {
+            kind: FindingKind::Untold,
+            severity: Severity::Note,
+            cpu: None,
+            other_cpu: None,
+            from: range.0 as f64 / 1e9,
+            to: range.1 as f64 / 1e9,
+            what: format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided"),
+            evidence: vec![format!("the kernel runs them without a tick ({told})")],
+            remedy: UNTOLD,
+            unsafe_for_losses: false,
+        });
+    }
+}
+
+/// What a trace says about the callbacks of CPUs without a tick.
+#[derive(Debug, Clone)]
+pub struct CallbackCheck {
+    /// Busy CPUs whose driver was not called ([`FindingKind::NoDecisions`]), tickless ones and others; decisions that
+    /// stopped on tickless CPUs; and tickless CPUs of which the trace tells nothing.
+    pub findings: Vec<Finding>,
+    /// Tickless CPUs that decided, and never were busy without a decision.
+    pub decided: CpuRanges,
+    /// What the trace was, with what is damaged or lost in it.
+    pub summary: TraceSummary,
+}
+
+/// Reads a whole trace, and says whether the driver was called on the CPUs that the kernel leaves alone.
+///
+/// # Errors
+/// Where the trace cannot be read; damage inside it is in the summary.
+pub fn check_callbacks(trace: Trace, isolation: &Isolation) -> Result<CallbackCheck, TraceError> {
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
+    let mut sink = |records: &[Record]| {
+        records.iter().for_each(|record| diagnoser.add(record));
+        Ok(())
+    };
+    let summary = trace.read(&TextOptions::default(), None, &Arc::new(Names::default()), &mut sink)?;
+    let mut findings = diagnoser.findings(summary.clock);
+    findings.retain(|finding| {
+        let tickless = finding.cpu.is_some_and(|cpu| isolation.tickless.contains(cpu));
+        match finding.kind {
+            FindingKind::NoDecisions | FindingKind::Untold => true,
+            FindingKind::Stopped => tickless,
+            _ => false,
+        }
+    });
+    let silent = |cpu: u32| findings.iter().any(|finding| finding.cpu == Some(cpu));
+    let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 1);
+    let decided = CpuRanges::of(isolation.tickless.iter().filter(|cpu| decided(*cpu) && !silent(*cpu)));
+    Ok(CallbackCheck { findings, decided, summary })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Option<String> {
+        CpuRanges::parse(text, 15).map(|cpus| cpus.to_string())
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_reads_them() {
+        assert_eq!(list("3,5-7").as_deref(), Some("3,5-7"));
+        assert_eq!(list("all").as_deref(), Some("0-15"));
+        assert_eq!(list("1-N").as_deref(), Some("1-15"));
+        assert_eq!(list("N").as_deref(), Some("15"));
+        assert_eq!(list("0-9:2/4").as_deref(), Some("0-1,4-5,8-9"));
+        assert_eq!(list("12-40,99").as_deref(), Some("12-15"));
+        assert_eq!(list("").as_deref(), Some(""));
+        for wrong in ["x", "3-", "1:2", "0-9:3/2", "0-9:0/0", "-1"] {
+            assert_eq!(list(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn command_lines_say_what_is_isolated() {
+        let of = |text: &str| Isolation::of_command_line(text, 15);
+        let found = of("quiet nohz_full=3,7 isolcpus=managed_irq,domain,3,7 rcu_nocbs=3,7\n");
+        assert_eq!(found.tickless.to_string(), "3,7");
+        assert_eq!((found.isolated.to_string(), found.offloaded.to_string()), ("3,7".into(), "3,7".into()));
+        assert_eq!(found.words, ["nohz_full=3,7", "isolcpus=managed_irq,domain,3,7", "rcu_nocbs=3,7"]);
+        assert_eq!(of("isolcpus=nohz,2-4").tickless.to_string(), "2-4");
+        assert!(of("isolcpus=2-4 nohz=off").tickless.is_empty());
+        // The first counts; a quoted value is one word.
+        assert_eq!(of("nohz_full=1 nohz_full=2 dyndbg=\"file x nohz_full=9\"").tickless.to_string(), "1");
+        assert_eq!(of("nohz_full=broken"), Isolation::default());
+        assert_eq!(of("nohz_full=1-3").with_tickless("(null)\n", 15).tickless.to_string(), "");
+        assert_eq!(of("nohz_full=1-3").with_tickless("2\n", 15).tickless.to_string(), "2");
+        assert_eq!(of("nohz_full=1-5").only(|cpu| cpu != 3).tickless.to_string(), "1-2,4-5");
+    }
+}
