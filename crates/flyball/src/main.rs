@@ -16,6 +16,7 @@ mod paint;
 mod simulated;
 #[cfg(test)]
 mod simulated_faults;
+mod time;
 mod workloads;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use flyball_measure::{
 };
 use flyball_sim::workload::{Engine, Workload as Model};
 
-use super::{Args, Progress, conclude, manifest, record_failure, time_stamp, usage};
+use super::{Args, Progress, conclude, manifest, record_failure, usage};
 use crate::{
     arms, change,
     cli::Cli,
@@ -81,7 +81,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
             let path = args
                 .output
                 .clone()
-                .unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time_stamp())));
+                .unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())));
             RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?
         }
     };

@@ -1,0 +1,106 @@
+//! What a comparison notes of itself before it begins, and reads again when it goes on.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flyball_host::{Host, Kind};
+use flyball_measure::{
+    Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
+    preset::Reader, stats,
+};
+
+use super::{args::Args, usage};
+use crate::{exit::Failure, workloads};
+
+/// The command that a manifest describes.
+pub(super) fn command_of(note: &WorkloadNote) -> Command {
+    let mut command = Command::new(note.argv.clone());
+    command.title = Some(note.name.clone());
+    command.reader = note.reader.clone().unwrap_or(Reader::WallTime);
+    command.cpus = note.cpus.as_ref().and_then(|text| text.parse().ok());
+    command.directory.clone_from(&note.directory);
+    command
+}
+
+/// Describes a comparison that has not begun.
+pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &workloads::Made) -> Manifest {
+    let alpha = 1.0 - args.confidence;
+    let length = match args.until {
+        Some(half_width) => {
+            let least = stats::pairs_needed(alpha, 1);
+            Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) }
+        }
+        None => Length::Rounds(args.rounds as usize),
+    };
+    let needed = stats::pairs_needed(alpha, arms.len() - 1);
+    if let Length::Rounds(rounds) = length
+        && rounds < needed
+    {
+        eprintln!(
+            "note: {rounds} rounds of {} arms cannot show a difference at {} % confidence; {needed} can",
+            arms.len(),
+            args.confidence * 100.0
+        );
+    }
+    let cpus = host.read("/sys/devices/system/cpu/online").ok();
+    let processor = host.read("/proc/cpuinfo").unwrap_or_default();
+    let processor = processor
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
+        })
+        .unwrap_or_else(|| "unknown processor".to_owned());
+    let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    Manifest {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        tool: format!("flyball {}", env!("CARGO_PKG_VERSION")),
+        machine: MachineNote {
+            name: host.name(),
+            simulated: host.kind() == Kind::Simulated,
+            processor,
+            cpus: cpus
+                .and_then(|text| text.parse::<flyball_host::CpuList>().ok())
+                .map_or(0, |cpus| cpus.len()),
+        },
+        workload: WorkloadNote {
+            name: made.command.name(),
+            metric: made.command.metric(),
+            argv: made.command.argv.clone(),
+            reader: Some(made.command.reader.clone()),
+            cpus: made.command.cpus.as_ref().map(ToString::to_string),
+            directory: made.command.directory.clone(),
+            server: made.server.clone(),
+            prepare: args.workload.prepare.clone(),
+            ignore_failure: args.ignore_failure,
+        },
+        quiet: None,
+        boot_needs: vec![None; arms.len()],
+        arms,
+        schedule: Schedule {
+            // Five digits are enough, and can be typed again.
+            seed: args.seed.unwrap_or((nanoseconds / 1000) % 100_000),
+            length,
+            warm_up: args.warm_up as usize,
+            cool_down: args.cool_down,
+            interval: args.interval,
+            confidence: args.confidence,
+        },
+        boots: Vec::new(),
+        trace: args.trace,
+    }
+}
+
+/// Refuses to continue on another machine.
+pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
+    let processor = host.read("/proc/cpuinfo").unwrap_or_default();
+    if host.name() == manifest.machine.name
+        && (manifest.machine.processor == "unknown processor"
+            || processor.contains(&manifest.machine.processor))
+    {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "that comparison was begun on '{}' ({}); this is another machine",
+        manifest.machine.name, manifest.machine.processor
+    )))
+}
