@@ -1,0 +1,118 @@
+//! Two arms compared: estimate, interval, test, and the verdict.
+
+use std::collections::BTreeMap;
+
+use super::{
+    quantity::Quantity,
+    report::{ArmReport, Comparison, Summary, Verdict},
+};
+use crate::{
+    metric::Better,
+    record::Manifest,
+    stats::{self, Interval},
+};
+
+/// The logarithms of `other` over `base`, block by block, in the order of blocks.
+pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {
+    let known: BTreeMap<(usize, usize), f64> =
+        base.points.iter().map(|point| ((point.boot, point.block), point.value)).collect();
+    let mut ratios: Vec<((usize, usize), f64)> = other
+        .points
+        .iter()
+        .filter_map(|point| {
+            let key = (point.boot, point.block);
+            let ratio = (point.value / known.get(&key)?).ln();
+            ratio.is_finite().then_some((key, ratio))
+        })
+        .collect();
+    ratios.sort_by_key(|(key, _)| *key);
+    ratios.into_iter().map(|(_, ratio)| ratio).collect()
+}
+
+/// Compares every arm with the first in one quantity.
+pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantity) -> Vec<Comparison> {
+    let level = manifest.schedule.confidence;
+    let alpha = 1.0 - level;
+    let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
+    let mut found: Vec<Comparison> = arms
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter_map(|(index, arm)| compare_two(base, arm.summary(quantity)?, index, level))
+        .collect();
+    let corrected = stats::holm(&found.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
+    let questions = found.len();
+    let better = quantity.metric(&manifest.workload.metric).better;
+    for (comparison, p) in found.iter_mut().zip(corrected) {
+        comparison.p_corrected = p;
+        let smallest = if comparison.paired {
+            2.0_f64.powi(1 - comparison.pairs as i32)
+        } else {
+            let sizes =
+                [base, arms[comparison.arm].summary(quantity).unwrap_or(base)].map(|s| s.points.len());
+            stats::smallest_rank_sum_p(sizes[0], sizes[1])
+        };
+        comparison.verdict = if p <= alpha {
+            let more = comparison.change > 0.0;
+            if more == (better == Better::Higher) { Verdict::Better } else { Verdict::Worse }
+        } else if smallest * questions as f64 > alpha {
+            Verdict::TooFewRounds
+        } else {
+            Verdict::NoDifferenceShown
+        };
+    }
+    found
+}
+
+pub(super) fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f64) -> Option<Comparison> {
+    let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
+    let logs = |summary: &Summary| {
+        summary
+            .points
+            .iter()
+            .map(|point| point.value.ln())
+            .filter(|log| log.is_finite())
+            .collect::<Vec<f64>>()
+    };
+    let alpha = 1.0 - level;
+    let delta = stats::cliffs_delta(&values(base), &values(other))?;
+    let ratios = log_ratios(base, other);
+    let percent = |interval: Interval| interval.map(f64::exp_m1);
+    let (change, interval, p, pairs, paired, spread) = if ratios.is_empty() {
+        let (a, b) = (logs(base), logs(other));
+        let spread = (stats::standard_deviation(&a)?.powi(2) + stats::standard_deviation(&b)?.powi(2)).sqrt();
+        (
+            stats::shift(&a, &b)?,
+            stats::shift_interval(&a, &b, level),
+            stats::rank_sum(&a, &b)?,
+            a.len().min(b.len()),
+            false,
+            Some(spread),
+        )
+    } else {
+        (
+            stats::hodges_lehmann(&ratios)?,
+            stats::walsh_interval(&ratios, level),
+            stats::signed_rank(&ratios).p,
+            ratios.len(),
+            true,
+            stats::standard_deviation(&ratios),
+        )
+    };
+    let spread = spread.filter(|spread| *spread > 0.0);
+    Some(Comparison {
+        quantity: base.quantity,
+        base: 0,
+        arm,
+        paired,
+        pairs,
+        change: change.exp_m1(),
+        interval: interval.map(percent),
+        p,
+        p_corrected: p,
+        delta,
+        verdict: Verdict::NoDifferenceShown,
+        shows: spread.and_then(|spread| stats::mean_shift_shown(pairs, spread, alpha, 0.9)).map(f64::exp_m1),
+        rounds_for_one_percent: spread.map(|spread| stats::rounds_to_show(0.01, spread, alpha, 0.9)),
+    })
+}

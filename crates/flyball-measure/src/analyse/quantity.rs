@@ -1,0 +1,128 @@
+//! What a comparison reports of each arm: the quantities, their units, and how a round gives them.
+
+use crate::{
+    meter::Domain,
+    metric::{Better, Metric},
+    record::{Manifest, Round},
+};
+
+/// What is reported of each arm, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// The workload's own metric.
+    Performance,
+    /// Energy of the packages.
+    Energy,
+    /// Performance per watt.
+    PerWatt,
+    /// Energy of memory.
+    Dram,
+    /// Energy of the whole platform.
+    Platform,
+    /// Mean power of the packages.
+    Power,
+    /// Mean frequency while running.
+    Frequency,
+    /// Share of time not idle, of the CPUs that the workload may use.
+    Busy,
+    /// The highest temperature.
+    Temperature,
+    /// Context switches of the workload, or of the machine where the workload's are not known.
+    Switches,
+    /// CPU time in user mode.
+    User,
+    /// CPU time in the kernel.
+    System,
+    /// Wall time.
+    Time,
+    /// Decisions of the driver a second, by its trace.
+    Decisions,
+    /// Frequency while running, by the driver's trace.
+    TraceFrequency,
+    /// From request to frequency, by the driver's trace.
+    Lag,
+}
+
+impl Quantity {
+    /// Those that verdicts are given for.
+    pub const JUDGED: [Quantity; 3] = [Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
+
+    pub(super) const ALL: [Quantity; 16] = [
+        Quantity::Performance,
+        Quantity::Energy,
+        Quantity::PerWatt,
+        Quantity::Dram,
+        Quantity::Platform,
+        Quantity::Power,
+        Quantity::Frequency,
+        Quantity::Busy,
+        Quantity::Temperature,
+        Quantity::Switches,
+        Quantity::User,
+        Quantity::System,
+        Quantity::Time,
+        Quantity::Decisions,
+        Quantity::TraceFrequency,
+        Quantity::Lag,
+    ];
+
+    /// Its name, unit and direction for a workload with this metric.
+    pub fn metric(self, workload: &Metric) -> Metric {
+        let lower = |name: &str, unit: &str| Metric::new(name, unit, Better::Lower);
+        match self {
+            Quantity::Performance => workload.clone(),
+            Quantity::Energy => lower("energy", "J"),
+            Quantity::PerWatt => workload.per_watt(),
+            Quantity::Dram => lower("DRAM energy", "J"),
+            Quantity::Platform => lower("platform energy", "J"),
+            Quantity::Power => lower("power", "W"),
+            Quantity::Frequency => Metric::new("frequency", "GHz", Better::Higher),
+            Quantity::Busy => lower("busy", "%"),
+            Quantity::Temperature => lower("peak temperature", "C"),
+            Quantity::Switches => lower("context switches", ""),
+            Quantity::User => lower("user time", "s"),
+            Quantity::System => lower("system time", "s"),
+            Quantity::Time => lower("wall time", "s"),
+            Quantity::Decisions => lower("decisions", "/s"),
+            Quantity::TraceFrequency => Metric::new("traced frequency", "GHz", Better::Higher),
+            Quantity::Lag => lower("lag", "ms"),
+        }
+    }
+
+    /// Its value in a round, in the unit of [`Quantity::metric`].
+    pub(super) fn of(self, round: &Round, manifest: &Manifest) -> Option<f64> {
+        let sources = &manifest.boots.get(round.boot)?.meters.energy;
+        let joules = |domain| round.readings.joules(sources, domain);
+        let outcome = &round.outcome;
+        match self {
+            Quantity::Performance => outcome.value,
+            Quantity::Energy => joules(Domain::Package),
+            Quantity::PerWatt => {
+                // Where only the platform is metered, that is the energy to count.
+                let energy = joules(Domain::Package).or_else(|| joules(Domain::Platform))?;
+                let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);
+                manifest.workload.metric.value_per_watt(outcome.value?, seconds, energy)
+            }
+            Quantity::Dram => joules(Domain::Dram),
+            Quantity::Platform => joules(Domain::Platform),
+            Quantity::Power => {
+                Some(joules(Domain::Package)? / outcome.seconds).filter(|power| power.is_finite())
+            }
+            Quantity::Frequency => round.readings.mean_khz().map(|khz| khz / 1e6),
+            Quantity::Busy => round.readings.busy().map(|share| share * 100.0),
+            Quantity::Temperature => round.readings.peak_celsius(),
+            Quantity::Switches => outcome
+                .usage
+                .map(|usage| usage.voluntary_switches + usage.involuntary_switches)
+                .or(round.readings.switches)
+                .map(|count| count as f64),
+            Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
+            Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
+            Quantity::Time => Some(outcome.seconds),
+            Quantity::Decisions => Some(round.trace.as_ref()?.decisions as f64 / outcome.seconds),
+            Quantity::TraceFrequency => round.trace.as_ref()?.ghz,
+            Quantity::Lag => round.trace.as_ref()?.lag_ms,
+        }
+    }
+}

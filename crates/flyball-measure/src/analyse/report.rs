@@ -1,0 +1,176 @@
+//! What a report tells: arms, comparisons and verdicts, as data.
+
+use super::quantity::Quantity;
+use crate::{
+    metric::Metric,
+    record::{MachineNote, QuietNote, WorkloadNote},
+    schedule::Schedule,
+    stats::Interval,
+};
+
+/// The value of one round.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Point {
+    /// The boot.
+    pub boot: usize,
+    /// The block.
+    pub block: usize,
+    /// The value.
+    pub value: f64,
+}
+
+/// A trend inside an arm that is too strong to be chance.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Drift {
+    /// The change from the first round to the last along the median slope, as a fraction of the median.
+    pub change: f64,
+    /// The probability of such a trend in rounds without one.
+    pub p: f64,
+}
+
+/// One quantity of one arm.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Summary {
+    /// What.
+    pub quantity: Quantity,
+    /// Its name, unit and direction.
+    pub metric: Metric,
+    /// The median.
+    pub median: f64,
+    /// The median's bootstrap confidence interval.
+    pub interval: Option<Interval>,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub deviation: Option<f64>,
+    /// Every round that counts.
+    pub points: Vec<Point>,
+    /// A trend, if there is one.
+    pub drift: Option<Drift>,
+    /// Blocks whose value is far from the others (more than five scaled median deviations). They count.
+    pub outliers: Vec<usize>,
+}
+
+/// A round that does not count.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LeftOut {
+    /// The boot.
+    pub boot: usize,
+    /// The block.
+    pub block: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// How many rounds had which conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Grades {
+    /// Nothing disturbed them.
+    pub good: usize,
+    /// Something did, a little.
+    pub fair: usize,
+    /// Something did, so much that they are left out unless it is the arm's own doing.
+    pub bad: usize,
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ArmReport {
+    /// Its name.
+    pub name: String,
+    /// Its settings as typed.
+    pub settings: Vec<String>,
+    /// The boots in which it ran.
+    pub boots: Vec<usize>,
+    /// What it waits for, if it has not run: what to boot with.
+    pub waits_for: Option<String>,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Rounds that do not.
+    pub left_out: Vec<LeftOut>,
+    /// How good the conditions of its rounds were, where they were watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grades: Option<Grades>,
+    /// Throttle events over all rounds, where the kernel counts them.
+    pub throttled: Option<u64>,
+    /// What applying it had to say.
+    pub notes: Vec<String>,
+    /// Its quantities.
+    pub summaries: Vec<Summary>,
+}
+
+impl ArmReport {
+    /// One of its quantities.
+    pub fn summary(&self, quantity: Quantity) -> Option<&Summary> {
+        self.summaries.iter().find(|summary| summary.quantity == quantity)
+    }
+}
+
+/// What is said of two arms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The second is better.
+    Better,
+    /// The second is worse.
+    Worse,
+    /// Whatever the difference is, these rounds do not show it.
+    NoDifferenceShown,
+    /// So few rounds cannot show any.
+    TooFewRounds,
+}
+
+/// Two arms compared in one quantity.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Comparison {
+    /// In what.
+    pub quantity: Quantity,
+    /// The arm compared with, by index: the first.
+    pub base: usize,
+    /// The arm, by index.
+    pub arm: usize,
+    /// Whether rounds of one block were compared; otherwise the arms ran in different boots.
+    pub paired: bool,
+    /// Pairs, or rounds of the smaller group.
+    pub pairs: usize,
+    /// The change from base to arm as a fraction: 0.02 is 2 % more. The Hodges-Lehmann estimate.
+    pub change: f64,
+    /// Its confidence interval; none where so few rounds cannot give one.
+    pub interval: Option<Interval>,
+    /// The two-sided probability of such ranks without a difference.
+    pub p: f64,
+    /// The same, corrected for the number of arms.
+    pub p_corrected: f64,
+    /// Cliff's delta: how much more often the arm's rounds lie above the base's than below.
+    pub delta: f64,
+    /// What is said.
+    pub verdict: Verdict,
+    /// The smallest change that this many rounds with this noise show in 9 of 10 cases.
+    pub shows: Option<f64>,
+    /// Rounds of each arm that would show a change of 1 % in 9 of 10 cases.
+    pub rounds_for_one_percent: Option<usize>,
+}
+
+/// A comparison, worked out.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: MachineNote,
+    /// The workload.
+    pub workload: WorkloadNote,
+    /// How it was run.
+    pub schedule: Schedule,
+    /// How the machine was kept quiet, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet: Option<QuietNote>,
+    /// The arms; the first is what the others are compared with.
+    pub arms: Vec<ArmReport>,
+    /// The comparisons.
+    pub comparisons: Vec<Comparison>,
+    /// Why there is no energy, if there is none.
+    pub no_energy: Option<String>,
+    /// Why there is no frequency, if there is none.
+    pub no_frequency: Option<String>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,166 @@
+//! An arm's rounds, sifted and summed up: which of them count, and what they say together.
+
+use super::{
+    quantity::Quantity,
+    report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
+};
+use crate::{
+    record::{Manifest, Round},
+    stats,
+    watch::{self, Disturbance, Grade, Source},
+};
+
+/// Draws of the bootstrap.
+const RESAMPLES: usize = 4000;
+
+/// The disturbances of a round, judged from what was recorded of it. Empty where nothing was.
+pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
+    let Some(conditions) = &round.conditions else { return Vec::new() };
+    let cpus = manifest.quiet.as_ref().and_then(|quiet| quiet.cpus.parse::<flyball_host::CpuList>().ok());
+    let count = cpus.map_or(manifest.machine.cpus, |cpus| cpus.len()).max(1);
+    let own = round.outcome.usage.map(|usage| {
+        (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
+    });
+    watch::grade(conditions, own, &watch::Limits::default()).1
+}
+
+/// What sifting an arm's rounds gives: those that count, those that do not, and their conditions.
+pub(super) struct Sifted<'a> {
+    kept: Vec<&'a Round>,
+    left_out: Vec<LeftOut>,
+    grades: Option<Grades>,
+}
+
+/// Splits an arm's rounds into those that count and those that do not: by how they went and under what conditions,
+/// never by their values.
+pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
+    let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
+    let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
+    // An arm that throttles more often than not does so because of its settings: that is its performance.
+    let throttles_always = hot * 2 > own.len();
+    let disturbed: Vec<Vec<Disturbance>> = own.iter().map(|round| disturbances(round, manifest)).collect();
+    let bad = |found: &Disturbance| found.grade == Grade::Bad;
+    // The same for what else its settings can bring about.
+    let usual = |source: Source| {
+        let with = disturbed.iter().filter(|all| all.iter().any(|one| bad(one) && one.source == source));
+        source.may_be_own() && with.count() * 2 > own.len()
+    };
+    let mut grades = None;
+    let mut left_out = Vec::new();
+    let mut kept = Vec::new();
+    for (round, disturbed) in own.iter().zip(&disturbed) {
+        if round.conditions.is_some() {
+            let grades: &mut Grades = grades.get_or_insert_default();
+            match disturbed.iter().map(|found| found.grade).max().unwrap_or(Grade::Good) {
+                Grade::Good => grades.good += 1,
+                Grade::Fair => grades.fair += 1,
+                Grade::Bad => grades.bad += 1,
+            }
+        }
+        let disturbance = disturbed.iter().find(|found| {
+            manifest.quiet.is_some() && bad(found) && found.source != Source::Heat && !usual(found.source)
+        });
+        let why = if let Some(failure) = &round.outcome.failure {
+            Some(format!("the workload failed ({failure})"))
+        } else if round.outcome.value.is_none() {
+            Some("no metric in the output".to_owned())
+        } else if let Some(count) = round.readings.throttled.filter(|&count| count > 0 && !throttles_always) {
+            Some(format!("throttled ({count} events)"))
+        } else {
+            disturbance.map(|found| found.what.clone())
+        };
+        match why {
+            Some(why) => left_out.push(LeftOut { boot: round.boot, block: round.block, why }),
+            None => kept.push(*round),
+        }
+    }
+    Sifted { kept, left_out, grades }
+}
+
+pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
+    let Sifted { kept, left_out, grades } = sift(manifest, rounds, arm);
+    let definition = &manifest.arms[arm];
+    let mut boots: Vec<usize> = kept.iter().map(|round| round.boot).collect();
+    boots.dedup();
+    let mut notes: Vec<String> = Vec::new();
+    for note in kept.iter().flat_map(|round| &round.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    let throttled = kept.iter().filter_map(|round| round.readings.throttled).reduce(|a, b| a + b);
+    let summaries = Quantity::ALL
+        .into_iter()
+        .filter_map(|quantity| {
+            let points: Vec<Point> = kept
+                .iter()
+                .filter_map(|round| {
+                    let value = quantity.of(round, manifest).filter(|value| value.is_finite())?;
+                    Some(Point { boot: round.boot, block: round.block, value })
+                })
+                .collect();
+            let values: Vec<f64> = points.iter().map(|point| point.value).collect();
+            Some(Summary {
+                quantity,
+                metric: quantity.metric(&manifest.workload.metric),
+                median: stats::median(&values)?,
+                interval: None,
+                mean: stats::mean(&values)?,
+                deviation: stats::standard_deviation(&values),
+                points,
+                drift: None,
+                outliers: Vec::new(),
+            })
+        })
+        .collect();
+    ArmReport {
+        name: definition.name.clone(),
+        settings: definition.wishes.iter().map(ToString::to_string).collect(),
+        boots,
+        waits_for: None,
+        rounds: kept.len(),
+        left_out,
+        grades,
+        throttled,
+        notes,
+        summaries,
+    }
+}
+
+pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> ArmReport {
+    let mut report = report_points(manifest, rounds, arm);
+    let schedule = &manifest.schedule;
+    for summary in &mut report.summaries {
+        let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        let seed = schedule.seed ^ ((arm as u64) << 8) ^ summary.quantity as u64;
+        summary.interval = stats::bootstrap(
+            &values,
+            |draw| stats::median(draw).unwrap_or(f64::NAN),
+            schedule.confidence,
+            RESAMPLES,
+            seed,
+        );
+        // A trend over boots would be a difference between boots.
+        let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
+        summary.drift = stats::trend(&values).filter(|trend| one_boot && trend.p < 0.01).map(|trend| Drift {
+            change: trend.slope * (values.len() - 1) as f64 / summary.median,
+            p: trend.p,
+        });
+        summary.outliers = outliers(summary);
+    }
+    if report.rounds == 0 {
+        report.waits_for = manifest.boot_needs.get(arm).cloned().flatten();
+    }
+    report
+}
+
+/// Blocks further than five scaled median absolute deviations from the median.
+pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
+    let away: Vec<f64> = summary.points.iter().map(|point| (point.value - summary.median).abs()).collect();
+    // 1.4826: the deviation of normal noise with a median absolute deviation of 1.
+    let scale = 1.4826 * stats::median(&away).unwrap_or(0.0);
+    if summary.points.len() < 5 || scale <= 0.0 {
+        return Vec::new();
+    }
+    summary.points.iter().zip(&away).filter(|(_, away)| **away > 5.0 * scale).map(|(p, _)| p.block).collect()
+}
