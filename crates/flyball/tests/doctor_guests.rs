@@ -1,11 +1,14 @@
 //! `doctor` on real kernels: its amd-pstate tests against the kernel's own amd-pstate-ut module on the same boot,
-//! verdict by verdict; every file the writing tests touched compared before and after; boots gone wrong diagnosed.
+//! verdict by verdict; every file the writing tests touched compared before and after; boots gone wrong diagnosed;
+//! `doctor --fix` and `quiet` making and unmaking their settings, judged from outside.
 //!
 //! Kernels come from the cache that `flyball guest fetch` fills, the modules from `scripts/amd-pstate-ut.sh` (no
 //! distribution builds them). What is not there is skipped, and how much was is said. By default the newest kernel's
 //! module and one wrong boot are looked at; `FLYBALL_GUEST_TESTS=all` takes all.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod guest;
 
 use std::{
     collections::BTreeMap,
@@ -133,31 +136,63 @@ fn report(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("part '{name}': {error}"))
 }
 
-/// Quiet on a kernel with cpufreq and cgroup v2: what holds meanwhile, and that every file is what it was after success,
-/// Ctrl-C, kill -9 and `quiet off`. The script judges from outside, in lines of ok and not ok.
-fn quiet(kernel: &str) -> Result<(), Failed> {
-    let flyball = env!("CARGO_BIN_EXE_flyball");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/quiet.sh");
-    let mut command = Command::new("nice");
-    command.args(["-n", "10", flyball, "--kernel", kernel, "guest", "run", "ryzen-5750g"]);
-    command.args([
-        "--driver",
-        "amd-pstate=active",
-        "--modules",
-        "msr",
-        "--root",
-        "host",
-        "--timeout",
-        "1500",
-    ]);
-    command.arg("--file").arg(format!("{flyball}:flyball.bin"));
-    command.arg("--file").arg(format!("{}:quiet.sh", script.display()));
-    let output = command.args(["--", "sh", "quiet.sh", "./flyball.bin"]).output()?;
+/// A boot in which `doctor --fix` and `quiet` are judged from outside (`guest/quiet.sh`): what holds meanwhile, and that
+/// every file is what it was after success, Ctrl-C, kill -9, `quiet off` and `restore`.
+struct Touching {
+    name: &'static str,
+    usual: bool,
+    kernel: &'static str,
+    options: &'static [&'static str],
+}
+
+const TOUCHING: &[Touching] = &[
+    Touching {
+        name: "doctor --fix and quiet, amd-pstate, 7.2",
+        usual: true,
+        kernel: "7.2",
+        options: &["ryzen-5750g", "--driver", "amd-pstate=active"],
+    },
+    Touching {
+        name: "doctor --fix and quiet, amd-pstate, 6.1",
+        usual: false,
+        kernel: "6.1",
+        options: &["ryzen-5750g", "--driver", "amd-pstate=passive", "--interface", "cppc-mailbox"],
+    },
+    Touching {
+        name: "doctor --fix and quiet, acpi-cpufreq, 6.12",
+        usual: false,
+        kernel: "6.12",
+        options: &["ryzen-5750g", "--driver", "acpi-cpufreq"],
+    },
+    Touching {
+        name: "doctor --fix and quiet, intel_pstate, 6.12",
+        usual: false,
+        kernel: "6.12",
+        options: &["gold-6138"],
+    },
+    Touching {
+        name: "doctor --fix and quiet, intel_pstate, 7.2",
+        usual: false,
+        kernel: "7.2",
+        options: &["gold-6138"],
+    },
+];
+
+/// Boots and takes the script's word, line by line.
+fn touch(boot: &Touching) -> Result<(), Failed> {
+    let flyball = format!("{}:flyball.bin", env!("CARGO_BIN_EXE_flyball"));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guest/quiet.sh:quiet.sh");
+    let options = [boot.options, &["--modules", "msr", "--file", &flyball, "--file", script]].concat();
+    // A comparison takes its time in an emulator: not every day.
+    let also: &[&str] = if boot.usual { &[] } else { &["compare"] };
+    let command = [&["sh", "./quiet.sh", "./flyball.bin"], also].concat();
+    let output = guest::run(boot.kernel, &options, &command)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let held = text.lines().filter(|line| line.starts_with("ok ")).count();
-    if held < 20 || text.contains("not ok") || !text.lines().any(|line| line == "done") {
+    if held < 60 || text.contains("not ok") || !text.lines().any(|line| line == "done") {
         return Err(format!("{text}\n--- stderr\n{}", String::from_utf8_lossy(&output.stderr)).into());
     }
+    println!("{}: {held} checks held", boot.name);
     Ok(())
 }
 
@@ -258,7 +293,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let cache = Cache::of_user();
     if let Err(error) = Qemu::find(&cache) {
-        eprintln!("skipped: {} boots: {error}", BOOTS.len());
+        eprintln!("skipped: {} boots: {error}", BOOTS.len() + TOUCHING.len());
         return ExitCode::SUCCESS;
     }
     let all = std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all");
@@ -282,14 +317,22 @@ fn main() -> ExitCode {
         let module = module.filter(|_| boot.module);
         trials.push(Trial::test(boot.name, move || run(boot, module.as_deref())));
     }
-    // Many settings and waits in an emulator: minutes.
-    if all && cache.kernel_version("7.2").is_some() {
-        trials.push(Trial::test("quiet and cgroup v2, 7.2", || quiet("7.2")));
-    } else {
-        skipped.push("quiet and cgroup v2, 7.2 (FLYBALL_GUEST_TESTS=all takes it)".to_owned());
+    for boot in TOUCHING {
+        if !(all || boot.usual) {
+            skipped.push(format!("{} (FLYBALL_GUEST_TESTS=all takes it)", boot.name));
+        } else if let Some(why) = guest::missing(boot.kernel) {
+            skipped.push(format!("{} ({why})", boot.name));
+        } else {
+            trials.push(Trial::test(boot.name, move || touch(boot)));
+        }
     }
     if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} boots: {}", skipped.len(), BOOTS.len() + 1, skipped.join(", "));
+        eprintln!(
+            "skipped: {} of {} boots: {}",
+            skipped.len(),
+            BOOTS.len() + TOUCHING.len(),
+            skipped.join(", ")
+        );
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -23,12 +23,6 @@ pub(super) const CHECKS: &[Check] = &[
         run: prochot,
     },
     Check {
-        id: "now.limit-reasons",
-        group: Group::Now,
-        why: "The processor itself says what holds its frequency below the request.",
-        run: limit_reasons,
-    },
-    Check {
         id: "now.temperature",
         group: Group::Now,
         why: "Within a few degrees of its limit a processor gives up turbo and then speed.",
@@ -163,80 +157,6 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     } else {
         ok("PROCHOT is not pulled on any CPU").seen(place, "bits 0 and 1 clear")
     })
-}
-
-/// Reasons of MSR 0x64F, low 16 bits active, high 16 bits logged (turbostat's print of
-/// MSR_CORE_PERF_LIMIT_REASONS).
-const REASONS: &[(u32, &str)] = &[
-    (0, "PROCHOT"),
-    (1, "thermal"),
-    (4, "graphics"),
-    (5, "autonomous HWP"),
-    (6, "voltage regulator heat"),
-    (8, "electrical current"),
-    (9, "core power"),
-    (10, "package power limit 1"),
-    (11, "package power limit 2"),
-    (12, "turbo ratio limit"),
-    (13, "turbo transitions"),
-];
-
-fn limit_reasons(facts: &Facts) -> Option<Answer> {
-    // The register is of Haswell to client parts; servers since Skylake-X moved the reasons elsewhere.
-    let client = matches!(
-        facts.model,
-        0x3c | 0x45
-            | 0x46
-            | 0x3d
-            | 0x47
-            | 0x3f
-            | 0x4f
-            | 0x4e
-            | 0x5e
-            | 0x8e
-            | 0x9e
-            | 0xa5
-            | 0xa6
-            | 0x7d
-            | 0x7e
-            | 0x8c
-            | 0x8d
-            | 0x97
-            | 0x9a
-            | 0xb7
-            | 0xba
-            | 0xbf
-    );
-    if facts.vendor != Vendor::Intel || facts.family != 6 || !client {
-        return None;
-    }
-    let cpu = facts.online.first()?;
-    let value = match facts.msr(cpu, 0x64f) {
-        Ok(value) => value,
-        Err(why) => return Some(unknown(why)),
-    };
-    let names = |shift: u32| {
-        let names: Vec<&str> = REASONS
-            .iter()
-            .filter(|(bit, _)| value >> (bit + shift) & 1 == 1)
-            .map(|(_, name)| *name)
-            .collect();
-        names.join(", ")
-    };
-    let (active, logged) = (names(0), names(16));
-    let place = format!("MSR 0x64f of CPU {cpu}");
-    Some(
-        if active.is_empty() {
-            ok(if logged.is_empty() {
-                "nothing limits the frequency, and nothing has".to_owned()
-            } else {
-                format!("nothing limits the frequency now; logged: {logged}")
-            })
-        } else {
-            warning(format!("the frequency is limited by: {active}"))
-        }
-        .seen(place, format!("{value:#x}")),
-    )
 }
 
 fn temperature(facts: &Facts) -> Option<Answer> {
