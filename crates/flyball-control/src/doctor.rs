@@ -10,13 +10,16 @@
 // Checks share one signature, also those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
 
+mod amd_firmware;
 mod amd_tests;
 pub mod amd_write;
 mod conflicts;
 mod driver;
 mod facts;
 mod firmware;
+mod limits;
 mod now;
+mod speed_select;
 mod storpool;
 
 pub use facts::{Facts, Policy, Sampled};
@@ -69,6 +72,8 @@ pub enum Group {
     Conflicts,
     /// What happens at this moment.
     Now,
+    /// What a trace of the driver's decisions shows, where one is given.
+    Trace,
     /// The recommendations of a published page, on request.
     Recommended,
 }
@@ -82,6 +87,7 @@ impl Group {
             Group::Firmware => "Firmware",
             Group::Conflicts => "Contradictions",
             Group::Now => "At this moment",
+            Group::Trace => "In the trace",
             Group::Recommended => "Recommended settings",
         }
     }
@@ -210,6 +216,11 @@ pub struct Check {
     pub group: Group,
     /// Why the question matters.
     pub why: &'static str,
+    /// What it looks at: files, registers, parameters.
+    pub looks: &'static str,
+    /// What has to be readable on every policy (`scaling_governor`) or online CPU (`cpuN/acpi_cppc/nominal_freq`) for an
+    /// [`Verdict::Ok`] to count, if it is there on one of them.
+    pub covers: &'static [&'static str],
     /// Answers the question; `None` where the machine is of a kind for which it makes no sense.
     run: fn(&Facts) -> Option<Answer>,
 }
@@ -221,8 +232,17 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, in the order in which they run.
-pub static CHECKS: &[&[Check]] =
-    &[driver::CHECKS, amd_tests::CHECKS, firmware::CHECKS, conflicts::CHECKS, now::CHECKS, storpool::CHECKS];
+pub static CHECKS: &[&[Check]] = &[
+    driver::CHECKS,
+    amd_tests::CHECKS,
+    firmware::CHECKS,
+    amd_firmware::CHECKS,
+    conflicts::CHECKS,
+    speed_select::CHECKS,
+    now::CHECKS,
+    limits::CHECKS,
+    storpool::CHECKS,
+];
 
 /// A machine on which the processors' settings cannot be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -290,6 +310,29 @@ pub struct Options {
     pub storpool: bool,
 }
 
+/// Why a check did not see all that it speaks of, if so: something that one policy or CPU has cannot be read on another.
+fn hole(facts: &Facts, check: &Check) -> Option<String> {
+    if let (false, Err(why)) = (check.covers.is_empty(), &facts.told_online) {
+        return Some(why.clone());
+    }
+    check.covers.iter().find_map(|name| {
+        let missing: flyball_host::CpuList = match name.strip_prefix("cpuN/") {
+            Some(name) => {
+                let path = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/{name}");
+                facts.online.iter().filter(|&cpu| facts.read(&path(cpu)).is_err()).collect()
+            }
+            None => {
+                let having = facts.policies.iter().filter(|policy| policy.get(name).is_some());
+                facts
+                    .online
+                    .difference(&having.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect())
+            }
+        };
+        let partly = !missing.is_empty() && missing.len() < facts.online.len();
+        partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not looked at"))
+    })
+}
+
 /// Looks at the machine. Only reads.
 ///
 /// # Errors
@@ -304,6 +347,12 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
                 continue;
             }
             if let Some(answer) = (check.run)(&facts) {
+                let answer = match hole(&facts, check) {
+                    Some(why) if answer.verdict == Verdict::Ok => {
+                        Answer { evidence: answer.evidence, ..unknown(why) }
+                    }
+                    _ => answer,
+                };
                 findings.push(finding(check.id, check.group, check.why, answer));
             }
         }

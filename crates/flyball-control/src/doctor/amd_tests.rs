@@ -11,24 +11,32 @@ pub(super) const CHECKS: &[Check] = &[
         id: "amd-pstate.cpc-valid",
         group: Group::AmdPstate,
         why: "The driver works from the firmware's _CPC table; a CPU without one cannot be driven.",
+        looks: "acpi_cppc of every online CPU",
+        covers: &[],
         run: cpc_valid,
     },
     Check {
         id: "amd-pstate.enabled",
         group: Group::AmdPstate,
         why: "Requests are ignored by a CPU on which collaborative control (CPPC) is not enabled.",
+        looks: "MSR 0xc00102b1 of every CPU; with the mailbox, that the driver is bound",
+        covers: &[],
         run: enabled,
     },
     Check {
         id: "amd-pstate.perf",
         group: Group::AmdPstate,
         why: "The performance levels must be in order, or frequencies computed from them are wrong.",
+        looks: "MSR 0xc00102b0 and acpi_cppc of every CPU",
+        covers: &[],
         run: perf,
     },
     Check {
         id: "amd-pstate.freq",
         group: Group::AmdPstate,
         why: "The frequencies must be in order, or limits computed from them are wrong.",
+        looks: "cpuinfo_max_freq, nominal_freq, amd_pstate_lowest_nonlinear_freq and cpuinfo_min_freq of every policy",
+        covers: &["cpuinfo_max_freq", "cpuinfo_min_freq", "amd_pstate_lowest_nonlinear_freq"],
         run: freq,
     },
 ];
@@ -84,6 +92,9 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
 fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
     let test = "amd_pstate_ut_check_enabled";
+    if facts.topology.flags.is_empty() {
+        return Some(unknown("/proc/cpuinfo does not tell the processor's flags"));
+    }
     if !facts.flag("cppc") {
         // amd_pstate_init() and amd_pstate_cpu_init() give up where enabling by mailbox fails; the module does not look.
         let driver = facts.driver()?;
@@ -151,9 +162,11 @@ fn perf(facts: &Facts) -> Option<Answer> {
             );
         }
         // The highest level is excused: with preferred cores the table carries the ranking's.
-        if let Ok(other) = table(facts, cpu)
-            && other[1..] != values[1..]
-        {
+        let other = match table(facts, cpu) {
+            Ok(other) => other,
+            Err(why) => return Some(unknown(why)),
+        };
+        if other[1..] != values[1..] {
             return Some(
                 fault(format!("CPU {cpu}: the firmware's table and the register disagree"))
                     .seen(place, text)
@@ -225,6 +238,9 @@ fn freq(facts: &Facts) -> Option<Answer> {
             )));
         };
         let nominal = nominal_khz(facts, policy, cpu);
+        if nominal.is_none() {
+            return Some(unknown(format!("the nominal frequency of CPU {cpu} is not told")));
+        }
         let text = format!(
             "max {max}, nominal {}, lowest non-linear {nonlinear}, min {min} kHz",
             nominal.map_or_else(|| "unknown".to_owned(), |khz| khz.to_string())

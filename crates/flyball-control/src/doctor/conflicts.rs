@@ -9,60 +9,89 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.governor",
         group: Group::Conflicts,
         why: "Like CPUs under different governors run the same work at different speeds.",
+        looks: "scaling_governor of like CPUs",
+        covers: &["scaling_governor"],
         run: governors,
     },
     Check {
         id: "conflict.limits",
         group: Group::Conflicts,
         why: "Like CPUs with different limits run the same work at different speeds.",
+        looks: "scaling_min_freq and scaling_max_freq of like CPUs, relative to what each can do",
+        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"],
         run: limits,
     },
     Check {
         id: "conflict.below-base",
         group: Group::Conflicts,
         why: "A maximum below the base frequency gives away speed that the processor guarantees.",
+        looks: "scaling_max_freq against base_frequency, or acpi_cppc/nominal_freq",
+        covers: &["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"],
         run: below_base,
     },
     Check {
         id: "conflict.pinned-minimum",
         group: Group::Conflicts,
         why: "A minimum at the maximum takes every choice from the governor, idle or busy.",
+        looks: "scaling_min_freq against scaling_max_freq under governors that choose",
+        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
         run: pinned,
+    },
+    Check {
+        id: "conflict.raised-minimum",
+        group: Group::Conflicts,
+        why: "A minimum above what the governor would ask for wins: CPUs with little to do run faster than it wants.",
+        looks: "scaling_min_freq against cpuinfo_min_freq and amd_pstate_lowest_nonlinear_freq, under governors that go low",
+        covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
+        run: raised,
     },
     Check {
         id: "conflict.governor-epp",
         group: Group::Conflicts,
         why: "Under the performance governor the driver holds the preference at performance and refuses others.",
+        looks: "scaling_governor against energy_performance_preference",
+        covers: &["scaling_governor", "energy_performance_preference"],
         run: governor_epp,
     },
     Check {
         id: "conflict.powersave",
         group: Group::Conflicts,
         why: "Outside active mode the powersave governor is no saver: it holds the lowest frequency under any load.",
+        looks: "scaling_governor and scaling_driver",
+        covers: &["scaling_driver", "scaling_governor"],
         run: powersave,
     },
     Check {
         id: "conflict.epb-epp",
         group: Group::Conflicts,
         why: "Bias and preference pull the same firmware policies; opposite values make the outcome a guess.",
+        looks: "power/energy_perf_bias against energy_performance_preference",
+        covers: &["energy_performance_preference", "cpuN/power/energy_perf_bias"],
         run: epb_epp,
     },
     Check {
         id: "conflict.turbo",
         group: Group::Conflicts,
         why: "Two switches for turbo: the stricter one wins, whatever the other says.",
+        looks: "cpufreq/boost, intel_pstate/no_turbo and each policy's boost",
+        covers: &["boost"],
         run: turbo,
     },
     Check {
         id: "conflict.nohz-full",
         group: Group::Conflicts,
         why: "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
+        looks: "nohz_full=, isolcpus= and rcu_nocbs= on the command line, cpu/nohz_full, driver, mode and HWP; with --trace the \
+            driver's decisions",
+        covers: &[],
         run: nohz_full,
     },
     Check {
         id: "conflict.cpuidle",
         group: Group::Conflicts,
         why: "Without idle states idle CPUs burn power and take turbo headroom from busy ones.",
+        looks: "cpuidle/current_driver, the states' disable files, idle= and max_cstate= on the command line",
+        covers: &[],
         run: cpuidle,
     },
 ];
@@ -209,6 +238,49 @@ fn pinned(facts: &Facts) -> Option<Answer> {
     Some(ok("no policy's minimum equals its maximum without cause").seen(place, text))
 }
 
+/// A minimum between the lowest frequency and the maximum, under a governor that would go lower.
+fn raised(facts: &Facts) -> Option<Answer> {
+    let mut groups: Vec<(String, CpuList, String, u64)> = Vec::new();
+    let mut shown = None;
+    for policy in &facts.policies {
+        let (Some(min), Some(max), Some(lowest), Some(governor)) = (
+            policy.number("scaling_min_freq"),
+            policy.number("scaling_max_freq"),
+            policy.number("cpuinfo_min_freq"),
+            policy.get("scaling_governor"),
+        ) else {
+            continue;
+        };
+        shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
+        // amd-pstate begins with the lowest non-linear frequency as its minimum since 6.13, by itself.
+        let usual = lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0));
+        // A hundredth more is a table's rounding; equal limits are the business of conflict.pinned-minimum.
+        if min * 100 <= usual * 101 || min >= max || matches!(governor, "performance" | "userspace") {
+            continue;
+        }
+        match groups.iter_mut().find(|(known, _, _, at)| known == governor && *at == min) {
+            Some((_, cpus, ..)) => cpus.extend(policy.cpus.iter()),
+            None => {
+                groups.push((governor.to_owned(), policy.cpus.clone(), policy.path("scaling_min_freq"), min));
+            }
+        }
+    }
+    if let Some((governor, cpus, ..)) = groups.first() {
+        let answer = note(format!(
+            "CPUs {cpus}: the minimum is raised, so {governor} cannot go as low as it would with little load"
+        ));
+        return Some(
+            groups
+                .iter()
+                .take(4)
+                .fold(answer, |answer, (.., place, min)| answer.seen(place.clone(), min.to_string()))
+                .fix(Fix::Settings(vec!["min-freq=min".to_owned()])),
+        );
+    }
+    let (place, text) = shown?;
+    Some(ok("no minimum keeps a governor from going low").seen(place, text))
+}
+
 fn is_performance(word: &str) -> bool {
     matches!(word, "performance" | "0")
 }
@@ -330,46 +402,102 @@ fn turbo(facts: &Facts) -> Option<Answer> {
                 .fix(Fix::Settings(vec!["turbo=on".to_owned()])),
         );
     }
-    let (place, text) = match (boost, no_turbo) {
-        (Some(boost), _) => (boost_path, boost),
-        (None, Some(no_turbo)) => (no_turbo_path, no_turbo),
-        (None, None) => return None,
-    };
-    Some(ok("the turbo switches agree").seen(place, text))
+    // One switch alone has nothing to disagree with.
+    let each = facts.policies.iter().find(|policy| policy.get("boost").is_some());
+    let all = [(boost_path, boost), (no_turbo_path, no_turbo)]
+        .into_iter()
+        .filter_map(|(at, text)| Some((at, text?)));
+    let mut answer = ok("the turbo switches agree");
+    for (place, text) in all {
+        answer = answer.seen(place, text);
+    }
+    if let Some(policy) = each {
+        answer = answer.seen(policy.path("boost"), policy.get("boost").unwrap_or_default());
+    }
+    (answer.evidence.len() > 1).then_some(answer)
+}
+
+/// A list of CPUs of the command line, flags before it left out: `isolcpus=domain,managed_irq,3-5`.
+fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
+    let text = facts.parameter(name)?.trim_matches('"');
+    let last = facts.present.iter().last().unwrap_or(0);
+    let starts = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) || matches!(*part, "all" | "N");
+    let mut cpus = CpuList::new();
+    for part in text.split(',').filter(starts) {
+        let part = part.replace("all", &format!("0-{last}")).replace('N', &last.to_string());
+        cpus.extend(part.parse::<CpuList>().ok()?.iter());
+    }
+    Some(cpus)
 }
 
 fn nohz_full(facts: &Facts) -> Option<Answer> {
     let Some(cmdline) = facts.cmdline.as_deref() else { return Some(unknown("/proc/cmdline is not there")) };
-    let list = |name: &str| {
-        let text = facts.parameter(name)?;
-        // isolcpus may carry flags before the list: isolcpus=domain,managed_irq,3-5.
-        let digits: Vec<&str> =
-            text.split(',').filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).collect();
-        digits.join(",").parse::<CpuList>().ok()
+    let file = "/sys/devices/system/cpu/nohz_full";
+    let isolated = listed(facts, "isolcpus").unwrap_or_default();
+    let asked = match facts.parameter("isolcpus") {
+        Some(flags) if flags.split(',').any(|flag| flag == "nohz") => Some(isolated.clone()),
+        _ => listed(facts, "nohz_full"),
     };
-    let tickless = list("nohz_full").unwrap_or_default();
-    let isolated = list("isolcpus").unwrap_or_default();
-    let offloaded = list("rcu_nocbs").unwrap_or_default();
+    // What the kernel made of it: one without CONFIG_NO_HZ_FULL takes the parameter and has no tickless CPU.
+    let made = facts.read(file).ok().map(|text| match text.trim() {
+        "" | "(null)" => CpuList::new(),
+        list => list.parse().unwrap_or_default(),
+    });
+    let tickless = made.clone().or(asked.clone()).unwrap_or_default();
+    let place = |answer: Answer| match &made {
+        Some(cpus) if cpus.is_empty() => answer.seen(file, "none"),
+        Some(cpus) => answer.seen(file, cpus.to_string()),
+        None => answer.seen("/proc/cmdline", shorten(cmdline)),
+    };
     if tickless.is_empty() {
-        return Some(ok("no CPU is tickless (nohz_full)").seen("/proc/cmdline", shorten(cmdline)));
+        let vain = asked.is_some_and(|cpus| !cpus.is_empty());
+        return Some(place(if vain {
+            note("nohz_full is asked for, but this kernel is built without it")
+                .seen("/proc/cmdline", shorten(cmdline))
+        } else {
+            ok("no CPU is tickless (nohz_full)")
+        }));
     }
+    let offloaded = listed(facts, "rcu_nocbs").unwrap_or_default();
     let risky = tickless.intersection(&isolated).difference(&offloaded);
-    let driver = facts.driver().unwrap_or("none");
-    let seen = |answer: Answer| {
-        answer
-            .seen("/proc/cmdline nohz_full", tickless.to_string())
-            .seen("/proc/cmdline rcu_nocbs", offloaded.to_string())
+    let Some(driver) = facts.driver() else {
+        return Some(unknown(format!("CPUs {tickless} are tickless; which driver runs is not told")));
     };
-    Some(if driver.starts_with("intel") && !risky.is_empty() {
-        seen(fault(format!("CPUs {risky} are isolated and tickless under {driver}, without rcu_nocbs"))).fix(
-            Fix::KernelParameter(format!("add rcu_nocbs={tickless}; or fix the frequency of these CPUs")),
-        )
+    let seen = |answer: Answer| {
+        place(answer)
+            .seen("isolcpus", if isolated.is_empty() { "none".to_owned() } else { isolated.to_string() })
+            .seen("rcu_nocbs", if offloaded.is_empty() { "none".to_owned() } else { offloaded.to_string() })
+    };
+    // Only intel_pstate's own algorithm waits for the scheduler's callback on the CPU itself; with hardware P-states the
+    // processor chooses, and governors of other drivers take callbacks from other CPUs (intel_pstate_update_util).
+    let waits = driver == "intel_pstate" && !hardware_chooses(facts);
+    Some(if waits && !risky.is_empty() {
+        seen(fault(format!(
+            "CPUs {risky} are isolated and tickless without rcu_nocbs, and {driver} has to be called on them to change speed"
+        )))
+        .fix(Fix::KernelParameter(format!(
+            "add rcu_nocbs={tickless}; or use hardware P-states, or intel_pstate=passive with a fixed frequency"
+        )))
+    } else if waits {
+        seen(note(format!(
+            "CPUs {tickless} are tickless, and {driver} has to be called on them to change speed; a trace shows whether it is \
+             (--trace)"
+        )))
     } else if risky.is_empty() {
-        seen(ok("tickless CPUs have their RCU callbacks elsewhere"))
+        seen(ok("tickless CPUs have their RCU callbacks elsewhere, and the driver needs no tick"))
     } else {
         seen(note(format!("CPUs {risky} are isolated and tickless, without rcu_nocbs")))
             .fix(Fix::KernelParameter(format!("add rcu_nocbs={tickless}")))
     })
+}
+
+/// Whether hardware P-states are on, so that speed changes without the kernel: by the register, or by the preferences
+/// that intel_pstate offers only then.
+fn hardware_chooses(facts: &Facts) -> bool {
+    match facts.online.first().map(|cpu| facts.msr(cpu, 0x770)) {
+        Some(Ok(value)) => value & 1 == 1,
+        _ => facts.policies.iter().any(|policy| policy.get("energy_performance_preference").is_some()),
+    }
 }
 
 fn shorten(text: &str) -> String {
@@ -393,19 +521,41 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         }
         return Some(answer);
     }
-    let mut disabled = 0;
-    let cpu = facts.online.first()?;
-    let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
-    let states = facts.list(&root);
-    for state in &states {
-        if facts.read(&format!("{root}/{state}/disable")).is_ok_and(|text| text != "0") {
-            disabled += 1;
+    let mut most = 0;
+    let mut disabled: std::collections::BTreeMap<String, CpuList> = std::collections::BTreeMap::new();
+    let mut unread = None;
+    for cpu in facts.online.iter() {
+        let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+        let states: Vec<String> =
+            facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
+        if states.is_empty() {
+            unread.get_or_insert(format!("the idle states of CPU {cpu} are not there"));
+        }
+        most = most.max(states.len());
+        for state in states {
+            match facts.read(&format!("{root}/{state}/disable")) {
+                Ok(text) if text == "0" => {}
+                Ok(_) => {
+                    disabled.entry(state).or_default().insert(cpu);
+                }
+                Err(why) => {
+                    unread.get_or_insert(why);
+                }
+            }
         }
     }
-    Some(if disabled > 0 {
-        note(format!("{disabled} of {} idle states of CPU {cpu} are disabled", states.len()))
-            .seen(root, format!("{disabled} disabled"))
-    } else {
-        ok(format!("idle driver {driver}, {} states", states.len())).seen(path, driver)
+    if let Some((state, cpus)) = disabled.first_key_value() {
+        let answer =
+            note(format!("{} of {most} idle states are disabled, {state} on CPUs {cpus}", disabled.len()));
+        return Some(disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
+            answer.seen(
+                format!("/sys/devices/system/cpu/cpuN/cpuidle/{state}/disable"),
+                format!("set on CPUs {cpus}"),
+            )
+        }));
+    }
+    Some(match unread {
+        Some(why) => unknown(why),
+        None => ok(format!("idle driver {driver}, {most} states, none disabled")).seen(path, driver),
     })
 }

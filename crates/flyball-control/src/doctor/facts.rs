@@ -87,6 +87,8 @@ pub struct Facts<'h> {
     pub cmdline: Option<String>,
     /// CPUs that run.
     pub online: CpuList,
+    /// Or why that is a guess from the folders that there are.
+    pub told_online: Result<(), String>,
     /// CPUs that are in the machine.
     pub present: CpuList,
     /// The cpufreq policies.
@@ -112,8 +114,9 @@ impl<'h> Facts<'h> {
     /// Where not even the processors' list can be read.
     pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
         let topology = Topology::inspect(host)?;
-        Ok(Facts {
+        let mut facts = Facts {
             host,
+            told_online: Ok(()),
             vendor: topology.vendor,
             family: topology.family.unwrap_or(0),
             model: topology.model.unwrap_or(0),
@@ -130,7 +133,14 @@ impl<'h> Facts<'h> {
                 .list("/proc")
                 .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
             topology,
-        })
+        };
+        facts.told_online = facts.read(&format!("{CPUS}/online")).map(|_| ());
+        Ok(facts)
+    }
+
+    /// The machine.
+    pub(super) fn host(&self) -> &'h dyn Host {
+        self.host
     }
 
     /// What stands behind the machine.
@@ -206,6 +216,9 @@ impl<'h> Facts<'h> {
 
     /// A register on all online CPUs.
     pub fn msr_everywhere(&self, register: u32) -> Sampled {
+        if let Err(why) = &self.told_online {
+            return Sampled::Unreadable(why.clone());
+        }
         let mut values = Vec::with_capacity(self.online.len());
         for cpu in self.online.iter() {
             match self.msr(cpu, register) {

@@ -9,63 +9,99 @@ use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
+        id: "firmware.p-state-control",
+        group: Group::Firmware,
+        why: "In native mode the system sets the speed; out of band the firmware keeps it, and intel_pstate refuses to load.",
+        looks: "MSR 0x1aa bits 8 and 18, and the kernel log's 'P-states controlled by the platform'",
+        covers: &[],
+        run: p_state_control,
+    },
+    Check {
         id: "firmware.turbo",
         group: Group::Firmware,
         why: "With turbo off in firmware no setting of the system can go above the base frequency.",
+        looks: "MSR 0x1a0 bit 38 and the ida flag (Intel); the cpb flag (AMD)",
+        covers: &[],
         run: turbo,
     },
     Check {
         id: "firmware.package-c-state",
         group: Group::Firmware,
         why: "A shallow limit costs idle power and turbo headroom; a deep one costs wake-up latency.",
+        looks: "MSR 0xe2, low bits, by model; bit 15 says whether it is locked",
+        covers: &[],
         run: package_c_state,
     },
     Check {
         id: "firmware.autonomous-c-state",
         group: Group::Firmware,
         why: "Autonomous core C-states turn every halt into C6 behind the kernel's back: saves power, adds latency.",
+        looks: "MSR 0xe2 bit 16 (Broadwell-X, Skylake-X and Cascade Lake)",
+        covers: &[],
         run: autonomous_c_state,
     },
     Check {
         id: "firmware.c1e",
         group: Group::Firmware,
         why: "C1E drops the frequency at every halt: less power, a few microseconds more at each wake-up.",
+        looks: "MSR 0x1fc bit 1 of every CPU",
+        covers: &[],
         run: c1e,
     },
     Check {
         id: "firmware.energy-bias",
         group: Group::Firmware,
         why: "The energy performance bias decides how eagerly firmware policies trade speed for power.",
+        looks: "power/energy_perf_bias of every CPU, or MSR 0x1b0; the kernel log's 'Set to normal'",
+        covers: &[],
         run: energy_bias,
     },
     Check {
         id: "firmware.power-limit",
         group: Group::Firmware,
         why: "A sustained power limit below the processor's rating slows every long load.",
+        looks: "MSR 0x610 against 0x614, or the constraints of powercap's package zones",
+        covers: &[],
         run: power_limit,
     },
     Check {
         id: "firmware.bios-limit",
         group: Group::Firmware,
         why: "A limit from the firmware (_PPC) caps the frequency whatever the settings say.",
+        looks: "bios_limit against scaling_available_frequencies (acpi-cpufreq)",
+        covers: &["bios_limit", "cpuinfo_max_freq"],
         run: bios_limit,
     },
     Check {
         id: "firmware.uncore",
         group: Group::Firmware,
         why: "The uncore clock drives caches, mesh and memory: a fixed or lowered range changes latency and power.",
+        looks: "min_freq_khz, max_freq_khz and initial_max_freq_khz of intel_uncore_frequency",
+        covers: &[],
         run: uncore,
     },
     Check {
         id: "firmware.speed-select",
         group: Group::Firmware,
         why: "A locked performance level cannot be changed from the running system.",
+        looks: "MSR 0x64b bit 31, where MSR 0xce has several levels",
+        covers: &[],
         run: speed_select,
+    },
+    Check {
+        id: "firmware.bd-prochot",
+        group: Group::Firmware,
+        why: "With bi-directional PROCHOT a power supply or controller can slow the processor; without, nobody warns it.",
+        looks: "MSR 0x1fc bit 0 of every CPU",
+        covers: &[],
+        run: bd_prochot,
     },
     Check {
         id: "firmware.smt",
         group: Group::Firmware,
         why: "SMT doubles the CPUs; siblings share a core's speed and disturb each other's latency.",
+        looks: "smt/control",
+        covers: &[],
         run: smt,
     },
 ];
@@ -251,7 +287,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         _ => "between the named values",
     };
     let answer = if said {
-        note(format!("energy bias {value} ({word}); the firmware left it at 0 and the kernel raised it"))
+        ok(format!("energy bias {value} ({word}); the firmware left it at 0 and the kernel raised it"))
     } else {
         ok(format!("energy bias {value} ({word}) on every online CPU"))
     };
@@ -373,10 +409,14 @@ fn uncore(facts: &Facts) -> Option<Answer> {
             .then(|| unknown(facts.missing(root, "modprobe intel_uncore_frequency")));
     }
     let mut shown = None;
+    let mut unread = None;
     for domain in &domains {
         let path = |name: &str| format!("{root}/{domain}/{name}");
         let number = |name: &str| facts.read(&path(name)).ok().and_then(|text| text.parse::<u64>().ok());
-        let (Some(min), Some(max)) = (number("min_freq_khz"), number("max_freq_khz")) else { continue };
+        let (Some(min), Some(max)) = (number("min_freq_khz"), number("max_freq_khz")) else {
+            unread.get_or_insert(domain.clone());
+            continue;
+        };
         let text = format!("{} to {} MHz", min / 1000, max / 1000);
         if min > max {
             return Some(
@@ -386,14 +426,15 @@ fn uncore(facts: &Facts) -> Option<Answer> {
                     .fix(Fix::Settings(vec!["uncore-min-freq=min".to_owned()])),
             );
         }
-        if number("initial_max_freq_khz").is_some_and(|initial| max < initial) {
+        let Some(initial) = number("initial_max_freq_khz") else {
+            unread.get_or_insert(domain.clone());
+            continue;
+        };
+        if max < initial {
             return Some(
                 note(format!("{domain}: the uncore's maximum was lowered ({text})"))
                     .seen(path("max_freq_khz"), max.to_string())
-                    .seen(
-                        path("initial_max_freq_khz"),
-                        number("initial_max_freq_khz").unwrap_or(0).to_string(),
-                    ),
+                    .seen(path("initial_max_freq_khz"), initial.to_string()),
             );
         }
         if min == max {
@@ -403,6 +444,9 @@ fn uncore(facts: &Facts) -> Option<Answer> {
             );
         }
         shown.get_or_insert((path("max_freq_khz"), text));
+    }
+    if let Some(domain) = unread {
+        return Some(unknown(format!("the frequencies of {root}/{domain} cannot all be read")));
     }
     let (place, text) = shown?;
     Some(ok(format!("the uncore may move in its whole range ({text})")).seen(place, text))
@@ -423,6 +467,87 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
             .fix(Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned())),
         Ok(value) => ok("the performance level is not locked").seen("MSR 0x64b", format!("{value:#x}")),
         Err(why) => unknown(why),
+    })
+}
+
+/// The bits of MSR 0x1AA by which intel_pstate recognises out-of-band control (intel_pstate.c, BITMASK_OOB).
+const OUT_OF_BAND: u64 = 1 << 8 | 1 << 18;
+
+fn p_state_control(facts: &Facts) -> Option<Answer> {
+    // intel_pstate asks this only of servers; on clients without hardware P-states there is nobody else to decide.
+    if facts.vendor != Vendor::Intel || facts.family != 6 || !server(facts.model) {
+        return None;
+    }
+    let advice = Fix::Firmware(
+        "set Hardware P-States to Native Mode, or power management to OS control (OS DBPM), not Out of Band Mode"
+            .to_owned(),
+    );
+    let says = "P-states controlled by the platform";
+    if facts.log.as_deref().is_some_and(|log| log.contains(says)) {
+        return Some(
+            warning("the firmware keeps P-states to itself")
+                .seen("kernel log", format!("intel_pstate: {says}"))
+                .fix(advice),
+        );
+    }
+    Some(match facts.msr(first_cpu(facts), 0x1aa) {
+        Ok(value) if value & OUT_OF_BAND != 0 => {
+            warning("the firmware keeps P-states to itself (out of band)")
+                .seen("MSR 0x1aa", format!("{value:#x}"))
+                .fix(advice)
+        }
+        Ok(value) => ok("the system controls P-states (native)").seen("MSR 0x1aa", format!("{value:#x}")),
+        // The driver looks at this register before it loads.
+        Err(_) if matches!(facts.driver(), Some("intel_pstate" | "intel_cpufreq")) => {
+            ok("the system controls P-states: intel_pstate loads only then")
+                .seen("scaling_driver", facts.driver().unwrap_or_default())
+        }
+        Err(why) => unknown(why),
+    })
+}
+
+/// Servers of family 6 since Sandy Bridge (intel_pstate_cpu_oob_ids and its successors with HWP).
+fn server(model: u32) -> bool {
+    matches!(
+        model,
+        0x2d | 0x3e
+            | 0x3f
+            | 0x4f
+            | 0x55
+            | 0x56
+            | 0x6a
+            | 0x6c
+            | 0x86
+            | 0x8f
+            | 0xad
+            | 0xae
+            | 0xaf
+            | 0xcf
+            | 0xdd
+    )
+}
+
+fn bd_prochot(facts: &Facts) -> Option<Answer> {
+    if facts.vendor != Vendor::Intel || facts.family != 6 {
+        return None;
+    }
+    Some(match facts.msr_everywhere(POWER_CTL) {
+        Sampled::Unreadable(why) => unknown(why),
+        Sampled::Values(values) => {
+            let deaf: flyball_host::CpuList =
+                values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
+            let place = format!("MSR {POWER_CTL:#x} bit 0");
+            if deaf.is_empty() {
+                ok("PROCHOT from outside is obeyed, as it should be; now.prochot says whether it is pulled")
+                    .seen(place, "1")
+            } else {
+                note(format!(
+                    "CPUs {deaf} do not obey PROCHOT from outside: power supply and regulators cannot slow them"
+                ))
+                .seen(place, "0")
+                .fix(Fix::Firmware("set BD PROCHOT (bi-directional PROCHOT) to Enabled".to_owned()))
+            }
+        }
     })
 }
 

@@ -15,6 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Now,
         why: "The processor itself says what holds its frequency below the request.",
         looks: "MSR 0x64f of clients and servers from Haswell to Broadwell and of later clients: what limits now, and what has",
+        covers: &[],
         run: limit_reasons,
     },
     Check {
@@ -22,6 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Now,
         why: "Heat, power and current limits act below every setting; the status registers tell which one does.",
         looks: "MSR 0x19c of every CPU and 0x1b1 of its package: critical heat, power, current and cross-domain limits",
+        covers: &[],
         run: thermal_status,
     },
     Check {
@@ -29,6 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Now,
         why: "Heat (HTC) and the management controller (SB-RMI) lower AMD processors by this limit, below every setting.",
         looks: "MSR 0xc0010061 of every CPU, bits 2:0: the fastest P-state that is allowed now",
+        covers: &[],
         run: amd_current_limit,
     },
     Check {
@@ -36,6 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
         group: Group::Now,
         why: "EPYC's management port says which limit is the active one: heat, PROCHOT, current, power or an agent.",
         looks: "pwr_current_active_freq_limit_source and prochot_status of HSMP in sysfs (Linux 6.16, driver hsmp_acpi)",
+        covers: &[],
         run: amd_limit_source,
     },
 ];
@@ -131,7 +135,13 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     // One CPU of each package is enough for the package's; a part may have none (family 6 before Sandy Bridge).
     let mut packages = Vec::new();
     if facts.flag("pts") {
-        for (package, cpus) in facts.topology.packages() {
+        let packaged = facts.topology.packages();
+        if packaged.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>()
+            != facts.online.len()
+        {
+            return Some(unknown("which CPU is of which package is not told"));
+        }
+        for (package, cpus) in packaged {
             let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };
             match facts.msr(cpu, 0x1b1) {
                 Ok(value) => packages.push((package, value)),
@@ -170,7 +180,8 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
         });
     }
     if let Some(answer) = answer {
-        let answer = Answer { verdict: if critical { super::Verdict::Fault } else { answer.verdict }, ..answer };
+        let answer =
+            Answer { verdict: if critical { super::Verdict::Fault } else { answer.verdict }, ..answer };
         return Some(answer.fix(Fix::Person(
             "see firmware.power-limit and now.temperature: raise the power limit or cool better, or ask for less (max-freq, turbo=off)"
                 .to_owned(),
@@ -178,7 +189,11 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     }
     let seen = |answer: Answer| {
         let answer = answer.seen("MSR 0x19c", format!("{} CPUs", core.len()));
-        if packages.is_empty() { answer } else { answer.seen("MSR 0x1b1", format!("{} packages", packages.len())) }
+        if packages.is_empty() {
+            answer
+        } else {
+            answer.seen("MSR 0x1b1", format!("{} packages", packages.len()))
+        }
     };
     Some(if logged.is_empty() {
         seen(ok("no limit of heat, power or current holds it back, and none has"))
@@ -216,7 +231,8 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
         ))
         .seen(format!("{place} of CPU {first}"), format!("{value:#x}"))
         .fix(Fix::Person(
-            "check fans, air flow and heat sink, then the management controller's power cap (APML, SB-RMI)".to_owned(),
+            "check fans, air flow and heat sink, then the management controller's power cap (APML, SB-RMI)"
+                .to_owned(),
         )),
     )
 }
@@ -252,7 +268,10 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             Ok(text) => text,
             Err(why) => return Some(unknown(why)),
         };
-        let hot = facts.read(&format!("{folder}/prochot_status")).is_ok_and(|word| word == "1");
+        let hot = match facts.read(&format!("{folder}/prochot_status")) {
+            Ok(word) => word == "1",
+            Err(why) => return Some(unknown(why)),
+        };
         if hot {
             return Some(
                 fault("PROCHOT is active: the socket is at its temperature limit, or something pulls the line")
@@ -266,7 +285,8 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
         }
         // The kernel prints the names with blanks between, one or several, each name perhaps of two words.
         let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
-        let below: Vec<&str> = active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
+        let below: Vec<&str> =
+            active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
         let limit = facts.read(&format!("{folder}/pwr_current_active_freq_limit")).ok();
         let at = limit.as_deref().map_or_else(String::new, |mhz| format!(" at {mhz} MHz"));
         if !below.is_empty() {
@@ -302,10 +322,12 @@ pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
         } else if name == "amd_hsmp" {
             let sockets = facts.list(&format!("{root}/{name}"));
             folders.extend(
-                sockets.iter().filter(|s| s.starts_with("socket")).map(|socket| format!("{root}/{name}/{socket}")),
+                sockets
+                    .iter()
+                    .filter(|s| s.starts_with("socket"))
+                    .map(|socket| format!("{root}/{name}/{socket}")),
             );
         }
     }
-    folders.retain(|folder| facts.exists(&format!("{folder}/pwr_current_active_freq_limit_source")));
     folders
 }

@@ -14,30 +14,43 @@ pub(super) const CHECKS: &[Check] = &[
         id: "now.throttled",
         group: Group::Now,
         why: "A processor that is throttled runs slower than any setting says.",
+        looks: "thermal_throttle counters of every CPU, twice within a quarter of a second",
+        covers: &[
+            "cpuN/thermal_throttle/core_throttle_count",
+            "cpuN/thermal_throttle/package_throttle_count",
+        ],
         run: throttled,
     },
     Check {
         id: "now.prochot",
         group: Group::Now,
         why: "A power supply, voltage regulator or management controller can pull PROCHOT and slow a cold processor.",
+        looks: "MSR 0x19c bits 0 and 1 of every CPU, and how far it is below its limit",
+        covers: &[],
         run: prochot,
     },
     Check {
         id: "now.temperature",
         group: Group::Now,
         why: "Within a few degrees of its limit a processor gives up turbo and then speed.",
+        looks: "the sensors of coretemp, k10temp and zenpower, with their limits",
+        covers: &[],
         run: temperature,
     },
     Check {
         id: "now.offline",
         group: Group::Now,
         why: "CPUs that are offline do no work, and keep settings that come back with them.",
+        looks: "cpu/online, cpu/present and smt/control",
+        covers: &[],
         run: offline,
     },
     Check {
         id: "now.owners",
         group: Group::Now,
         why: "A service that manages the same settings will overwrite yours, at once or at the next event.",
+        looks: "the names of running processes, and traces that services leave",
+        covers: &[],
         run: owners,
     },
 ];
@@ -87,7 +100,12 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
         if let Some(core) = read("core_throttle_count") {
             let (cores, packages) = sums.get_or_insert((0, 0));
             *cores += core;
-            *packages += read("package_throttle_count").unwrap_or(0);
+            // Processors without a package sensor have no such counter.
+            match read("package_throttle_count") {
+                Some(package) => *packages += package,
+                None if facts.flag("pts") => return None,
+                None => {}
+            }
         }
     }
     sums
@@ -159,21 +177,35 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     })
 }
 
+/// Degrees below the limit that count as at the limit: a sensor's step is one, its accuracy a few.
+const NEAR: f64 = 3.0;
+
 fn temperature(facts: &Facts) -> Option<Answer> {
     let root = "/sys/class/hwmon";
     let mut hottest: Option<(f64, Option<f64>, String)> = None;
+    let mut unread = None;
     for device in facts.list(root) {
         let folder = format!("{root}/{device}");
-        if !matches!(
-            facts.read(&format!("{folder}/name")).as_deref(),
-            Ok("coretemp" | "k10temp" | "zenpower")
-        ) {
-            continue;
+        match facts.read(&format!("{folder}/name")).as_deref() {
+            Ok("coretemp" | "k10temp" | "zenpower") => {}
+            Ok(_) => continue,
+            Err(why) => {
+                unread.get_or_insert(why.clone());
+                continue;
+            }
         }
         for file in facts.list(&folder) {
-            let Some(sensor) = file.strip_suffix("_input").filter(|name| name.starts_with("temp")) else {
+            let Some((sensor, kind)) = file.split_once('_').filter(|(name, _)| name.starts_with("temp"))
+            else {
                 continue;
             };
+            if kind != "input" {
+                // A sensor whose reading is kept back.
+                if !facts.exists(&format!("{folder}/{sensor}_input")) {
+                    unread.get_or_insert(format!("{folder}/{sensor}_input is not there"));
+                }
+                continue;
+            }
             let number = |suffix: &str| {
                 let text = facts.read(&format!("{folder}/{sensor}_{suffix}")).ok()?;
                 text.parse::<f64>().ok().map(|millidegrees| millidegrees / 1000.0)
@@ -185,19 +217,26 @@ fn temperature(facts: &Facts) -> Option<Answer> {
             }
         }
     }
+    if let Some(why) = unread
+        && !hottest.as_ref().is_some_and(|(now, limit, _)| limit.is_some_and(|limit| *now >= limit - NEAR))
+    {
+        return Some(unknown(why));
+    }
     let Some((now, limit, place)) = hottest else {
         return Some(unknown(facts.missing("a coretemp or k10temp sensor under /sys/class/hwmon", "")));
     };
     Some(
         match limit {
-            Some(limit) if now >= limit - 3.0 => {
+            Some(limit) if now >= limit - NEAR => {
                 warning(format!("the hottest sensor is at {now:.0} C, its limit is {limit:.0} C"))
                     .fix(Fix::Person("check fans, air flow and the heat sink".to_owned()))
             }
             Some(limit) => {
                 ok(format!("the hottest sensor is at {now:.0} C, {:.0} below its limit", limit - now))
             }
-            None => ok(format!("the hottest sensor is at {now:.0} C; it names no limit")),
+            None => {
+                unknown(format!("the hottest sensor is at {now:.0} C, and names no limit to judge it by"))
+            }
         }
         .seen(place, format!("{now:.1} C")),
     )
@@ -206,6 +245,11 @@ fn temperature(facts: &Facts) -> Option<Answer> {
 fn offline(facts: &Facts) -> Option<Answer> {
     let off = facts.present.difference(&facts.online);
     let path = "/sys/devices/system/cpu/online";
+    if let Some(why) =
+        [path, "/sys/devices/system/cpu/present"].into_iter().find_map(|path| facts.read(path).err())
+    {
+        return Some(unknown(why));
+    }
     if facts.online.is_empty() {
         return Some(unknown(format!("{path} cannot be read")));
     }

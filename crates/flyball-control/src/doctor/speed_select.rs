@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[Check {
     why: "With classes of service on, a core obeys the narrower of its class and of cpufreq's limits, and no file says so.",
     looks: "Speed Select's core-power state, the classes' limits and every CPU's class against scaling_min_freq and \
             scaling_max_freq",
+    covers: &[],
     run: classes,
 }];
 
@@ -45,8 +46,11 @@ fn examine(facts: &Facts, layout: &Layout) -> Result<Option<Answer>, flyball_hos
         let cpus = domain.cpus.intersection(&facts.online);
         for (cpu, number) in model::classes_of(layout, facts.host(), &cpus)? {
             let Some(class) = classes.get(usize::from(number)) else { continue };
-            let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else { continue };
-            let (Some(low), Some(high)) = (policy.number("scaling_min_freq"), policy.number("scaling_max_freq"))
+            let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else {
+                continue;
+            };
+            let (Some(low), Some(high)) =
+                (policy.number("scaling_min_freq"), policy.number("scaling_max_freq"))
             else {
                 continue;
             };
@@ -96,7 +100,10 @@ fn examine(facts: &Facts, layout: &Layout) -> Result<Option<Answer>, flyball_hos
         ))
     } else if !cut.is_empty() {
         told(
-            note(format!("CPUs {}: their class of service is narrower than cpufreq's limits, and wins", all(&cut))),
+            note(format!(
+                "CPUs {}: their class of service is narrower than cpufreq's limits, and wins",
+                all(&cut)
+            )),
             &cut,
         )
     } else if on {

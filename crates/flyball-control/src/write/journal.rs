@@ -446,13 +446,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a transaction and gives its number.
+    /// Begins a transaction and gives its number. An earlier one that was killed before it announced its first write
+    /// has changed nothing, and is closed.
     ///
     /// # Errors
     /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
     pub fn begin(&mut self, command: &str) -> Result<u32, JournalError> {
-        if let Some(entry) = self.contents.interrupted() {
-            return Err(JournalError::Interrupted { entry: Box::new(entry.clone()) });
+        while let Some(entry) = self.contents.interrupted() {
+            if entry.writes > 0 {
+                return Err(JournalError::Interrupted { entry: Box::new(entry.clone()) });
+            }
+            let id = entry.id;
+            self.record(vec![Record::Restored { id }])?;
         }
         let id = self.contents.entries.iter().map(|entry| entry.id).max().unwrap_or(0) + 1;
         self.record(vec![Record::Begin {

@@ -1,11 +1,13 @@
 //! `flyball doctor`: is this machine set up as it should be, and what should change?
 
-use std::{fmt::Write as _, io::IsTerminal as _, sync::atomic::Ordering};
+mod render;
+mod trace;
 
-use anstyle::{AnsiColor, Style};
+use std::{path::PathBuf, sync::atomic::Ordering};
+
 use flyball_control::{
     Intent,
-    doctor::{self, Finding, Fix, Group, Options, Report, Verdict},
+    doctor::{self, Finding, Group, Options, Report, Verdict},
     write::hold::Hold,
 };
 
@@ -22,7 +24,8 @@ use crate::{
 Every check has a stable id, a verdict (ok, note, warning, fault, unknown), the evidence with its path, why it
 matters and what to do. No check says ok where it could not look.
 
-Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides its processors (a virtual machine).
+Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides its processors (a virtual machine or a
+container). What could not be looked at makes no exit code.
 
   flyball doctor                      this machine, the worst first
   flyball doctor -v                   with evidence for everything, the good included
@@ -30,6 +33,7 @@ Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides i
   flyball doctor --storpool           also hold a Xeon Scalable against StorPool's page
   flyball doctor -M DIR --json        a recorded machine, as data
   flyball doctor --fix -n             the writes that would mend what flyball can set
+  flyball doctor --trace t.dat        with what a trace of the driver's decisions shows
   flyball doctor --write --only amd-pstate    the kernel's amd-pstate unit tests, without its module")]
 pub struct Args {
     /// Show evidence and reason for every check, not only for those that found something.
@@ -57,7 +61,12 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["fix", "list"])]
     write: bool,
 
-    /// List the checks and what each is for.
+    /// Also look at a trace of this machine's driver (trace.dat or text, as `flyball trace record` writes them): was the
+    /// driver called on the CPUs that the kernel leaves alone, and did the frequency follow?
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "fix"])]
+    trace: Option<PathBuf>,
+
+    /// List the checks: what each is for, and what it looks at.
     #[arg(long)]
     list: bool,
 }
@@ -68,20 +77,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         return list(cli);
     }
     for wanted in &args.only {
-        let starts = |id: &str| id.starts_with(wanted.as_str());
-        let reads = doctor::CHECKS.iter().copied().flatten().any(|check| starts(check.id));
-        if !reads && !args.write && doctor::amd_write::ids().any(|(id, _)| starts(id)) {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("{wanted} writes to the machine: give --write too"),
-            ));
-        }
-        if !reads && !doctor::amd_write::ids().any(|(id, _)| starts(id)) {
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("no check starts with '{wanted}'; flyball doctor --list names them all"),
-            ));
-        }
+        known(wanted, args)?;
     }
     let host = machine::open(&cli.machine)?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })
@@ -96,6 +92,15 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         let place = place.map_or(report.findings.len(), |place| place + 1);
         report.findings.splice(place..place, found);
     }
+    if let Some(file) = &args.trace
+        && report.not_visible.is_none()
+    {
+        let found = trace::findings(&*host, file)?;
+        // Before what a page recommends.
+        let place = report.findings.iter().position(|finding| finding.group == Group::Recommended);
+        let place = place.unwrap_or(report.findings.len());
+        report.findings.splice(place..place, found);
+    }
     if !args.only.is_empty() {
         report
             .findings
@@ -107,7 +112,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     if cli.json {
         change::print_json(&report)?;
     } else {
-        anstream::print!("{}", render(&report, args.verbose));
+        anstream::print!("{}", render::render(&report, args.verbose));
     }
     Ok(if report.not_visible.is_some() {
         Exit::NotHere
@@ -118,6 +123,35 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
+}
+
+/// Refuses a name that no check has, and one whose checks have not been asked for.
+fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
+    let starts = |id: &str| id.starts_with(wanted);
+    let usage = |message: String| Err(Failure::new(Exit::Usage, message));
+    let mut checks = doctor::CHECKS.iter().copied().flatten().filter(|check| starts(check.id)).peekable();
+    if checks.peek().is_some() {
+        return if !args.storpool && checks.all(|check| check.group == Group::Recommended) {
+            usage(format!("{wanted} is of StorPool's recommendations: give --storpool too"))
+        } else {
+            Ok(())
+        };
+    }
+    if doctor::amd_write::ids().any(|(id, _)| starts(id)) {
+        return if args.write {
+            Ok(())
+        } else {
+            usage(format!("{wanted} writes to the machine: give --write too"))
+        };
+    }
+    if trace::CHECKS.iter().any(|check| starts(check.id)) {
+        return if args.trace.is_some() {
+            Ok(())
+        } else {
+            usage(format!("{wanted} looks at a trace: give --trace FILE too"))
+        };
+    }
+    usage(format!("no check starts with '{wanted}'; flyball doctor --list names them all"))
 }
 
 /// Runs the tests that write, inside a transaction that is put back whatever happens.
@@ -162,209 +196,30 @@ fn fix(cli: &Cli, host: &dyn flyball_host::Host, report: &Report, dry_run: bool)
     change::apply(cli, host, &intent)
 }
 
+/// Every check: those that always run, those of --storpool, --trace and --write.
 fn list(cli: &Cli) -> Result<Exit, Failure> {
-    let checks = doctor::CHECKS.iter().copied().flatten();
+    let mut rows = Vec::new();
+    for check in doctor::CHECKS.iter().copied().flatten() {
+        let option = (check.group == Group::Recommended).then_some("--storpool");
+        rows.push((check.id, check.group, check.why, check.looks, option));
+    }
+    for check in trace::CHECKS {
+        rows.push((check.id, Group::Trace, check.why, check.looks, Some("--trace")));
+    }
+    for (id, why) in doctor::amd_write::ids() {
+        let looks = "what the files read after writes, which are put back";
+        rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
+    }
     if cli.json {
-        let rows: Vec<_> = checks
-            .map(|check| serde_json::json!({"id": check.id, "group": check.group, "why": check.why}))
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|(id, group, why, looks, option)| {
+                serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option})
+            })
             .collect();
-        let writes = doctor::amd_write::ids().map(
-            |(id, why)| serde_json::json!({"id": id, "group": Group::AmdPstate, "why": why, "writes": true}),
-        );
-        change::print_json(&rows.into_iter().chain(writes).collect::<Vec<_>>())?;
+        change::print_json(&rows)?;
     } else {
-        for check in checks {
-            println!("{:<28} {}", check.id, check.why);
-        }
-        for (id, why) in doctor::amd_write::ids() {
-            println!("{id:<28} (--write) {why}");
-        }
+        anstream::print!("{}", render::list(&rows));
     }
     Ok(Exit::Done)
-}
-
-fn style(verdict: Verdict) -> Style {
-    let color = match verdict {
-        Verdict::Ok => AnsiColor::Green,
-        Verdict::Unknown => AnsiColor::BrightBlack,
-        Verdict::Note => AnsiColor::Cyan,
-        Verdict::Warning => AnsiColor::Yellow,
-        Verdict::Fault => AnsiColor::Red,
-    };
-    let style = Style::new().fg_color(Some(color.into()));
-    if verdict >= Verdict::Warning { style.bold() } else { style }
-}
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
-/// The report for people: what is wrong first, worst first; what is fine in a line a group.
-fn render(report: &Report, verbose: bool) -> String {
-    let mut out = String::new();
-    let kind = match report.kind {
-        flyball_host::Kind::Live => String::new(),
-        flyball_host::Kind::Recorded => format!(" · recorded: {}", report.machine),
-        flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
-    };
-    let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
-    let _ = writeln!(out, "{BOLD}{}{BOLD:#}{kernel}{kind}", report.processor);
-    if let Some(hidden) = &report.not_visible {
-        let _ = writeln!(out, "\n{}.\n{}.", sentence(&hidden.what), sentence(&hidden.remedy));
-        for seen in &hidden.evidence {
-            let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, seen.value);
-        }
-        return out;
-    }
-    let _ = writeln!(out, "{}\n", tally(report));
-    for finding in report.from(Verdict::Note) {
-        detailed(&mut out, finding);
-    }
-    if verbose {
-        for verdict in [Verdict::Unknown, Verdict::Ok] {
-            for finding in report.findings.iter().filter(|finding| finding.verdict == verdict) {
-                detailed(&mut out, finding);
-            }
-        }
-    } else {
-        brief(&mut out, report);
-    }
-    let settings = report.settings();
-    if !settings.is_empty() {
-        let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", settings.join(" "));
-    }
-    out
-}
-
-/// What could not be looked at, each reason once: what a recording lacks is one reason.
-fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
-    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
-    for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
-        let left_out = finding.what.ends_with("was not recorded");
-        let what = if left_out { "not in this recording".to_owned() } else { finding.what.clone() };
-        match reasons.iter_mut().find(|(known, _)| *known == what) {
-            Some((_, ids)) => ids.push(finding.id),
-            None => reasons.push((what, vec![finding.id])),
-        }
-    }
-    reasons
-}
-
-/// The names of programs, drivers and files keep their spelling.
-fn sentence(text: &str) -> String {
-    let first = text.split_whitespace().next().unwrap_or_default();
-    if first.contains(['-', '_', '.', '/', '=']) {
-        return text.to_owned();
-    }
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
-}
-
-fn tally(report: &Report) -> String {
-    let count = |verdict| report.findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let mut parts = Vec::new();
-    for (verdict, one, many) in [
-        (Verdict::Fault, "fault", "faults"),
-        (Verdict::Warning, "warning", "warnings"),
-        (Verdict::Note, "note", "notes"),
-        (Verdict::Ok, "ok", "ok"),
-        (Verdict::Unknown, "not visible", "not visible"),
-    ] {
-        let number = count(verdict);
-        if number > 0 {
-            let style = style(verdict);
-            parts.push(format!("{style}{number} {}{style:#}", if number == 1 { one } else { many }));
-        }
-    }
-    parts.join(", ")
-}
-
-fn detailed(out: &mut String, finding: &Finding) {
-    let verdict = style(finding.verdict);
-    let head = Label { text: finding.verdict.word(), style: verdict, indent: 0 };
-    let id = format!("[{}]", finding.id);
-    folded(
-        out,
-        &head,
-        &format!("{} {id}", sentence(&finding.what)),
-        |word| {
-            if word == id { DIM } else { BOLD }
-        },
-    );
-    let plain = |_: &str| Style::new();
-    let label = |text| Label { text, style: DIM, indent: 9 };
-    folded(out, &label("why"), finding.why, plain);
-    for seen in &finding.evidence {
-        folded(out, &label("seen"), &format!("{} = {}", seen.place, seen.value), plain);
-    }
-    if let Some(fix) = &finding.fix {
-        let text = match fix {
-            Fix::Settings(settings) => format!("flyball set {}", settings.join(" ")),
-            Fix::KernelParameter(action) => format!("kernel command line: {action}"),
-            Fix::Firmware(entry) => format!("firmware setup: {entry}"),
-            Fix::Person(action) => action.clone(),
-        };
-        folded(out, &label("do"), &text, plain);
-    }
-}
-
-/// What stands in front of a paragraph.
-struct Label<'a> {
-    text: &'a str,
-    style: Style,
-    /// Blanks before it.
-    indent: usize,
-}
-
-/// A paragraph beside its label, folded to the terminal's width, each word in its style.
-fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
-    let (start, style) = (label.indent + if label.indent > 0 { 6 } else { 9 }, label.style);
-    let _ = write!(out, "{:indent$}{style}{}{style:#}", "", label.text, indent = label.indent);
-    let _ = write!(out, "{:blanks$}", "", blanks = start - label.indent - label.text.len());
-    let mut column = start;
-    for (number, word) in text.split_whitespace().enumerate() {
-        let length = word.chars().count();
-        if number > 0 && column + 1 + length > width() {
-            let _ = write!(out, "\n{:start$}", "");
-            column = start;
-        } else if number > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        let style = of_word(word);
-        let _ = write!(out, "{style}{word}{style:#}");
-        column += length;
-    }
-    out.push('\n');
-}
-
-/// The columns of the terminal, within what reads well; 100 where it is none.
-fn width() -> usize {
-    if std::io::stdout().is_terminal() {
-        usize::from(flyball_guest::run::terminal_size().1).clamp(60, 110)
-    } else {
-        100
-    }
-}
-
-/// One line a group for what is fine, and the reasons for what could not be seen.
-fn brief(out: &mut String, report: &Report) {
-    for group in
-        [Group::Driver, Group::AmdPstate, Group::Firmware, Group::Conflicts, Group::Now, Group::Recommended]
-    {
-        let fine: Vec<&str> = report
-            .findings
-            .iter()
-            .filter(|finding| finding.group == group && finding.verdict == Verdict::Ok)
-            .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
-            .collect();
-        if !fine.is_empty() {
-            let label = Label { text: "ok", style: style(Verdict::Ok), indent: 0 };
-            folded(out, &label, &format!("{}: {}", group.title(), fine.join(", ")), |_| Style::new());
-        }
-    }
-    for (what, ids) in not_seen(report) {
-        let style = style(Verdict::Unknown);
-        let label = Label { text: "unknown", style, indent: 0 };
-        folded(out, &label, &format!("{what}: {}", ids.join(", ")), |_| style);
-    }
 }

@@ -314,8 +314,12 @@ pub fn off(cli: &Cli) -> Result<Exit, Failure> {
     change::must_be_writable(&*host)?;
     let state = change::state(cli)?;
     let contents = Journal::load(&state)?;
-    let pending: Vec<_> =
-        contents.iter().flat_map(flyball_control::write::journal::Contents::pending).collect();
+    // One that was killed before its first write has changed nothing.
+    let pending: Vec<_> = contents
+        .iter()
+        .flat_map(flyball_control::write::journal::Contents::pending)
+        .filter(|entry| entry.writes > 0)
+        .collect();
     let Some(position) = pending.iter().rposition(|entry| is_quiet_on(&entry.command)) else {
         println!("not quiet: nothing to undo");
         return Ok(Exit::Done);

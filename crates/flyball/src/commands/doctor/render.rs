@@ -1,0 +1,222 @@
+//! The doctor's report for people: what is wrong first, the worst first; what is fine in a line a group.
+
+use std::{fmt::Write as _, io::IsTerminal as _};
+
+use anstyle::{AnsiColor, Style};
+use flyball_control::doctor::{Finding, Fix, Group, Report, Verdict};
+
+fn style(verdict: Verdict) -> Style {
+    let color = match verdict {
+        Verdict::Ok => AnsiColor::Green,
+        Verdict::Unknown => AnsiColor::BrightBlack,
+        Verdict::Note => AnsiColor::Cyan,
+        Verdict::Warning => AnsiColor::Yellow,
+        Verdict::Fault => AnsiColor::Red,
+    };
+    let style = Style::new().fg_color(Some(color.into()));
+    if verdict >= Verdict::Warning { style.bold() } else { style }
+}
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The report in words.
+pub(super) fn render(report: &Report, verbose: bool) -> String {
+    let mut out = String::new();
+    let kind = match report.kind {
+        flyball_host::Kind::Live => String::new(),
+        flyball_host::Kind::Recorded => format!(" · recorded: {}", report.machine),
+        flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
+    };
+    let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
+    let _ = writeln!(out, "{BOLD}{}{BOLD:#}{kernel}{kind}", report.processor);
+    if let Some(hidden) = &report.not_visible {
+        let _ = writeln!(out, "\n{}.\n{}.", sentence(&hidden.what), sentence(&hidden.remedy));
+        for seen in &hidden.evidence {
+            let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, seen.value);
+        }
+        return out;
+    }
+    let _ = writeln!(out, "{}\n", tally(report));
+    for finding in report.from(Verdict::Note) {
+        detailed(&mut out, finding);
+    }
+    if verbose {
+        for verdict in [Verdict::Unknown, Verdict::Ok] {
+            for finding in report.findings.iter().filter(|finding| finding.verdict == verdict) {
+                detailed(&mut out, finding);
+            }
+        }
+    } else {
+        brief(&mut out, report);
+    }
+    let settings = report.settings();
+    if !settings.is_empty() {
+        let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", settings.join(" "));
+    }
+    out
+}
+
+/// What could not be looked at, each reason once: what a recording lacks is one reason.
+fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
+        let left_out = finding.what.ends_with("was not recorded");
+        let what = if left_out { "not in this recording".to_owned() } else { finding.what.clone() };
+        match reasons.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, ids)) => ids.push(finding.id),
+            None => reasons.push((what, vec![finding.id])),
+        }
+    }
+    reasons
+}
+
+/// The names of programs, drivers and files keep their spelling.
+fn sentence(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.contains(['-', '_', '.', '/', '=']) {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn tally(report: &Report) -> String {
+    let count = |verdict| report.findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let mut parts = Vec::new();
+    for (verdict, one, many) in [
+        (Verdict::Fault, "fault", "faults"),
+        (Verdict::Warning, "warning", "warnings"),
+        (Verdict::Note, "note", "notes"),
+        (Verdict::Ok, "ok", "ok"),
+        (Verdict::Unknown, "not visible", "not visible"),
+    ] {
+        let number = count(verdict);
+        if number > 0 {
+            let style = style(verdict);
+            parts.push(format!("{style}{number} {}{style:#}", if number == 1 { one } else { many }));
+        }
+    }
+    parts.join(", ")
+}
+
+fn detailed(out: &mut String, finding: &Finding) {
+    let verdict = style(finding.verdict);
+    let head = Label { text: finding.verdict.word(), style: verdict, indent: 0 };
+    let id = format!("[{}]", finding.id);
+    folded(
+        out,
+        &head,
+        &format!("{} {id}", sentence(&finding.what)),
+        |word| {
+            if word == id { DIM } else { BOLD }
+        },
+    );
+    let plain = |_: &str| Style::new();
+    let label = |text| Label { text, style: DIM, indent: 9 };
+    folded(out, &label("why"), finding.why, plain);
+    for seen in &finding.evidence {
+        folded(out, &label("seen"), &format!("{} = {}", seen.place, seen.value), plain);
+    }
+    if let Some(fix) = &finding.fix {
+        let text = match fix {
+            Fix::Settings(settings) => format!("flyball set {}", settings.join(" ")),
+            Fix::KernelParameter(action) => format!("kernel command line: {action}"),
+            Fix::Firmware(entry) => format!("firmware setup: {entry}"),
+            Fix::Person(action) => action.clone(),
+        };
+        folded(out, &label("do"), &text, plain);
+    }
+}
+
+/// What stands in front of a paragraph.
+struct Label<'a> {
+    text: &'a str,
+    style: Style,
+    /// Blanks before it.
+    indent: usize,
+}
+
+/// A paragraph beside its label, folded to the terminal's width, each word in its style.
+fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
+    let (start, style) = (label.indent + if label.indent > 0 { 6 } else { 9 }, label.style);
+    let _ = write!(out, "{:indent$}{style}{}{style:#}", "", label.text, indent = label.indent);
+    let _ = write!(out, "{:blanks$}", "", blanks = start - label.indent - label.text.len());
+    let mut column = start;
+    for (number, word) in text.split_whitespace().enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > width() {
+            let _ = write!(out, "\n{:start$}", "");
+            column = start;
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        let style = of_word(word);
+        let _ = write!(out, "{style}{word}{style:#}");
+        column += length;
+    }
+    out.push('\n');
+}
+
+/// The columns of the terminal, within what reads well; 100 where it is none.
+fn width() -> usize {
+    if std::io::stdout().is_terminal() {
+        usize::from(flyball_guest::run::terminal_size().1).clamp(60, 110)
+    } else {
+        100
+    }
+}
+
+/// A check for the list: its id, group, reason, what it looks at, and the option that asks for it.
+type Row = (&'static str, Group, &'static str, &'static str, Option<&'static str>);
+
+/// The checks by group.
+pub(super) fn list(rows: &[Row]) -> String {
+    let mut out = String::new();
+    let mut groups: Vec<Group> = rows.iter().map(|row| row.1).collect();
+    groups.sort();
+    groups.dedup();
+    for group in groups {
+        let _ = writeln!(out, "{BOLD}{}{BOLD:#}", group.title());
+        for (id, _, why, looks, option) in rows.iter().filter(|row| row.1 == group) {
+            let option = option.map_or_else(String::new, |option| format!("  ({option})"));
+            let _ = writeln!(out, "  {id}{DIM}{option}{DIM:#}");
+            let plain = |_: &str| Style::new();
+            folded(&mut out, &Label { text: "why", style: DIM, indent: 4 }, why, plain);
+            folded(&mut out, &Label { text: "looks", style: DIM, indent: 4 }, looks, plain);
+        }
+        out.push('\n');
+    }
+    out.pop();
+    out
+}
+
+/// One line a group for what is fine, and the reasons for what could not be seen.
+fn brief(out: &mut String, report: &Report) {
+    for group in [
+        Group::Driver,
+        Group::AmdPstate,
+        Group::Firmware,
+        Group::Conflicts,
+        Group::Now,
+        Group::Trace,
+        Group::Recommended,
+    ] {
+        let fine: Vec<&str> = report
+            .findings
+            .iter()
+            .filter(|finding| finding.group == group && finding.verdict == Verdict::Ok)
+            .map(|finding| finding.id.split_once('.').map_or(finding.id, |(_, question)| question))
+            .collect();
+        if !fine.is_empty() {
+            let label = Label { text: "ok", style: style(Verdict::Ok), indent: 0 };
+            folded(out, &label, &format!("{}: {}", group.title(), fine.join(", ")), |_| Style::new());
+        }
+    }
+    for (what, ids) in not_seen(report) {
+        let style = style(Verdict::Unknown);
+        let label = Label { text: "unknown", style, indent: 0 };
+        folded(out, &label, &format!("{what}: {}", ids.join(", ")), |_| style);
+    }
+}

@@ -1,0 +1,229 @@
+//! What a trace of the driver's decisions says, beside what the machine's files say.
+//!
+//! The kernel's command line and the driver only make a fault possible: whether a tickless CPU was busy without its driver
+//! being called is in the trace.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use flyball_control::doctor::{Evidence, Finding, Fix, Group, Verdict};
+use flyball_host::{CpuList, Host};
+use flyball_trace::{
+    Event, Names, Record, TextOptions, Trace,
+    diagnose::{Diagnoser, Finding as Found, FindingKind, Isolation, Limits, Severity},
+};
+
+use crate::exit::Failure;
+
+/// A check that a trace answers.
+pub(super) struct Check {
+    /// Stable name, `trace.question`.
+    pub id: &'static str,
+    /// Why the question matters.
+    pub why: &'static str,
+    /// What it looks at.
+    pub looks: &'static str,
+}
+
+const CALLBACKS: Check = Check {
+    id: "trace.callbacks",
+    why: "A driver that decides in the scheduler's callback cannot raise the speed of a CPU on which nothing calls it.",
+    looks: "pstate_sample or amd_pstate_perf (and sched_switch) of each CPU, against nohz_full= and isolcpus= of this machine",
+};
+const FREQUENCY: Check = Check {
+    id: "trace.frequency",
+    why: "What was asked for and what ran tells limits, heat and firmware that go against the settings.",
+    looks: "requests, APERF, MPERF, limits and thermal events of the trace",
+};
+const LOSSES: Check = Check {
+    id: "trace.losses",
+    why: "What was lost while recording may be what was looked for.",
+    looks: "lost records, and damage in the file",
+};
+
+/// All of them.
+pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
+
+/// Which CPUs the kernel leaves alone on this machine.
+fn isolation(host: &dyn Host) -> Isolation {
+    let cpus = |path: &str| host.read(path).ok().and_then(|text| text.parse::<CpuList>().ok());
+    let last = ["/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present"]
+        .into_iter()
+        .find_map(|path| cpus(path)?.iter().last())
+        .unwrap_or(flyball_trace::report::MOST_CPUS - 1);
+    let isolation = Isolation::of_command_line(&host.read("/proc/cmdline").unwrap_or_default(), last);
+    match host.read("/sys/devices/system/cpu/nohz_full") {
+        Ok(list) => isolation.with_tickless(&list, last),
+        Err(_) => isolation,
+    }
+}
+
+/// The answers of a trace.
+///
+/// # Errors
+/// The file cannot be read, or is no trace.
+pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
+    let isolation = isolation(host);
+    let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
+    let mut decisions: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut sink = |records: &[Record]| {
+        for record in records {
+            match &record.event {
+                Event::AmdPerf(event) => *decisions.entry(event.cpu).or_default() += 1,
+                Event::Intel(_) => *decisions.entry(record.cpu).or_default() += 1,
+                _ => {}
+            }
+            diagnoser.add(record);
+        }
+        Ok(())
+    };
+    let summary =
+        Trace::open(file)?.read(&TextOptions::default(), None, &Arc::new(Names::default()), &mut sink)?;
+    let found = diagnoser.findings(summary.clock);
+    let trace = TraceFacts {
+        file: file.display().to_string(),
+        counts_time: summary.clock.nanoseconds(),
+        decisions,
+        isolation,
+        driver,
+    };
+    let mut losses: Vec<String> = summary.problems;
+    losses.extend(found.iter().filter(|one| one.kind == FindingKind::Lost).map(spoken));
+    Ok(vec![trace.callbacks(&found), trace.frequency(&found), trace.losses(&losses)])
+}
+
+/// What is known of the trace as a whole.
+struct TraceFacts {
+    file: String,
+    counts_time: bool,
+    /// Decisions by CPU.
+    decisions: BTreeMap<u32, u64>,
+    isolation: Isolation,
+    driver: Option<String>,
+}
+
+fn of_callbacks(kind: FindingKind) -> bool {
+    matches!(kind, FindingKind::NoDecisions | FindingKind::Untold | FindingKind::Stopped)
+}
+
+/// A finding of the trace in a sentence.
+fn spoken(found: &Found) -> String {
+    let who = found.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}: "));
+    let doubt = if found.unsafe_for_losses { " (unsafe: records of this time were lost)" } else { "" };
+    format!("{who}{}{doubt}", found.what)
+}
+
+fn times(found: &Found) -> String {
+    format!("{:.3} to {:.3} s", found.from, found.to)
+}
+
+impl TraceFacts {
+    fn say(&self, check: &Check, verdict: Verdict, what: String) -> Finding {
+        let count: u64 = self.decisions.values().sum();
+        let evidence = vec![Evidence {
+            place: self.file.clone(),
+            value: format!("{count} decisions on {} CPUs", self.decisions.len()),
+        }];
+        Finding {
+            id: check.id,
+            group: Group::Trace,
+            verdict,
+            what,
+            why: check.why,
+            evidence,
+            fix: None,
+            kernel_test: None,
+        }
+    }
+
+    /// Why nothing can be said, if so.
+    fn blind(&self) -> Option<&'static str> {
+        if !self.counts_time {
+            Some("the trace's clock counts no time: record with --clock mono")
+        } else if self.decisions.is_empty() {
+            Some(
+                "the trace holds no decision of a driver: record pstate_sample or amd_pstate_perf (flyball trace record)",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// The worst of some findings in one, with up to four of them as evidence.
+    fn worst(&self, check: &Check, found: &[&Found]) -> Option<Finding> {
+        let first = found.first()?;
+        let verdict = match found.iter().map(|one| one.severity).max() {
+            Some(Severity::Fault) => Verdict::Fault,
+            Some(Severity::Warning) => Verdict::Warning,
+            _ => Verdict::Note,
+        };
+        let mut finding = self.say(check, verdict, spoken(first));
+        for one in found.iter().take(4) {
+            let mut value =
+                if one == first { times(one) } else { format!("{}; {}", times(one), spoken(one)) };
+            for told in &one.evidence {
+                value += &format!("; {told}");
+            }
+            finding.evidence.push(Evidence { place: "in the trace".to_owned(), value });
+        }
+        if found.len() > 4 {
+            let value = format!("{} more: flyball trace diagnose {}", found.len() - 4, self.file);
+            finding.evidence.push(Evidence { place: "in the trace".to_owned(), value });
+        }
+        finding.fix = Some(Fix::Person(first.remedy.to_owned()));
+        Some(finding)
+    }
+
+    fn callbacks(&self, found: &[Found]) -> Finding {
+        if let Some(why) = self.blind() {
+            return self.say(&CALLBACKS, Verdict::Unknown, why.to_owned());
+        }
+        let concerned: Vec<&Found> = found.iter().filter(|one| of_callbacks(one.kind)).collect();
+        if let Some(mut finding) = self.worst(&CALLBACKS, &concerned) {
+            if let Some(driver) = &self.driver {
+                finding
+                    .evidence
+                    .insert(1, Evidence { place: "scaling_driver".to_owned(), value: driver.clone() });
+            }
+            return finding;
+        }
+        let tickless = &self.isolation.tickless;
+        if tickless.is_empty() {
+            return self.say(&CALLBACKS, Verdict::Ok, "no busy CPU was left without a decision".to_owned());
+        }
+        if tickless.iter().any(|cpu| self.decisions.contains_key(&cpu)) {
+            let what =
+                format!("the driver was called on the tickless CPUs ({tickless}) whenever they were busy");
+            return self.say(&CALLBACKS, Verdict::Ok, what);
+        }
+        let what = format!(
+            "the tickless CPUs ({tickless}) had nothing to do in this trace, so it tells nothing of them"
+        );
+        self.say(&CALLBACKS, Verdict::Unknown, what)
+    }
+
+    fn frequency(&self, found: &[Found]) -> Finding {
+        if let Some(why) = self.blind() {
+            return self.say(&FREQUENCY, Verdict::Unknown, why.to_owned());
+        }
+        let concerned: Vec<&Found> =
+            found.iter().filter(|one| !of_callbacks(one.kind) && one.kind != FindingKind::Lost).collect();
+        self.worst(&FREQUENCY, &concerned).unwrap_or_else(|| {
+            self.say(&FREQUENCY, Verdict::Ok, "the frequency followed the requests".to_owned())
+        })
+    }
+
+    fn losses(&self, problems: &[String]) -> Finding {
+        let Some(first) = problems.first() else {
+            return self.say(&LOSSES, Verdict::Ok, "the trace is whole".to_owned());
+        };
+        let mut finding = self.say(&LOSSES, Verdict::Warning, first.clone());
+        for more in problems.iter().skip(1).take(3) {
+            finding.evidence.push(Evidence { place: self.file.clone(), value: more.clone() });
+        }
+        finding.fix = Some(Fix::Person(
+            "record with a larger buffer (trace record -b), fewer events or fewer CPUs".to_owned(),
+        ));
+        finding
+    }
+}
