@@ -301,7 +301,9 @@ pub struct CallbackCheck {
 pub fn check_callbacks(trace: Trace, isolation: &Isolation) -> Result<CallbackCheck, TraceError> {
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
     let mut sink = |records: &[Record]| {
-        records.iter().for_each(|record| diagnoser.add(record));
+        for record in records {
+            diagnoser.add(record);
+        }
         Ok(())
     };
     let summary = trace.read(&TextOptions::default(), None, &Arc::new(Names::default()), &mut sink)?;
