@@ -20,6 +20,7 @@ mod plain;
 pub mod process;
 mod record;
 mod recorded;
+pub mod spool;
 pub mod thermal;
 pub mod tracefs;
 mod units;

@@ -10,7 +10,7 @@ mod write;
 pub use buffer::{Buffer, CpuData, CpuPages};
 pub use metadata::TraceFile;
 pub use source::Source;
-pub use write::{CpuInput, DatVersion, Description, save, write};
+pub use write::{CpuInput, DatVersion, Description, Head, save, write};
 
 /// The first ten bytes of every trace.dat file.
 pub const MAGIC: &[u8; 10] = b"\x17\x08Dtracing";

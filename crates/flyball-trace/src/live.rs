@@ -1,13 +1,16 @@
 //! Recording on this machine: an instance of one's own, its pages into a trace.dat file, every record accounted for.
 //!
 //! Reader threads, each for some CPUs, sleep until a buffer is a quarter full, take its pages, count their records
-//! and append them to a nameless file a CPU. [`Capture::stop`] puts these together into one trace.dat. A process
-//! that is killed leaves an instance, which the next capture removes, and no files.
+//! and write them, past the page cache, into a stretch of a nameless file with holes. [`Capture::stop`] takes the
+//! holes out, writes the head in front, and gives the file its name: no page is copied a second time. Where the file
+//! system cannot do that, each CPU has a file of its own, and they are copied together. A process that is killed
+//! leaves an instance, which the next capture removes, and no files.
 
 mod collect;
 mod describe;
 
 use std::{
+    io::{Seek, Write},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -18,19 +21,20 @@ use std::{
 
 use flyball_host::{
     CpuList, HostError,
+    spool::{self, Spool},
     tracefs::{Instance, InstanceOptions, PageReader, Tracefs},
 };
 
 use crate::{
     clock::Clock,
-    dat::{self, CpuInput, DatVersion},
+    dat::{self, CpuInput, DatVersion, Description, Head},
     decode::Decoder,
     error::TraceError,
     record::{Names, Record},
     stats::CpuStats,
 };
 
-use collect::{Collector, CpuPart};
+use collect::{Collector, CpuPart, Place};
 
 /// Called with the records of some pages, in the order of their time, while they are recorded. Events that are passed
 /// through have their name and fields beside them; the text is empty for all others.
@@ -137,6 +141,8 @@ pub struct Capture {
     events: Vec<String>,
     writer: String,
     directory: PathBuf,
+    /// The file, where the file system lets it be drawn together.
+    spool: Option<Spool>,
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Vec<CpuPart>, CaptureError>>>,
     names: Arc<describe::TaskNames>,
@@ -197,6 +203,14 @@ impl Capture {
             let decoder = Decoder::new(&formats, &Names::default());
             Arc::new(collect::Live::new(decoder, sink, names.clone()))
         });
+        // What is printed as it comes is written in small pieces, which the page cache puts together.
+        let spool =
+            if live.is_none() { Spool::create_in(&options.directory, readers.len()) } else { None };
+        let mut parts = Vec::new();
+        for (number, reader) in readers.iter().enumerate() {
+            let stretch = spool.as_ref().map(|spool| spool.stretch(number));
+            parts.push(CpuPart::new(reader.cpu(), &options.directory, stretch)?);
+        }
         let end = Arc::new(AtomicBool::new(false));
         let mut capture = Capture {
             tracefs,
@@ -204,12 +218,13 @@ impl Capture {
             events,
             writer: options.writer.clone(),
             directory: options.directory.clone(),
+            spool,
             end,
             threads: Vec::new(),
             names,
             leftovers,
         };
-        let mut readers = readers.into_iter();
+        let (mut readers, mut parts) = (readers.into_iter(), parts.into_iter());
         let mut first = true;
         loop {
             let some: Vec<PageReader> = readers.by_ref().take(CPUS_PER_THREAD).collect();
@@ -218,7 +233,8 @@ impl Capture {
             }
             let names = first.then(|| (capture.tracefs.clone(), capture.names.clone()));
             first = false;
-            let collector = Collector::new(some, &options.directory, live.clone(), names)?;
+            let places = parts.by_ref().take(CPUS_PER_THREAD).collect();
+            let collector = Collector::new(some, places, live.clone(), names);
             let end = capture.end.clone();
             let thread = std::thread::Builder::new().name("trace".into()).spawn(move || collector.run(&end));
             capture
@@ -293,11 +309,7 @@ impl Capture {
         about.writer.clone_from(&self.writer);
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
         instance.remove()?;
-        let mut inputs: Vec<CpuInput> = parts
-            .into_iter()
-            .map(|part| CpuInput { cpu: part.cpu, pages: part.file, size: part.size })
-            .collect();
-        dat::save(&self.directory, path, version, &about, &mut inputs)?;
+        self.save(path, version, &about, parts)?;
         Ok(CaptureSummary {
             file: path.to_owned(),
             received: cpus.iter().map(|cpu| cpu.received).sum(),
@@ -307,6 +319,47 @@ impl Capture {
             leftovers: std::mem::take(&mut self.leftovers),
             cpus,
         })
+    }
+}
+
+impl Capture {
+    /// Writes the trace.dat file: beside `path` first, so that a file of that name is whole or the one from before.
+    fn save(
+        &mut self,
+        path: &Path,
+        version: DatVersion,
+        about: &Description,
+        parts: Vec<CpuPart>,
+    ) -> Result<(), CaptureError> {
+        let Some(spool) = self.spool.take() else {
+            let mut inputs: Vec<CpuInput> = parts
+                .into_iter()
+                .filter_map(|part| match part.place {
+                    Place::Own(pages) => Some(CpuInput { cpu: part.cpu, pages, size: part.size }),
+                    Place::Stretch(_) => None,
+                })
+                .collect();
+            return Ok(dat::save(&self.directory, path, version, about, &mut inputs)?);
+        };
+        let sizes: Vec<(u32, u64)> = parts.iter().map(|part| (part.cpu, part.size)).collect();
+        drop(parts);
+        let head = Head::new(version, about, &sizes);
+        let sizes: Vec<u64> = sizes.into_iter().map(|(_, size)| size).collect();
+        let write = || -> std::io::Result<()> {
+            let front = head.places.first().copied().unwrap_or(head.end);
+            let mut file = spool.draw_together(front, &sizes)?;
+            file.rewind()?;
+            file.write_all(&head.bytes)?;
+            if file.metadata()?.len() < head.end {
+                file.set_len(head.end)?;
+            }
+            // A name that nobody has, then the wanted one: a file that was there is replaced as a whole.
+            let near = tempfile::Builder::new().prefix(".trace").make_in(&self.directory, |path| {
+                spool::give_name(&file, path)
+            })?;
+            near.into_temp_path().persist(path).map_err(|error| error.error)
+        };
+        Ok(write().map_err(|error| TraceError::io("write", path, error))?)
     }
 }
 

@@ -212,22 +212,44 @@ pub fn write(
     about: &Description,
     cpus: &mut [CpuInput],
 ) -> io::Result<()> {
-    debug_assert!(Clock::chosen(&about.clock) != Clock::Ticks);
-    match version {
-        DatVersion::Six => version_6(out, about, cpus),
-        DatVersion::Seven => version_7(out, about, cpus),
+    let sizes: Vec<(u32, u64)> = cpus.iter().map(|cpu| (cpu.cpu, cpu.size)).collect();
+    let head = Head::new(version, about, &sizes);
+    out.write_all(&head.bytes)?;
+    copy_pages(out, &head.places, head.end, cpus)
+}
+
+/// Everything of a file that stands in front of its pages, and where the pages go.
+#[derive(Debug)]
+pub struct Head {
+    /// The first bytes of the file.
+    pub bytes: Vec<u8>,
+    /// Where each CPU's pages start. Where all sizes are multiples of the page's, each starts where the one before
+    /// it ends.
+    pub places: Vec<u64>,
+    /// The length of the file.
+    pub end: u64,
+}
+
+impl Head {
+    /// For CPUs with so many bytes of pages each.
+    pub fn new(version: DatVersion, about: &Description, cpus: &[(u32, u64)]) -> Head {
+        debug_assert!(Clock::chosen(&about.clock) != Clock::Ticks);
+        match version {
+            DatVersion::Six => version_6(about, cpus),
+            DatVersion::Seven => version_7(about, cpus),
+        }
     }
 }
 
 /// Where each CPU's pages go, from `start` on, and where they end.
-fn places(start: u64, page_size: u32, cpus: &[CpuInput]) -> (Vec<u64>, u64) {
+fn places(start: u64, page_size: u32, cpus: &[(u32, u64)]) -> (Vec<u64>, u64) {
     let page = u64::from(page_size.max(1));
     let mut at = start;
     let places = cpus
         .iter()
-        .map(|cpu| {
+        .map(|(_, size)| {
             let place = at.next_multiple_of(page);
-            at = place + cpu.size;
+            at = place + size;
             place
         })
         .collect();
@@ -252,7 +274,7 @@ fn copy_pages(out: &mut File, places: &[u64], end: u64, cpus: &mut [CpuInput]) -
     if out.seek(SeekFrom::End(0))? < end { out.set_len(end) } else { Ok(()) }
 }
 
-fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
+fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     let mut head = about.start("6");
     head.bytes(&about.header_info().0);
     head.bytes(&about.ftrace_part().0);
@@ -271,9 +293,9 @@ fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     let (places, end) = places(start, about.page_size, cpus);
     let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
     let mut described = vec![(end, 0); about.cpus as usize];
-    for (place, cpu) in places.iter().zip(cpus.iter()) {
-        if let Some(slot) = described.get_mut(cpu.cpu as usize) {
-            *slot = (*place, cpu.size);
+    for (place, (cpu, size)) in places.iter().zip(cpus) {
+        if let Some(slot) = described.get_mut(*cpu as usize) {
+            *slot = (*place, *size);
         }
     }
     for (place, size) in described {
@@ -281,8 +303,7 @@ fn version_6(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
         head.u64(size);
     }
     head.long_text(clock.as_bytes());
-    out.write_all(&head.0)?;
-    copy_pages(out, &places, end, cpus)
+    Head { bytes: head.0, places, end }
 }
 
 /// Puts sections one behind the other, each with its description in the list of strings.
@@ -309,7 +330,7 @@ impl Sections {
     }
 }
 
-fn version_7(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::Result<()> {
+fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     let mut head = about.start("7");
     head.text("none");
     head.text("");
@@ -332,17 +353,17 @@ fn version_7(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     options.option(id::CPUCOUNT, &about.cpus.to_le_bytes());
 
     // The options describe the pages, which lie behind everything else: all sizes are known beforehand.
-    let buffer_description = |place: u64, places: &[u64], cpus: &[CpuInput]| {
+    let buffer_description = |place: u64, places: &[u64], cpus: &[(u32, u64)]| {
         let mut data = Part::default();
         data.u64(place);
         data.text("");
         data.text(about.clock_name());
         data.u32(about.page_size);
         data.u32(cpus.len() as u32);
-        for (place, cpu) in places.iter().zip(cpus) {
-            data.u32(cpu.cpu);
+        for (place, (cpu, size)) in places.iter().zip(cpus) {
+            data.u32(*cpu);
             data.u64(*place);
-            data.u64(cpu.size);
+            data.u64(*size);
         }
         data.0
     };
@@ -374,6 +395,5 @@ fn version_7(out: &mut File, about: &Description, cpus: &mut [CpuInput]) -> io::
     bytes.u16(0);
     bytes.u32(flyrecord);
     bytes.u64(end - buffer_at - 16);
-    out.write_all(&bytes.0)?;
-    copy_pages(out, &places, end, cpus)
+    Head { bytes: bytes.0, places, end }
 }

@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::tracefs::{PageReader, Tracefs, wait_for_pages};
+use flyball_host::{
+    spool::{Aligned, Stretch},
+    tracefs::{PageReader, Tracefs, wait_for_pages},
+};
 
 use crate::{
     decode::Decoder,
@@ -23,17 +26,67 @@ use crate::{
 
 use super::{CaptureError, LiveSink, describe::TaskNames};
 
-/// Bytes of pages that are written at once. Larger pieces cost twice as much: they no longer fit the second-level
-/// cache beside the kernel's copy, and the page cache takes them in folios that it must look for.
+/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as much: they no longer
+/// fit the second-level cache beside the kernel's copy, and the page cache takes them in folios that it must look for.
 const WRITE: usize = 64 * 1024;
+/// The same past the page cache, where each write is a request to the disk.
+const DIRECT_WRITE: usize = 512 * 1024;
+
+/// Where one CPU's pages go.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// Its stretch of the file that becomes the trace.
+    Stretch(Stretch),
+    /// A nameless file of its own.
+    Own(File),
+}
 
 /// One CPU's pages.
 #[derive(Debug)]
 pub(super) struct CpuPart {
     pub(super) cpu: u32,
-    pub(super) file: File,
+    pub(super) place: Place,
     pub(super) size: u64,
     pub(super) received: u64,
+}
+
+impl CpuPart {
+    pub(super) fn new(cpu: u32, directory: &Path, stretch: Option<Stretch>) -> Result<CpuPart, CaptureError> {
+        let place = match stretch {
+            Some(stretch) => Place::Stretch(stretch),
+            None => Place::Own(
+                tempfile::tempfile_in(directory)
+                    .map_err(|error| TraceError::io("create a file in", directory, error))?,
+            ),
+        };
+        Ok(CpuPart { cpu, place, size: 0, received: 0 })
+    }
+}
+
+/// Whether the disk keeps up with writes past the page cache.
+#[derive(Debug)]
+struct Pace {
+    since: Instant,
+    waited: Duration,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { since: Instant::now(), waited: Duration::ZERO }
+    }
+
+    /// Adds a wait for the disk. `false` once a quarter of the last second went there: the page cache holds more than
+    /// the ring buffer does while a disk is slow.
+    fn keeps_up(&mut self, waited: Duration) -> bool {
+        self.waited += waited;
+        let passed = self.since.elapsed();
+        if passed < Duration::from_secs(1) {
+            return true;
+        }
+        let keeps_up = self.waited * 4 <= passed;
+        *self = Pace::new();
+        keeps_up
+    }
 }
 
 /// Hands records on while they are recorded.
@@ -88,22 +141,17 @@ pub(super) struct Collector {
     parts: Vec<CpuPart>,
     live: Option<Arc<Live>>,
     names: Option<(Tracefs, Arc<TaskNames>)>,
+    pace: Pace,
 }
 
 impl Collector {
     pub(super) fn new(
         readers: Vec<PageReader>,
-        directory: &Path,
+        parts: Vec<CpuPart>,
         live: Option<Arc<Live>>,
         names: Option<(Tracefs, Arc<TaskNames>)>,
-    ) -> Result<Collector, CaptureError> {
-        let mut parts = Vec::with_capacity(readers.len());
-        for reader in &readers {
-            let file = tempfile::tempfile_in(directory)
-                .map_err(|error| TraceError::io("create a file in", directory, error))?;
-            parts.push(CpuPart { cpu: reader.cpu(), file, size: 0, received: 0 });
-        }
-        Ok(Collector { readers, parts, live, names })
+    ) -> Collector {
+        Collector { readers, parts, live, names, pace: Pace::new() }
     }
 
     /// Reads until `end` is set and the buffers are empty.
@@ -111,7 +159,9 @@ impl Collector {
         // Late is lost: a buffer holds what a fast CPU writes in half a second.
         flyball_host::process::prefer_thread();
         let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
-        let mut pages = Vec::new();
+        let most = self.readers.iter().map(PageReader::page_size).max().unwrap_or(0);
+        // Zeroed once, not for every page.
+        let mut pages = Aligned::new(DIRECT_WRITE.max(most));
         let mut records = Vec::new();
         let mut ready = Vec::new();
         let mut looked = Instant::now();
@@ -149,14 +199,13 @@ impl Collector {
         &mut self,
         at: usize,
         last: bool,
-        pages: &mut Vec<u8>,
+        pages: &mut Aligned,
         records: &mut Vec<(Record, String)>,
     ) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
         let header = PageHeader::default();
-        // Zeroed once, not for every page.
-        pages.resize(pages.len().max(WRITE + size), 0);
+        let pages = pages.bytes();
         let mut have = 0;
         loop {
             let bytes = &mut pages[have..have + size];
@@ -171,23 +220,43 @@ impl Collector {
             }
             let full = page.used() + size / 8 > size;
             have += size;
-            if have >= WRITE {
-                part.write(&pages[..have])?;
+            if have + size > part.piece() {
+                part.write(&pages[..have], &mut self.pace)?;
                 have = 0;
             }
             if !full && !last {
                 break;
             }
         }
-        part.write(&pages[..have])
+        part.write(&pages[..have], &mut self.pace)
     }
 }
 
 impl CpuPart {
-    fn write(&mut self, pages: &[u8]) -> Result<(), CaptureError> {
-        self.file
-            .write_all(pages)
-            .map_err(|error| TraceError::io("write", format!("pages of CPU {}", self.cpu), error))?;
+    /// Bytes to write at once.
+    fn piece(&self) -> usize {
+        match &self.place {
+            Place::Stretch(stretch) if stretch.is_direct() => DIRECT_WRITE,
+            _ => WRITE,
+        }
+    }
+
+    fn write(&mut self, pages: &[u8], pace: &mut Pace) -> Result<(), CaptureError> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let written = match &mut self.place {
+            Place::Own(file) => file.write_all(pages),
+            Place::Stretch(stretch) => {
+                let start = Instant::now();
+                let written = stretch.write(pages);
+                if stretch.is_direct() && !pace.keeps_up(start.elapsed()) {
+                    stretch.use_page_cache();
+                }
+                written
+            }
+        };
+        written.map_err(|error| TraceError::io("write", format!("pages of CPU {}", self.cpu), error))?;
         self.size += pages.len() as u64;
         Ok(())
     }

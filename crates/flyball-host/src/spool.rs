@@ -1,0 +1,262 @@
+//! One file that several writers fill at once, each a stretch of its own, drawn together at the end without a copy.
+//!
+//! The stretches lie terabytes apart in a file with holes, so that each can grow; fallocate(2) takes the holes out
+//! (`FALLOC_FL_COLLAPSE_RANGE`: ext4, xfs, f2fs). The file has no name until it is whole, so a killed process leaves
+//! none. Writes go past the page cache (`O_DIRECT`) where the file system can do that: a trace is not read while it
+//! is written, and on a virtual machine a new page of the page cache costs more than everything else that is done
+//! to the records on it.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+    },
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, FallocateFlags, OFlags},
+    process::Resource,
+};
+
+/// Bytes that places and lengths of direct writes, and memory they are made from, are multiples of.
+pub const ALIGNMENT: usize = 4096;
+/// Bytes in front of the first stretch, for what is written last.
+const FRONT: u64 = 1 << 30;
+/// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
+const MOST: u64 = 15 << 40;
+
+/// The file.
+#[derive(Debug)]
+pub struct Spool {
+    file: Arc<File>,
+    direct: Arc<AtomicBool>,
+    stretch: u64,
+    count: u64,
+}
+
+/// One writer's part of it.
+#[derive(Debug)]
+pub struct Stretch {
+    file: Arc<File>,
+    direct: Arc<AtomicBool>,
+    start: u64,
+    room: u64,
+    written: u64,
+}
+
+impl Spool {
+    /// A file without a name in `directory`, for `stretches` writers. `None` where its file system cannot take holes
+    /// out of a file, and where the process may not make a file that long: then each writer needs its own.
+    pub fn create_in(directory: &Path, stretches: usize) -> Option<Spool> {
+        if rustix::process::getrlimit(Resource::Fsize).current.is_some() {
+            // A place beyond the limit would kill the process (SIGXFSZ).
+            return None;
+        }
+        let mut options = File::options();
+        options.read(true).write(true).mode(0o644).custom_flags(OFlags::TMPFILE.bits().cast_signed());
+        let file = options.open(directory).ok()?;
+        let count = stretches.max(1) as u64;
+        let stretch = ((MOST - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
+        let block = ALIGNMENT as u64;
+        file.set_len(3 * block).ok()?;
+        rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, block, block).ok()?;
+        file.set_len(FRONT + count * stretch).ok()?;
+        let direct = set_direct(&file, true).is_ok();
+        Some(Spool { file: Arc::new(file), direct: Arc::new(AtomicBool::new(direct)), stretch, count })
+    }
+
+    /// The stretch of writer `number`, counted from 0.
+    pub fn stretch(&self, number: usize) -> Stretch {
+        Stretch {
+            file: self.file.clone(),
+            direct: self.direct.clone(),
+            start: self.place(number),
+            room: if (number as u64) < self.count { self.stretch } else { 0 },
+            written: 0,
+        }
+    }
+
+    fn place(&self, number: usize) -> u64 {
+        FRONT + number as u64 * self.stretch
+    }
+
+    /// Moves the stretches, of which `sizes` bytes are used, one behind the other, the first to byte `front`. Sizes
+    /// and `front` must be multiples of the file system's blocks. Answers the file.
+    ///
+    /// # Errors
+    /// `EINVAL` for places that are no multiples, and what else fallocate(2) says; then the file is lost.
+    pub fn draw_together(self, front: u64, sizes: &[u64]) -> io::Result<File> {
+        set_direct(&self.file, false)?;
+        let end = |at: usize| self.place(at) + sizes[at];
+        let Some(last) = sizes.len().checked_sub(1) else {
+            self.file.set_len(front)?;
+            return self.file.try_clone();
+        };
+        self.file.set_len(end(last))?;
+        let take_out = |from: u64, to: u64| -> io::Result<()> {
+            match to.checked_sub(from) {
+                Some(0) => Ok(()),
+                // The kernel takes nothing out that reaches the file's end.
+                Some(_) if to >= self.file.metadata()?.len() => self.file.set_len(from),
+                Some(length) => {
+                    Ok(rustix::fs::fallocate(&self.file, FallocateFlags::COLLAPSE_RANGE, from, length)?)
+                }
+                None => Err(io::Error::other("what stands in front of the records is larger than 1 GiB")),
+            }
+        };
+        // From the back, so that what is in front keeps its place.
+        for at in (1..sizes.len()).rev() {
+            take_out(end(at - 1), self.place(at))?;
+        }
+        take_out(front, self.place(0))?;
+        self.file.try_clone()
+    }
+}
+
+impl Stretch {
+    /// Whether writes go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// Lets the page cache take what this and all other stretches write from now on: for a disk that does not keep up.
+    pub fn use_page_cache(&self) {
+        if set_direct(&self.file, false).is_ok() {
+            self.direct.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes behind what is there. Length and memory of `bytes` should be multiples of [`ALIGNMENT`]; what is not
+    /// goes through the page cache.
+    ///
+    /// # Errors
+    /// The errno of write(2).
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.written + bytes.len() as u64 > self.room {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let place = self.start + self.written;
+        match self.file.write_all_at(bytes, place) {
+            // Some file systems take the flag and want larger multiples.
+            Err(error) if self.is_direct() && error.raw_os_error() == Some(EINVAL) => {
+                self.use_page_cache();
+                self.file.write_all_at(bytes, place)?;
+            }
+            other => other?,
+        }
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+
+fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    let mut flags = rustix::fs::fcntl_getfl(file)?;
+    flags.set(OFlags::DIRECT, direct);
+    Ok(rustix::fs::fcntl_setfl(file, flags)?)
+}
+
+/// Gives a nameless file a name that does not exist yet, and everybody the right to read it.
+///
+/// # Errors
+/// The errno of linkat(2); `ENOENT` without /proc.
+pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    Ok(rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Memory for direct writes: a multiple of [`ALIGNMENT`] long, and starting at one.
+#[derive(Debug)]
+pub struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Aligned {
+    /// At least `length` bytes, zeroed.
+    pub fn new(length: usize) -> Aligned {
+        let length = length.next_multiple_of(ALIGNMENT);
+        let bytes = vec![0; length + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Aligned { bytes, start, length }
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_become_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(spool) = Spool::create_in(folder.path(), 4) else {
+            eprintln!("skipped 1 test: no holes can be taken out of files in {}", folder.path().display());
+            return;
+        };
+        let mut memory = Aligned::new(3 * ALIGNMENT);
+        let mut sizes = Vec::new();
+        // The second is empty, the last too.
+        for (number, blocks) in [2, 0, 3, 0].into_iter().enumerate() {
+            let mut stretch = spool.stretch(number);
+            for block in 0..blocks {
+                memory.bytes().fill((number * 16 + block) as u8 + 1);
+                stretch.write(&memory.bytes()[..ALIGNMENT]).unwrap();
+                if block == 1 {
+                    stretch.use_page_cache();
+                }
+            }
+            sizes.push(stretch.written());
+        }
+        let front = 5 * ALIGNMENT as u64;
+        let file = spool.draw_together(front, &sizes).unwrap();
+        file.write_all_at(b"front", 0).unwrap();
+        let path = folder.path().join("whole");
+        give_name(&file, &path).unwrap();
+        assert!(give_name(&file, &path).is_err(), "a file that is there is never replaced");
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 10 * ALIGNMENT);
+        assert!(bytes.starts_with(b"front\0\0"));
+        let firsts: Vec<u8> = bytes[5 * ALIGNMENT..].chunks(ALIGNMENT).map(|block| block[0]).collect();
+        assert_eq!(firsts, [1, 2, 33, 34, 35]);
+        assert!(bytes[5 * ALIGNMENT..].chunks(ALIGNMENT).all(|block| block.iter().all(|byte| *byte == block[0])));
+    }
+
+    #[test]
+    fn nothing_written_is_nothing_but_the_front() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(spool) = Spool::create_in(folder.path(), 2) else { return };
+        let file = spool.draw_together(8192, &[0, 0]).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn memory_is_aligned() {
+        for length in [1, 4096, 5000, 1 << 20] {
+            let mut memory = Aligned::new(length);
+            let bytes = memory.bytes();
+            assert!(bytes.len() >= length && bytes.len().is_multiple_of(ALIGNMENT));
+            assert_eq!(bytes.as_ptr().align_offset(ALIGNMENT), 0);
+        }
+    }
+}
