@@ -239,7 +239,9 @@ mod tests {
         assert!(bytes.starts_with(b"front\0\0"));
         let firsts: Vec<u8> = bytes[5 * ALIGNMENT..].chunks(ALIGNMENT).map(|block| block[0]).collect();
         assert_eq!(firsts, [1, 2, 33, 34, 35]);
-        assert!(bytes[5 * ALIGNMENT..].chunks(ALIGNMENT).all(|block| block.iter().all(|byte| *byte == block[0])));
+        assert!(
+            bytes[5 * ALIGNMENT..].chunks(ALIGNMENT).all(|block| block.iter().all(|byte| *byte == block[0]))
+        );
     }
 
     #[test]

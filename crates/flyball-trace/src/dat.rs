@@ -32,4 +32,6 @@ pub(crate) mod id {
     pub(crate) const KALLSYMS: u16 = 19;
     pub(crate) const PRINTK: u16 = 20;
     pub(crate) const CMDLINES: u16 = 21;
+    /// Not of libtracecmd: what flyball knows of the machine. Far from the numbers that it hands out.
+    pub(crate) const MACHINE: u16 = 0xf1b0;
 }

@@ -178,6 +178,13 @@ impl Diagnoser {
         }
     }
 
+    /// With pairs of CPUs that share a core, in place of those known before.
+    #[must_use]
+    pub fn with_siblings(mut self, siblings: Vec<(u32, u32)>) -> Diagnoser {
+        self.siblings = siblings;
+        self
+    }
+
     /// With what is known of the CPUs that the kernel leaves alone, silence is explained.
     #[must_use]
     pub fn with_isolation(mut self, isolation: Isolation) -> Diagnoser {

@@ -14,6 +14,7 @@ use crate::{
     detail::{Detail, DetailSink},
     error::TraceError,
     format::{EventFormat, PageHeader},
+    machine::Machine,
     merge::{BufferSummary, Readahead, merge},
     record::{Event, Names, Record},
     stats::CpuStats,
@@ -63,6 +64,9 @@ pub struct TraceSummary {
     /// The program that wrote it, where the file says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<String>,
+    /// What the file says of the machine that it was recorded on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// What the text was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextSummary>,
@@ -307,6 +311,7 @@ fn summary_of(file: &TraceFile) -> TraceSummary {
         clock: file.buffers.first().map_or(Clock::Local, |buffer| buffer.clock),
         uname: file.uname.clone(),
         writer: file.writer.clone(),
+        machine: file.machine.clone(),
         text: None,
         buffers: Vec::new(),
         stats: file.stats.iter().enumerate().map(|(cpu, text)| CpuStats::parse(cpu as u32, text)).collect(),
@@ -352,6 +357,7 @@ fn read_batches(
         clock: if ticks { Clock::Ticks } else { Clock::Local },
         uname: None,
         writer: None,
+        machine: None,
         text: Some(text),
         buffers: Vec::new(),
         stats: Vec::new(),

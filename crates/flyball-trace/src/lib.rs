@@ -21,6 +21,7 @@ pub mod html;
 mod input;
 #[cfg(feature = "live")]
 pub mod live;
+mod machine;
 mod merge;
 mod page;
 #[cfg(feature = "parquet")]
@@ -40,6 +41,7 @@ pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
+pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use page::{Entries, Entry, Missed, Page, Walk};
 pub use print::Line;

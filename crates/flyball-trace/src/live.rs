@@ -30,6 +30,7 @@ use crate::{
     dat::{self, CpuInput, DatVersion, Description, Head},
     decode::Decoder,
     error::TraceError,
+    machine::Machine,
     record::{Names, Record},
     stats::CpuStats,
 };
@@ -58,6 +59,8 @@ pub struct CaptureOptions {
     pub directory: PathBuf,
     /// What writes the file, for those who ask it.
     pub writer: String,
+    /// What is known of this machine, for those who judge the trace elsewhere.
+    pub machine: Option<Machine>,
 }
 
 impl CaptureOptions {
@@ -140,6 +143,7 @@ pub struct Capture {
     instance: Option<Instance>,
     events: Vec<String>,
     writer: String,
+    machine: Option<Machine>,
     directory: PathBuf,
     /// The file, where the file system lets it be drawn together.
     spool: Option<Spool>,
@@ -204,8 +208,7 @@ impl Capture {
             Arc::new(collect::Live::new(decoder, sink, names.clone()))
         });
         // What is printed as it comes is written in small pieces, which the page cache puts together.
-        let spool =
-            if live.is_none() { Spool::create_in(&options.directory, readers.len()) } else { None };
+        let spool = if live.is_none() { Spool::create_in(&options.directory, readers.len()) } else { None };
         let mut parts = Vec::new();
         for (number, reader) in readers.iter().enumerate() {
             let stretch = spool.as_ref().map(|spool| spool.stretch(number));
@@ -217,6 +220,7 @@ impl Capture {
             instance: Some(instance),
             events,
             writer: options.writer.clone(),
+            machine: options.machine.clone(),
             directory: options.directory.clone(),
             spool,
             end,
@@ -307,6 +311,7 @@ impl Capture {
         about.cmdlines = self.names.text();
         about.stats = stats;
         about.writer.clone_from(&self.writer);
+        about.machine.clone_from(&self.machine);
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
         instance.remove()?;
         self.save(path, version, &about, parts)?;
@@ -354,9 +359,9 @@ impl Capture {
                 file.set_len(head.end)?;
             }
             // A name that nobody has, then the wanted one: a file that was there is replaced as a whole.
-            let near = tempfile::Builder::new().prefix(".trace").make_in(&self.directory, |path| {
-                spool::give_name(&file, path)
-            })?;
+            let near = tempfile::Builder::new()
+                .prefix(".trace")
+                .make_in(&self.directory, |path| spool::give_name(&file, path))?;
             near.into_temp_path().persist(path).map_err(|error| error.error)
         };
         Ok(write().map_err(|error| TraceError::io("write", path, error))?)

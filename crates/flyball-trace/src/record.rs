@@ -17,6 +17,12 @@ impl Comm {
         Comm(comm)
     }
 
+    /// A name that is known to be followed by nothing but NULs.
+    #[inline]
+    pub(crate) const fn filled(bytes: [u8; 16]) -> Comm {
+        Comm(bytes)
+    }
+
     /// The bytes of the name.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

@@ -27,6 +27,7 @@ fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
         clock: None,
         directory: directory.to_owned(),
         writer: "test".into(),
+        machine: None,
     };
     match Capture::start(&options, None) {
         Ok(capture) => Some(capture),
@@ -180,6 +181,7 @@ fn events_that_are_not_there_are_named() {
             clock: None,
             directory: folder.path().to_owned(),
             writer: "test".into(),
+            machine: None,
         };
         let Err(error) = Capture::start(&options, None) else { panic!("{words}") };
         let error = error.to_string();

@@ -184,4 +184,23 @@ fn a_cpu_that_falls_silent_is_diagnosed() {
         "{}",
         stdout(&found)
     );
+    // What the kernel was told explains it: here the machine is known by a directory with its files.
+    let machine = tempfile::tempdir().unwrap();
+    let cpus = machine.path().join("sys/devices/system/cpu");
+    std::fs::create_dir_all(cpus.join("cpu0/topology")).unwrap();
+    std::fs::create_dir_all(machine.path().join("proc")).unwrap();
+    std::fs::write(cpus.join("possible"), "0-511\n").unwrap();
+    std::fs::write(cpus.join("cpu0/topology/thread_siblings_list"), "0,256\n").unwrap();
+    for (command_line, words) in [
+        ("ro nohz_full=300", "runs CPU 300 without a tick (nohz_full=300)"),
+        ("ro", "the kernel ticks on CPU 300"),
+    ] {
+        std::fs::write(machine.path().join("proc/cmdline"), command_line).unwrap();
+        let topology = format!("--topology={}", machine.path().display());
+        let found = flyball(&["diagnose", &topology, "-"], Some(&silent));
+        assert!(stdout(&found).contains(words), "{}{}", stdout(&found), stderr(&found));
+        assert_eq!(found.status.code(), Some(9));
+    }
+    let wrong = flyball(&["diagnose", "--topology=/nonexistent", "-"], Some(&silent));
+    assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
 }

@@ -6,6 +6,7 @@ use crate::{
     clock::Clock,
     error::TraceError,
     format::{EventFormat, PageHeader},
+    machine::Machine,
     tasks::Tasks,
 };
 
@@ -88,6 +89,8 @@ pub struct TraceFile {
     pub writer: Option<String>,
     /// per_cpu/cpuN/stats at the end of the recording, one text a CPU.
     pub stats: Vec<String>,
+    /// What is known of the machine, where flyball wrote the file.
+    pub machine: Option<Machine>,
     /// The ring buffers.
     pub buffers: Vec<Buffer>,
     /// What could not be read of the metadata. The rest can be used.
@@ -141,6 +144,7 @@ impl TraceFile {
             uname: None,
             writer: None,
             stats: Vec::new(),
+            machine: None,
             buffers: Vec::new(),
             problems: Vec::new(),
         };
@@ -171,6 +175,7 @@ impl TraceFile {
             uname: None,
             writer: None,
             stats: Vec::new(),
+            machine: None,
             buffers: vec![buffer],
             problems: Vec::new(),
         }
@@ -312,6 +317,7 @@ impl TraceFile {
         self.uname = options.uname;
         self.writer = options.writer;
         self.stats = options.stats;
+        self.machine = options.machine;
         if let (Some(clock), Some(main)) = (options.clock, self.buffers.first_mut())
             && main.clock == Clock::Unknown
         {

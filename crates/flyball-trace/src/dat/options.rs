@@ -1,6 +1,6 @@
 //! Options: the list behind version 6's fixed parts, and the lists that hold version 7 together.
 
-use crate::{clock::Clock, error::TraceError};
+use crate::{clock::Clock, error::TraceError, machine::Machine};
 
 use super::{
     buffer::{Buffer, CpuData},
@@ -15,6 +15,7 @@ pub(super) struct Options {
     pub(super) uname: Option<String>,
     pub(super) writer: Option<String>,
     pub(super) stats: Vec<String>,
+    pub(super) machine: Option<Machine>,
     pub(super) cpus: Option<u32>,
     /// Sections of version 7: number and place.
     pub(super) sections: Vec<(u16, u64)>,
@@ -62,6 +63,7 @@ impl Options {
                 id::TRACECLOCK => self.clock = Some(Clock::chosen(&text(&data))),
                 id::UNAME => self.uname = Some(text(&data)),
                 id::VERSION => self.writer = Some(text(&data)),
+                id::MACHINE => self.machine = Machine::parse(&data),
                 id::CPUCOUNT => self.cpus = small(&data, 0),
                 id::BUFFER if sections => {
                     let buffer = buffer(&data, compressed);

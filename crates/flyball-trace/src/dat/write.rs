@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::{clock::Clock, error::TraceError};
+use crate::{clock::Clock, error::TraceError, machine::Machine};
 
 use super::{MAGIC, id};
 
@@ -49,6 +49,8 @@ pub struct Description {
     pub stats: Vec<String>,
     /// How many CPUs the machine has; CPUs without pages are described as empty.
     pub cpus: u32,
+    /// What is known of the machine.
+    pub machine: Option<Machine>,
     /// A number that tells this trace from others.
     pub trace_id: u64,
 }
@@ -161,6 +163,9 @@ impl Description {
         part.option(id::TRACEID, &self.trace_id.to_le_bytes());
         for stats in &self.stats {
             part.text_option(id::CPUSTAT, stats);
+        }
+        if let Some(machine) = &self.machine {
+            part.option(id::MACHINE, &machine.bytes());
         }
     }
 

@@ -242,7 +242,9 @@ fn with_isolation(records: &[Record], command_line: &str) -> Vec<Finding> {
     let mut sorted = records.to_vec();
     sorted.sort_by_key(|record| record.time);
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation);
-    sorted.iter().for_each(|record| diagnoser.add(record));
+    for record in &sorted {
+        diagnoser.add(record);
+    }
     diagnoser.findings(Clock::Mono)
 }
 

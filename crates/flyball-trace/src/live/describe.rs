@@ -110,6 +110,7 @@ pub(super) fn description(
         writer: String::new(),
         stats: Vec::new(),
         cpus: tracefs.cpu_count(),
+        machine: None,
         trace_id: now.map_or(0, |now| now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40),
     })
 }

@@ -1,10 +1,12 @@
 //! Text of any length in bounded memory, on any number of threads.
 //!
 //! Each thread takes the next chunk of whole lines from the reader, reads its records without holding any lock, and
-//! waits for its turn to hand them on, so that the receiver sees the text in order. What a thread holds is one chunk
-//! and one batch of records, both of which fit into a core's second-level cache.
+//! puts them into a queue. Whoever finds the queue without a deliverer becomes it, and hands on what is next, so that
+//! the receiver sees the text in order; the others go on reading, unless they are too far ahead. What a thread works on
+//! is one chunk and one batch of records, both of which fit into a core's second-level cache.
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     num::NonZeroUsize,
     path::Path,
@@ -28,7 +30,7 @@ pub struct TextOptions {
 
 impl Default for TextOptions {
     fn default() -> TextOptions {
-        TextOptions { threads: NonZeroUsize::MIN, chunk: 64 * 1024, details: false }
+        TextOptions { threads: NonZeroUsize::MIN, chunk: 128 * 1024, details: false }
     }
 }
 
@@ -141,12 +143,116 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose turn it is, and what came of the turns so far.
-struct Turn<'a> {
-    number: u64,
-    summary: TextSummary,
+/// The records of one chunk, read.
+struct Done {
+    batch: TextBatch,
+    bytes: u64,
+    cut_off: bool,
+}
+
+/// What is read and not handed on yet.
+#[derive(Default)]
+struct Queue {
+    /// The chunk to hand on next.
+    next: u64,
+    /// Whether a thread is handing on.
+    delivering: bool,
+    ready: BTreeMap<u64, Done>,
+    /// Batches to use again, with their memory.
+    spare: Vec<TextBatch>,
     failed: Option<TraceError>,
+}
+
+/// Who gets the records, and what came of them so far.
+struct Receiver<'a> {
+    summary: TextSummary,
     sink: &'a mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
+}
+
+impl Receiver<'_> {
+    fn take(&mut self, done: &Done) -> Result<(), TraceError> {
+        self.summary.add(&done.batch);
+        self.summary.bytes += done.bytes;
+        self.summary.cut_off = done.cut_off;
+        (self.sink)(&done.batch)
+    }
+}
+
+/// Everything that the threads share.
+struct Shared<'a, R> {
+    chunks: Mutex<Chunks<R>>,
+    queue: Mutex<Queue>,
+    /// There is room in the queue, or no sense in waiting for it.
+    moved: Condvar,
+    receiver: Mutex<Receiver<'a>>,
+    /// Batches that may lie in the queue.
+    room: usize,
+}
+
+impl<R: Read + Send> Shared<'_, R> {
+    fn fail(&self, error: TraceError) {
+        lock(&self.queue).failed.get_or_insert(error);
+        self.moved.notify_all();
+    }
+
+    /// Reads chunks to the end of the text, or until something fails.
+    fn work(&self, path: &Path, names: &Arc<Names>, options: &TextOptions) {
+        let make = if options.details { LineParser::with_details } else { LineParser::new };
+        let mut parser = make(names.clone());
+        let mut chunk = Vec::new();
+        let mut batch = TextBatch::default();
+        loop {
+            let filled = {
+                let mut chunks = lock(&self.chunks);
+                match chunks.fill(&mut chunk, options.chunk.max(4096)) {
+                    Ok(place) => place,
+                    Err(error) => {
+                        chunks.ended = true;
+                        self.fail(TraceError::io("read", path, error));
+                        return;
+                    }
+                }
+            };
+            let Some(Place { number, offset, used }) = filled else { return };
+            let text = &chunk[..used];
+            batch.clear();
+            parser.parse(text, offset, &mut batch);
+            let done = Done { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
+            match self.hand_on(number, done) {
+                Some(spare) => batch = spare,
+                None => return,
+            }
+        }
+    }
+
+    /// Puts a chunk's records into the queue, and empties it as far as the order allows unless another thread does.
+    /// Answers memory for the next batch; `None` after a failure.
+    fn hand_on(&self, number: u64, done: Done) -> Option<TextBatch> {
+        let mut queue = lock(&self.queue);
+        // The next one is always let in: everybody waits for it.
+        while queue.failed.is_none() && queue.ready.len() >= self.room && queue.next != number {
+            queue = self.moved.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.ready.insert(number, done);
+        if !queue.delivering {
+            queue.delivering = true;
+            while queue.failed.is_none() {
+                let next = queue.next;
+                let Some(done) = queue.ready.remove(&next) else { break };
+                queue.next += 1;
+                drop(queue);
+                let taken = lock(&self.receiver).take(&done);
+                queue = lock(&self.queue);
+                queue.spare.push(done.batch);
+                if let Err(error) = taken {
+                    queue.failed.get_or_insert(error);
+                }
+                self.moved.notify_all();
+            }
+            queue.delivering = false;
+        }
+        queue.failed.is_none().then(|| queue.spare.pop().unwrap_or_default())
+    }
 }
 
 /// Reads trace text from `reader` (called `path` in errors) to its end, and hands the records to `sink` in the
@@ -161,63 +267,27 @@ pub fn read_text<R: Read + Send>(
     options: &TextOptions,
     sink: &mut (dyn FnMut(&TextBatch) -> Result<(), TraceError> + Send),
 ) -> Result<TextSummary, TraceError> {
-    let chunks = Mutex::new(Chunks { reader, rest: Vec::new(), offset: 0, next: 0, ended: false });
-    let turn = Mutex::new(Turn { number: 0, summary: TextSummary::default(), failed: None, sink });
-    let moved = Condvar::new();
-    let work = || {
-        let make = if options.details { LineParser::with_details } else { LineParser::new };
-        let mut parser = make(names.clone());
-        let mut chunk = Vec::new();
-        let mut batch = TextBatch::default();
-        loop {
-            let filled = {
-                let mut chunks = lock(&chunks);
-                if lock(&turn).failed.is_some() {
-                    return;
-                }
-                match chunks.fill(&mut chunk, options.chunk.max(4096)) {
-                    Ok(place) => place,
-                    Err(error) => {
-                        chunks.ended = true;
-                        lock(&turn).failed.get_or_insert(TraceError::io("read", path, error));
-                        moved.notify_all();
-                        return;
-                    }
-                }
-            };
-            let Some(Place { number, offset, used }) = filled else { return };
-            let text = &chunk[..used];
-            batch.clear();
-            parser.parse(text, offset, &mut batch);
-            let mut turn = lock(&turn);
-            while turn.number != number && turn.failed.is_none() {
-                turn = moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
-            }
-            if turn.failed.is_none() {
-                turn.summary.add(&batch);
-                turn.summary.bytes += text.len() as u64;
-                turn.summary.cut_off = text.last() != Some(&b'\n');
-                if let Err(error) = (turn.sink)(&batch) {
-                    turn.failed = Some(error);
-                }
-                turn.number += 1;
-            }
-            moved.notify_all();
-        }
+    let threads = options.threads.get();
+    let shared = Shared {
+        chunks: Mutex::new(Chunks { reader, rest: Vec::new(), offset: 0, next: 0, ended: false }),
+        queue: Mutex::default(),
+        moved: Condvar::new(),
+        receiver: Mutex::new(Receiver { summary: TextSummary::default(), sink }),
+        room: 2 * threads,
     };
-    if options.threads.get() == 1 {
-        work();
+    if threads == 1 {
+        shared.work(path, names, options);
     } else {
         std::thread::scope(|scope| {
-            for _ in 0..options.threads.get() {
-                scope.spawn(work);
+            for _ in 0..threads {
+                scope.spawn(|| shared.work(path, names, options));
             }
         });
     }
-    let turn = turn.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match turn.failed {
+    let queue = shared.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match queue.failed {
         Some(error) => Err(error),
-        None => Ok(turn.summary),
+        None => Ok(shared.receiver.into_inner().unwrap_or_else(PoisonError::into_inner).summary),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod diagnose;
 mod input;
+mod known;
 mod plots;
 mod print;
 mod record;

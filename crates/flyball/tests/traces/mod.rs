@@ -9,7 +9,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use flyball_trace::dat::{self, CpuInput, DatVersion, Description};
+use flyball_trace::{
+    Machine,
+    dat::{self, CpuInput, DatVersion, Description},
+};
 
 /// Runs `flyball trace` with `input` on its standard input.
 pub fn flyball(arguments: &[&str], input: &[u8]) -> Output {
@@ -168,6 +171,12 @@ pub fn dat(version: DatVersion, requests: &[Request]) -> Vec<u8> {
         clock: "local global [mono] boot\n".into(),
         uname: "Linux box 7.2 x86_64".into(),
         writer: "flyball test".into(),
+        machine: Some(Machine {
+            command_line: Some("nohz_full=1".into()),
+            possible: Some("0-3".into()),
+            cores: vec![vec![0, 1]],
+            ..Machine::default()
+        }),
         cpus,
         ..Description::default()
     };

@@ -72,6 +72,7 @@ impl Witness for Live {
             clock: None,
             directory: self.directory.clone(),
             writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+            machine: None,
         };
         self.capture = Some(Capture::start(&options, None).map_err(words)?);
         Ok(())

@@ -13,20 +13,30 @@ use crate::{
     machine,
 };
 
-use super::input::{Input, say_what_is_missing};
+use super::{
+    input::{Input, say_what_is_missing},
+    known,
+};
 
 /// Arguments of `trace diagnose`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit code 0 if there is nothing worse than a note, 8 for warnings, 9 for faults.
-With --topology, CPUs that share a core on this machine (or on -M) are compared with each other.")]
+Examples:
+  flyball trace diagnose trace.dat                         a trace of flyball knows its machine
+  flyball trace diagnose --topology trace.txt              any trace of this machine
+  flyball trace diagnose --topology=server.tar.zst trace.txt    of a machine that `flyball record` recorded
+  flyball trace diagnose --topology=lscpu.txt trace.dat    of one whose `lscpu -p=CPU,CORE,SOCKET` is known
+
+What is known of the machine: which CPUs share a core, so that two that disagree are found; and the kernel's command
+line (nohz_full, isolcpus), which explains a driver that was not called.")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Compare the CPUs of one core, as this machine (or -M) has them.
-    #[arg(long)]
-    topology: bool,
+    /// The trace's machine: this one (or -M) if nothing is named, or a recording, or a file of `lscpu -p`.
+    #[arg(long, value_name = "MACHINE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    topology: Option<String>,
 
     /// Show at most this many findings of a kind.
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -41,14 +51,26 @@ struct Output<'a> {
 
 /// Reads the trace and prints the findings.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let siblings = if args.topology { siblings(cli)? } else { Vec::new() };
-    let mut diagnoser = Diagnoser::new(Limits::default(), siblings);
+    // Asked before the trace is read, so that a wrong name costs nothing.
+    let given = match args.topology.as_deref() {
+        None => None,
+        Some("") => Some(known::of_host(&*machine::open(&cli.machine)?)?),
+        Some(from) => Some(known::of_text(from)?),
+    };
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new());
     let mut records = 0u64;
     let summary = args.input.read(&Arc::new(Names::default()), false, &mut |record, _| {
         records += 1;
         diagnoser.add(record);
         Ok(())
     })?;
+    if let Some(known) = given.as_ref().or(summary.machine.as_ref()) {
+        diagnoser = diagnoser.with_siblings(known.siblings());
+        if let Some(isolation) = known.isolation() {
+            let chosen = |cpu| args.input.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+            diagnoser = diagnoser.with_isolation(isolation.only(chosen));
+        }
+    }
     let findings = diagnoser.findings(summary.clock);
     if cli.json {
         let output = Output { trace: &summary, findings: &findings };
@@ -91,6 +113,9 @@ fn print(findings: &[Finding], most: usize) {
             let doubt =
                 if finding.unsafe_for_losses { " (unsafe: records of this time were lost)" } else { "" };
             println!("{word}: {who}, {:.3} s to {:.3} s: {}{doubt}", finding.from, finding.to, finding.what);
+            for evidence in &finding.evidence {
+                println!("    {evidence}");
+            }
         }
         if findings.len() > most {
             println!(
@@ -102,20 +127,4 @@ fn print(findings: &[Finding], most: usize) {
             println!("    {}", finding.remedy);
         }
     }
-}
-
-/// Pairs of CPUs that share a core.
-fn siblings(cli: &Cli) -> Result<Vec<(u32, u32)>, Failure> {
-    let host = machine::open(&cli.machine)?;
-    let mut pairs = Vec::new();
-    for name in host.list("/sys/devices/system/cpu")? {
-        let Some(cpu) = name.strip_prefix("cpu").and_then(|number| number.parse::<u32>().ok()) else {
-            continue;
-        };
-        let path = format!("/sys/devices/system/cpu/{name}/topology/thread_siblings_list");
-        let Some(text) = host.read_optional(&path)? else { continue };
-        let Ok(list) = text.parse::<flyball_host::CpuList>() else { continue };
-        pairs.extend(list.iter().filter(|other| *other > cpu).map(|other| (cpu, other)));
-    }
-    Ok(pairs)
 }

@@ -149,7 +149,8 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     if let Some(machine) = machine::simulated(&cli.machine)? {
         return simulated::run(cli, args, &machine);
     }
-    if machine::open(&cli.machine)?.kind() != Kind::Live {
+    let host = machine::open(&cli.machine)?;
+    if host.kind() != Kind::Live {
         return Err(Failure::new(
             Exit::NotHere,
             "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
@@ -172,6 +173,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         clock: Some(args.clock.clone()),
         directory,
         writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+        machine: super::known::of_host(&*host).ok(),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.

@@ -21,7 +21,10 @@ use flyball_trace::{
     live::{CaptureSummary, CpuCapture, LiveSink},
 };
 
-use super::{super::print::live_sink, Args, say};
+use super::{
+    super::{known, print::live_sink},
+    Args, say,
+};
 use crate::{
     cli::Cli,
     exit::{Exit, Failure},
@@ -244,6 +247,7 @@ fn describe(cli: &Cli, tracing: &Tracing<'_>, events: &[String], cpus: u32) -> R
         writer: format!("flyball {}, of {} (simulated)", env!("CARGO_PKG_VERSION"), cli.machine),
         stats: Vec::new(),
         cpus,
+        machine: crate::machine::open(&cli.machine).ok().and_then(|host| known::of_host(&*host).ok()),
         // The same machine and workload make the same bytes.
         trace_id: 0x73_696d,
     })

@@ -1,0 +1,144 @@
+//! What a recording knows of its machine beside the trace, and carries along: which CPUs share a core, and what the
+//! kernel was told to keep away from which. A trace from elsewhere is then judged as if it were read at home.
+//!
+//! It stands in an option of its own in trace.dat, as JSON; trace-cmd and kernelshark pass over options that they do
+//! not know. Every field may be missing, and what a later flyball adds is passed over too.
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnose::Isolation;
+
+/// The machine of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// The driver of the first policy (`scaling_driver`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The words of the kernel's command line that are about performance and isolation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<String>,
+    /// /sys/devices/system/cpu/nohz_full.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tickless: Option<String>,
+    /// /sys/devices/system/cpu/possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub possible: Option<String>,
+    /// /sys/devices/system/cpu/online when the recording began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub online: Option<String>,
+    /// The CPUs of each core that has several, as the kernel lists them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<Vec<u32>>,
+}
+
+/// Longer descriptions are damage: 8192 CPUs take 100 KB.
+const LONGEST: usize = 4 << 20;
+
+impl Machine {
+    /// Reads what [`Machine::bytes`] wrote. `None` for what it did not.
+    pub fn parse(bytes: &[u8]) -> Option<Machine> {
+        if bytes.len() > LONGEST {
+            return None;
+        }
+        serde_json::from_slice(bytes.trim_ascii_end().strip_suffix(b"\0").unwrap_or(bytes)).ok()
+    }
+
+    /// As it stands in trace.dat.
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Pairs of CPUs that share a core.
+    pub fn siblings(&self) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for core in self.cores.iter().take(1 << 16) {
+            // No processor has more than eight threads a core.
+            let core = &core[..core.len().min(16)];
+            for (at, first) in core.iter().enumerate() {
+                pairs.extend(core[at + 1..].iter().map(|second| (*first, *second)));
+            }
+        }
+        pairs
+    }
+
+    /// What the kernel keeps away from which CPUs, as far as it is known.
+    pub fn isolation(&self) -> Option<Isolation> {
+        let text = self.command_line.as_deref()?;
+        let last = |list: &str| list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok();
+        let last = self.possible.as_deref().and_then(last).unwrap_or(crate::report::MOST_CPUS - 1);
+        let isolation = Isolation::of_command_line(text, last);
+        Some(match &self.tickless {
+            Some(list) => isolation.with_tickless(list, last),
+            None => isolation,
+        })
+    }
+
+    /// The words of a kernel's command line that a trace may carry: nothing of disks, consoles and keys.
+    pub fn telling_words(command_line: &str) -> String {
+        const TELLING: [&str; 16] = [
+            "nohz",
+            "nohz_full",
+            "isolcpus",
+            "rcu_nocbs",
+            "rcu_nocb_poll",
+            "intel_pstate",
+            "amd_pstate",
+            "amd_pstate.",
+            "cpufreq.",
+            "intel_idle.",
+            "processor.",
+            "idle",
+            "maxcpus",
+            "nr_cpus",
+            "nosmt",
+            "mitigations",
+        ];
+        let telling = |word: &&str| {
+            let name = word.split('=').next().unwrap_or_default();
+            TELLING
+                .iter()
+                .any(|known| if known.ends_with('.') { name.starts_with(known) } else { name == *known })
+        };
+        command_line.split_whitespace().filter(telling).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let machine = Machine {
+            driver: Some("intel_pstate".into()),
+            command_line: Some("nohz_full=3,7".into()),
+            possible: Some("0-7".into()),
+            cores: vec![vec![0, 4], vec![1, 5, 9]],
+            ..Machine::default()
+        };
+        assert_eq!(Machine::parse(&machine.bytes()), Some(machine.clone()));
+        assert_eq!(machine.siblings(), [(0, 4), (1, 5), (1, 9), (5, 9)]);
+        assert_eq!(machine.isolation().unwrap().tickless.to_string(), "3,7");
+        let effective = Machine { tickless: Some("3\n".into()), ..machine };
+        assert_eq!(effective.isolation().unwrap().tickless.to_string(), "3");
+        assert_eq!(Machine::default().isolation(), None);
+    }
+
+    #[test]
+    fn other_bytes_are_nothing() {
+        assert_eq!(Machine::parse(b"{}\0"), Some(Machine::default()));
+        assert_eq!(Machine::parse(br#"{"later":[1],"driver":"x"}"#).unwrap().driver.as_deref(), Some("x"));
+        for wrong in [&b""[..], b"\0", b"{", b"[1]x", b"{\"cores\":[[-1]]}"] {
+            assert_eq!(Machine::parse(wrong), None);
+        }
+    }
+
+    #[test]
+    fn command_lines_lose_what_is_nobodys_business() {
+        let line = "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ro quiet isolcpus=3 nohz_full=3 amd_pstate=passive \
+                    processor.max_cstate=1 password=x nohz_other=1\n";
+        let words = Machine::telling_words(line);
+        assert_eq!(words, "isolcpus=3 nohz_full=3 amd_pstate=passive processor.max_cstate=1");
+    }
+}
