@@ -187,7 +187,6 @@ impl Wanted {
             },
             Form::MicroWatts => match lower.as_str() {
                 "max" => Ok(Wanted::Max),
-                "min" => Ok(Wanted::Min),
                 _ => match text.parse::<MicroWatts>() {
                     Ok(power) => exactly(Value::Power(power)),
                     Err(_) => Err(error()),

@@ -7,6 +7,12 @@ use crate::{At, Id, Machine, Place, ResolveError, Value, Vendor, Wanted, wanted:
 /// What a class of service without a highest frequency has in its register.
 const NO_LIMIT: KiloHertz = KiloHertz(25_500_000);
 
+/// Less than this is a slip of the unit, not a limit to work under.
+const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
+
+/// The unit of power limits' time windows on all processors but the first Atoms, 1/1024 s, as the kernel rounds it.
+const WINDOW_UNIT: u64 = 976;
+
 /// Models whose preference words have numbers of their own (arch/x86/include/asm/intel-family.h).
 const ALDER_LAKE_L: u32 = 0x9a;
 const METEOR_LAKE_L: u32 = 0xaa;
@@ -46,7 +52,7 @@ impl Machine<'_> {
                     (Id::MinPerfPct | Id::MaxPerfPct, Wanted::Min) => return Ok(Value::Percent(Percent(0))),
                     (Id::MinPerfPct | Id::MaxPerfPct, _) => return Ok(Value::Percent(Percent(100))),
                     (Id::PowerLimit, Wanted::Max) => Id::PowerMax,
-                    (Id::PowerLimit, _) => return Ok(Value::Power(MicroWatts(0))),
+                    (Id::PowerLimit, _) => return Err(refuse("it takes a power (65W), or max".to_owned())),
                     (_, Wanted::Min) if is_uncore(knob) => Id::UncoreHwMin,
                     (_, Wanted::Max) if is_uncore(knob) => Id::UncoreHwMax,
                     (_, Wanted::Min) => Id::HwMinFreq,
@@ -69,6 +75,10 @@ impl Machine<'_> {
                     return Ok(value);
                 }
                 match found {
+                    // As a limit it would be the lowest of all.
+                    Some(crate::Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
+                        "the processor tells no highest power here (0); give a power (65W)".to_owned(),
+                    )),
                     Some(crate::Reading::Value { value, .. }) => Ok(value),
                     Some(crate::Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
                     None => Err(refuse(format!("{source} is absent: {}", self.why_nowhere(source)))),
@@ -144,12 +154,24 @@ impl Machine<'_> {
                     .map_or(Ok(()), refuse)
             }
             (Id::PowerLimit, Value::Power(power)) => {
+                if *power < LEAST_POWER && self.value(knob, place)?.as_ref() != Some(value) {
+                    return refuse(format!("at least {LEAST_POWER}: with less the machine hardly runs"));
+                }
                 match self.value(Id::PowerMax, place)? {
                     // Many processors report 0 here: no maximum is known.
                     Some(Value::Power(max)) if max.0 > 0 && *power > max => refuse(format!("at most {max}")),
                     _ => Ok(()),
                 }
             }
+            (Id::PowerWindow, Value::Time(_)) => match self.value(knob, place)? {
+                Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
+                    refuse(format!(
+                        "its present {now} could not be put back: the kernel shows quarters of its unit ({WINDOW_UNIT} us) \
+                     and takes whole ones"
+                    ))
+                }
+                _ => Ok(()),
+            },
             (Id::Online, Value::Switch(false)) => match &place.at {
                 At::Cpu(cpu) if !self.host().exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online")) => {
                     refuse("the kernel keeps this CPU online".to_owned())
@@ -283,8 +305,36 @@ impl Machine<'_> {
     }
 }
 
+/// Whether a time window is one that the kernel reads from the register and cannot write there. It is 2^y (1 + f/4) units,
+/// and the kernel makes whole units of what is written before it looks for y and f (`rapl_compute_time_window_core` in
+/// intel_rapl_common.c). 2440 us, which many processors have for short_term, is such a one.
+fn cannot_be_written(window: Micros) -> bool {
+    let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
+    (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
+}
+
 /// The turbo ratio limits that a word spells.
 fn trl(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"))?;
     u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_that_the_kernel_only_reads_are_known() {
+        // As the kernel has it, both ways.
+        let read = |y: u32, f: u64| (1_u64 << y) * (4 + f) * WINDOW_UNIT / 4;
+        let written = |window: u64| {
+            let units = window / WINDOW_UNIT;
+            let y = units.ilog2();
+            read(y, 4 * (units - (1 << y)) / (1 << y))
+        };
+        for (y, f) in (0..24).flat_map(|y| (0..4).map(move |f| (y, f))) {
+            let window = read(y, f);
+            assert_eq!(cannot_be_written(Micros(window)), written(window) != window, "{window}");
+        }
+    }
 }

@@ -120,7 +120,7 @@ pub(super) const POWER_LIMIT: Knob = Knob {
     scope: Scope::Constraint,
     phase: Some(Phase::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_power_limit_uw"), Form::MicroWatts)],
-    accepts: "a power with its unit (65W, 12.5W), or max where the processor tells one",
+    accepts: "a power with its unit (65W, 12.5W) of at least 1W, or max where the processor tells one",
     about: "The power that the processor may draw on average over the constraint's time window: long_term is PL1, \
             short_term PL2, peak_power PL4. Name one as power-limit:long_term=65W. Firmware may have locked the \
             limits, which the kernel answers with ENODATA. AMD processors present energy but no limits here.",
@@ -141,7 +141,8 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     mechanisms: &[rw(powercap!("constraint_{constraint}_time_window_us"), Form::Micros)],
     accepts: "a time with its unit (28s, 976us)",
     about: "The time over which a power limit is averaged. A long window lets short bursts run above the limit. The \
-            processor knows few values; the kernel rounds down to the next.",
+            processor knows few values; the kernel rounds down to the next. A few windows below 4 ms, 2440us among them, \
+            can be read and not written: such a one is not changed, since it could not be put back.",
     interacts: &[(Id::PowerLimit, "the limit that it belongs to")],
     ..INTEL
 };
