@@ -327,6 +327,36 @@ fn the_hidden_preference_comes_back() {
     assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
 }
 
+/// A guardian that sees flyball die after it has put back, or committed, leaves alone what earlier commands were to set.
+#[test]
+fn what_was_meant_to_stay_is_not_the_guardians() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let place = Place::new();
+    let intent = |words: &str| Intent::from_arguments(&[words], None).unwrap();
+    set(&kernel, &place.state, &intent("max-freq=2GHz")).unwrap();
+    let kept = kernel.dump();
+    let mut hold = Hold::begin(&kernel, &place.state, "run", None).unwrap();
+    hold.apply(&intent("turbo=off"), &|| false).unwrap();
+    assert!(hold.end().is_exact());
+    let restored = hold::restore(&kernel, &place.state, "guardian", Scope::Open).unwrap();
+    assert_eq!(restored.undone, []);
+    assert_eq!(differences(&kept, &kernel.dump()), "");
+    assert!(all(&kernel, &place.state, Scope::Last));
+    assert_ne!(differences(&kept, &kernel.dump()), "");
+}
+
+#[test]
+fn interrupts_go_back_to_the_cpus_that_were_offline() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let place = Place::new();
+    let first = kernel.dump();
+    let intent = Intent::from_arguments(&["online=off"], Some("2-3")).unwrap();
+    set(&kernel, &place.state, &intent).unwrap();
+    assert_ne!(first["/proc/irq/2/smp_affinity_list"], kernel.dump()["/proc/irq/2/smp_affinity_list"]);
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
 #[test]
 fn an_interrupt_between_two_steps_puts_everything_back() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);

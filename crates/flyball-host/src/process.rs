@@ -69,6 +69,11 @@ pub fn end_wards(guard: &str) -> usize {
     ended
 }
 
+/// The user that this process acts as (its effective id).
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -110,7 +110,7 @@ fn take_back(host: &dyn Host, folder: &str) -> Result<(), HostError> {
 }
 
 /// Whether some group of the root has CPUs of its own.
-fn anyone_uses_cpusets(host: &dyn Host) -> bool {
+pub fn anyone_uses_cpusets(host: &dyn Host) -> bool {
     let names = host.list(CGROUP).unwrap_or_default();
     names.iter().any(|name| {
         host.read(&format!("{CGROUP}/{name}/cpuset.cpus")).is_ok_and(|cpus| !cpus.trim().is_empty())

@@ -151,9 +151,8 @@ pub fn apply(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failur
     let state = state(cli)?;
     let interrupted = interrupts()?;
     let mut hold = Hold::begin(host, &state, &command_line(), None)?;
-    for note in hold.notes() {
-        eprintln!("note: {note}");
-    }
+    // Said at the end: a closed pipe would end the process in the middle.
+    let notes = hold.notes().to_vec();
     let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
@@ -163,7 +162,7 @@ pub fn apply(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failur
         }
     };
     hold.keep()?;
-    for note in &applied.notes {
+    for note in notes.iter().chain(&applied.notes) {
         eprintln!("note: {note}");
     }
     print_applied(cli, &applied)?;

@@ -275,6 +275,84 @@ fn the_guardian_restores_when_flyball_is_killed() {
     assert_eq!(first, tree.dump());
 }
 
+/// What would bring the machine to a crawl, or could not be undone, is refused before anything is written.
+#[test]
+fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
+    let tree = Tree::new(2);
+    let zone = tree.path().join("sys/class/powercap/intel-rapl:0");
+    std::fs::create_dir_all(&zone).unwrap();
+    for (name, value) in [
+        ("name", "package-0"),
+        ("constraint_0_name", "short_term"),
+        ("constraint_0_power_limit_uw", "150000000"),
+        ("constraint_0_time_window_us", "2440"),
+        ("constraint_0_max_power_uw", "0"),
+    ] {
+        std::fs::write(zone.join(name), format!("{value}\n")).unwrap();
+    }
+    let first = tree.dump();
+    for (setting, words) in [
+        ("power-limit=max", "no highest power"),
+        ("power-limit=min", "65W"),
+        ("power-limit=0W", "at least 1 W"),
+        ("power-limit=15mW", "at least 1 W"),
+        ("power-window=10ms", "could not be put back"),
+    ] {
+        let said = tree.expect(2, &["set", setting]);
+        assert!(said.contains(words), "{setting}: {said}");
+    }
+    assert_eq!(first, tree.dump());
+    tree.expect(0, &["set", "power-limit=65W"]);
+    assert!(tree.expect(0, &["set", "power-window=2440us"]).contains("already so"));
+    tree.expect(0, &["restore"]);
+    assert_eq!(first, tree.dump());
+}
+
+/// A file that may not grow fails as a full file system does: in the middle of a line.
+#[test]
+fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
+    let tree = Tree::new(8);
+    tree.expect(0, &["set", "max-freq=2GHz", "-c", "0"]);
+    let kept = tree.dump();
+    let journal = std::fs::read(tree.journal()).unwrap();
+    let mut limited = Command::new("sh");
+    let script = r#"trap '' XFSZ; ulimit -f 4; exec "$0" "$@""#;
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_flyball"), "-M"]);
+    limited.arg(format!("tree:{}", tree.path().display()));
+    let output = limited.args(["set", "governor=performance", "min-freq=1GHz"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot use the journal") && said.contains("EFBIG") || said.contains("too large"),
+        "{said}"
+    );
+    assert_eq!(kept, tree.dump());
+    let now = std::fs::read(tree.journal()).unwrap();
+    assert!(now.starts_with(&journal));
+    // The next one finds nothing torn and nothing open.
+    assert!(!tree.expect(0, &["restore", "-n"]).contains("governor=performance"));
+    tree.expect(0, &["set", "governor=performance"]);
+    assert!(!tree.expect(0, &["restore"]).contains("damaged"));
+}
+
+/// What is gone for good must not stand in the way of every later change.
+#[test]
+fn what_cannot_be_put_back_can_be_forgotten() {
+    let tree = Tree::new(2);
+    tree.expect(0, &["set", "governor=performance", "max-freq=2GHz"]);
+    std::fs::remove_dir_all(tree.file("cpufreq/policy1")).unwrap();
+    let said = tree.expect(3, &["restore"]);
+    assert!(said.contains("policy1") && said.contains("--forget"), "{said}");
+    assert!(tree.journal().exists());
+    tree.expect(3, &["restore", "--forget"]);
+    assert!(!tree.journal().exists());
+    assert!(tree.expect(0, &["restore"]).contains("nothing to restore"));
+    assert_eq!(
+        std::fs::read_to_string(tree.file("cpufreq/policy0/scaling_governor")).unwrap(),
+        "powersave\n"
+    );
+}
+
 #[test]
 fn a_journal_of_an_earlier_boot_is_not_replayed() {
     let tree = Tree::new(2);

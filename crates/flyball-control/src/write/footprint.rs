@@ -46,12 +46,13 @@ pub struct Footprints<'h> {
     host: &'h dyn Host,
     listed: BTreeMap<String, Vec<String>>,
     policies_of: Option<BTreeMap<u32, String>>,
+    pinned: Option<Vec<(String, CpuList)>>,
 }
 
 impl<'h> Footprints<'h> {
     /// For the machine behind `host`, as it is now.
     pub fn new(host: &'h dyn Host) -> Footprints<'h> {
-        Footprints { host, listed: BTreeMap::new(), policies_of: None }
+        Footprints { host, listed: BTreeMap::new(), policies_of: None, pinned: None }
     }
 
     /// The spots that may change when `spot` is written, itself included. Only spots that exist.
@@ -68,8 +69,16 @@ impl<'h> Footprints<'h> {
         match name {
             "status" | "dynamic_epp" => self.everything(&mut found),
             // Writing "on" brings back CPUs that someone had taken offline one by one.
-            "control" if folder.ends_with("/smt") => self.everything(&mut found),
-            "online" => self.one_cpu(folder, &mut found),
+            "control" if folder.ends_with("/smt") => {
+                self.everything(&mut found);
+                self.interrupts(None, &mut found);
+            }
+            "online" => {
+                self.one_cpu(folder, &mut found);
+                if self.host.read(&path).is_ok_and(|text| text == "1") {
+                    self.interrupts(number_of(folder), &mut found);
+                }
+            }
             "scaling_governor" => {
                 self.policy(folder, &mut found);
                 self.tunables(&format!("{POLICIES}/"), &mut found);
@@ -192,6 +201,29 @@ impl<'h> Footprints<'h> {
         // By the policy's own name, not through cpuN/cpufreq: one file must have one spot.
         if let Some(policy) = number_of(folder).and_then(|cpu| self.policy_of(cpu)) {
             self.policy(&policy, found);
+        }
+    }
+
+    /// Interrupts that may not be anywhere, on one CPU or on any: when the last CPU that one may be on goes offline, the
+    /// kernel lets it be anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
+    fn interrupts(&mut self, cpu: Option<u32>, found: &mut BTreeSet<Spot>) {
+        if self.pinned.is_none() {
+            let online = self.host.read(&format!("{CPUS}/online")).unwrap_or_default();
+            let online: CpuList = online.parse().unwrap_or_default();
+            let mut pinned = Vec::new();
+            for irq in self.host.list("/proc/irq").unwrap_or_default() {
+                let path = format!("/proc/irq/{irq}/smp_affinity_list");
+                let allowed = self.host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
+                if let Some(allowed) = allowed.filter(|allowed| !online.is_subset(allowed)) {
+                    pinned.push((path, allowed));
+                }
+            }
+            self.pinned = Some(pinned);
+        }
+        for (path, allowed) in self.pinned.iter().flatten() {
+            if cpu.is_none_or(|cpu| allowed.contains(cpu)) {
+                self.take(path.clone(), found);
+            }
         }
     }
 

@@ -91,7 +91,7 @@ impl Guardian {
 }
 
 /// The guardian's own work: says that it is ready, waits for flyball's farewell or death, and on death ends what a
-/// workload left running and puts back what the last transaction changed. `None` after a farewell.
+/// workload left running and puts back what the open transaction changed. `None` after a farewell.
 ///
 /// # Errors
 /// The line cannot be used, or the journal.
@@ -113,5 +113,6 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_host::process::end_wards(&guarded);
     }
-    restore_locked(host, state, Scope::Last).map(Some)
+    // Between putting back, or committing, and its farewell flyball leaves nothing open: then nothing is to be done.
+    restore_locked(host, state, Scope::Open).map(Some)
 }

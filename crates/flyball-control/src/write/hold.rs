@@ -518,6 +518,19 @@ pub enum Scope {
     All,
     /// The last one only.
     Last,
+    /// The one that was left open, if one was: what a guardian undoes. Settings that were meant to stay are not its.
+    Open,
+}
+
+impl Scope {
+    /// The transactions of a journal that it is about, oldest first.
+    pub fn of(self, contents: &Contents) -> Vec<&Entry> {
+        match self {
+            Scope::All => contents.pending().collect(),
+            Scope::Last => contents.pending().next_back().into_iter().collect(),
+            Scope::Open => contents.interrupted().into_iter().collect(),
+        }
+    }
 }
 
 /// What `restore` did.
@@ -545,6 +558,17 @@ pub fn restore(
     restore_locked(host, state, scope).map_err(HoldError::Journal)
 }
 
+/// Forgets these transactions without putting anything back: for settings whose device or driver is gone for good, which
+/// would keep them from ever being undone as a whole.
+///
+/// # Errors
+/// As [`restore`].
+pub fn forget(host: &dyn Host, state: &StateDir, command: &str, entries: &[Entry]) -> Result<(), HoldError> {
+    let _lock = state.lock(command)?;
+    let (mut journal, _) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+    Ok(journal.restored(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
+}
+
 /// [`restore`] for whoever already holds the lock: the guardian.
 pub(crate) fn restore_locked(
     host: &dyn Host,
@@ -565,11 +589,7 @@ pub(crate) fn restore_locked(
             contents.damaged.len()
         ));
     }
-    let pending: Vec<&Entry> = contents.pending().collect();
-    let undone: Vec<Entry> = match scope {
-        Scope::All => pending.into_iter().cloned().collect(),
-        Scope::Last => pending.last().into_iter().map(|entry| (*entry).clone()).collect(),
-    };
+    let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
     let restoration = put_back(host, &Contents::goals(undone.iter()));
     if restoration.is_exact() {
         journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;

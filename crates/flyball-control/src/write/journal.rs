@@ -417,13 +417,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends records in one write and flushes them.
+    /// Appends records in one write and flushes them. Where that fails (a full file system), nothing of them stays: half
+    /// a line would swallow the next one.
     fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let bytes: Vec<u8> = records.iter().flat_map(line).collect();
-        self.file
-            .write_all(&bytes)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| JournalError::Io { path: self.path.clone(), error })?;
+        if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+            let _ = self.file.set_len(self.size);
+            return Err(JournalError::Io { path: self.path.clone(), error });
+        }
         self.size += bytes.len() as u64;
         Ok(())
     }
@@ -512,14 +513,18 @@ impl Journal {
     /// # Errors
     /// The file system refused.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {
-        self.record(ids.iter().map(|&id| Record::Restored { id }).collect())?;
-        if self.contents.pending().next().is_none() {
-            match std::fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(JournalError::Io { path: self.path.clone(), error });
-                }
-                _ => {}
+        if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
+            return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
+        }
+        // Nothing is written for that: it works on a full file system, too.
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(JournalError::Io { path: self.path.clone(), error });
             }
+            _ => {}
+        }
+        for &id in ids {
+            self.contents.stand(id, Standing::Restored);
         }
         Ok(())
     }

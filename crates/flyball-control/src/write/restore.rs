@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use flyball_host::{Errno, Host, HostError};
+use flyball_sst::apart::anyone_uses_cpusets;
 use serde::Serialize;
 
 use super::{
@@ -91,9 +92,31 @@ fn now(host: &dyn Host, spot: &Spot) -> Content {
     Content::of(&spot.read(host))
 }
 
-/// Whether a spot is as it was. `dynamic` preferences print the present platform profile: only the word counts.
-fn is_back(goal: &Content, now: &Content) -> bool {
-    goal == now || (goal.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic"))
+/// Whether a spot is as it was. `dynamic` preferences print the present platform profile: only the word counts. Of the
+/// controllers that are handed down to control groups only cpusets are ours, and they stay where somebody else has come
+/// to use them: taking them away would take the CPUs of all those groups away.
+fn is_back(host: &dyn Host, spot: &Spot, goal: &Content, now: &Content) -> bool {
+    if goal == now {
+        return true;
+    }
+    if spot.name() == "cgroup.subtree_control" {
+        let hands_down =
+            |content: &Content| content.trimmed().split_whitespace().any(|name| name == "cpuset");
+        let (had, has) = (hands_down(goal), hands_down(now));
+        return had == has || (has && anyone_uses_cpusets(host));
+    }
+    goal.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
+}
+
+fn is_interrupt(spot: &Spot) -> bool {
+    spot.path().is_some_and(|path| path.starts_with("/proc/irq/"))
+}
+
+/// Whether a spot has gone and may have: one that came after the first change, or an interrupt that its device has given
+/// back. When the device asks again, it gets a new one.
+fn has_gone(goals: &Goals, spot: &Spot, found: &Content) -> bool {
+    (goals.late.contains(spot) && matches!(found, Content::Unreadable(_)))
+        || (is_interrupt(spot) && *found == Content::Unreadable(Errno::NOENT.0))
 }
 
 /// Whether writes of the file are requests that the kernel combines later.
@@ -120,8 +143,7 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
                 // A limit that was announced may have been written a moment ago and not have settled: the file still shows
                 // the old value, and would change after we have looked away. Written again, the request is the old one.
                 let unsettled = round == 0 && is_request(spot) && goals.first_old.contains_key(spot);
-                let gone = goals.late.contains(spot) && matches!(found, Content::Unreadable(_));
-                if (!is_back(goal, &found) || unsettled) && !gone {
+                if (!is_back(host, spot, goal, &found) || unsettled) && !has_gone(goals, spot, &found) {
                     todo.push((spot, bytes, found));
                 }
             }
@@ -163,10 +185,14 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     for (spot, goal) in &goals.content {
         let found = now(host, spot);
         // What could not be read then (an offline CPU's policy) and what has no form to write is not missed.
-        if is_back(goal, &found) || writable_form(spot, goal).is_none() {
+        if is_back(host, spot, goal, &found) || writable_form(spot, goal).is_none() {
             continue;
         }
-        if goals.late.contains(spot) && matches!(found, Content::Unreadable(_)) {
+        // The kernel's own interrupts (timers of one CPU) move with hotplug and take no orders (EIO, kernel/irq/proc.c).
+        let kernels_own = is_interrupt(spot)
+            && !goals.first_old.contains_key(spot)
+            && refused.get(spot).is_some_and(|error| error.errno == Errno::IO);
+        if has_gone(goals, spot, &found) || kernels_own {
             continue;
         }
         let error = refused.get(spot).map(|error| match reasons::reason(host, spot, error) {
@@ -194,7 +220,7 @@ fn boost_while_passive(host: &dyn Host, goals: &Goals, outcome: &mut Restoration
     }
     for (spot, goal) in &goals.content {
         let found = now(host, spot);
-        if spot.name() != "boost" || is_back(goal, &found) {
+        if spot.name() != "boost" || is_back(host, spot, goal, &found) {
             continue;
         }
         let Some(bytes) = writable_form(spot, goal) else { continue };
@@ -251,5 +277,45 @@ mod tests {
         assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::BUSY.0)), None);
         assert_eq!(writable_form(&Spot::file("/p/scaling_setspeed"), &text("<unsupported>\n")), None);
         assert_eq!(writable_form(&Spot::file("/p/boost"), &text("1\n")).unwrap(), b"1\n");
+    }
+
+    #[test]
+    fn cpusets_are_taken_back_only_where_nobody_else_came_to_use_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let control = "sys/fs/cgroup/cgroup.subtree_control";
+        let read = || std::fs::read_to_string(folder.path().join(control)).unwrap();
+        put(control, "memory io\n");
+        let host = flyball_host::Plain::open(folder.path()).unwrap();
+        let mut goals = Goals::default();
+        goals.content.insert(Spot::file(format!("/{control}")), Content::Text("memory\n".to_owned()));
+        let outcome = put_back(&host, &goals);
+        assert!(outcome.is_exact() && outcome.written.is_empty(), "io is somebody else's: {outcome:?}");
+
+        put(control, "cpuset memory\n");
+        put("sys/fs/cgroup/machine.slice/cpuset.cpus", "0-3\n");
+        assert!(put_back(&host, &goals).is_exact());
+        assert_eq!(read(), "cpuset memory\n");
+
+        put("sys/fs/cgroup/machine.slice/cpuset.cpus", "\n");
+        put_back(&host, &goals);
+        assert_eq!(read(), "-cpuset\n", "what the kernel is told");
+    }
+
+    #[test]
+    fn an_interrupt_that_is_gone_is_not_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("sys")).unwrap();
+        let host = flyball_host::Plain::open(folder.path()).unwrap();
+        let mut goals = Goals::default();
+        let left = |goals: &Goals| put_back(&host, goals).left.len();
+        goals.content.insert(Spot::file("/proc/irq/77/smp_affinity_list"), Content::Text("3\n".to_owned()));
+        assert_eq!(left(&goals), 0);
+        goals.content.insert(Spot::file("/sys/x/scaling_governor"), Content::Text("powersave\n".to_owned()));
+        assert_eq!(left(&goals), 1);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -40,12 +40,24 @@ impl StateDir {
         self.0.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone.
+    /// Creates the directory, readable by its owner alone. Whoever could write to it could have root write anything
+    /// anywhere, since a journal says which files get which contents back; so one that is not ours alone is refused.
     ///
     /// # Errors
-    /// What the file system answered: `EACCES` on /run for an ordinary user.
+    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a
+    /// directory of somebody else, or one that others may write to.
     pub fn create(&self) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        let me = flyball_host::process::user();
+        // The place itself, which may be a link, and what it leads to.
+        let (link, place) = (std::fs::symlink_metadata(&self.0)?, std::fs::metadata(&self.0)?);
+        let foreign = [&link, &place].iter().any(|found| found.uid() != me && found.uid() != 0);
+        let others = if me == 0 { 0o022 } else { 0o002 };
+        if foreign || place.mode() & others != 0 {
+            let who = if foreign { "it belongs to another user" } else { "others may write to it" };
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, who));
+        }
+        Ok(())
     }
 
     /// Takes the lock, or says who has it.
@@ -210,6 +222,21 @@ mod tests {
         drop(lock);
         assert!(matches!(state.lock("x"), Err(LockError::Held { .. })));
         drop(shared);
+        assert!(state.lock("x").is_ok());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        std::fs::create_dir(state.path()).unwrap();
+        let open = |mode| std::fs::set_permissions(state.path(), PermissionsExt::from_mode(mode)).unwrap();
+        open(0o1777);
+        let error = state.lock("x").unwrap_err().to_string();
+        assert!(error.contains("others may write") && error.contains("--state-dir"), "{error}");
+        assert!(!state.lock_path().exists());
+        open(0o755);
         assert!(state.lock("x").is_ok());
     }
 

@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Errno, Host, HostError, Kind, Op};
+use flyball_host::{CpuList, Errno, Host, HostError, Kind, Op};
 
 pub const CPU: &str = "/sys/devices/system/cpu";
+const IRQ: &str = "/proc/irq";
 const HW_MIN: u64 = 400_000;
 const HW_BASE: u64 = 3_300_000;
 const HW_TURBO: u64 = 4_600_000;
@@ -55,6 +56,8 @@ struct State {
     tunables: BTreeMap<String, u64>,
     uncore: (u64, u64),
     pct: (u64, u64),
+    /// The CPUs that each interrupt may be on.
+    irqs: Vec<CpuList>,
 }
 
 /// What goes wrong.
@@ -117,6 +120,7 @@ impl Kernel {
             tunables: BTreeMap::new(),
             uncore: (800_000, 2_400_000),
             pct: (9, 100),
+            irqs: ["0-3", "1", "2-3", "3"].map(|list| list.parse().unwrap()).to_vec(),
         };
         state.make_policies_anew();
         Kernel { state: Mutex::new(state), events: Mutex::new(Events::default()), lag }
@@ -334,6 +338,7 @@ impl State {
             }
             Driver::AcpiCpufreq => {}
         }
+        paths.extend((0..self.irqs.len()).map(|irq| format!("{IRQ}/{irq}/smp_affinity_list")));
         for cpu in 0..self.online.len() {
             if cpu > 0 {
                 paths.push(format!("{CPU}/cpu{cpu}/online"));
@@ -387,6 +392,10 @@ impl State {
         paths
     }
 
+    fn irq_of(path: &str) -> Option<usize> {
+        path.strip_prefix(IRQ)?.split('/').nth(1)?.parse().ok()
+    }
+
     fn policy_of(&self, path: &str) -> Option<(usize, String)> {
         let (number, name) = path.strip_prefix(&format!("{CPU}/cpufreq/policy"))?.split_once('/')?;
         let number: usize = number.parse().ok()?;
@@ -403,6 +412,9 @@ impl State {
                 return Err(Errno::BUSY);
             }
             return Ok(format!("{}\n", self.read_policy(index, &name)));
+        }
+        if let Some(irq) = State::irq_of(path) {
+            return Ok(format!("{}\n", self.irqs[irq]));
         }
         let rest = path.strip_prefix(&format!("{CPU}/")).unwrap_or(path);
         let list = |wanted: bool| {
@@ -512,6 +524,14 @@ impl State {
         if let Some((index, name)) = self.policy_of(path) {
             return self.write_policy(index, &name, value, lag);
         }
+        if let Some(irq) = State::irq_of(path) {
+            let list: CpuList = value.parse().map_err(|_| Errno::INVAL)?;
+            if !list.iter().any(|cpu| self.online.get(cpu as usize) == Some(&true)) {
+                return Err(Errno::INVAL);
+            }
+            self.irqs[irq] = list;
+            return Ok(());
+        }
         let rest = path.strip_prefix(&format!("{CPU}/")).unwrap_or(path).to_owned();
         let number = value.parse::<u64>().map_err(|_| Errno::INVAL);
         let switch = match value {
@@ -565,7 +585,15 @@ impl State {
             }
             _ if rest.ends_with("min_freq_khz") => self.uncore.0 = number?,
             _ if rest.ends_with("max_freq_khz") => self.uncore.1 = number?,
-            _ if rest.ends_with("/online") => self.online[cpu] = switch?,
+            _ if rest.ends_with("/online") => {
+                self.online[cpu] = switch?;
+                // An interrupt that has no CPU left may be on any (kernel/irq/cpuhotplug.c).
+                let online: CpuList =
+                    (0..self.online.len() as u32).filter(|&cpu| self.online[cpu as usize]).collect();
+                for irq in self.irqs.iter_mut().filter(|irq| !irq.intersects(&online)) {
+                    irq.clone_from(&online);
+                }
+            }
             _ if rest.ends_with("energy_perf_bias") => {
                 self.bias[cpu] = number.and_then(|n| if n < 16 { Ok(n as u8) } else { Err(Errno::INVAL) })?;
             }

@@ -22,6 +22,7 @@ interrupted and begun again. A journal of an earlier boot is never replayed: the
 
   flyball restore          everything: back to before flyball's first change since the journal was empty
   flyball restore --last   only what the last command changed, or was changing when it died
+  flyball restore --forget what cannot be put back, because its device is gone, is not remembered any longer
   flyball restore -n       what is remembered, and what would be written
 
 Exit: 0 everything is as it was, 3 something could not be put back, 6 another flyball holds the machine.")]
@@ -29,6 +30,10 @@ pub struct Args {
     /// Undo only the last command's changes.
     #[arg(long)]
     last: bool,
+
+    /// What cannot be put back (its device or driver is gone for good) is forgotten, so that it stands in nobody's way.
+    #[arg(long, conflicts_with = "dry_run")]
+    forget: bool,
 
     /// Print what is remembered and what differs now, and write nothing.
     #[arg(short = 'n', long)]
@@ -44,7 +49,11 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         return preview(cli, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
-    if !state.journal().exists() {
+    let there = state.journal().try_exists().map_err(|error| {
+        let path = state.journal();
+        Failure::new(Exit::Failed, format!("cannot look for {}: {error}; run it with sudo", path.display()))
+    })?;
+    if !there {
         // Nothing to do, and no right to /run needed to say so.
         eprintln!("nothing to restore: flyball has changed nothing here since the last restore");
         return if cli.json {
@@ -69,7 +78,16 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             println!("{}", restored.restoration);
         }
     }
-    Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
+    if restored.restoration.is_exact() {
+        return Ok(Exit::Done);
+    }
+    if args.forget {
+        hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
+        eprintln!("note: what could not be put back is forgotten");
+    } else {
+        eprintln!("note: 'flyball restore' tries again; 'flyball restore --forget' gives up what is left");
+    }
+    Ok(Exit::HalfDone)
 }
 
 fn describe(entry: &Entry) -> String {
@@ -88,11 +106,7 @@ fn preview(
         eprintln!("note: the journal is of an earlier boot and will not be replayed");
         return Ok(Exit::Done);
     }
-    let pending: Vec<&Entry> = contents.pending().collect();
-    let chosen = match scope {
-        Scope::All => &pending[..],
-        Scope::Last => &pending[pending.len().saturating_sub(1)..],
-    };
+    let chosen = scope.of(&contents);
     let goals = Contents::goals(chosen.iter().copied());
     let differing: Vec<_> = goals
         .content
@@ -107,7 +121,7 @@ fn preview(
         )?;
         return Ok(Exit::Done);
     }
-    for entry in chosen {
+    for entry in &chosen {
         println!("would undo: {}", describe(entry));
     }
     println!("{} settings are remembered, {} differ now", goals.content.len(), differing.len());

@@ -101,6 +101,7 @@ fn on_simulated(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Fai
     } else {
         Some(hold::Silence::begin(cli, machine, &args.quiet, false, &|| interrupted.load(Ordering::Relaxed))?)
     };
+    silence.iter().flat_map(hold::Silence::notes).for_each(|note| eprintln!("note: {note}"));
     let mut work = Work::of_series(machine, &args.command, args.quiet.cpus.clone(), args.seed)?;
     let metric = work.metric();
     let stop = Stop::watching(std::sync::Arc::clone(&interrupted));

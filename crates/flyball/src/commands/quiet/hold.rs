@@ -194,10 +194,13 @@ pub struct Silence<'h> {
     hold: Hold<'h>,
     /// The control group of the benchmark's CPUs, where there is one.
     pub group: Option<String>,
+    /// What there is to say about it.
+    notes: Vec<String>,
 }
 
 impl<'h> Silence<'h> {
-    /// Makes the machine quiet. A guardian puts it back should this process die.
+    /// Makes the machine quiet. A guardian puts it back should this process die. Without one nothing is printed while the
+    /// machine is changed and nothing is committed: a closed pipe would end the process right there.
     pub fn begin(
         cli: &Cli,
         host: &'h dyn Host,
@@ -212,19 +215,24 @@ impl<'h> Silence<'h> {
         let state = change::state(cli)?;
         let guardian = guarded.then(|| change::guardian(cli, &state)).transpose()?;
         let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
-        for note in hold.notes() {
-            eprintln!("note: {note}");
-        }
         match hush(&mut hold, &machine, &recipe, &intent, interrupted) {
             Ok(hushed) => {
-                hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
-                Ok(Silence { hold, group: hushed.group })
+                let notes: Vec<String> = hold.notes().iter().cloned().chain(hushed.notes).collect();
+                if guarded {
+                    notes.iter().for_each(|note| eprintln!("note: {note}"));
+                }
+                Ok(Silence { hold, group: hushed.group, notes })
             }
             Err(failure) => {
                 let _ = hold.end();
                 Err(failure)
             }
         }
+    }
+
+    /// What there is to say about it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Puts everything back.
@@ -293,8 +301,9 @@ pub fn on(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = machine::open(&machine::complete(cli)?)?;
     let interrupted = change::interrupts()?;
     let silence = Silence::begin(cli, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
-    let group = silence.group.clone();
-    silence.hold.keep()?;
+    let Silence { hold, group, notes } = silence;
+    hold.keep()?;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
     println!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level);
     if let Some(group) = group {
         println!("a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs");
