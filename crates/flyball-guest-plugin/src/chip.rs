@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use flyball_silicon::{Activity, SharedCppc, Silicon, msr, spec::Vendor};
+use flyball_silicon::{Activity, Feedback, SharedCppc, Silicon, WorkloadClass, msr, spec::Vendor};
 
 use crate::{
     layout::{PORTS, block},
@@ -19,11 +19,18 @@ use crate::{
 /// The CPPC mailbox's blocks, as 64-bit words of the guest's memory.
 pub type Mailbox = &'static [AtomicU64];
 
+/// The guest's memory from address 0 on, as 64-bit words.
+pub type Memory = &'static [AtomicU64];
+
 /// The silicon with what an emulator needs around it.
 pub struct Chip {
     silicon: Silicon,
+    class: WorkloadClass,
     activity: Vec<Activity>,
     mailbox: Option<Mailbox>,
+    memory: Option<Memory>,
+    /// What the tables of hardware feedback said last, package by package.
+    fed_back: Vec<Option<Feedback>>,
     seen: Vec<SharedCppc>,
     p_state: Vec<u8>,
     p_states: Vec<u32>,
@@ -48,8 +55,11 @@ impl Chip {
         let p_states = silicon.spec().firmware.pstates_mhz.clone();
         let mut chip = Chip {
             silicon,
+            class: WorkloadClass::INTEGER,
             activity: vec![Activity::idle(0); cpus],
             mailbox,
+            memory: None,
+            fed_back: vec![None; packages],
             seen: vec![SharedCppc::default(); cpus],
             p_state: vec![0; cpus],
             p_states,
@@ -62,6 +72,16 @@ impl Chip {
         };
         chip.fill_mailbox();
         chip
+    }
+
+    /// What the guest's instructions are like.
+    pub fn executes(&mut self, class: WorkloadClass) {
+        self.class = class;
+    }
+
+    /// The guest's memory, for the tables that firmware keeps there.
+    pub fn remembers(&mut self, memory: Memory) {
+        self.memory = Some(memory);
     }
 
     /// Writes a line for every register write to `to`.
@@ -96,12 +116,22 @@ impl Chip {
     /// Moves the machine by `dt_ns`, in which each CPU was busy for so long.
     pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
         self.take_mailbox();
-        for (activity, busy) in self.activity.iter_mut().zip(busy_ns) {
-            *activity =
-                Activity::partly(busy.min(dt_ns).min(u64::from(u32::MAX)) as u32, u16::from(busy < dt_ns), 0);
+        let (class, silicon) = (self.class, &self.silicon);
+        for (cpu, (activity, busy)) in self.activity.iter_mut().zip(busy_ns).enumerate() {
+            let frequency = silicon.frequency(cpu);
+            *activity = Activity {
+                intensity: class.intensity_at(frequency),
+                memory: (class.memory_share(frequency) * 255.0) as u8,
+                ..Activity::partly(
+                    busy.min(dt_ns).min(u64::from(u32::MAX)) as u32,
+                    u16::from(busy < dt_ns),
+                    0,
+                )
+            };
         }
         self.silicon.advance(dt_ns, &self.activity);
         self.give_mailbox();
+        self.give_feedback();
         self.trace_line(dt_ns);
     }
 
@@ -263,6 +293,34 @@ impl Chip {
                     word.store(value, Ordering::Relaxed);
                 }
             }
+        }
+    }
+
+    /// Writes the tables of hardware feedback that are not as they should be.
+    fn give_feedback(&mut self) {
+        if !self.silicon.spec().firmware.feedback {
+            return;
+        }
+        let Some(memory) = self.memory else { return };
+        for package in 0..self.fed_back.len() {
+            let feedback = self.silicon.feedback(package);
+            if let Some(wanted) =
+                feedback.as_ref().filter(|wanted| self.fed_back[package].as_ref() != Some(*wanted))
+            {
+                // A guest may point wherever it wants. Beyond its memory there is nothing to write to; above 2 GiB addresses
+                // are not places in the file any more.
+                let low = wanted.address < 1 << 31;
+                let at = if low { (wanted.address / 8) as usize } else { usize::MAX };
+                let words = wanted.table(self.silicon.now_ns().max(1));
+                let words = words
+                    .chunks_exact(8)
+                    .map(|word| word.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)));
+                for (word, place) in words.zip(memory.get(at..).unwrap_or_default()) {
+                    place.store(word, Ordering::Relaxed);
+                }
+                self.silicon.feedback_given(package);
+            }
+            self.fed_back[package] = feedback;
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Interface {
     CppcMailbox,
     /// P-state registers alone, of either vendor.
     PStates,
+    /// Intel HWP that the firmware has not switched on, so that a driver may leave it off.
+    HwpOff,
 }
 
 impl Interface {
@@ -40,12 +42,13 @@ impl Interface {
             Interface::CppcMsr => "cppc-msr",
             Interface::CppcMailbox => "cppc-mailbox",
             Interface::PStates => "p-states",
+            Interface::HwpOff => "hwp-off",
         }
     }
 
     /// Reads the word.
     pub fn parse(word: &str) -> Option<Interface> {
-        [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates]
+        [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates, Interface::HwpOff]
             .into_iter()
             .find(|i| i.word() == word)
     }
@@ -100,6 +103,13 @@ impl Wanted {
                         "{} is an Intel machine: it has no CPPC registers of AMD's",
                         spec.name
                     ));
+                }
+                Interface::HwpOff if spec.firmware.interface != InterfaceSpec::Hwp => {
+                    return Err(format!("{} has no HWP", spec.name));
+                }
+                Interface::HwpOff => {
+                    spec.firmware.on_at_boot = false;
+                    InterfaceSpec::Hwp
                 }
                 Interface::CppcMsr => InterfaceSpec::CppcMsr,
                 Interface::CppcMailbox => InterfaceSpec::CppcShared,

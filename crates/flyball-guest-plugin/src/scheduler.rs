@@ -57,7 +57,7 @@ struct Cpu {
     leave: bool,
     /// Local time, ps.
     local: u64,
-    /// Part of a picosecond, in units of 1 / rate.
+    /// Part of a picosecond, in units of 1 / (256 rate).
     part: u64,
     /// Instructions' rate: kHz, less what the other thread of the core takes, in 1/1024.
     rate: u64,
@@ -93,6 +93,8 @@ pub struct Scheduler {
     cpus: Vec<Cpu>,
     /// Cycles an instruction, 1/256.
     cycles: u64,
+    /// Time for memory that goes with each cycle, ps.
+    memory_ps: u64,
     /// Throughput of a thread while the other one of its core is busy, in 1/1024.
     share: u64,
     slice: u64,
@@ -122,15 +124,23 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// For `cpus` CPUs; `cycles` an instruction in 1/256; slices of `slice_ns`; `threads` a core, of which each gets
-    /// `share`/1024 of the core's speed when both are busy.
-    pub fn new(cpus: usize, cycles: u32, slice_ns: u64, threads: usize, share: u64) -> Scheduler {
+    /// For `cpus` CPUs; `cycles` an instruction in 1/256, with each of which go `memory_ps` that no frequency changes;
+    /// slices of `slice_ns`; `threads` a core, of which each gets `share`/1024 of the core's speed when both are busy.
+    pub fn new(
+        cpus: usize,
+        cycles: u32,
+        memory_ps: u32,
+        slice_ns: u64,
+        threads: usize,
+        share: u64,
+    ) -> Scheduler {
         let sibling = |cpu: usize| (threads == 2).then_some(cpu ^ 1).filter(|other| *other < cpus);
         Scheduler {
             cpus: (0..cpus)
                 .map(|cpu| Cpu { base: LIMIT, rate: 1, sibling: sibling(cpu), ..Cpu::default() })
                 .collect(),
             cycles: u64::from(cycles.max(1)),
+            memory_ps: u64::from(memory_ps),
             share: share.clamp(1, 1024),
             slice: slice_ns.max(1) * PS,
             slice_end: 0,
@@ -167,10 +177,17 @@ impl Scheduler {
 
     /// Time that `instructions` take at a CPU's rate, ps, and what is left of a picosecond.
     fn duration(&self, cpu: usize, instructions: u64) -> (u64, u64) {
-        // cycles/256 cycles at rate/1024 kHz: 1e9 * 1024 / 256 = 4e9 ps an instruction and kHz.
         let cpu = &self.cpus[cpu];
-        let units = u128::from(instructions) * u128::from(self.cycles) * 4_000_000_000 + u128::from(cpu.part);
-        ((units / u128::from(cpu.rate)) as u64, (units % u128::from(cpu.rate)) as u64)
+        let units = u128::from(instructions) * self.instruction(cpu.rate) + u128::from(cpu.part);
+        let ps = u128::from(cpu.rate) * 256;
+        ((units / ps) as u64, (units % ps) as u64)
+    }
+
+    /// What an instruction takes at a rate, in picoseconds times 256 times the rate. Memory's part is that of a CPU alone:
+    /// what waits leaves the core to its other thread.
+    fn instruction(&self, rate: u64) -> u128 {
+        // cycles/256 cycles at rate/1024 kHz: 1e9 * 1024 / 256 = 4e9 ps an instruction and kHz.
+        u128::from(self.cycles) * (4_000_000_000 * 256 + u128::from(self.memory_ps) * u128::from(rate))
     }
 
     /// A CPU's local time with its counter at `counter`, ps.
@@ -227,9 +244,11 @@ impl Scheduler {
             state.part = 0;
         }
         state.rated = slice_end;
-        let left = u128::from(to.saturating_sub(state.local)) * u128::from(state.rate);
+        let rate = state.rate;
+        let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate) * 256;
         let left = left.saturating_sub(u128::from(state.part));
-        let instructions = left.div_ceil(u128::from(self.cycles) * 4_000_000_000).clamp(1, 1 << 30) as u64;
+        let instructions = left.div_ceil(self.instruction(rate)).clamp(1, 1 << 30) as u64;
+        let state = &mut self.cpus[cpu];
         state.base = LIMIT - instructions;
         let base = state.base;
         if self.current != Some(cpu) {
@@ -504,7 +523,7 @@ mod tests {
     impl Emulator {
         fn new(khz: &[u64], threads: usize) -> Emulator {
             Emulator {
-                scheduler: Scheduler::new(khz.len(), 4 * 256, 50_000, threads, 640),
+                scheduler: Scheduler::new(khz.len(), 4 * 256, 0, 50_000, threads, 640),
                 machine: fixed(khz),
                 counter: vec![LIMIT; khz.len()],
             }
@@ -555,6 +574,19 @@ mod tests {
             let mut one = Emulator::new(&[khz], 1);
             one.run(100_000_000, &[7, 1, 30, 3]);
             let expected = khz * one.scheduler.clock() / 1_000_000 / 4;
+            let done = one.scheduler.instructions();
+            assert!(done.abs_diff(expected) * 1000 < expected, "{done} {expected}");
+        }
+    }
+
+    #[test]
+    fn memory_takes_the_same_time_at_any_frequency() {
+        for khz in [1_000_000, 4_000_000] {
+            let mut one = Emulator::new(&[khz], 1);
+            one.scheduler.memory_ps = 250;
+            one.run(100_000_000, &[7, 1, 30, 3]);
+            // Four cycles, each with as much time for memory as a cycle at 4 GHz takes.
+            let expected = one.scheduler.clock() * 1000 / (4 * (1_000_000_000 / khz + 250));
             let done = one.scheduler.instructions();
             assert!(done.abs_diff(expected) * 1000 < expected, "{done} {expected}");
         }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use flyball_silicon::WorkloadClass;
+
 use crate::machine::Interface;
 
 /// How time passes in the guest.
@@ -14,7 +16,7 @@ pub enum Time {
 }
 
 /// What the plug-in is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// File with the machine's TOML.
     pub machine: PathBuf,
@@ -36,6 +38,8 @@ pub struct Settings {
     pub sockets: Option<PathBuf>,
     /// Cycles an instruction, in 1/256 (closed loop).
     pub cycles: u32,
+    /// What of an instruction's time is memory's (closed loop).
+    pub class: WorkloadClass,
     /// Length of a CPU's turn, nanoseconds of guest time (closed loop).
     pub slice_ns: u64,
 }
@@ -59,6 +63,7 @@ impl Default for Settings {
             trace: None,
             sockets: None,
             cycles: CYCLES,
+            class: WorkloadClass::INTEGER,
             slice_ns: SLICE_NS,
         }
     }
@@ -73,6 +78,7 @@ impl Settings {
             format!("time={}", if self.time == Time::Open { "open" } else { "closed" }),
             format!("seed={}", self.seed),
             format!("cycles={}", self.cycles),
+            format!("class={}", self.class.name),
             format!("slice={}", self.slice_ns),
         ];
         out.extend(self.interface.map(|i| format!("interface={}", i.word())));
@@ -109,6 +115,7 @@ impl Settings {
                 "trace" => settings.trace = Some(value.into()),
                 "sockets" => settings.sockets = Some(value.into()),
                 "cycles" => settings.cycles = value.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
+                "class" => settings.class = WorkloadClass::named(value).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
                         value.parse().ok().filter(|n| (1_000..=1_000_000).contains(n)).ok_or_else(bad)?;
@@ -131,6 +138,7 @@ mod tests {
             cpus: 4,
             interface: Some(Interface::CppcMailbox),
             time: Time::Closed,
+            class: WorkloadClass::named("memory").unwrap(),
             seed: 7,
             memory: Some("/proc/self/fd/3".into()),
             log: Some("/l".into()),
@@ -139,7 +147,7 @@ mod tests {
         };
         let arguments: Vec<String> = settings.arguments().iter().map(|a| a.replace(",,", ",")).collect();
         assert_eq!(Settings::parse(arguments.iter().map(String::as_str)), Ok(settings));
-        for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "what=1"] {
+        for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "class=fast", "what=1"] {
             assert!(Settings::parse([bad]).is_err(), "{bad}");
         }
     }

@@ -14,6 +14,7 @@ use flyball_guest_plugin::{
     punit,
     settings::{self, Settings, Time},
 };
+use flyball_silicon::{WorkloadClass, spec::InterfaceSpec};
 
 use crate::{
     cache::Cache,
@@ -54,6 +55,8 @@ pub struct Request {
     pub closed: bool,
     /// Cycles an instruction in the closed loop, 1/256.
     pub cycles: u32,
+    /// What of an instruction's time is memory's in the closed loop.
+    pub class: WorkloadClass,
     /// The silicon's and the emulator's seed.
     pub seed: u64,
     /// Megabytes of memory.
@@ -88,6 +91,7 @@ impl Request {
             interface: None,
             closed: false,
             cycles: settings::CYCLES,
+            class: WorkloadClass::INTEGER,
             seed: 0,
             memory_mb: 512,
             root: Root::Initramfs,
@@ -135,7 +139,8 @@ pub fn find_plugin() -> Result<PathBuf, GuestError> {
 /// # Errors
 /// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, GuestError> {
-    let machine = GuestMachine::find(&request.machine, request.cpus, request.interface)?;
+    let interface = interface(request)?;
+    let machine = GuestMachine::find(&request.machine, request.cpus, interface)?;
     if request.memory_mb < 256 {
         return Err(GuestError::Request("a guest needs 256 MB of memory or more".into()));
     }
@@ -181,15 +186,19 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let mut settings = Settings {
         machine: work.path().join("machine.toml"),
         cpus: machine.layout.cpus(),
-        interface: request.interface,
+        interface,
         time: if request.closed { Time::Closed } else { Time::Open },
         seed: request.seed,
         cycles: request.cycles,
+        class: request.class,
         ..Settings::default()
     };
     write(&settings.machine, machine.toml.as_bytes())?;
     if let Some((base, contents)) = machine.mailbox_contents() {
         run::fill(&memory, base, &contents).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+        settings.memory = Some(memory_path.clone());
+    }
+    if machine.spec.firmware.feedback {
         settings.memory = Some(memory_path.clone());
     }
     if let Some(out) = &request.out {
@@ -209,6 +218,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         more.push("-acpitable".into());
         more.push(format!("file={}", qemu::escape(&path.to_string_lossy())).into());
     }
+    more.extend(qemu::identity(&machine.spec.name, request.closed));
     if request.closed {
         // What is not guest time must not reach the guest: no clock of the host's, no randomness but the seed's.
         more.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
@@ -250,6 +260,18 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         archive.unpack(dir).map_err(|e| GuestError::file("unpack into", dir, e))?;
     }
     Ok(end)
+}
+
+/// How performance is asked for: as requested, or what the driver cannot do without. The kernel takes HWP that firmware
+/// has switched on for decided (drivers/cpufreq/intel_pstate.c, `intel_pstate_hwp_is_enabled`), so `no_hwp` is a driver
+/// of machines where it is off.
+fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
+    if request.interface.is_none() && request.driver == Driver::IntelPstate("no_hwp") {
+        let machine = GuestMachine::find(&request.machine, request.cpus, None)?;
+        let has_hwp = machine.spec.firmware.interface == InterfaceSpec::Hwp;
+        return Ok(has_hwp.then_some(Interface::HwpOff));
+    }
+    Ok(request.interface)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {

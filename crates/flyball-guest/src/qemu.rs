@@ -194,6 +194,18 @@ pub fn escape(text: &str) -> String {
     text.replace(',', ",,")
 }
 
+/// What the firmware says the machine is: a guest of flyball's, so that flyball in it says that all is emulated.
+pub fn identity(machine: &str, closed: bool) -> [OsString; 4] {
+    let version = if closed { "closed loop" } else { "open loop" };
+    let machine = escape(machine);
+    [
+        "-smbios".into(),
+        "type=0,vendor=flyball".into(),
+        "-smbios".into(),
+        format!("type=1,manufacturer=flyball,product=guest of {machine},version={version}").into(),
+    ]
+}
+
 /// A 9p share of `dir`.
 pub fn share(dir: &Path, tag: &str) -> [OsString; 2] {
     let path = escape(&dir.to_string_lossy());

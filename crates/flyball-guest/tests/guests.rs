@@ -30,7 +30,7 @@ const MATRIX: &[(&str, &str, Option<Interface>, &str, &str)] = &[
     ("acpi-cpufreq", "ryzen-5750g", None, "acpi-cpufreq", ""),
     ("intel_pstate", "sst-guide", None, "intel_pstate", "active"),
     ("intel_pstate=passive", "sst-guide", None, "intel_cpufreq", "passive"),
-    ("intel_pstate=no_hwp", "sst-guide", None, "intel_pstate", "active"),
+    ("intel_pstate=no_hwp", "sst-guide", None, "intel_cpufreq", "passive"),
 ];
 
 #[test]

@@ -18,7 +18,7 @@ use std::{
 use common::Guest;
 use flyball_guest::{Interface, guest::Request, initramfs::JobFile, machine::Driver};
 
-/// Recording, kernel, machine, driver, interface.
+/// Recording, kernel, machine, driver, interface. `FLYBALL_RECORDINGS=intel,acpi-cpufreq-6.12` chooses by how names begin.
 const RECORDINGS: &[(&str, &str, &str, &str, Option<Interface>)] = &[
     ("amd-cppc-7.2", "7.2", "ryzen-5750g", "amd-pstate=active", None),
     ("amd-cppc-6.12", "6.12", "ryzen-5750g", "amd-pstate=active", None),
@@ -27,8 +27,11 @@ const RECORDINGS: &[(&str, &str, &str, &str, Option<Interface>)] = &[
     ("amd-pstate-6.18", "6.18", "ryzen-5750g", "amd-pstate=active", Some(Interface::CppcMailbox)),
     ("amd-pstate-6.12", "6.12", "ryzen-5750g", "amd-pstate=active", Some(Interface::CppcMailbox)),
     ("amd-pstate-6.1", "6.1", "ryzen-5750g", "amd-pstate=passive", Some(Interface::CppcMailbox)),
+    ("amd-pstate-prefcore-7.2", "7.2", "ryzen-5750g", "amd-pstate=active", Some(Interface::CppcMailbox)),
+    ("amd-rome-prefcore-6.12", "6.12", "ryzen-5750g", "amd-pstate=active", Some(Interface::CppcMailbox)),
     ("acpi-cpufreq-7.2", "7.2", "ryzen-5750g", "acpi-cpufreq", None),
     ("acpi-cpufreq-amdmsr-6.12", "6.12", "ryzen-5750g", "acpi-cpufreq", None),
+    ("acpi-cpufreq-6.12", "6.12", "gold-6138", "acpi-cpufreq", Some(Interface::PStates)),
     ("acpi-cpufreq-6.1", "6.1", "ryzen-5750g", "acpi-cpufreq", None),
     ("intel-hwp-7.2", "7.2", "sst-guide", "intel_pstate", None),
     ("intel-hwp-6.12", "6.12", "sst-guide", "intel_pstate", None),
@@ -79,8 +82,14 @@ fn comparable(write: &Write) -> bool {
         && !write.path.ends_with("_pct")
 }
 
-/// Differences that have a reason: recording, path, and the reason.
-const EXPLAINED: &[(&str, &str, &str)] = &[];
+/// Differences that have a reason: recording, end of the path, what is answered here, and the reason.
+const EXPLAINED: &[(&str, &str, &str, &str)] = &[(
+    "amd-pstate-6.12",
+    "boost",
+    "ok",
+    "recorded on a processor without the flag cpb, which 6.12 cannot be told to set; this machine boosts, \
+     as the one of the recording amd-rome-prefcore-6.12 does",
+)];
 
 fn replay(
     guest: &Guest,
@@ -123,8 +132,9 @@ w() {
         let refused = now == "<error>" && write.now.starts_with("<E");
         let same =
             answer == write.answer && (refused || !comparable(write) || now.trim() == write.now.trim());
-        let explained =
-            EXPLAINED.iter().any(|(file, path, _)| name.starts_with(file) && write.path.ends_with(path));
+        let explained = EXPLAINED.iter().any(|(file, path, here, _)| {
+            name == *file && write.path.ends_with(path) && answer == *here && write.answer == "EINVAL"
+        });
         if !same && !explained {
             wrong.push(format!(
                 "{name}: {} <- '{}': recorded {} '{}', here {answer} '{now}'",
@@ -141,11 +151,15 @@ fn real_drivers_answer_as_recorded() {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let Some((guest, _)) = Guest::new("real_drivers_answer_as_recorded") else { return };
     let all = std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all");
+    let chosen = std::env::var("FLYBALL_RECORDINGS").ok();
     let dir = tempfile::tempdir().unwrap();
     let (mut skipped, mut compared, mut wrong) = (0, 0, Vec::new());
     for (index, (name, kernel, machine, driver, interface)) in RECORDINGS.iter().enumerate() {
         let text = fs::read_to_string(shared.join(format!("lab/results/{name}.txt")));
-        let (Ok(text), true, Some(_)) = (text, all || index == 0, guest.cache.kernel_version(kernel)) else {
+        let wanted = chosen.as_ref().map_or(all || index == 0, |names| {
+            names.split(',').any(|begin| !begin.is_empty() && name.starts_with(begin))
+        });
+        let (Ok(text), true, Some(_)) = (text, wanted, guest.cache.kernel_version(kernel)) else {
             skipped += 1;
             continue;
         };

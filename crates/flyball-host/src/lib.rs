@@ -11,6 +11,7 @@
 mod archive;
 mod child;
 mod cpuset;
+mod emulated;
 mod error;
 mod event;
 pub mod isst;
@@ -28,6 +29,7 @@ mod units;
 pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Running, Usage};
 pub use cpuset::{CpuList, CpuListError};
+pub use emulated::emulated;
 pub use error::{Errno, HostError, Op};
 pub use event::EventCounter;
 pub use live::Live;

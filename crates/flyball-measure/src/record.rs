@@ -36,10 +36,24 @@ pub struct MachineNote {
     pub name: String,
     /// Whether it exists only in software.
     pub simulated: bool,
+    /// What it says it is, if its processors are emulated: a guest of flyball's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
     /// The processor's name.
     pub processor: String,
     /// Logical CPUs online.
     pub cpus: usize,
+}
+
+impl MachineNote {
+    /// Its name, and whether it is no machine of metal.
+    pub fn title(&self) -> String {
+        match &self.emulated {
+            Some(what) => format!("{} (emulated: {what})", self.name),
+            None if self.simulated => format!("{} (simulated)", self.name),
+            None => self.name.clone(),
+        }
+    }
 }
 
 /// The workload that was run.
@@ -411,6 +425,7 @@ pub(crate) mod tests {
             machine: MachineNote {
                 name: "fake".to_owned(),
                 simulated: true,
+                emulated: None,
                 processor: "a processor".to_owned(),
                 cpus: 4,
             },

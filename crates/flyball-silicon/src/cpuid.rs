@@ -26,7 +26,10 @@ impl Silicon {
                 if spec.firmware.interface == Interface::Hwp {
                     eax |= 1 << 7 | 1 << 9 | 1 << 11 | u32::from(spec.firmware.has_epp) << 10;
                 }
-                Some([eax, 2, 9, 0])
+                // EAX 19 hardware feedback. EDX: performance and efficiency, one page, the CPU's row.
+                let edx = u32::from(spec.firmware.feedback) * (3 | self.row(cpu) << 16);
+                eax |= u32::from(spec.firmware.feedback) << 19;
+                Some([eax, 2, 9, edx])
             }
             6 => Some([4, 0, 1, 0]),
             0x15 if intel => Some([2, spec.clock.tsc_khz / 12_500, 25_000_000, 0]),

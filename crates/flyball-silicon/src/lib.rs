@@ -29,10 +29,12 @@
 //! Time, cycles and energy are integers. Power and temperature are `f64` and use only the four operations and square
 //! roots, which IEEE 754 rounds alike everywhere, so that the same seed gives the same bytes on every host.
 
+mod class;
 mod cpuid;
 mod curve;
 mod energy;
 mod fault;
+mod feedback;
 mod firmware;
 mod limits;
 mod machines;
@@ -48,10 +50,12 @@ mod units;
 #[cfg(test)]
 mod tests;
 
+pub use class::WorkloadClass;
 pub use cpuid::CpuidRegisters;
 pub use curve::Curve;
 pub use energy::{EnergyUnit, energy_unit_nanojoules};
 pub use fault::Fault;
+pub use feedback::Feedback;
 pub use firmware::{Interface, SharedCppc};
 pub use silicon::{Activity, License, Silicon};
 pub use spec::{MachineSpec, SpecError};

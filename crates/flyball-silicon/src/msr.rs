@@ -85,6 +85,10 @@ pub const HWP_INTERRUPT: u32 = 0x773;
 pub const HWP_REQUEST: u32 = 0x774;
 pub const HWP_STATUS: u32 = 0x777;
 
+/// Where the table of hardware feedback is in memory, and whether it is wanted.
+pub const HW_FEEDBACK_PTR: u32 = 0x17d0;
+pub const HW_FEEDBACK_CONFIG: u32 = 0x17d1;
+
 pub const AMD_MPERF_RO: u32 = 0xc000_00e7;
 pub const AMD_APERF_RO: u32 = 0xc000_00e8;
 pub const AMD_HWCR: u32 = 0xc001_0015;

@@ -48,6 +48,10 @@ pub(crate) struct PackageRegisters {
     pub mailbox_interface: u64,
     pub mailbox_data: u64,
     pub mailbox_stalled: bool,
+    pub feedback_pointer: u64,
+    pub feedback_config: u64,
+    /// The table has been written since the kernel last cleared this.
+    pub feedback_new: bool,
     /// The TPMI device's control mailbox: status, command, and a third that nobody reads.
     pub tpmi_control: [u64; 3],
 }
@@ -124,6 +128,9 @@ impl Registers {
             mailbox_data: 0,
             mailbox_interface: 0,
             mailbox_stalled: false,
+            feedback_pointer: 0,
+            feedback_config: 0,
+            feedback_new: false,
             tpmi_control: [0; 3],
             therm_interrupt: 0x3,
             config_tdp_control: spec

@@ -444,6 +444,9 @@ pub struct FirmwareSpec {
     /// CPUID says that the preference is a full EPP, not only EPB.
     #[serde(default = "yes")]
     pub has_epp: bool,
+    /// Firmware tells in a table in memory what each CPU can do (Intel's hardware feedback).
+    #[serde(default)]
+    pub feedback: bool,
     /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.
     #[serde(default)]
     pub pstates_mhz: Vec<u32>,

@@ -3,12 +3,14 @@
 //!
 //! Every day three guests run the list `speed-select/few`, one boot each. `$FLYBALL_SST_GUESTS` names others
 //! (`icx-7.2,gnr-6.12`, `all`, or `none`), and these run the whole list, `speed-select/commands`: some four minutes
-//! each. Needs the laboratory (`$FLYBALL_SHARED/lab` or `../shared/lab`) with its kernels; the register blocks
-//! are those of two recorded machines. The unmodified intel-speed-select v1.26 with its C library is
-//! looked for in `$FLYBALL_SST_TOOL`, then in the laboratory's cache (`sst-tool`, where scripts/test fetches it); without it
-//! the side-by-side is left out and the rest is judged by the drivers alone. What is not run is counted.
+//! each. Kernels and the emulator are what `flyball guest fetch` has put into the cache. The machines are flyball's own with
+//! the levels of `speed-select/*.toml`. The unmodified intel-speed-select v1.26 with its C library is looked for in
+//! `$FLYBALL_SST_TOOL`, then in the cache, where scripts/fetch-sst-tool puts it; without it the side-by-side is left out and
+//! the rest is judged by the drivers alone. What is not run is counted.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod guest;
 
 use std::{
     path::{Path, PathBuf},
@@ -16,54 +18,79 @@ use std::{
     sync::Arc,
 };
 
+use flyball_guest::cache::Cache;
+use flyball_silicon::MachineSpec;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// A guest: a class of registers on a kernel.
 struct Guest {
     name: &'static str,
-    /// The laboratory's name of the class.
-    class: &'static str,
     kernel: &'static str,
-    /// The recorded machine whose registers it has, and whether the first levels are made changeable.
-    registers: Option<(&'static str, bool)>,
-    /// Two packages.
-    two: bool,
+    class: Class,
+    /// What is replaced in the machine's file.
+    replaced: &'static [(&'static str, &'static str)],
+    cpus: u32,
     /// Hardware feedback: the kernel tells of changes (kernels from 6.15 can be told to believe in the feature bits).
     feedback: bool,
 }
 
-const fn mailbox(name: &'static str, class: &'static str, kernel: &'static str) -> Guest {
-    Guest { name, class, kernel, registers: None, two: false, feedback: false }
+/// Where the registers of Speed Select are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// In MSRs or PCI functions, behind a mailbox.
+    Mailbox,
+    /// In a PCI function's memory.
+    Tpmi,
+}
+
+const fn mailbox(
+    name: &'static str,
+    kernel: &'static str,
+    replaced: &'static [(&'static str, &'static str)],
+) -> Guest {
+    Guest { name, kernel, class: Class::Mailbox, replaced, cpus: 8, feedback: false }
 }
 
 const fn tpmi(
     name: &'static str,
-    class: &'static str,
     kernel: &'static str,
-    machine: &'static str,
-    levels: bool,
+    replaced: &'static [(&'static str, &'static str)],
 ) -> Guest {
-    Guest { registers: Some((machine, levels)), ..mailbox(name, class, kernel) }
+    Guest { name, kernel, class: Class::Tpmi, replaced, cpus: 6, feedback: false }
 }
 
+const PCI: (&str, &str) = ("class = \"mailbox-msr\"", "class = \"mailbox-pci\"");
+const ICE_LAKE: &[(&str, &str)] = &[PCI, ("model = 85", "model = 106")];
+const SAPPHIRE_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 143")];
+const EMERALD_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 207")];
+/// As most machines are: nobody may change the level.
+const LOCKED: &[(&str, &str)] = &[("version = 2", "version = 2\nlocked = true")];
+const TWO: &[(&str, &str)] = &[("packages = 1", "packages = 2")];
+/// Levels and nothing else, and domains without registers: what kernel 7.2 faults at.
+const SIERRA_FOREST: &[(&str, &str)] = &[
+    ("model = 173", "model = 175"),
+    ("version = 2", "version = 2\nabsent = [1, 2]"),
+    ("\nbf = ", "\n# "),
+    ("\ntf = ", "\n# "),
+];
+
 const GUESTS: &[Guest] = &[
-    mailbox("clx-6.12", "clx", "6.12"),
-    Guest { feedback: true, ..mailbox("clx-7.2", "clx", "7.2") },
-    mailbox("icx-6.12", "icx", "6.12"),
-    mailbox("icx-7.2", "icx", "7.2"),
-    mailbox("spr-6.12", "spr", "6.12"),
-    mailbox("spr-7.2", "spr", "7.2"),
-    mailbox("emr-6.12", "emr", "6.12"),
-    mailbox("emr-7.2", "emr", "7.2"),
-    tpmi("gnr-6.12", "gnr", "6.12", "gnr0", true),
-    tpmi("gnr-7.2", "gnr", "7.2", "gnr0", true),
-    // As recorded: one level, locked.
-    tpmi("gnr-locked-6.12", "gnr", "6.12", "gnr0", false),
-    tpmi("gnr-locked-7.2", "gnr", "7.2", "gnr0", false),
-    Guest { two: true, ..tpmi("gnr-two-7.2", "gnr", "7.2", "gnr0", true) },
-    // Domains 1 and 2 have no registers: the one that kernel 7.2 faults at.
-    tpmi("srf-6.12", "srf", "6.12", "srf8", false),
-    tpmi("srf-7.2", "srf", "7.2", "srf8", false),
+    mailbox("clx-6.12", "6.12", &[]),
+    Guest { feedback: true, ..mailbox("clx-7.2", "7.2", &[]) },
+    mailbox("icx-6.12", "6.12", ICE_LAKE),
+    mailbox("icx-7.2", "7.2", ICE_LAKE),
+    mailbox("spr-6.12", "6.12", SAPPHIRE_RAPIDS),
+    mailbox("spr-7.2", "7.2", SAPPHIRE_RAPIDS),
+    mailbox("emr-6.12", "6.12", EMERALD_RAPIDS),
+    mailbox("emr-7.2", "7.2", EMERALD_RAPIDS),
+    tpmi("gnr-6.12", "6.12", &[]),
+    tpmi("gnr-6.18", "6.18", &[]),
+    tpmi("gnr-7.2", "7.2", &[]),
+    tpmi("gnr-locked-6.12", "6.12", LOCKED),
+    tpmi("gnr-locked-7.2", "7.2", LOCKED),
+    Guest { cpus: 12, ..tpmi("gnr-two-7.2", "7.2", TWO) },
+    tpmi("srf-6.12", "6.12", SIERRA_FOREST),
+    tpmi("srf-7.2", "7.2", SIERRA_FOREST),
 ];
 
 /// What runs where nobody says otherwise: each kind of registers, both kernels.
@@ -71,9 +98,6 @@ const EVERY_DAY: &[&str] = &["clx-7.2", "icx-6.12", "gnr-7.2"];
 
 /// What the guests need.
 struct Laboratory {
-    script: PathBuf,
-    cache: PathBuf,
-    machines: PathBuf,
     tool: Option<PathBuf>,
     /// Whether the whole list runs.
     whole: bool,
@@ -81,35 +105,18 @@ struct Laboratory {
 }
 
 fn laboratory(whole: bool) -> Result<Laboratory, String> {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let script = shared.join("lab/sst/run-sst-guest.sh");
-    if !script.is_file() {
-        return Err(format!("no laboratory at {}", script.display()));
-    }
-    let cache = std::env::var_os("LAB_CACHE")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/cpufreq-lab")));
-    let cache =
-        cache.filter(|cache| cache.join("kernels").is_dir()).ok_or("the laboratory has no kernels yet")?;
-    if !cache.join("qemu/qemu").exists() {
-        return Err("the emulator with registers is not fetched".to_owned());
-    }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    // Linked statically, so that any guest runs it. Whoever builds flyball has a linker, but perhaps no static libc.
-    let raw = Command::new("cc")
-        .args(["-static", "-O1", "-o"])
-        .arg(folder.path().join("raw"))
-        .arg(own("raw.c"))
-        .output();
+    let raw =
+        Command::new("cc").args(["-O1", "-o"]).arg(folder.path().join("raw")).arg(own("raw.c")).output();
     match raw {
         Ok(done) if done.status.success() => {}
         Ok(done) => return Err(format!("cannot build raw.c: {}", String::from_utf8_lossy(&done.stderr))),
         Err(error) => return Err(format!("no C compiler: {error}")),
     }
-    let tool = std::env::var_os("FLYBALL_SST_TOOL").map_or_else(|| cache.join("sst-tool"), PathBuf::from);
+    let tool = std::env::var_os("FLYBALL_SST_TOOL")
+        .map_or_else(|| Cache::of_user().root().join("sst-tool"), PathBuf::from);
     let tool = Some(tool).filter(|tool| tool.join("intel-speed-select").is_file());
-    Ok(Laboratory { script, cache, machines: shared.join("machines"), tool, whole, folder })
+    Ok(Laboratory { tool, whole, folder })
 }
 
 fn own(name: &str) -> PathBuf {
@@ -117,111 +124,84 @@ fn own(name: &str) -> PathBuf {
 }
 
 impl Laboratory {
-    /// The register blocks of a recorded machine, as debugfs showed them: plain files, which need no unpacking.
-    fn registers(&self, machine: &str) -> Result<PathBuf, String> {
-        let folder = self.machines.join(machine);
-        let entries = std::fs::read_dir(folder.join("sys/kernel/debug")).into_iter().flatten().flatten();
-        let mut found: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(|path| path.join("tpmi-id-05").is_dir()).collect();
-        found.sort();
-        found.into_iter().next().ok_or_else(|| format!("{machine} has no register blocks of Speed Select"))
-    }
-
-    /// flyball, without what only a debugger wants, beside the libraries that it needs.
-    fn programs(&self) -> Result<PathBuf, Failed> {
+    /// flyball, without what only a debugger wants.
+    fn program(&self) -> Result<PathBuf, Failed> {
         let folder = self.folder.path().join("fb");
-        if folder.exists() {
-            return Ok(folder);
-        }
-        std::fs::create_dir(&folder)?;
         let program = folder.join("flyball");
-        let built = env!("CARGO_BIN_EXE_flyball");
-        if !Command::new("strip")
-            .arg("-o")
-            .arg(&program)
-            .arg(built)
-            .status()
-            .is_ok_and(|status| status.success())
-        {
-            std::fs::copy(built, &program)?;
-        }
-        // The guest has a loader, and not every library.
-        let needed = Command::new("ldd").arg(built).output()?;
-        for line in String::from_utf8_lossy(&needed.stdout).lines() {
-            if let Some((name, path)) = line.split_once(" => ") {
-                let path = path.split_whitespace().next().unwrap_or_default();
-                if path.starts_with('/') {
-                    std::fs::copy(path, folder.join(name.trim()))?;
-                }
+        if !program.exists() {
+            std::fs::create_dir_all(&folder)?;
+            let built = env!("CARGO_BIN_EXE_flyball");
+            let stripped = Command::new("strip").arg("-o").arg(&program).arg(built).status();
+            if !stripped.is_ok_and(|status| status.success()) {
+                std::fs::copy(built, &program)?;
             }
         }
         Ok(folder)
     }
 
-    /// The registers of the class `clx`, with hardware feedback (CPUID leaf 6, MSRs 0x1b1, 0x17d0 and 0x17d1).
-    fn with_feedback(&self) -> Result<PathBuf, Failed> {
-        let folder = self.script.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-        let text = std::fs::read_to_string(folder.join("msr/intel-sst.conf"))?;
-        let mut found = 0;
-        let mut lines = String::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match words.as_slice() {
-                ["cpuid", "6", "*", _, ebx, ecx, _] => {
-                    // EAX bit 19; EDX: performance and efficiency, one page, row 0.
-                    lines.push_str(&format!("cpuid 6 * 0x00080ec7 {ebx} {ecx} 3\n"));
-                    found += 1;
-                }
-                ["ro", "0x1b1", "*", _] => {
-                    // Bit 26: the table is new. It stays set; the time stamp tells.
-                    lines.push_str(
-                        "ro 0x1b1 * 0x8c370000\npkg 0x17d0 * 0\npkg 0x17d1 * 0\nrw 0x1b2 * 0\nrw 0x19b * 0\n",
-                    );
-                    found += 1;
-                }
-                _ => lines.push_str(&format!("{line}\n")),
+    /// The machine's file: one of flyball's own, with the levels of this folder.
+    fn machine(&self, guest: &Guest) -> Result<PathBuf, Failed> {
+        let (builtin, levels) = match guest.class {
+            Class::Mailbox => ("msr-mailbox", "mailbox.toml"),
+            Class::Tpmi => ("tpmi-small", "tpmi.toml"),
+        };
+        let text = MachineSpec::builtin_text(builtin).ok_or("no such machine")?;
+        let (head, _) = text.split_once("[sst]").ok_or("the machine has no Speed Select")?;
+        let mut toml = format!("{head}{}", std::fs::read_to_string(own(levels))?);
+        // Two cores for each of three dies, one thread each, so that a guest has few CPUs and all kinds of domains.
+        let smaller: &[(&str, &str)] = match guest.class {
+            // Of a frequency of seven digits the unmodified tool makes one that the kernel refuses (docs/speed-select.md).
+            Class::Mailbox => &[
+                ("min_mhz = 1000", "min_mhz = 800"),
+                ("efficient_mhz = 1000", "efficient_mhz = 800"),
+                ("lowest = 10, efficient = 10", "lowest = 8, efficient = 8"),
+                ("volts = [[1000, 690]", "volts = [[800, 690]"),
+            ],
+            Class::Tpmi => &[
+                ("dies = 2", "dies = 3"),
+                ("count = 8", "count = 2"),
+                ("threads = 2", "threads = 1"),
+                ("better = [[0, 0.97], [4, 0.97]]", "better = [[1, 0.97]]"),
+            ],
+        };
+        for (from, to) in smaller.iter().chain(guest.replaced) {
+            if !toml.contains(from) {
+                return Err(format!("no '{from}' in {builtin}").into());
             }
+            toml = toml.replace(from, to);
         }
-        if found != 2 {
-            return Err("the laboratory's registers of class clx are not as they were".into());
+        if guest.feedback {
+            // Firmware that tells what CPUs can do.
+            toml = toml.replace("has_epp = true", "has_epp = true\nfeedback = true");
         }
-        let path = self.folder.path().join("feedback.conf");
-        std::fs::write(&path, lines)?;
+        let path = self.folder.path().join(format!("{}.toml", guest.name));
+        std::fs::write(&path, toml)?;
         Ok(path)
     }
 
     fn boot(&self, guest: &Guest) -> Result<(String, String), Failed> {
-        let mut command = Command::new("nice");
-        command.args(["-n", "5"]).arg(&self.script).env("LAB_CACHE", &self.cache).env_remove("SST_DUMP2");
-        if let Some((machine, levels)) = guest.registers {
-            let registers = self.registers(machine)?;
-            if guest.two {
-                command.env("SST_DUMP2", &registers);
-            }
-            command.env("SST_DUMP", registers).env("SST_TPMI", if levels { "levels=3" } else { "" });
-        }
+        let mut options: Vec<String> = vec![self.machine(guest)?.display().to_string()];
+        let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        option("--cpus", guest.cpus.to_string());
         // For a guest that hangs; on a busy host one takes ten times as long as on an idle one.
-        let limit = if self.whole { "3600" } else { "1200" };
-        command.args([guest.class, "--kernel", guest.kernel, "--timeout", limit]);
+        option("--timeout", if self.whole { "3600" } else { "1200" }.to_owned());
         if let Some(tool) = &self.tool {
-            command.arg("--file").arg(format!("{}:t26", tool.display()));
+            option("--file", format!("{}:t26", tool.display()));
         }
-        command.arg("--file").arg(format!("{}:fb", self.programs()?.display()));
-        command.arg("--file").arg(self.folder.path().join("raw"));
-        for file in ["common.sh", "side-by-side.sh", "flyball-sst.sh", "commands", "few"] {
-            command.arg("--file").arg(own(file));
+        option("--file", format!("{}:fb", self.program()?.display()));
+        option("--file", self.folder.path().join("raw").display().to_string());
+        for file in ["common.sh", "guest.sh", "side-by-side.sh", "flyball-sst.sh", "commands", "few"] {
+            option("--file", own(file).display().to_string());
         }
         if guest.feedback {
-            let asks = self.folder.path().join("ask");
-            std::fs::create_dir_all(&asks)?;
-            command.arg("--file").arg(asks).arg("--file").arg(own("events.sh"));
-            command.arg("--msrs").arg(self.with_feedback()?).args(["--setcpuid", "acpi,tm"]);
-            command.args(["--append", "iomem=relaxed", "--host"]);
-            command.arg(format!("exec bash '{}'", own("feedback.sh").display()));
+            option("--file", own("events.sh").display().to_string());
+            option("--modules", "?msr".to_owned());
+            // The emulator does not say that its processor has thermal interrupts; the kernel is told to believe it.
+            option("--append", "setcpuid=acpi,tm".to_owned());
         }
-        command.arg("--").arg(own("guest.sh"));
-        command.args(if self.whole { ["commands", ""] } else { ["few", "few"] });
-        let output = command.output()?;
+        let words = if self.whole { ["commands", ""] } else { ["few", "few"] };
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let output = guest::run(guest.kernel, &options, &["sh", "./guest.sh", words[0], words[1]])?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Ok((text(&output.stdout), text(&output.stderr)))
     }
@@ -335,13 +315,6 @@ fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
     }
 }
 
-fn has_kernel(cache: &Path, version: &str) -> bool {
-    let kernels = std::fs::read_dir(cache.join("kernels")).into_iter().flatten().flatten();
-    kernels.map(|entry| entry.file_name().to_string_lossy().into_owned()).any(|name| {
-        name.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
-    })
-}
-
 fn main() -> ExitCode {
     // One emulator at a time: each wants a core of its own.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
@@ -358,7 +331,7 @@ fn main() -> ExitCode {
     let mut skipped = Vec::new();
     if laboratory.as_ref().is_ok_and(|laboratory| laboratory.tool.is_none()) {
         eprintln!(
-            "skipped: the side-by-side with the unmodified tool, which is not in the laboratory's cache"
+            "skipped: the side-by-side with the unmodified tool, which is not in the cache (scripts/fetch-sst-tool)"
         );
     }
     let trials = GUESTS
@@ -367,10 +340,7 @@ fn main() -> ExitCode {
         .map(|guest| {
             let missing = match &laboratory {
                 Err(why) => Some(why.clone()),
-                Ok(laboratory) if !has_kernel(&laboratory.cache, guest.kernel) => {
-                    Some(format!("no kernel {}", guest.kernel))
-                }
-                Ok(_) => None,
+                Ok(_) => guest::missing(guest.kernel),
             };
             let ignored = missing.is_some();
             if let Some(why) = missing {

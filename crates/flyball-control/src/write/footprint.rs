@@ -114,7 +114,11 @@ impl<'h> Footprints<'h> {
         let fields: &[Field] = match setting.field {
             Field::Level => {
                 self.everything(found);
-                &[Field::BaseFreq, Field::TurboFreq]
+                // Firmware puts the level's own turbo ratio limits into the register, over what somebody has set.
+                match setting.place.cpu {
+                    Some(_) => &[Field::BaseFreq, Field::TurboFreq, Field::TurboLimits],
+                    None => &[Field::BaseFreq, Field::TurboFreq],
+                }
             }
             Field::BaseFreq | Field::TurboFreq => {
                 self.turbo(found);

@@ -46,6 +46,11 @@ pub(super) fn notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());
     }
+    if let Some(what) = &manifest.machine.emulated {
+        notes.push(format!(
+            "The processors of this machine are emulated ({what}): times, speeds, energy and heat are a model's."
+        ));
+    }
     if let Some(quiet) = &manifest.quiet {
         let sum = |get: fn(&Grades) -> usize| -> usize {
             report.arms.iter().filter_map(|arm| arm.grades.as_ref()).map(get).sum()

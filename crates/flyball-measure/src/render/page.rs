@@ -211,7 +211,6 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
 fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
     let fact = |word: &str, fact: String| (word.to_owned(), fact);
     let machine = &report.machine;
-    let simulated = if machine.simulated { " (simulated)" } else { "" };
     let mut facts = vec![
         fact("workload", report.workload.name.clone()),
         fact(
@@ -223,7 +222,7 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
                 better(report, Quantity::Performance)
             ),
         ),
-        fact("machine", format!("{}{simulated}: {}, {} CPUs", machine.name, machine.processor, machine.cpus)),
+        fact("machine", format!("{}: {}, {} CPUs", machine.title(), machine.processor, machine.cpus)),
     ];
     for boot in &manifest.boots {
         let driver =

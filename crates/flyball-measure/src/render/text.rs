@@ -42,8 +42,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "metric    {} in {}, {way}", metric.name, metric.unit)?;
     let machine = &report.machine;
-    let simulated = if machine.simulated { " (simulated)" } else { "" };
-    writeln!(out, "machine   {}{simulated}: {}, {} CPUs", machine.name, machine.processor, machine.cpus)?;
+    writeln!(out, "machine   {}: {}, {} CPUs", machine.title(), machine.processor, machine.cpus)?;
     let schedule = &report.schedule;
     let length = match schedule.length {
         Length::Rounds(rounds) => format!("{rounds} blocks"),

@@ -15,14 +15,14 @@ const COLUMNS: [Quantity; 5] =
     [Quantity::Frequency, Quantity::Busy, Quantity::Performance, Quantity::Energy, Quantity::PerWatt];
 
 /// The report as a sheet. Desired performance is not measured here and stays empty. Averages are means, as in the
-/// selftest; percentages are cut after four digits. Of a simulated machine the first two lines have one cell more that
+/// selftest; percentages are cut after four digits. Of a simulated or emulated machine the first two lines have one cell more that
 /// says so.
 pub fn write(report: &Report) -> String {
     let metric = &report.workload.metric;
     let name = if metric.is_rate() { "Performance" } else { "Time" };
     let machine = &report.machine;
-    let (machine, says) = if machine.simulated {
-        (", Machine", format!(", {} simulated", clean(&machine.name)))
+    let (machine, says) = if machine.simulated || machine.emulated.is_some() {
+        (", Machine", format!(", {}", clean(&machine.title().replace(['(', ')'], ""))))
     } else {
         ("", String::new())
     };

@@ -87,7 +87,11 @@ impl Silicon {
             msr::THERM_STATUS => {
                 self.therm_status(self.core_temperature(cpu).0, self.hot_log[core], place.package)
             }
-            msr::PACKAGE_THERM_STATUS => self.therm_status(pk.hottest, pk.hot_log, place.package),
+            msr::PACKAGE_THERM_STATUS => {
+                self.therm_status(pk.hottest, pk.hot_log, place.package) | u64::from(pr.feedback_new) << 26
+            }
+            msr::HW_FEEDBACK_PTR if spec.firmware.feedback => pr.feedback_pointer,
+            msr::HW_FEEDBACK_CONFIG if spec.firmware.feedback => pr.feedback_config,
             msr::PACKAGE_THERM_INTERRUPT => pr.therm_interrupt,
             msr::MISC_ENABLE => r.misc_enable,
             msr::TEMPERATURE_TARGET => u64::from(spec.thermal.tjmax_c) << 16,
@@ -256,7 +260,10 @@ impl Silicon {
                 let pk = &mut self.package[package];
                 pk.hot_log &= value & 2 != 0;
                 pk.power_log &= value & 1 << 11 != 0;
+                pr.feedback_new &= value & 1 << 26 != 0;
             }
+            msr::HW_FEEDBACK_PTR => pr.feedback_pointer = value & (0x000f_ffff_ffff_f000 | 1),
+            msr::HW_FEEDBACK_CONFIG => pr.feedback_config = value & 1,
             msr::PACKAGE_THERM_INTERRUPT => pr.therm_interrupt = value & 0x01ff_ff17,
             msr::MISC_ENABLE => {
                 // Turbo is switched for the whole package whichever CPU is asked.

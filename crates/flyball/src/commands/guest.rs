@@ -15,7 +15,7 @@ use flyball_guest::{
     machine::Driver,
     run::{End, Outlets},
 };
-use flyball_silicon::MachineSpec;
+use flyball_silicon::{MachineSpec, WorkloadClass};
 use serde::Serialize;
 
 use crate::{
@@ -107,6 +107,11 @@ struct GuestArgs {
     #[arg(long, default_value_t = 16.0, value_name = "N")]
     cycles: f64,
 
+    /// What the guest's instructions are like, with --closed: integer (as fast as the frequency), build, network, memory
+    /// (90 % of the time at 3.3 GHz is memory's, which no frequency changes). docs/guest.md has the numbers.
+    #[arg(long, default_value = "integer", value_name = "CLASS")]
+    workload_class: String,
+
     /// Seed of the processor and of the guest's random numbers.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -165,6 +170,7 @@ impl GuestArgs {
             interface: interface.transpose()?,
             closed: self.closed,
             cycles: (self.cycles * 256.0) as u32,
+            class: class(&self.workload_class)?,
             seed: self.seed,
             memory_mb: self.memory,
             root: match self.root.as_str() {
@@ -181,6 +187,14 @@ impl GuestArgs {
             command,
         })
     }
+}
+
+/// The class of workload of that name.
+fn class(word: &str) -> Result<WorkloadClass, GuestError> {
+    WorkloadClass::named(word).ok_or_else(|| {
+        let names = WorkloadClass::ALL.map(|class| class.name).join(", ");
+        GuestError::Request(format!("no class of workload '{word}'; there are {names}"))
+    })
 }
 
 impl From<GuestError> for Failure {

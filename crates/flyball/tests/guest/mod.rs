@@ -34,18 +34,10 @@ pub fn missing(kernel: &str) -> Option<String> {
 /// Boots a guest and runs `command` in it, politely.
 #[allow(dead_code, reason = "tests of other commands share only the look at what is missing")]
 pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
+    let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "500"] };
     Command::new("nice")
-        .args([
-            "-n",
-            "10",
-            env!("CARGO_BIN_EXE_flyball"),
-            "--kernel",
-            kernel,
-            "guest",
-            "run",
-            "--timeout",
-            "500",
-        ])
+        .args(["-n", "10", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run"])
+        .args(timeout)
         .args(options)
         .arg("--")
         .args(command)

@@ -1,23 +1,21 @@
 # Read by the scripts of this folder, in a guest: the drivers loaded, the programs where they start quickly, and the
 # state of the machine as neither flyball nor the unmodified tool tells it.
-# Beside them: fb (flyball with its libraries), raw, and t26 (the unmodified tool with its C library), if
-# it could be had.
+# Beside them: fb (flyball), raw, and t26 (the unmodified tool with its C library), if it could be had.
 for m in isst_if_common isst_if_mbox_msr isst_if_mbox_pci isst_if_mmio intel_vsec intel_vsec_tpmi isst_tpmi; do
     modprobe $m 2>/dev/null
 done
 mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 mkdir -p /var/run /run
-# Not from /job: every start would go over 9p.
-for thing in fb raw t26; do [ -e /tmp/$thing ] || cp -a $thing /tmp/ 2>/dev/null; done
-ln -sf flyball /tmp/fb/intel-speed-select
-chmod -R a+rX /tmp/fb /tmp/t26 2>/dev/null
+for thing in fb raw t26; do [ ! -e /job/$thing ] || ln -sfn /job/$thing /tmp/$thing; done
+ln -sf flyball /job/fb/intel-speed-select
+chmod -R a+rX /job 2>/dev/null
 chmod 755 / /tmp
 sys=/sys/devices/system/cpu
 cpus=0-$(($(ls -d $sys/cpu[0-9]* | wc -l) - 1))
 real=
 [ -e /tmp/t26 ] && real="/tmp/t26/ld-linux-x86-64.so.2 --library-path /tmp/t26 /tmp/t26/intel-speed-select"
-# By its own name, not through a loader: it starts itself again as guardian.
-start="env LD_LIBRARY_PATH=/tmp/fb:$LD_LIBRARY_PATH"
+# What a program is to be started with.
+start=env
 mesh() { ls $sys/intel_uncore_frequency/*/m??_freq_khz 2>/dev/null; }
 limits() { # They settle after the write has returned.
     last=none

@@ -1,18 +1,10 @@
 # Read by flyball-sst.sh in a guest that has hardware feedback: levels that somebody else changes, followed by the kernel's
-# own word. The processor's part is played from outside: feedback.sh on the host writes the table that the kernel has in
-# its memory, and the thermal interrupt is one that the CPU sends to itself (APIC, self, vector 0xfa of
+# own word. The emulated firmware writes its table into the guest's memory whenever what CPUs can do has changed; the thermal
+# interrupt, which the emulator's plug-in cannot raise, is one that the CPU sends to itself (APIC, self, vector 0xfa of
 # arch/x86/include/asm/irq_vectors.h). What comes of it, through drivers/thermal/intel/intel_hfi.c and netlink, is the
 # kernel's doing.
 modprobe msr
-asked=0
-feedback() {
-    asked=$((asked + 1))
-    # IA32_HW_FEEDBACK_PTR: the table's address.
-    /tmp/raw msr 0x17d0 >ask/$asked.address
-    mv ask/$asked.address ask/$asked
-    eventually [ -e ask/$asked.done ]
-    taskset 1 devmem 0xfee00300 32 0x000440fa
-}
+feedback() { taskset 1 devmem 0xfee00300 32 0x000440fa; }
 online_is() { [ "$(cat $sys/online)" = "$1" ]; }
 # IA32_HW_FEEDBACK_CONFIG: the kernel switches feedback on when the first listener has subscribed.
 listened_to() { /tmp/raw msr 0x17d1 | grep -q '1$'; }

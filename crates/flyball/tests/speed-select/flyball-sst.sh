@@ -205,6 +205,6 @@ if [ -z "$few" ]; then
     fi
     mv /dev/away /dev/isst_interface
 fi
-[ -e ask ] && . ./events.sh
+[ -e events.sh ] && . ./events.sh
 if dmesg | grep -E 'Oops|BUG:|Call Trace|general protection'; then echo 'not ok the kernel complains'; fi
 echo '##### end of the checks'

@@ -57,6 +57,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
         machine: MachineNote {
             name: host.name(),
             simulated: host.kind() == Kind::Simulated,
+            emulated: flyball_host::emulated(host),
             processor,
             cpus: cpus
                 .and_then(|text| text.parse::<flyball_host::CpuList>().ok())

@@ -1,4 +1,4 @@
-//! The whole command line in a guest: `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,seed=N][,memory=MB]
+//! The whole command line in a guest: `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,class=C][,seed=N][,memory=MB]
 //! [,root=host][,file=FILE][,open]`.
 //!
 //! This program is its own guest tool: it is put into the guest with the libraries it runs with, and works there as on
@@ -43,7 +43,7 @@ fn request(cli: &Cli, choice: &str) -> Result<Request, Failure> {
                 Exit::Usage,
                 format!(
                     "'{part}' in 'guest:{choice}' is not understood; after the name come driver=amd-pstate=passive, \
-                     cpus=N, interface=cppc-mailbox, cycles=N, seed=N, memory=MB, file=FILE (for the directory above the \
+                     cpus=N, interface=cppc-mailbox, cycles=N, class=network, seed=N, memory=MB, file=FILE (for the directory above the \
                      command's), root=host or open, separated by commas"
                 ),
             )
@@ -57,6 +57,7 @@ fn request(cli: &Cli, choice: &str) -> Result<Request, Failure> {
                 let cycles = cycles.ok_or_else(bad)?;
                 request.cycles = (cycles * 256.0) as u32;
             }
+            Some(("class", word)) => request.class = super::class(word)?,
             Some(("memory", number)) => request.memory_mb = number.parse().map_err(|_| bad())?,
             Some(("interface", word)) => request.interface = Some(Interface::parse(word).ok_or_else(bad)?),
             Some(("file", file)) if !file.is_empty() => request.files.push(JobFile::parse(file)),

@@ -13,6 +13,9 @@ pub struct Facts {
     pub name: String,
     /// What stands behind it.
     pub kind: Kind,
+    /// What it says it is, if its processors are emulated: a guest of flyball's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<String>,
     /// Who made the processor.
     pub vendor: Vendor,
     /// The processor's name.
@@ -57,6 +60,7 @@ impl Facts {
         Facts {
             name: host.name(),
             kind: host.kind(),
+            emulated: flyball_host::emulated(host),
             vendor: topology.vendor,
             model_name: topology.model_name.clone(),
             signature: topology

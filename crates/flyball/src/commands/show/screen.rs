@@ -123,7 +123,10 @@ impl Screen<'_> {
         let mut second = Vec::new();
         second.extend(facts.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
         second.push(match facts.kind {
-            Kind::Live => "this machine".to_owned(),
+            Kind::Live => match &facts.emulated {
+                Some(what) => format!("this machine, which is emulated ({what})"),
+                None => "this machine".to_owned(),
+            },
             Kind::Recorded => format!("recorded in {}", facts.name),
             Kind::Simulated => format!("simulated: {}", facts.name),
         });

@@ -1,0 +1,140 @@
+//! The instructions that the silicon answers: RDTSC, RDTSCP, RDMSR, WRMSR, CPUID, ports; and messages to its PCI functions.
+//! Each gives the address to go on at, or `None` where the instruction is left to QEMU.
+
+use std::sync::atomic::Ordering;
+
+use super::{Handles, Plugin};
+use crate::{layout, punit, settings::Time, vfio_user::Connection};
+
+impl Plugin {
+    /// The address after an instruction. A block may have been translated at another address than the one it runs at
+    /// (the same page, mapped twice): the page is that of the instruction pointer, which QEMU has set to this block or
+    /// a later instruction of it; the offset in the page is that of the translation.
+    pub(super) fn after(&self, handles: &Handles, at: u64, length: u64) -> u64 {
+        let ip = self.read(handles, handles.ip);
+        ip.wrapping_add(at.wrapping_sub(ip) & 0xfff).wrapping_add(length)
+    }
+
+    pub(super) fn tsc(&self, cpu: usize) -> u64 {
+        let mut state = self.state();
+        let (now, _) = self.now(&mut state, cpu, u64::MAX);
+        state.chip.tsc(now)
+    }
+
+    pub(super) fn rdtsc(&self, cpu: usize, at: u64, with_aux: bool) -> Option<u64> {
+        let handles = self.handles(cpu)?;
+        let tsc = self.tsc(cpu);
+        if with_aux {
+            self.write(handles, handles.cx, self.cpus[cpu].tsc_aux.load(Ordering::Relaxed));
+        }
+        self.write_pair(handles, tsc);
+        Some(self.after(handles, at, if with_aux { 3 } else { 2 }))
+    }
+
+    pub(super) fn rdmsr(&self, cpu: usize, at: u64) -> Option<u64> {
+        let handles = self.handles(cpu)?;
+        let register = self.read(handles, handles.cx) as u32;
+        if register == 0x10 {
+            return self.rdtsc(cpu, at, false);
+        }
+        let value = {
+            let mut state = self.state();
+            let (_, untold) = self.now(&mut state, cpu, 100_000);
+            state.chip.read_msr(cpu, register, untold)?
+        };
+        self.write_pair(handles, value);
+        Some(self.after(handles, at, 2))
+    }
+
+    pub(super) fn wrmsr(&self, cpu: usize, at: u64) -> Option<u64> {
+        let handles = self.handles(cpu)?;
+        let register = self.read(handles, handles.cx) as u32;
+        let low = self.read(handles, handles.ax) & 0xffff_ffff;
+        let value = low | self.read(handles, handles.dx) << 32;
+        match register {
+            // TSC_AUX, which RDTSCP gives; QEMU keeps its own as well.
+            0xc000_0103 => self.cpus[cpu].tsc_aux.store(low as u32, Ordering::Relaxed),
+            // The APIC as registers: perhaps an interrupt for another CPU.
+            0x800..=0x83f => self.interrupts_sent(cpu),
+            _ => {}
+        }
+        {
+            let mut state = self.state();
+            let (now, _) = self.now(&mut state, cpu, 0);
+            if !state.chip.write_msr(cpu, register, value, now) {
+                return None;
+            }
+        }
+        Some(self.after(handles, at, 2))
+    }
+
+    pub(super) fn cpuid(&self, cpu: usize, at: u64) -> Option<u64> {
+        let handles = self.handles(cpu)?;
+        let leaf = self.read(handles, handles.ax) as u32;
+        let subleaf = self.read(handles, handles.cx) as u32;
+        // QEMU 11 ends with a failed assertion when leaf 1Fh, or a leaf that it does not know and takes for its
+        // highest, is asked with a large subleaf.
+        if (0x1f..0x8000_0000).contains(&leaf) && subleaf > 5 {
+            self.write(handles, handles.cx, 5);
+        }
+        let [ax, bx, cx, dx] = self.state().chip.cpuid(cpu, leaf, subleaf)?;
+        for (register, value) in [(handles.ax, ax), (handles.bx, bx), (handles.cx, cx), (handles.dx, dx)] {
+            self.write(handles, register, value);
+        }
+        Some(self.after(handles, at, 2))
+    }
+
+    pub(super) fn port(&self, cpu: usize, at: u64, write: bool) -> Option<u64> {
+        let handles = self.handles(cpu)?;
+        let port = self.read(handles, handles.dx) as u16;
+        if !(layout::PORTS..layout::PORTS + layout::MAX_CPUS as u16).contains(&port) {
+            return None;
+        }
+        let ax = self.read(handles, handles.ax);
+        let read = {
+            let mut state = self.state();
+            let (now, _) = self.now(&mut state, cpu, 0);
+            if write {
+                state.chip.write_port(cpu, port, ax as u8, now).then_some(None)?
+            } else {
+                Some(state.chip.read_port(port)?)
+            }
+        };
+        if let Some(value) = read {
+            self.write(handles, handles.ax, (ax as u32) & !0xff | u32::from(value));
+        }
+        Some(self.after(handles, at, 1))
+    }
+
+    /// A 16-bit write to a port: the one by which the machine is switched off ends the logs and the counts, because the
+    /// emulator takes its own time until it stops. QEMU gets it in any case.
+    pub(super) fn out_word(&self, cpu: usize) -> Option<u64> {
+        /// PM1a control of q35 (ICH9's power management at 600h, which SeaBIOS sets), and its sleep enable bit.
+        const CONTROL: u64 = 0x604;
+        const SLEEP_ENABLE: u64 = 1 << 13;
+        let handles = self.handles(cpu)?;
+        let (port, value) = (self.read(handles, handles.dx) & 0xffff, self.read(handles, handles.ax));
+        if port == CONTROL && value & SLEEP_ENABLE != 0 {
+            let state = &mut *self.state();
+            let counts = self.counts(state);
+            state.off.get_or_insert(counts);
+            state.chip.end();
+        }
+        None
+    }
+
+    /// A message of QEMU's to a PCI function. The CPU that has caused it waits, so that in the closed loop no time passes;
+    /// what it has executed in its slice the silicon learns at the slice's end, as with register writes.
+    pub(super) fn pci(
+        &self,
+        connection: &mut Connection,
+        bytes: &[u8],
+        function: &mut punit::Function,
+    ) -> Option<Vec<u8>> {
+        let state = &mut *self.state();
+        if self.settings.time == Time::Open {
+            state.catch_up(self.start.elapsed().as_nanos() as u64);
+        }
+        state.chip.pci(connection, bytes, function)
+    }
+}

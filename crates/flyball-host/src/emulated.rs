@@ -1,0 +1,40 @@
+//! Whether a machine's processors are flyball's own emulation: its firmware says so in the DMI tables, so that whatever runs
+//! in the guest, or reads what was recorded there, can tell.
+
+use crate::Host;
+
+/// The maker that the firmware of flyball's guests names (`crates/flyball-guest/src/qemu.rs`).
+const MAKER: &str = "flyball";
+
+/// What the machine says it is, such as `guest of ryzen-5750g, closed loop`, if its processors are emulated by flyball.
+pub fn emulated(host: &dyn Host) -> Option<String> {
+    const DMI: &str = "/sys/class/dmi/id";
+    let said = |name: &str| host.read(&format!("{DMI}/{name}")).ok().filter(|text| !text.is_empty());
+    if said("sys_vendor")? != MAKER {
+        return None;
+    }
+    let words: Vec<String> = ["product_name", "product_version"].into_iter().filter_map(said).collect();
+    Some(if words.is_empty() { "guest".to_owned() } else { words.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Recorded;
+
+    #[test]
+    fn the_firmware_says_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dmi = dir.path().join("sys/class/dmi/id");
+        std::fs::create_dir_all(&dmi).unwrap();
+        let says = |vendor: &str| {
+            std::fs::write(dmi.join("sys_vendor"), vendor).unwrap();
+            emulated(&Recorded::open(dir.path()).unwrap())
+        };
+        assert_eq!(says("Dell Inc.\n"), None);
+        assert_eq!(says("flyball\n").as_deref(), Some("guest"));
+        std::fs::write(dmi.join("product_name"), "guest of x\n").unwrap();
+        std::fs::write(dmi.join("product_version"), "closed loop\n").unwrap();
+        assert_eq!(says("flyball\n").as_deref(), Some("guest of x, closed loop"));
+    }
+}
