@@ -24,6 +24,7 @@ use crate::{
     machine::{Driver, GuestMachine},
     qemu::{self, Board, Qemu},
     run::{self, Boot, End, Outlets},
+    watch::Patience,
 };
 
 /// Where the command's root file system comes from.
@@ -75,6 +76,8 @@ pub struct Request {
     pub copy_back: Option<PathBuf>,
     /// The most host time.
     pub timeout: Option<Duration>,
+    /// How long nothing may happen.
+    pub patience: Patience,
     /// The command; empty for a shell.
     pub command: Vec<String>,
 }
@@ -101,6 +104,7 @@ impl Request {
             out: None,
             copy_back: None,
             timeout: Some(Duration::from_secs(300)),
+            patience: Patience::default(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
         }
     }
@@ -247,6 +251,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         command_line,
         more,
         timeout: request.timeout,
+        patience: request.patience,
         interactive: shell,
     };
     let end = run::run(boot, outlets)?;

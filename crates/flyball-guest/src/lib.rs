@@ -31,5 +31,6 @@ pub mod machine;
 pub mod modules;
 pub mod qemu;
 pub mod run;
+pub mod watch;
 
 pub use flyball_guest_plugin::machine::Interface;

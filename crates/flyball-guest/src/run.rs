@@ -10,12 +10,20 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{error::GuestError, qemu};
+use crate::{
+    error::GuestError,
+    qemu,
+    watch::{self, Patience, Watched},
+};
 
 /// Everything that a start needs.
 #[derive(Debug)]
@@ -34,6 +42,8 @@ pub struct Boot<'a> {
     pub more: Vec<OsString>,
     /// The most time on the host, if there is a limit.
     pub timeout: Option<Duration>,
+    /// How long nothing may happen.
+    pub patience: Patience,
     /// Standard input and output belong to a person in the guest's shell.
     pub interactive: bool,
 }
@@ -55,6 +65,8 @@ pub struct End {
     pub code: Option<u8>,
     /// Whether the time was up.
     pub timed_out: bool,
+    /// Why it was ended although it had time, if it got nowhere.
+    pub stuck: Option<String>,
     /// The whole console.
     pub console: String,
     /// What init had to say on the way.
@@ -117,6 +129,8 @@ fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keep: bool) 
 #[derive(Debug, Default)]
 struct Control {
     end: End,
+    /// Set when init has reported.
+    up: Arc<AtomicBool>,
 }
 
 impl Control {
@@ -125,6 +139,7 @@ impl Control {
         let mut words = line.split_whitespace();
         match words.next() {
             Some("up") => {
+                self.up.store(true, Ordering::Relaxed);
                 self.end.uptimes[0] = words.next().and_then(|w| w.parse().ok());
                 self.end.host[0] = Some(since);
             }
@@ -270,8 +285,10 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
     let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
     let out = thread::spawn(move || pump(out, Some(to_out), false));
     let err = thread::spawn(move || pump(err, Some(to_err), false));
-    let control = thread::spawn(move || Control::default().read(control, start));
-    let (timed_out, memory) = wait(&mut child, boot.timeout)?;
+    let up = Arc::new(AtomicBool::new(false));
+    let listens = Control { up: Arc::clone(&up), ..Control::default() };
+    let control = thread::spawn(move || listens.read(control, start));
+    let Watched { timed_out, stuck, memory } = watch::wait(&mut child, boot.timeout, boot.patience, &up)?;
     let host_end = start.elapsed();
     let _ = (out.join(), err.join());
     let mut end = control.join().unwrap_or_default();
@@ -290,6 +307,7 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
         }
     }
     end.timed_out = timed_out && end.code.is_none();
+    end.stuck = stuck.filter(|_| end.code.is_none());
     end.host[2] = Some(host_end);
     end.memory = memory;
     Ok(end)
@@ -308,36 +326,6 @@ fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     }
     let program = PathBuf::from(command.get_program());
     command.spawn().map_err(|e| GuestError::file("start", program, e))
-}
-
-/// Waits for the end or for the limit; says whether the limit came first, and the most memory that was held.
-fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(bool, Option<u64>), GuestError> {
-    let pid = child.id();
-    let deadline = limit.map(|limit| Instant::now() + limit);
-    let mut memory = None;
-    let mut pause = Duration::from_millis(5);
-    loop {
-        let ended =
-            child.try_wait().map_err(|e| GuestError::Emulator(format!("cannot wait for QEMU: {e}")))?;
-        if ended.is_some() {
-            return Ok((false, memory));
-        }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Ok((true, memory));
-        }
-        memory = peak_memory(pid).or(memory);
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
-}
-
-/// `VmHWM` of a process, bytes.
-fn peak_memory(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 /// A writer that keeps what is written, for callers that want the output as bytes.

@@ -8,7 +8,7 @@ use std::{
     ffi::c_void,
     sync::{PoisonError, atomic::Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{Open, Plugin, State};
@@ -28,6 +28,8 @@ thread_local! {
 const LAG: i64 = 1_000_000;
 /// The most idle time that is skipped at once, ns.
 const JUMP: u64 = 2_000_000;
+/// How long all CPUs may be halted without a timer, time of the host.
+const DEAD: Duration = Duration::from_secs(30);
 
 impl Machine for Chip {
     fn advance(&mut self, dt_ns: u64, busy_ns: &[u64]) {
@@ -172,10 +174,21 @@ impl Plugin {
         self.publish(state);
     }
 
+    /// Ends the emulator because the guest never does anything again.
+    fn is_dead(&self) {
+        let mut state = self.state();
+        state.chip.end();
+        eprintln!("flyball: every CPU is halted and no timer is set: the guest is dead");
+        eprintln!("flyball: {}", self.counts(&state));
+        // SAFETY: ends the process at once, without QEMU's own ways out, which want its other threads to take part.
+        unsafe { libc::_exit(3) }
+    }
+
     /// A thread of its own: when all CPUs are halted, time goes to the next timer.
     pub(super) fn jump_when_idle(&self) {
         SEES_SLICES.set(true);
         let mut seen = 0;
+        let mut asleep: Option<Instant> = None;
         loop {
             {
                 let mut count = self.idle.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,6 +205,12 @@ impl Plugin {
                     clock.jump_if_idle(|deadline| self.state().scheduler.jump(deadline, JUMP));
                 if !self.state().scheduler.all_halted() {
                     break;
+                }
+                // A kernel has a timer or it never does anything again: nobody else would wake it.
+                let since = asleep.filter(|_| idle && !armed).unwrap_or_else(Instant::now);
+                asleep = (idle && !armed).then_some(since);
+                if since.elapsed() > DEAD {
+                    self.is_dead();
                 }
                 if !armed {
                     thread::sleep(Duration::from_micros(if idle { 500 } else { 20 }));

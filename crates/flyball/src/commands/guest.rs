@@ -1,5 +1,6 @@
 //! `flyball guest`: real kernels on virtual silicon.
 
+mod cost;
 mod inside;
 
 pub use inside::inside;
@@ -14,6 +15,7 @@ use flyball_guest::{
     initramfs::JobFile,
     machine::Driver,
     run::{End, Outlets},
+    watch::Patience,
 };
 use flyball_silicon::{MachineSpec, WorkloadClass};
 use serde::Serialize;
@@ -37,6 +39,7 @@ drivers find that processor's registers and firmware tables. No root and no KVM 
   flyball guest run sst-guide --kernel 7.2 --closed --file ./bench -- ./bench
   flyball guest run ryzen-5750g --kernel arch/x86/boot/bzImage --modules-dir lib/modules/6.19.0 -- dmesg
   flyball guest shell ryzen-5750g --driver amd-pstate=passive --root host
+  flyball guest cost                                     what it costs on this host, measured
 
 Without --closed, guest time is the host's: quick, for tests of what attributes accept and say. With --closed, guest
 time passes by executed instructions at the frequency that the processor gives: a governor's decision changes how
@@ -65,6 +68,8 @@ enum Action {
     /// Leaves in --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the processor's state
     /// once a millisecond), console.log.
     Record(RunArgs),
+    /// What guests cost on this host: time until a command runs, speed and memory, in both kinds of time.
+    Cost(cost::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,7 +100,8 @@ struct GuestArgs {
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     cpus: u32,
 
-    /// How performance is asked for, in place of the machine's own way: cppc-msr, cppc-mailbox, p-states.
+    /// How performance is asked for, in place of the machine's own way: cppc-msr, cppc-mailbox, p-states,
+    /// hwp-off (firmware leaves HWP to the driver).
     #[arg(long, value_name = "WAY")]
     interface: Option<String>,
 
@@ -155,7 +161,9 @@ impl GuestArgs {
     fn request(&self, cli: &Cli, command: Vec<String>) -> Result<Request, GuestError> {
         let interface = self.interface.as_deref().map(|word| {
             Interface::parse(word).ok_or_else(|| {
-                GuestError::Request(format!("no way '{word}'; there are cppc-msr, cppc-mailbox and p-states"))
+                GuestError::Request(format!(
+                    "no way '{word}'; there are cppc-msr, cppc-mailbox, p-states and hwp-off"
+                ))
             })
         });
         if !(0.25..=1000.0).contains(&self.cycles) {
@@ -183,6 +191,7 @@ impl GuestArgs {
             append: self.append.clone(),
             out: self.out.clone(),
             copy_back: None,
+            patience: Patience::default(),
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             command,
         })
@@ -219,6 +228,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Action::List => list(cli, &cache),
+        Action::Cost(args) => cost::run(cli, args),
         Action::Run(args) => {
             let request = args.guest.request(cli, args.command.clone())?;
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
@@ -266,7 +276,11 @@ fn finish(end: &End, verbose: bool) -> Exit {
     }
     let code = end.exit_code();
     if end.code.is_none() {
-        let why = if end.timed_out { "the time was up" } else { "the guest ended before the command did" };
+        let why = match &end.stuck {
+            Some(why) => why,
+            None if end.timed_out => "the time was up",
+            None => "the guest ended before the command did",
+        };
         eprintln!("flyball: {why}; the kernel's last words:");
         if !verbose {
             eprintln!("{}", end.last_words(30));

@@ -1,0 +1,143 @@
+//! A watch over the emulator: what it uses, and whether the guest still gets anywhere.
+//!
+//! A command may take as long as it wants and say nothing meanwhile; its time limit is its caller's. But a kernel that has
+//! used minutes of processor time and has not come to its init, or an emulator that does nothing at all, will not get there
+//! any more. Processor time counts and not the clock, so that a busy host changes nothing.
+
+use std::{
+    process::Child,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::error::GuestError;
+
+/// How long nothing may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Processor time of the emulator until the guest's init is up. The slowest boot seen took 40 s.
+    pub boot: Duration,
+    /// Time in which the emulator uses no processor time at all. A kernel that is idle still has timers.
+    pub still: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { boot: Duration::from_secs(240), still: Duration::from_secs(120) }
+    }
+}
+
+/// How the wait for the emulator ended.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The time was up.
+    pub timed_out: bool,
+    /// Why it was ended before, in words.
+    pub stuck: Option<String>,
+    /// The most memory that it held, bytes.
+    pub memory: Option<u64>,
+}
+
+/// Waits for the emulator's end; ends it when the limit is over or it gets nowhere. `up` says whether init has reported.
+///
+/// # Errors
+/// The process cannot be waited for.
+pub fn wait(
+    child: &mut Child,
+    limit: Option<Duration>,
+    patience: Patience,
+    up: &AtomicBool,
+) -> Result<Watched, GuestError> {
+    let pid = child.id();
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    let mut watched = Watched::default();
+    let mut pause = Duration::from_millis(5);
+    let (mut used, mut since) = (Duration::ZERO, Instant::now());
+    loop {
+        let ended =
+            child.try_wait().map_err(|e| GuestError::Emulator(format!("cannot wait for QEMU: {e}")))?;
+        if ended.is_some() {
+            return Ok(watched);
+        }
+        watched.memory = peak_memory(pid).or(watched.memory);
+        if let Some((stopped, now)) =
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|t| usage(&t))
+        {
+            if now != used || stopped {
+                (used, since) = (now, Instant::now());
+            }
+            if used >= patience.boot && !up.load(Ordering::Relaxed) {
+                watched.stuck = Some(format!(
+                    "the kernel has not come to its init in {} s of processor time",
+                    patience.boot.as_secs()
+                ));
+            } else if since.elapsed() >= patience.still {
+                watched.stuck =
+                    Some(format!("the emulator has done nothing for {} s", patience.still.as_secs()));
+            }
+        }
+        watched.timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        if watched.timed_out || watched.stuck.is_some() {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(watched);
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// The unit of times in /proc, whatever the kernel's own tick is (include/asm-generic/param.h).
+const USER_HZ: u64 = 100;
+
+/// Whether a process is stopped, and the processor time of all its threads, from its `stat` (proc(5)).
+fn usage(stat: &str) -> Option<(bool, Duration)> {
+    // The name in brackets may hold anything.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some((matches!(*fields.first()?, "T" | "t"), Duration::from_millis(ticks.saturating_mul(1000 / USER_HZ))))
+}
+
+/// `VmHWM` of a process, bytes.
+fn peak_memory(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn watched(program: &str, patience: Patience, up: bool) -> Watched {
+        let mut child = Command::new("sh").args(["-c", program]).stdin(Stdio::null()).spawn().unwrap();
+        wait(&mut child, None, patience, &AtomicBool::new(up)).unwrap()
+    }
+
+    #[test]
+    fn a_name_may_hold_brackets() {
+        let stat = "7 (a) R (b)) S 1 7 7 0 -1 4194304 1 0 0 0 150 50 0 0 20 0 1 0";
+        assert_eq!(usage(stat), Some((false, Duration::from_secs(2))));
+        for bad in ["", "7 (x", "7 (x) S 1 2", "7 (x) S a b c d e f g h i j k l m"] {
+            assert_eq!(usage(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_gets_nowhere_is_ended() {
+        let minute = Duration::from_secs(60);
+        let still =
+            watched("exec sleep 600", Patience { boot: minute, still: Duration::from_millis(300) }, true);
+        assert!(still.stuck.is_some_and(|why| why.contains("nothing")));
+        let spins = Patience { boot: Duration::from_millis(200), still: minute };
+        let boots = watched("while :; do :; done", spins, false);
+        assert!(boots.stuck.is_some_and(|why| why.contains("init")));
+        // One that has come to its init may compute as long as it wants.
+        let ends = watched("i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done", spins, true);
+        assert!(ends.stuck.is_none() && !ends.timed_out);
+    }
+}
