@@ -1,0 +1,180 @@
+//! The simulator against real kernels: the same scripts of writes, each answer and everything that is seen afterwards.
+//!
+//! A script is made on a simulated machine by a fixed seed ([`against::generate`]) and carried into a guest whose real
+//! kernel and drivers run on the same silicon; there this very program repeats it and compares every answer, every
+//! attribute's presence, mode and value, and the fields of the performance request registers. What differs and has a
+//! reason stands in [`KNOWN`]; anything else fails.
+//!
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing is skipped and
+//! counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all. `FLYBALL_SCRIPT_SEED` and
+//! `FLYBALL_SCRIPT_LENGTH` choose other scripts.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+#[path = "against/generate.rs"]
+mod generate;
+mod guest;
+#[path = "against/inside.rs"]
+mod inside;
+#[path = "against/script.rs"]
+mod script;
+
+use std::process::ExitCode;
+
+use flyball_guest::machine::GuestMachine;
+use flyball_sim::{Boot, Kernel, SimMachine};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// One boot.
+struct Case {
+    kernel: &'static str,
+    machine: &'static str,
+    driver: &'static str,
+    /// The words of the command line that make it.
+    words: &'static [&'static str],
+    interface: Option<&'static str>,
+    everyday: bool,
+}
+
+const fn case(
+    kernel: &'static str,
+    machine: &'static str,
+    driver: &'static str,
+    words: &'static [&'static str],
+    interface: Option<&'static str>,
+    everyday: bool,
+) -> Case {
+    Case { kernel, machine, driver, words, interface, everyday }
+}
+
+const ACTIVE: &[&str] = &["amd_pstate=active"];
+const PASSIVE: &[&str] = &["amd_pstate=passive"];
+const GUIDED: &[&str] = &["amd_pstate=guided"];
+const NONE: &[&str] = &["amd_pstate=disable", "intel_pstate=disable"];
+const MAILBOX: Option<&str> = Some("cppc-mailbox");
+
+const CASES: &[Case] = &[
+    case("7.2", "ryzen-5750g", "amd-pstate=active", ACTIVE, None, true),
+    case("7.2", "ryzen-5750g", "amd-pstate=passive", PASSIVE, None, false),
+    case("7.2", "ryzen-5750g", "amd-pstate=guided", GUIDED, None, false),
+    case("7.2", "ryzen-5750g", "amd-pstate=passive", PASSIVE, MAILBOX, false),
+    case("7.2", "ryzen-5750g", "acpi-cpufreq", NONE, None, false),
+    case("7.2", "sst-guide", "intel_pstate", &[], None, false),
+    case("7.2", "sst-guide", "intel_pstate=passive", &["intel_pstate=passive"], None, false),
+    case("7.2", "sst-guide", "intel_pstate=no_hwp", &["intel_pstate=no_hwp"], None, false),
+    case("6.12", "ryzen-5750g", "amd-pstate=active", ACTIVE, None, false),
+    case("6.12", "ryzen-5750g", "amd-pstate=passive", PASSIVE, None, false),
+    case("6.12", "ryzen-5750g", "amd-pstate=guided", GUIDED, MAILBOX, false),
+    case("6.12", "ryzen-5750g", "acpi-cpufreq", NONE, None, false),
+    case("6.12", "sst-guide", "intel_pstate", &[], None, false),
+    case("6.12", "sst-guide", "intel_pstate=passive", &["intel_pstate=passive"], None, false),
+    case("6.12", "sst-guide", "intel_pstate=no_hwp", &["intel_pstate=no_hwp"], None, false),
+    case("6.1", "ryzen-5750g", "amd-pstate=passive", PASSIVE, None, false),
+    case("6.1", "ryzen-5750g", "acpi-cpufreq", NONE, None, false),
+    case("6.1", "sst-guide", "intel_pstate", &[], None, false),
+    case("6.1", "sst-guide", "intel_pstate=passive", &["intel_pstate=passive"], None, false),
+];
+
+/// Differences that are known: a part of the line that tells them, and the reason.
+const KNOWN: &[(&str, &str)] = &[];
+
+const CPUS: u32 = 4;
+const SEED: u64 = 7;
+const LENGTH: usize = 400;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The simulated machine that is the guest's: the same file, cut down the same way. The guest's firmware names no
+/// preferred profile, which AMD's driver takes for a server and Intel's does not.
+fn simulated(case: &Case) -> Result<(SimMachine, bool), String> {
+    let interface = case.interface.map(|_| flyball_guest::Interface::CppcMailbox);
+    let mut spec = GuestMachine::find(case.machine, CPUS, interface).map_err(|e| e.to_string())?.spec;
+    let amd = spec.identity.vendor == flyball_silicon::spec::Vendor::Amd;
+    spec.identity.server = amd;
+    let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == case.kernel).ok_or("no such kernel")?;
+    let boot = Boot { options: case.words.iter().map(|&word| word.to_owned()).collect(), modular_governors: false };
+    Ok((SimMachine::boot(spec, kernel, boot, 0)?, amd))
+}
+
+fn run(case: &Case) -> Result<(), Failed> {
+    let (mut machine, amd) = simulated(case)?;
+    machine.advance(std::time::Duration::from_millis(100));
+    let registers = case.interface.is_none() && !case.driver.ends_with("no_hwp");
+    let watch = generate::watch(CPUS, amd, registers);
+    let length = number("FLYBALL_SCRIPT_LENGTH", LENGTH as u64) as usize;
+    let steps = generate::script(machine, &watch, amd, number("FLYBALL_SCRIPT_SEED", SEED), length);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("script");
+    std::fs::write(&file, script::write(&watch, &steps)).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let (program, file) = (format!("{}:against", program.display()), format!("{}:script", file.display()));
+    let cpus = CPUS.to_string();
+    let mut options = vec![case.machine, "--driver", case.driver, "--cpus", &cpus, "--file", &program, "--file", &file];
+    if let Some(interface) = case.interface {
+        options.extend(["--interface", interface]);
+    }
+    // In the order in which they are listed in the end.
+    let modules = "?msr,?cpufreq_powersave,?cpufreq_userspace,?cpufreq_ondemand,?cpufreq_conservative";
+    options.extend(["--modules", modules]);
+    let output = guest::run(case.kernel, &options, &["./against", "--inside", "script"])?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let compared = text.lines().find_map(|line| line.strip_prefix("compared ")?.parse::<u64>().ok());
+    let differences: Vec<&str> = text.lines().filter(|line| !line.starts_with("compared ")).collect();
+    let unknown: Vec<String> = differences
+        .iter()
+        .filter(|line| !KNOWN.iter().any(|known| line.contains(known.0)))
+        .map(|line| format!("{line}   after {}", history(line, &steps)))
+        .collect();
+    eprintln!(
+        "{} {} {}: {length} writes, {} values compared, {} differ, {} of them known",
+        case.kernel,
+        case.driver,
+        case.interface.unwrap_or(""),
+        compared.unwrap_or(0),
+        differences.len(),
+        differences.len() - unknown.len()
+    );
+    if compared.is_some_and(|compared| compared > 50 * length as u64) && unknown.is_empty() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{}\n{}\n{errors}", output.status, unknown.join("\n")).into())
+}
+
+/// The write that a line of differences is about.
+fn history(line: &str, steps: &[script::Step]) -> String {
+    let number = line.split(' ').nth(1).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0);
+    steps.get(number).map_or(String::new(), |step| format!("{} <- {}", step.path, script::escape(&step.text)))
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, inside, script] = &words[..]
+        && inside == "--inside"
+    {
+        inside::run(script);
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let mut skipped = Vec::new();
+    let trials = CASES
+        .iter()
+        .map(|case| {
+            let name = format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox"));
+            let why = match guest::missing(case.kernel) {
+                None if !case.everyday && !guest::all() => Some("FLYBALL_GUEST_TESTS is not all".to_owned()),
+                why => why,
+            };
+            let ignored = why.is_some();
+            skipped.extend(why.map(|why| format!("{name} ({why})")));
+            Trial::test(name, move || run(case)).with_ignored_flag(ignored)
+        })
+        .collect();
+    if !skipped.is_empty() {
+        eprintln!("skipped: {} of {} scripts: {}", skipped.len(), CASES.len(), skipped.join(", "));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
