@@ -52,13 +52,18 @@ impl Curve {
         self.dynamic[i] + (self.dynamic[i + 1] - self.dynamic[i]) * part
     }
 
-    /// What leakage at the reference voltage and 50 C is multiplied with at this frequency's voltage and this
-    /// temperature: the square of the voltage ratio, and 1.2 % a kelvin.
+    /// What leakage at the reference voltage is multiplied with at this frequency's voltage: the square of their ratio.
     #[inline]
-    pub fn leakage_factor(&self, khz: u32, celsius: f64) -> f64 {
+    pub fn leakage_by_voltage(&self, khz: u32) -> f64 {
         let i = ((khz / STEP_KHZ) as usize).min(self.volts.len() - 1);
         let r = self.volts[i] / self.reference;
-        r * r * (1.0 + 0.012 * (celsius - 50.0)).max(0.3)
+        r * r
+    }
+
+    /// What leakage at 50 C is multiplied with at this temperature: 1.2 % more a kelvin.
+    #[inline]
+    pub fn leakage_by_heat(celsius: f64) -> f64 {
+        (1.0 + 0.012 * (celsius - 50.0)).max(0.3)
     }
 }
 
@@ -88,8 +93,8 @@ mod tests {
     #[test]
     fn leakage_follows_voltage_and_temperature() {
         let c = Curve::new(&[(1000, 700), (2000, 800)], 1.0, 2_000_000);
-        assert!((c.leakage_factor(2_000_000, 50.0) - 1.0).abs() < 1e-12);
-        assert!((c.leakage_factor(2_000_000, 100.0) - 1.6).abs() < 1e-12);
-        assert!(c.leakage_factor(1_000_000, 50.0) < 0.78);
+        assert!((c.leakage_by_voltage(2_000_000) * Curve::leakage_by_heat(50.0) - 1.0).abs() < 1e-12);
+        assert!((Curve::leakage_by_heat(100.0) - 1.6).abs() < 1e-12);
+        assert!(c.leakage_by_voltage(1_000_000) < 0.78);
     }
 }

@@ -228,7 +228,11 @@ impl Silicon {
             return Ok(());
         }
         self.read_msr(cpu, reg)?;
-        self.stale = true;
+        if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {
+            self.touch_request(cpu);
+        } else {
+            self.touch();
+        }
         match self.spec.identity.vendor {
             Vendor::Intel => self.write_intel(cpu, reg, value),
             Vendor::Amd => self.write_amd(cpu, reg, value),
@@ -242,17 +246,17 @@ impl Silicon {
         let amd = self.spec.identity.vendor == Vendor::Amd;
         match reg {
             msr::TSC => Some(tsc(self.now_ns + elapsed).wrapping_add(r.tsc_adjust)),
-            msr::MPERF => Some(tsc(self.busy_ns[cpu] + elapsed).wrapping_add(r.mperf_offset)),
+            msr::MPERF => Some(tsc(self.thread[cpu].busy_ns + elapsed).wrapping_add(r.mperf_offset)),
             msr::APERF => Some(self.aperf(cpu, elapsed).wrapping_add(r.aperf_offset)),
-            msr::AMD_MPERF_RO if amd => Some(tsc(self.busy_ns[cpu] + elapsed)),
+            msr::AMD_MPERF_RO if amd => Some(tsc(self.thread[cpu].busy_ns + elapsed)),
             msr::AMD_APERF_RO if amd => Some(self.aperf(cpu, elapsed)),
             _ => None,
         }
     }
 
     fn aperf(&self, cpu: usize, elapsed: u64) -> u64 {
-        let khz = u64::from(self.khz[self.topology.cpu(cpu).core]);
-        self.cycles[cpu] + khz * elapsed / 1_000_000
+        let khz = u64::from(self.core[self.topology.cpu(cpu).core].khz);
+        self.thread[cpu].cycles + khz * elapsed / 1_000_000
     }
 
     /// A write to a counter that can be written.

@@ -84,9 +84,13 @@ struct Idle {
     activity: f64,
     ramp_ns: f64,
     ramp_khz: f64,
-    counter: u8,
+    /// Where its residency is counted: an index into [`Core::residency`].
+    counter: usize,
     deep: bool,
 }
+
+/// Which residency counter is at which place; what none counts goes behind them.
+const COUNTERS: [u8; 4] = [1, 3, 6, 7];
 
 /// State of one package.
 #[derive(Clone, Debug)]
@@ -115,6 +119,8 @@ pub(crate) struct Package {
     pub sleep_ns: u64,
     /// Set when a register of the package changed what its cores may do.
     pub stale: bool,
+    /// The room in which its cores' frequencies were last chosen.
+    chosen: Option<choose::Room>,
     /// The share of the uncore's range that its limits leave.
     pub uncore: f64,
 }
@@ -132,44 +138,62 @@ pub struct Silicon {
     period_ns: u64,
     phase_ns: u64,
     /// Somebody wrote a register that changes a request.
-    pub(crate) stale: bool,
+    stale: bool,
+    /// What was written concerns more than the requests of the CPUs in `written`.
+    wide: bool,
+    /// CPUs whose own request was written.
+    written: Vec<u32>,
 
-    // By CPU.
-    pub(crate) request: Vec<Request>,
-    utilisation: Vec<f64>,
-    window_busy: Vec<u64>,
-    pub(crate) busy_ns: Vec<u64>,
-    pub(crate) cycles: Vec<u64>,
-    cycle_part: Vec<u64>,
-    delivered: Vec<u64>,
-    pub(crate) online: Vec<bool>,
-
-    // By core.
-    place: Vec<Place>,
-    pub(crate) khz: Vec<u32>,
-    /// What the firmware would run the core at if nothing limited it.
-    target: Vec<u32>,
-    /// Frequency guaranteed, kHz; changes with Speed Select.
-    pub(crate) guaranteed: Vec<u32>,
-    /// The most that turbo switches and classes of service allow, kHz.
-    ceiling: Vec<u32>,
-    /// What firmware holds the core at, whatever it is asked for, kHz; `u32::MAX`: nothing.
-    held: Vec<u32>,
-    quality: Vec<f64>,
-    /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
-    conflict: Vec<f64>,
-    license: Vec<License>,
-    intensity: Vec<f64>,
-    pub(crate) core_watts: Vec<f64>,
-    pub(crate) core_energy: Vec<u128>,
-    pub(crate) residency: Vec<[u64; 4]>,
-    pub(crate) hot_log: Vec<bool>,
-
+    /// By CPU.
+    pub(crate) thread: Vec<Thread>,
+    pub(crate) core: Vec<Core>,
     pub(crate) package: Vec<Package>,
     /// Turbo limits by package and licence: (active cores, kHz).
     pub(crate) turbo: Vec<[Vec<(u32, u32)>; 3]>,
     pub(crate) platform_energy: u128,
     platform_watts: f64,
+}
+
+/// State of one CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    request: Request,
+    utilisation: f64,
+    window_busy: u64,
+    pub busy_ns: u64,
+    pub cycles: u64,
+    cycle_part: u64,
+    delivered: u64,
+    pub online: bool,
+}
+
+/// State of one core.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    place: Place,
+    pub khz: u32,
+    /// What the firmware would run the core at if nothing limited it.
+    target: u32,
+    /// Frequency guaranteed, kHz; changes with Speed Select.
+    pub guaranteed: u32,
+    /// The most that turbo switches and classes of service allow, kHz.
+    ceiling: u32,
+    /// What firmware holds the core at, whatever it is asked for, kHz; `u32::MAX`: nothing.
+    held: u32,
+    /// Something of what its frequency is chosen by has changed since it was.
+    moved: bool,
+    license: License,
+    pub hot_log: bool,
+    quality: f64,
+    /// What the dynamic power is multiplied with because two managers of the frequency are at odds.
+    conflict: f64,
+    intensity: f64,
+    /// At the present frequency: dynamic power at full activity, W, and what the leakage is multiplied with.
+    dynamic: f64,
+    leakage: f64,
+    pub watts: f64,
+    pub energy: u128,
+    pub residency: [u64; 5],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -217,28 +241,51 @@ impl Silicon {
             throttle_events: 0,
             sleep_ns: 0,
             stale: true,
+            chosen: None,
             uncore: 1.0,
         };
-        let place: Vec<Place> = (0..cores)
-            .map(|c| {
-                let p = topology.core(c);
-                Place {
-                    first: p.cpus[0] as u32,
-                    second: p.cpus[1] as u32,
-                    kind: p.kind as u16,
-                    smt: p.threads > 1,
-                }
-            })
-            .collect();
-        let quality = (0..cores)
+        let core = (0..cores)
             .map(|c| {
                 let p = topology.core(c);
                 let better = &spec.core[p.kind].better;
-                better.iter().find(|b| b.0 == p.in_kind).map_or(1.0, |b| b.1)
+                let base = kinds[p.kind].base;
+                Core {
+                    place: Place {
+                        first: p.cpus[0] as u32,
+                        second: p.cpus[1] as u32,
+                        kind: p.kind as u16,
+                        smt: p.threads > 1,
+                    },
+                    khz: base,
+                    target: base,
+                    guaranteed: base,
+                    ceiling: base,
+                    held: u32::MAX,
+                    moved: true,
+                    license: License::Sse,
+                    hot_log: false,
+                    quality: better.iter().find(|b| b.0 == p.in_kind).map_or(1.0, |b| b.1),
+                    conflict: 1.0,
+                    intensity: 1.0,
+                    dynamic: 0.0,
+                    leakage: 0.0,
+                    watts: 0.0,
+                    energy: 0,
+                    residency: [0; 5],
+                }
             })
             .collect();
+        let thread = Thread {
+            request: Request { min: 0, max: 0, desired: 0, epp: 128 },
+            utilisation: 0.0,
+            window_busy: 0,
+            busy_ns: 0,
+            cycles: 0,
+            cycle_part: 0,
+            delivered: 0,
+            online: true,
+        };
         let period_ns = u64::from(spec.firmware.period_us) * 1000;
-        let base: Vec<u32> = place.iter().map(|p| kinds[p.kind as usize].base).collect();
         let mut s = Silicon {
             autonomous: Autonomous::new(&spec.firmware.autonomous, spec.firmware.period_us),
             registers: Registers::new(&spec, &topology),
@@ -247,32 +294,14 @@ impl Silicon {
             period_ns,
             phase_ns: if seed == 0 { 0 } else { mix(seed) % period_ns / 1000 * 1000 },
             stale: true,
-            request: vec![Request { min: 0, max: 0, desired: 0, epp: 128 }; cpus],
-            utilisation: vec![0.0; cpus],
-            window_busy: vec![0; cpus],
-            busy_ns: vec![0; cpus],
-            cycles: vec![0; cpus],
-            cycle_part: vec![0; cpus],
-            delivered: vec![0; cpus],
-            online: vec![true; cpus],
-            khz: base.clone(),
-            target: base.clone(),
-            guaranteed: base.clone(),
-            ceiling: base,
-            held: vec![u32::MAX; cores],
-            quality,
-            conflict: vec![1.0; cores],
-            license: vec![License::Sse; cores],
-            intensity: vec![1.0; cores],
-            core_watts: vec![0.0; cores],
-            core_energy: vec![0; cores],
-            residency: vec![[0; 4]; cores],
-            hot_log: vec![false; cores],
+            wide: true,
+            written: Vec::new(),
+            thread: vec![thread; cpus],
+            core,
             package: vec![package; packages],
             turbo: vec![[Vec::new(), Vec::new(), Vec::new()]; packages],
             platform_energy: 0,
             platform_watts: 0.0,
-            place,
             kinds,
             topology,
             spec,
@@ -293,7 +322,7 @@ impl Silicon {
 
     /// Number of CPUs.
     pub fn cpus(&self) -> usize {
-        self.busy_ns.len()
+        self.thread.len()
     }
 
     /// Time since reset, ns.
@@ -313,29 +342,29 @@ impl Silicon {
         let place = self.topology.cpu(cpu);
         let kind = &self.kinds[self.topology.core(place.core).kind];
         let s = kind.idle[(state as usize).min(kind.idle.len() - 1)];
-        let khz = f64::from(self.khz[place.core]);
+        let khz = f64::from(self.core[place.core].khz);
         if s.ramp_khz > 0.0 && s.ramp_khz < khz { s.ramp_ns * (1.0 - s.ramp_khz / khz) } else { 0.0 }
     }
 
     /// The frequency at which a CPU executes now, and will until the firmware next decides.
     pub fn frequency(&self, cpu: usize) -> KiloHertz {
-        KiloHertz(self.khz[self.topology.cpu(cpu).core])
+        KiloHertz(self.core[self.topology.cpu(cpu).core].khz)
     }
 
     /// The guaranteed (base, nominal) frequency of a CPU now; Speed Select changes it.
     pub fn guaranteed(&self, cpu: usize) -> KiloHertz {
-        KiloHertz(self.guaranteed[self.topology.cpu(cpu).core])
+        KiloHertz(self.core[self.topology.cpu(cpu).core].guaranteed)
     }
 
     /// Cycles' worth of work that a CPU got done in the last [`advance`](Self::advance): its cycles, less what the other
     /// thread of the core took from it.
     pub fn delivered(&self, cpu: usize) -> u64 {
-        self.delivered.get(cpu).copied().unwrap_or(0)
+        self.thread.get(cpu).map_or(0, |thread| thread.delivered)
     }
 
     /// Cycles that a CPU executed since reset (APERF before any write to it).
     pub fn cycles(&self, cpu: usize) -> u64 {
-        self.cycles.get(cpu).copied().unwrap_or(0)
+        self.thread.get(cpu).map_or(0, |thread| thread.cycles)
     }
 
     /// Power of a package in the last step.
@@ -377,7 +406,7 @@ impl Silicon {
     pub fn core_temperature(&self, cpu: usize) -> Celsius {
         let p = self.topology.cpu(cpu);
         let package = self.topology.core(p.core).package;
-        Celsius(self.package[package].thermal.die + self.core_watts[p.core] * self.spec.thermal.core_k_per_w)
+        Celsius(self.package[package].thermal.die + self.core[p.core].watts * self.spec.thermal.core_k_per_w)
     }
 
     /// Times that a package became too hot since reset: one thermal interrupt each on every CPU of it.
@@ -413,8 +442,8 @@ impl Silicon {
     pub fn hold(&mut self, cpu: usize, khz: Option<KiloHertz>) {
         if cpu < self.cpus() {
             let core = self.topology.cpu(cpu).core;
-            self.held[core] = khz.map_or(u32::MAX, |khz| khz.0);
-            self.stale = true;
+            self.core[core].held = khz.map_or(u32::MAX, |khz| khz.0);
+            self.touch();
         }
     }
 
@@ -427,9 +456,25 @@ impl Silicon {
 
     /// A CPU that the system has taken offline does nothing, wishes nothing and does not count as active.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
-        if let Some(o) = self.online.get_mut(cpu) {
-            *o = online;
-            self.stale = true;
+        if let Some(thread) = self.thread.get_mut(cpu) {
+            thread.online = online;
+            self.touch();
+        }
+    }
+
+    /// Something was written that concerns more than one CPU's request.
+    pub(crate) fn touch(&mut self) {
+        self.stale = true;
+        self.wide = true;
+    }
+
+    /// A CPU's own request was written, and nothing else.
+    pub(crate) fn touch_request(&mut self, cpu: usize) {
+        self.stale = true;
+        if self.written.len() > self.thread.len() {
+            self.wide = true;
+        } else {
+            self.written.push(cpu as u32);
         }
     }
 
@@ -439,15 +484,30 @@ impl Silicon {
             return;
         }
         self.stale = false;
-        for p in 0..self.package.len() {
-            if std::mem::take(&mut self.package[p].stale) {
-                self.refresh_package(p);
+        let mut written = std::mem::take(&mut self.written);
+        if std::mem::take(&mut self.wide) {
+            for p in 0..self.package.len() {
+                if std::mem::take(&mut self.package[p].stale) {
+                    self.refresh_package(p);
+                }
+            }
+            for cpu in 0..self.cpus() {
+                self.thread[cpu].request = self.decode_request(cpu);
+            }
+            for core in &mut self.core {
+                core.moved = true;
+            }
+            self.choose_targets();
+        } else {
+            for &cpu in &written {
+                self.thread[cpu as usize].request = self.decode_request(cpu as usize);
+                let core = self.topology.cpu(cpu as usize).core;
+                self.core[core].moved = true;
+                self.choose_target(core);
             }
         }
-        for cpu in 0..self.cpus() {
-            self.request[cpu] = self.decode_request(cpu);
-        }
-        self.choose_targets();
+        written.clear();
+        self.written = written;
         for p in 0..self.package.len() {
             self.choose_frequencies(p);
         }
@@ -456,7 +516,9 @@ impl Silicon {
     /// Move the machine by `dt_ns`, with one activity a CPU; missing ones are idle in their first state.
     pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
         self.settle();
-        self.delivered.fill(0);
+        for thread in &mut self.thread {
+            thread.delivered = 0;
+        }
         let mut left = dt_ns;
         while left > 0 {
             let part = left.min(self.period_ns - self.phase_ns);
@@ -473,7 +535,7 @@ impl Silicon {
 
     /// The counters of one domain in its unit.
     pub(crate) fn core_energy_counter(&self, core: usize) -> u32 {
-        self.esu().counter(self.core_energy[core])
+        self.esu().counter(self.core[core].energy)
     }
 
     pub(crate) fn esu(&self) -> EnergyUnit {
@@ -487,8 +549,13 @@ impl Silicon {
 
     /// Write the shared-memory CPPC block of a CPU; acts as a register write does.
     pub fn set_shared_cppc(&mut self, cpu: usize, value: SharedCppc) {
+        let before = self.registers.shared(cpu).map(|shared| shared.enable);
         self.registers.set_shared(cpu, value);
-        self.stale = true;
+        if before == Some(value.enable) {
+            self.touch_request(cpu);
+        } else {
+            self.touch();
+        }
     }
 }
 
@@ -499,7 +566,7 @@ impl Kind {
             activity: c.idle_activity * s.activity,
             ramp_ns: s.ramp_us * 1000.0,
             ramp_khz: f64::from(s.ramp_mhz) * 1000.0,
-            counter: s.counter,
+            counter: COUNTERS.iter().position(|&counter| counter == s.counter).unwrap_or(COUNTERS.len()),
             deep: s.deep,
         });
         Kind {

@@ -26,7 +26,6 @@ pub(crate) struct IdleCount {
     pub(crate) above: u64,
     pub(crate) below: u64,
     pub(crate) rejected: u64,
-    pub(crate) disabled: bool,
 }
 
 /// One CPU as the kernel sees it.
@@ -47,11 +46,30 @@ pub(crate) struct Cpu {
     pub(crate) measured: (u32, u64),
     /// cpuidle's counters; index 0 is POLL.
     pub(crate) idle: Vec<IdleCount>,
+    /// Idle states that were disabled, by bit as in `idle`.
+    pub(crate) disabled: u32,
     /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
     pub(crate) resume_latency_us: i32,
+    /// The last choice of an idle state, and what it followed from.
+    pub(crate) chosen: (IdleWish, u8),
+}
+
+/// What an idle state is chosen by: the gap that is expected, the latency that the machine and the CPU allow, both in
+/// microseconds, and the states that are disabled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct IdleWish {
+    pub(crate) gap_us: u32,
+    pub(crate) limit_us: i32,
+    pub(crate) own_us: i32,
+    pub(crate) disabled: u32,
 }
 
 impl Cpu {
+    /// Idle for so long that nothing is left of what it did.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.busy == 0.0 && !self.woke_from_io && self.load.utilisation() == 0
+    }
+
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
         Demand {
@@ -80,6 +98,11 @@ impl Cpu {
         highest: u32,
     ) {
         let span = decay.span();
+        if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
+            self.times.idle += span;
+            self.idled = true;
+            return;
+        }
         let ran = (span as f64 * busy.clamp(0.0, 1.0)) as u64;
         let system = ran / 8;
         self.times.user += ran - system;

@@ -5,7 +5,7 @@ use flyball_silicon::{Activity, MachineSpec, Silicon};
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu::{Cpu, IdleCount},
+    cpu::{Cpu, IdleCount, IdleWish},
     cpufreq::{Cpufreq, Platform, amd, intel},
     errno::{Answer, Errno},
     governor::Decay,
@@ -283,7 +283,7 @@ impl World {
     pub(crate) fn run_until(&mut self, until: u64, load: &mut Option<Box<dyn Load>>) {
         loop {
             let next_step = self.simulated + STEP_NS;
-            let next_work = self.cpufreq.next_work().unwrap_or(u64::MAX);
+            let next_work = self.cpufreq.next_work();
             let next = next_step.min(next_work);
             if next > until {
                 break;
@@ -336,7 +336,16 @@ impl World {
         }
         let limit = self.latency_limit();
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
-            let state = choose_idle(&self.platform.board, cpu, limit, work.gap_us);
+            let wish = IdleWish {
+                gap_us: work.gap_us,
+                limit_us: limit,
+                own_us: cpu.resume_latency_us,
+                disabled: cpu.disabled,
+            };
+            if cpu.chosen.0 != wish {
+                cpu.chosen = (wish, choose_idle(&self.platform.board, wish));
+            }
+            let state = cpu.chosen.1;
             self.states[number] = state;
             let activity = &mut self.activity[number];
             if !cpu.online {
@@ -370,7 +379,10 @@ impl World {
             }
             let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
             let khz = self.platform.chip.khz(number as u32);
-            let highest = self.cpufreq.policy_of(number as u32).map_or(khz, |policy| policy.highest);
+            let highest = match self.cpufreq.highest[number] {
+                0 => khz,
+                highest => highest,
+            };
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
@@ -384,16 +396,16 @@ impl World {
 
 /// The menu governor, as far as it matters: the deepest state that is allowed, wakes soon enough, and pays off in
 /// the gap that is expected. Answers an index into the silicon's states (0 is C1).
-fn choose_idle(board: &Board, cpu: &Cpu, limit_us: i32, gap_us: u32) -> u8 {
-    let limit = match cpu.resume_latency_us {
-        0 => limit_us,
+fn choose_idle(board: &Board, wish: IdleWish) -> u8 {
+    let limit = match wish.own_us {
+        0 => wish.limit_us,
         -1 => 0,
-        own => own.min(limit_us),
+        own => own.min(wish.limit_us),
     };
     let mut chosen = 0;
     for (index, state) in board.idle.iter().enumerate() {
-        let disabled = cpu.idle.get(index + 1).is_some_and(|count| count.disabled);
-        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= gap_us {
+        let disabled = wish.disabled >> (index + 1) & 1 != 0;
+        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= wish.gap_us {
             chosen = index;
         }
     }

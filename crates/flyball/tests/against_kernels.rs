@@ -139,6 +139,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     if compared.is_some_and(|compared| compared > 50 * length as u64) && unknown.is_empty() {
         return Ok(());
     }
+    eprintln!("{}", unknown.join("\n"));
     let errors = String::from_utf8_lossy(&output.stderr);
     Err(format!("{}\n{}\n{errors}", output.status, unknown.join("\n")).into())
 }
@@ -146,7 +147,11 @@ fn run(case: &Case) -> Result<(), Failed> {
 /// The write that a line of differences is about.
 fn history(line: &str, steps: &[script::Step]) -> String {
     let number = line.split(' ').nth(1).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0);
-    steps.get(number).map_or(String::new(), |step| format!("{} <- {}", step.path, script::escape(&step.text)))
+    let mode = steps.iter().take(number + 1).rev().flat_map(|step| &step.changed);
+    let mode = mode.filter(|(path, _)| path.ends_with("/status")).find_map(|(_, value)| value.as_deref());
+    steps.get(number).map_or(String::new(), |step| {
+        format!("{} <- {} ({})", step.path, script::escape(&step.text), mode.unwrap_or("no mode"))
+    })
 }
 
 fn main() -> ExitCode {

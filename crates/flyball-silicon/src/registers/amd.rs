@@ -62,7 +62,7 @@ impl Silicon {
     /// The P-state whose frequency is nearest below or at the present one.
     fn current_pstate(&self, core: usize) -> u64 {
         let states = &self.spec.firmware.pstates_mhz;
-        let mhz = self.khz[core] / 1000;
+        let mhz = self.core[core].khz / 1000;
         states.iter().position(|&s| mhz >= s).unwrap_or(states.len().saturating_sub(1)) as u64
     }
 

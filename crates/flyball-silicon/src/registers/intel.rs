@@ -55,7 +55,7 @@ impl Silicon {
         let p = &spec.power;
         let has = |d: EnergyDomain| p.domains.contains(&d);
         let residency = |which: usize| {
-            (u128::from(self.residency[core][which]) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64
+            (u128::from(self.core[core].residency[which]) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64
         };
         Some(match reg {
             msr::TSC_ADJUST => r.tsc_adjust,
@@ -77,7 +77,7 @@ impl Silicon {
                 ratio(kind.base) << 8 | 3 << 28 | ratio(kind.min) << 40 | levels << 33
             }
             msr::PERF_STATUS => {
-                let khz = self.khz[core];
+                let khz = self.core[core].khz;
                 let volts = kind.curve.volts(khz);
                 ratio(khz) << 8 | ((volts * 8192.0) as u64 & 0xffff) << 32
             }
@@ -85,7 +85,7 @@ impl Silicon {
             msr::CLOCK_MODULATION => r.clock_modulation,
             msr::THERM_INTERRUPT => r.therm_interrupt,
             msr::THERM_STATUS => {
-                self.therm_status(self.core_temperature(cpu).0, self.hot_log[core], place.package)
+                self.therm_status(self.core_temperature(cpu).0, self.core[core].hot_log, place.package)
             }
             msr::PACKAGE_THERM_STATUS => {
                 self.therm_status(pk.hottest, pk.hot_log, place.package) | u64::from(pr.feedback_new) << 26
@@ -147,10 +147,10 @@ impl Silicon {
                 };
                 u64::from(unit.counter(self.platform_energy))
             }
-            msr::CONFIG_TDP_NOMINAL => ratio(self.guaranteed[core]),
+            msr::CONFIG_TDP_NOMINAL => ratio(self.core[core].guaranteed),
             msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
             msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
-            msr::TURBO_ACTIVATION_RATIO => ratio(self.guaranteed[core]).saturating_sub(1),
+            msr::TURBO_ACTIVATION_RATIO => ratio(self.core[core].guaranteed).saturating_sub(1),
             msr::CORE_PERF_LIMIT_REASONS => self.limit_reasons(place.package),
             msr::UNCORE_RATIO_LIMIT if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
                 pr.uncore_limit
@@ -197,10 +197,10 @@ impl Silicon {
         let kind = &self.kinds[place.kind];
         let highest =
             self.spec.core[place.kind].ranking.get(place.in_package as usize).copied().unwrap_or(s.highest);
-        let guaranteed = if self.guaranteed[core] == kind.base {
+        let guaranteed = if self.core[core].guaranteed == kind.base {
             u32::from(s.nominal)
         } else {
-            (u64::from(self.guaranteed[core]) * u64::from(s.highest) / u64::from(kind.max)) as u32
+            (u64::from(self.core[core].guaranteed) * u64::from(s.highest) / u64::from(kind.max)) as u32
         };
         u64::from(highest)
             | u64::from(guaranteed & 0xff) << 8
@@ -253,7 +253,7 @@ impl Silicon {
                 // Logs are cleared by writing 0 to them; the rest is read-only.
                 if value & 2 == 0 {
                     let core = self.topology.cpu(cpu).core;
-                    self.hot_log[core] = false;
+                    self.core[core].hot_log = false;
                 }
             }
             msr::PACKAGE_THERM_STATUS => {

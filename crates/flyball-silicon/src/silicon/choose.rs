@@ -1,7 +1,18 @@
 //! What the firmware does once a period, and what register writes change: targets, limits, frequencies.
 
-use super::Silicon;
+use super::{Silicon, Thread};
 use crate::spec::ClockDomain;
+
+/// What all cores of a package have in common when their frequencies are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Room {
+    active: u32,
+    /// Turbo limits by kind of code, kHz.
+    turbo: [u32; 3],
+    /// Shares of the range of frequencies that power limits and heat leave.
+    power: f64,
+    cool: f64,
+}
 
 impl Silicon {
     /// What the firmware does once a period: look at load, power and heat, and choose the next frequencies.
@@ -9,10 +20,15 @@ impl Silicon {
         let seconds = self.period_ns as f64 * 1e-9;
         let t = &self.spec.thermal;
         let tj = f64::from(if t.throttle_c > 0 { t.throttle_c } else { t.tjmax_c });
-        for cpu in 0..self.cpus() {
-            let measured = self.window_busy[cpu] as f64 / self.period_ns as f64;
-            self.window_busy[cpu] = 0;
-            self.utilisation[cpu] = self.autonomous.smooth(self.utilisation[cpu], measured);
+        for thread in &mut self.thread {
+            if thread.window_busy == 0 && thread.utilisation == 0.0 {
+                continue;
+            }
+            let measured = thread.window_busy as f64 / self.period_ns as f64;
+            thread.window_busy = 0;
+            let smooth = self.autonomous.smooth(thread.utilisation, measured);
+            // What is left of it in the end is nothing, and must not become numbers that processors are slow with.
+            thread.utilisation = if smooth < 1e-9 { 0.0 } else { smooth };
         }
         for p in 0..self.package.len() {
             let core_r = self.spec.thermal.core_k_per_w;
@@ -30,7 +46,7 @@ impl Silicon {
                 pk.hot_log = true;
                 let die = pk.thermal.die;
                 for c in self.topology.package_cores(p) {
-                    self.hot_log[c] |= die + self.core_watts[c] * core_r >= tj - 1.0;
+                    self.core[c].hot_log |= die + self.core[c].watts * core_r >= tj - 1.0;
                 }
                 self.package[p].throttle_events += u64::from(!self.package[p].hot);
             }
@@ -44,102 +60,139 @@ impl Silicon {
 
     /// What each core would run at if nothing limited it: the highest wish of its threads that have something to do.
     pub(super) fn choose_targets(&mut self) {
-        for c in 0..self.place.len() {
-            let place = self.place[c];
-            let kind = &self.kinds[place.kind as usize];
-            let (i0, i1) = (place.first as usize, place.second as usize);
-            let wish =
-                |i: usize| self.autonomous.target(self.request[i], kind.efficient, self.utilisation[i]);
-            self.target[c] = if place.smt && self.online[i1] {
-                if self.online[i0] { wish(i0).max(wish(i1)) } else { wish(i1) }
-            } else if self.online[i0] {
-                wish(i0)
-            } else {
-                kind.min
-            };
+        for c in 0..self.core.len() {
+            self.choose_target(c);
         }
+    }
+
+    /// The same of one core.
+    #[inline]
+    pub(super) fn choose_target(&mut self, c: usize) {
+        let core = &mut self.core[c];
+        let kind = &self.kinds[core.place.kind as usize];
+        let (one, two) = (&self.thread[core.place.first as usize], &self.thread[core.place.second as usize]);
+        let wish =
+            |thread: &Thread| self.autonomous.target(thread.request, kind.efficient, thread.utilisation);
+        let target = if core.place.smt && two.online {
+            if one.online { wish(one).max(wish(two)) } else { wish(two) }
+        } else if one.online {
+            wish(one)
+        } else {
+            kind.min
+        };
+        core.moved |= target != core.target;
+        core.target = target;
     }
 
     /// The frequencies of a package's cores under all limits.
     pub(super) fn choose_frequencies(&mut self, p: usize) {
         let cores = self.topology.package_cores(p);
-        let spec = std::sync::Arc::clone(&self.spec);
-        let f = &spec.firmware;
-        let step = f.step_khz;
+        let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
         let active = ((pk.awake + 0.5) as u32).max(1);
-        let turbo = [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active));
-        let shared = f.clock_domain == ClockDomain::Package;
+        let room = Room {
+            active,
+            turbo: [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active)),
+            power: pk.control.room,
+            cool: pk.cool,
+        };
+        let same = pk.chosen == Some(room) && !shared;
+        self.package[p].chosen = Some(room);
         let mut common = 0;
         for c in cores.clone() {
-            let place = self.place[c];
-            let kind = &self.kinds[place.kind as usize];
-            let license = self.license[c] as usize;
-            let mut khz = self.target[c].min(self.ceiling[c]).max(kind.min);
-            let turbo = match &self.sst {
-                Some(s) => s.turbo_limit(c, license, turbo[license]),
-                None => turbo[license],
-            };
-            khz = khz.min(turbo);
-            if pk.control.room < 1.0 {
-                let room = match &self.sst {
-                    Some(s) => s.room(c, pk.control.room),
-                    None => pk.control.room,
-                };
-                let top = f64::from(kind.max - kind.min) * room;
-                khz = khz.min(kind.min + top as u32);
+            if same && !self.core[c].moved {
+                continue;
             }
-            if kind.budget > 0.0 {
-                let limit = kind.budget / f64::from(active);
-                let q = self.quality[c] * self.quality[c] * self.intensity[c];
-                while khz > self.guaranteed[c] && kind.curve.dynamic_watts(khz) * q > limit {
-                    khz -= step.min(khz - self.guaranteed[c]);
-                }
-            }
-            khz = khz / step * step;
-            khz = khz.max(kind.min);
-            if f.pstate_loss > 0.0 {
-                // Boost under P-state registers: the frequency manager works against them.
-                let at_odds = khz > self.guaranteed[c] && !self.wishes_by_level(place.first as usize);
-                self.conflict[c] = 1.0;
-                if at_odds {
-                    // The voltage stays that of the frequency that was meant.
-                    let meant = kind.curve.dynamic_watts(khz);
-                    khz -= (f64::from(khz) * f.pstate_loss) as u32;
-                    let lost = meant * (1.0 - f.pstate_loss) / kind.curve.dynamic_watts(khz).max(1e-9);
-                    self.conflict[c] = lost * (1.0 + f.pstate_power);
-                }
-            }
-            if pk.cool < 1.0 {
-                // Below the lowest frequency the clock is modulated: what is left is the average.
-                khz = khz.min((f64::from(kind.max) * pk.cool) as u32);
-            }
-            self.khz[c] = khz.min(self.held[c]).max(kind.min / 16);
-            let busy =
-                self.utilisation[place.first as usize] > 0.0 || self.utilisation[place.second as usize] > 0.0;
+            self.core[c].moved = false;
+            let khz = self.choose_frequency(c, room);
+            self.set_frequency(c, khz);
+            let place = self.core[c].place;
+            let busy = self.thread[place.first as usize].utilisation > 0.0
+                || self.thread[place.second as usize].utilisation > 0.0;
             if busy {
-                common = common.max(self.khz[c]);
+                common = common.max(khz);
             }
         }
         if shared && common > 0 {
             for c in cores {
-                let most = self.kinds[self.place[c].kind as usize].max;
-                self.khz[c] = common.min(most).min(self.held[c]);
+                let most = self.kinds[self.core[c].place.kind as usize].max;
+                self.set_frequency(c, common.min(most).min(self.core[c].held));
             }
         }
+    }
+
+    /// The frequency of one core, kHz.
+    fn choose_frequency(&mut self, c: usize, room: Room) -> u32 {
+        let f = &self.spec.firmware;
+        let core = &self.core[c];
+        let kind = &self.kinds[core.place.kind as usize];
+        let license = core.license as usize;
+        let mut khz = core.target.min(core.ceiling).max(kind.min);
+        let turbo = match &self.sst {
+            Some(s) => s.turbo_limit(c, license, room.turbo[license]),
+            None => room.turbo[license],
+        };
+        khz = khz.min(turbo);
+        if room.power < 1.0 {
+            let power = match &self.sst {
+                Some(s) => s.room(c, room.power),
+                None => room.power,
+            };
+            let top = f64::from(kind.max - kind.min) * power;
+            khz = khz.min(kind.min + top as u32);
+        }
+        if kind.budget > 0.0 {
+            let limit = kind.budget / f64::from(room.active);
+            let q = core.quality * core.quality * core.intensity;
+            while khz > core.guaranteed && kind.curve.dynamic_watts(khz) * q > limit {
+                khz -= f.step_khz.min(khz - core.guaranteed);
+            }
+        }
+        khz = khz / f.step_khz * f.step_khz;
+        khz = khz.max(kind.min);
+        let mut conflict = 1.0;
+        if f.pstate_loss > 0.0 {
+            // Boost under P-state registers: the frequency manager works against them.
+            let at_odds = khz > core.guaranteed && !self.wishes_by_level(core.place.first as usize);
+            if at_odds {
+                // The voltage stays that of the frequency that was meant.
+                let meant = kind.curve.dynamic_watts(khz);
+                khz -= (f64::from(khz) * f.pstate_loss) as u32;
+                let lost = meant * (1.0 - f.pstate_loss) / kind.curve.dynamic_watts(khz).max(1e-9);
+                conflict = lost * (1.0 + f.pstate_power);
+            }
+        }
+        if room.cool < 1.0 {
+            // Below the lowest frequency the clock is modulated: what is left is the average.
+            khz = khz.min((f64::from(kind.max) * room.cool) as u32);
+        }
+        khz = khz.min(core.held).max(kind.min / 16);
+        self.core[c].conflict = conflict;
+        khz
+    }
+
+    /// Sets a core's frequency, and what its power follows from at this frequency.
+    #[inline]
+    fn set_frequency(&mut self, c: usize, khz: u32) {
+        let core = &mut self.core[c];
+        let kind = &self.kinds[core.place.kind as usize];
+        let q = core.quality;
+        core.khz = khz;
+        core.dynamic = kind.curve.dynamic_watts(khz) * q * q * core.conflict;
+        core.leakage = kind.curve.leakage_by_voltage(khz);
     }
 
     /// What follows from a package's switches: guaranteed frequencies, ceilings, turbo limits, uncore.
     pub(super) fn refresh_package(&mut self, p: usize) {
         for c in self.topology.package_cores(p) {
-            let kind = &self.kinds[self.place[c].kind as usize];
+            let kind = &self.kinds[self.core[c].place.kind as usize];
             let (guaranteed, class_max) = match &self.sst {
                 Some(s) => (s.guaranteed(c), s.class_max(c)),
                 None => (kind.base, u32::MAX),
             };
-            self.guaranteed[c] = guaranteed;
+            self.core[c].guaranteed = guaranteed;
             let core_turbo = self.core_turbo_allowed(c);
-            self.ceiling[c] = if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
+            self.core[c].ceiling = if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
         }
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);

@@ -1,49 +1,42 @@
 //! Physics: what a step of constant frequencies does to counters, power, energy and heat.
 
-use std::sync::Arc;
-
-use super::{Activity, Idle, Silicon};
-
-/// Which residency counter is at which place.
-const COUNTERS: [u8; 4] = [1, 3, 6, 7];
+use super::{Activity, Idle, Silicon, Thread};
+use crate::curve::Curve;
 
 impl Silicon {
     /// Physics of one step of at most a firmware period, at constant frequencies: counters, power, energy, heat.
     pub(super) fn step(&mut self, dt: u64, whole: u64, activity: &[Activity]) {
-        let spec = Arc::clone(&self.spec);
-        let kinds = Arc::clone(&self.kinds);
+        let Silicon { spec, kinds, topology, core: cores, thread: threads, package, .. } = self;
         let seconds = dt as f64 * 1e-9;
         let per_dt = 1.0 / dt as f64;
         let femto = dt as f64 * 1e6;
         let core_r = spec.thermal.core_k_per_w;
         let mut platform = 0.0;
-        for p in 0..self.package.len() {
-            let cores = self.topology.package_cores(p);
-            let die = self.package[p].thermal.die;
+        for (p, pk) in package.iter_mut().enumerate() {
+            let cores = &mut cores[topology.package_cores(p)];
+            let warmth = Curve::leakage_by_heat(pk.thermal.die);
             let (mut watts, mut awake, mut busy_sum, mut stall_sum, mut top) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
-            for c in cores.clone() {
-                let place = self.place[c];
-                let kind = &kinds[place.kind as usize];
-                let khz = self.khz[c];
-                let (i0, i1) = (place.first as usize, place.second as usize);
+            for core in cores.iter_mut() {
+                let kind = &kinds[core.place.kind as usize];
+                let khz = core.khz;
+                let (i0, i1) = (core.place.first as usize, core.place.second as usize);
                 let a0 = activity.get(i0).copied().unwrap_or_default();
-                let mut b0 = part_of(a0.busy_ns, dt, whole) * u64::from(self.online[i0]);
-                let mut idle = a0.idle;
-                if !self.online[i0] {
-                    idle = u8::MAX;
-                    b0 = 0;
+                let (mut b0, mut idle) = (part_of(a0.busy_ns, dt, whole), a0.idle);
+                if !threads[i0].online {
+                    (b0, idle) = (0, u8::MAX);
                 }
                 let (mut share, mut act) = (0.0, 0.0);
-                let s0 = b0 as f64 * per_dt;
+                let mut s0 = 0.0;
                 let mut s1 = 0.0;
                 let mut license = a0.license;
                 let mut intensity = f64::from(a0.intensity) * (1.0 / 256.0);
-                if place.smt {
+                if b0 > 0 {
+                    s0 = b0 as f64 * per_dt;
+                }
+                if core.place.smt && threads[i1].online {
                     let a1 = activity.get(i1).copied().unwrap_or_default();
-                    let b1 = part_of(a1.busy_ns, dt, whole) * u64::from(self.online[i1]);
-                    if self.online[i1] {
-                        idle = idle.min(a1.idle);
-                    }
+                    let b1 = part_of(a1.busy_ns, dt, whole);
+                    idle = idle.min(a1.idle);
                     if b1 > 0 {
                         s1 = b1 as f64 * per_dt;
                         let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
@@ -56,32 +49,31 @@ impl Silicon {
                             intensity = x1;
                         }
                         license = if b0 == 0 { a1.license } else { license.max(a1.license) };
-                        let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
-                        count(self, i1, b1, khz, scaled(a1.wakes, dt, whole), st, 1.0 - kind.smt_loss * s0);
+                        let st = &kind.idle[(idle as usize).min(kind.idle.len() - 1)];
+                        let wakes = scaled(a1.wakes, dt, whole);
+                        threads[i1].count(b1, khz, wakes, st, 1.0 - kind.smt_loss * s0);
                     }
                 }
-                let st = kind.idle[(idle as usize).min(kind.idle.len() - 1)];
+                let st = &kind.idle[(idle as usize).min(kind.idle.len() - 1)];
                 if b0 > 0 {
                     act += s0 * f64::from(a0.intensity) * (1.0 / 256.0);
                     share += s0;
                     stall_sum += s0 * f64::from(a0.memory) * (1.0 / 255.0);
-                    count(self, i0, b0, khz, scaled(a0.wakes, dt, whole), st, 1.0 - kind.smt_loss * s1);
+                    threads[i0].count(b0, khz, scaled(a0.wakes, dt, whole), st, 1.0 - kind.smt_loss * s1);
                 }
                 if share > 0.0 {
-                    self.license[c] = license;
-                    self.intensity[c] = intensity;
+                    core.moved |= core.license != license || core.intensity != intensity;
+                    core.license = license;
+                    core.intensity = intensity;
                 }
                 let rest = 1.0 - share;
-                if rest > 0.0
-                    && let Some(n) = COUNTERS.iter().position(|&x| x == st.counter)
-                {
-                    self.residency[c][n] += (rest * dt as f64) as u64;
+                if rest > 0.0 {
+                    core.residency[st.counter] += (rest * dt as f64) as u64;
                 }
-                let q = self.quality[c];
-                let w = kind.curve.dynamic_watts(khz) * q * q * self.conflict[c] * (act + st.activity * rest)
-                    + kind.leakage * q * kind.curve.leakage_factor(khz, die) * (share + st.leakage * rest);
-                self.core_watts[c] = w;
-                self.core_energy[c] += u128::from((w * femto) as u64);
+                let leakage = kind.leakage * core.quality * (core.leakage * warmth);
+                let w = core.dynamic * (act + st.activity * rest) + leakage * (share + st.leakage * rest);
+                core.watts = w;
+                core.energy += u128::from((w * femto) as u64);
                 watts += w;
                 top = if w > top { w } else { top };
                 busy_sum += share;
@@ -89,7 +81,6 @@ impl Silicon {
             }
             let n = cores.len() as f64;
             let pw = &spec.power;
-            let pk = &mut self.package[p];
             let sleep = if awake < 1.0 { 1.0 - awake } else { 0.0 };
             let uncore =
                 (pw.uncore_idle_w + (pw.uncore_busy_w - pw.uncore_idle_w) * busy_sum / n) * pk.uncore;
@@ -108,7 +99,7 @@ impl Silicon {
             pk.hottest = pk.thermal.die + top * core_r;
             platform += pk.watts + dram;
         }
-        self.platform_watts = spec.power.platform_w + platform * (1.0 + spec.power.platform_loss);
+        self.platform_watts = self.spec.power.platform_w + platform * (1.0 + self.spec.power.platform_loss);
         self.platform_energy += u128::from((self.platform_watts * femto) as u64);
     }
 }
@@ -128,21 +119,23 @@ fn scaled(wakes: u16, dt: u64, whole: u64) -> f64 {
     if dt == whole { f64::from(wakes) } else { f64::from(wakes) * (dt as f64 / whole as f64) }
 }
 
-/// Count a CPU's busy time and cycles. `yield_` is what the other thread leaves of the work.
-#[inline]
-fn count(s: &mut Silicon, cpu: usize, busy: u64, khz: u32, wakes: f64, idle: Idle, yield_: f64) {
-    s.busy_ns[cpu] += busy;
-    s.window_busy[cpu] += busy;
-    let mut milli = u64::from(khz) * busy;
-    let ramp = wakes * idle.ramp_ns;
-    if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
-        let t = if ramp < busy as f64 { ramp } else { busy as f64 };
-        milli -= (t * (f64::from(khz) - idle.ramp_khz)) as u64;
+impl Thread {
+    /// Count busy time and cycles. `yield_` is what the other thread leaves of the work.
+    #[inline]
+    fn count(&mut self, busy: u64, khz: u32, wakes: f64, idle: &Idle, yield_: f64) {
+        self.busy_ns += busy;
+        self.window_busy += busy;
+        let mut milli = u64::from(khz) * busy;
+        let ramp = wakes * idle.ramp_ns;
+        if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
+            let t = if ramp < busy as f64 { ramp } else { busy as f64 };
+            milli -= (t * (f64::from(khz) - idle.ramp_khz)) as u64;
+        }
+        // kHz times ns are millionths of a cycle.
+        let sum = self.cycle_part + milli;
+        let cycles = sum / 1_000_000;
+        self.cycle_part = sum - cycles * 1_000_000;
+        self.cycles += cycles;
+        self.delivered += if yield_ < 1.0 { (cycles as f64 * yield_) as u64 } else { cycles };
     }
-    // kHz times ns are millionths of a cycle.
-    let sum = s.cycle_part[cpu] + milli;
-    let cycles = sum / 1_000_000;
-    s.cycle_part[cpu] = sum - cycles * 1_000_000;
-    s.cycles[cpu] += cycles;
-    s.delivered[cpu] += if yield_ < 1.0 { (cycles as f64 * yield_) as u64 } else { cycles };
 }

@@ -227,7 +227,7 @@ impl Silicon {
     /// Something of Speed Select changed in a package.
     pub(crate) fn sst_changed(&mut self, package: usize) {
         self.package[package].stale = true;
-        self.stale = true;
+        self.touch();
     }
 
     /// The level changed: turbo ratios, design power and capabilities follow it.

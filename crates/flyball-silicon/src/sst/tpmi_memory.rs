@@ -169,7 +169,7 @@ impl Silicon {
         {
             *control = value;
             self.package[package].stale = true;
-            self.stale = true;
+            self.touch();
         }
     }
 

@@ -17,7 +17,6 @@ const CPPC_CAP1: u32 = 0xc001_02b0;
 const CPPC_ENABLE: u32 = 0xc001_02b1;
 const CPPC_REQ: u32 = 0xc001_02b3;
 const PERF_CTL: u32 = 0xc001_0062;
-const HWCR: u32 = 0xc001_0015;
 
 /// What amd_pstate/status says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +79,8 @@ pub(crate) struct AmdCpu {
     default_epp: u8,
     /// The last EPP was written as a number and reads back as one (7.2).
     raw: bool,
+    /// Its performance levels, once the driver has read them.
+    caps: Option<Caps>,
 }
 
 /// The driver's global state.
@@ -126,6 +127,13 @@ fn div_ceil(a: u64, b: u64) -> u64 {
 
 impl Caps {
     pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Caps> {
+        match platform.amd.cpus.get(cpu as usize).and_then(|state| state.caps) {
+            Some(caps) => Ok(caps),
+            None => Caps::read(platform, cpu),
+        }
+    }
+
+    fn read(platform: &Platform, cpu: u32) -> Answer<Caps> {
         let cpc = platform.board.cppc.get(cpu as usize).ok_or(Errno::NODEV)?;
         let (own, nominal, lowest_nonlinear, lowest) = match platform.board.access {
             CppcAccess::Msr => {
@@ -232,7 +240,8 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
 /// What both kinds of init share: enable, cache what firmware left, find the hardware's limits.
 fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
     let cpu = policy.number;
-    let caps = Caps::of(platform, cpu)?;
+    let caps = Caps::read(platform, cpu)?;
+    platform.amd.cpus[cpu as usize].caps = Some(caps);
     policy.lowest = caps.lowest_khz();
     policy.highest = caps.khz(caps.highest);
     if policy.lowest == 0 || policy.highest < policy.lowest {
@@ -276,14 +285,9 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     }
     let caps = Caps::of(platform, policy.number)?;
     policy.highest = caps.khz(if on { caps.highest } else { caps.nominal });
-    // The maximum follows the switch, whatever was asked for before.
-    policy.wish.1 = policy.highest as i32;
-    for &cpu in &policy.online {
-        if let Ok(value) = platform.chip.read(cpu, HWCR) {
-            let value = if on { value & !(1 << 25) } else { value | 1 << 25 };
-            let _ = platform.chip.write(cpu, HWCR, value);
-        }
-    }
+    // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch in HWCR is left
+    // alone; without boost no level above nominal is requested.
+    policy.driver_wish.1 = policy.highest as i32;
     Ok(())
 }
 
@@ -306,7 +310,7 @@ fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
 impl AmdPstate {
     fn request(platform: &mut Platform, policy: &mut Policy, min: u8, desired: u8, max: u8) {
         let guided = platform.amd.mode == Mode::Guided && policy.governor.is_dynamic();
-        for cpu in policy.online.clone() {
+        for &cpu in &policy.online {
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
             let desired = desired.clamp(min.min(max), max);
             let request = if guided {
@@ -427,8 +431,13 @@ fn boost_at_start(platform: &Platform) -> bool {
 fn leave(platform: &mut Platform, cpu: u32) {
     let Ok(caps) = Caps::of(platform, cpu) else { return };
     let state = platform.amd.cpus[cpu as usize];
-    let min = if state.bios_min > 0 { state.bios_min } else { caps.lowest };
-    let request = PerfRequest { min, max: caps.own, desired: 0, epp: state.default_epp };
+    let request = if platform.since(Kernel::V7_2) {
+        // Nothing but firmware's own minimum is left behind.
+        PerfRequest { min: state.bios_min, max: 0, desired: 0, epp: 0 }
+    } else {
+        let min = if state.bios_min > 0 { state.bios_min } else { caps.lowest };
+        PerfRequest { min, max: caps.own, desired: 0, epp: state.default_epp }
+    };
     send(platform, cpu, platform.boost, request);
 }
 

@@ -347,6 +347,10 @@ impl Driver for IntelPstate {
         }
     }
 
+    fn samples(&self, platform: &Platform) -> bool {
+        !platform.intel.hwp || platform.intel.dynamic_boost
+    }
+
     /// Without HWP, powersave: every 10 ms a P-state in proportion to load (intel_pstate_update_util). With HWP:
     /// the minimum is raised for tasks that wait for IO, if hwp_dynamic_boost says so.
     fn sample(&self, platform: &mut Platform, policy: &mut Policy, cpus: &[Cpu]) {

@@ -141,6 +141,11 @@ pub(crate) trait Driver: Sync {
         None
     }
 
+    /// Whether the driver has an algorithm of its own that follows load now.
+    fn samples(&self, _platform: &Platform) -> bool {
+        false
+    }
+
     /// The driver's own algorithm (intel_pstate without HWP).
     fn sample(&self, _platform: &mut Platform, _policy: &mut Policy, _cpus: &[Cpu]) {}
 }
@@ -154,6 +159,10 @@ pub(crate) struct Cpufreq {
     pub(crate) tunables: Tunables,
     /// Governors that are loaded, the last first.
     pub(crate) governors: Vec<&'static str>,
+    /// No work item is due before this.
+    next_work: u64,
+    /// The highest frequency of each CPU's policy, kHz; 0 without one.
+    pub(crate) highest: Vec<u32>,
 }
 
 impl std::fmt::Debug for Cpufreq {
@@ -173,6 +182,8 @@ impl Cpufreq {
             of_cpu: vec![None; cpus as usize],
             tunables: Tunables::default(),
             governors: GOVERNORS.to_vec(),
+            next_work: u64::MAX,
+            highest: vec![0; cpus as usize],
         }
     }
 
@@ -225,6 +236,7 @@ impl Cpufreq {
         }
         self.policies.clear();
         self.of_cpu.fill(None);
+        self.highest.fill(0);
         self.tunables = Tunables::default();
     }
 
@@ -292,6 +304,9 @@ impl Cpufreq {
     pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         policy.settles = None;
+        for &cpu in &policy.cpus {
+            self.highest[cpu as usize] = policy.highest;
+        }
         let mut limits = policy.requested();
         driver.verify(platform, policy, &mut limits);
         if policy.table.is_empty() {
@@ -441,13 +456,14 @@ impl Cpufreq {
     /// A limit request changed: the work item will apply it.
     pub(crate) fn request_changed(&mut self, platform: &Platform, index: usize) {
         if let Some(policy) = self.policies.get_mut(index) {
-            policy.settles.get_or_insert(platform.now + SETTLE_NS);
+            let due = *policy.settles.get_or_insert(platform.now + SETTLE_NS);
+            self.next_work = self.next_work.min(due);
         }
     }
 
-    /// When the next work item runs.
-    pub(crate) fn next_work(&self) -> Option<u64> {
-        self.policies.iter().filter_map(|policy| policy.settles).min()
+    /// When the next work item may run, in nanoseconds.
+    pub(crate) fn next_work(&self) -> u64 {
+        self.next_work
     }
 
     /// Runs work items that are due.
@@ -459,22 +475,27 @@ impl Cpufreq {
                 platform.trace.context = before;
             }
         }
+        self.next_work = self.policies.iter().filter_map(|policy| policy.settles).min().unwrap_or(u64::MAX);
     }
 
     /// Switches boost everywhere (cpufreq_boost_trigger_state).
     pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
-        let driver = self.driver.ok_or(Errno::NODEV)?;
-        if platform.boost == on {
+        self.driver.ok_or(Errno::NODEV)?;
+        // Up to 6.12 a policy that was switched by itself stays as it is where the global switch does not change.
+        if platform.boost == on && !platform.since(Kernel::V7_2) {
             return Ok(());
         }
-        platform.boost = on;
+        let before = std::mem::replace(&mut platform.boost, on);
         for index in 0..self.policies.len() {
+            let policy = &self.policies[index];
+            if !policy.is_active() || platform.since(Kernel::V7_2) && policy.boost == on {
+                continue;
+            }
             if let Err(errno) = self.set_policy_boost(platform, index, on) {
-                platform.boost = !on;
+                platform.boost = before;
                 return Err(errno);
             }
         }
-        let _ = driver;
         Ok(())
     }
 
@@ -496,14 +517,23 @@ impl Cpufreq {
         let Some(driver) = self.driver else { return };
         let now = platform.now;
         let tick = platform.board.tick_us * 1000;
-        for index in 0..self.policies.len() {
-            let policy = &mut self.policies[index];
+        let setpolicy = driver.style() == Style::SetPolicy;
+        if setpolicy && !driver.samples(platform) {
+            return;
+        }
+        for policy in &mut self.policies {
             if !policy.is_active() {
                 continue;
             }
             platform.trace.context = Context::Tick;
-            if driver.style() == Style::SetPolicy {
+            if setpolicy {
                 driver.sample(platform, policy, cpus);
+                continue;
+            }
+            if let Governor::Schedutil(governor) = &policy.governor
+                && governor.is_at_rest()
+                && policy.online.iter().all(|&cpu| cpus[cpu as usize].is_at_rest())
+            {
                 continue;
             }
             let bounds = policy.bounds();

@@ -32,7 +32,9 @@ impl Pelt {
     /// (0 to 1) of full capacity: frequency and core type together, as frequency invariance scales it.
     pub fn run(&mut self, decay: Decay, running: f64, speed: f64) {
         let goal = 1024.0 * (running * speed).clamp(0.0, 1.0);
-        self.0 = goal + (self.0 - goal) * decay.keep;
+        let value = goal + (self.0 - goal) * decay.keep;
+        // What is left of it in the end is nothing, and must not become numbers that processors are slow with.
+        self.0 = if value < 1e-9 { 0.0 } else { value };
     }
 
     /// A new process of unknown size joins, and the one before it has gone with what it had: half of the capacity
@@ -40,6 +42,11 @@ impl Pelt {
     pub fn fork(&mut self) {
         let begun = 512.0 + 512.0 / 6.0;
         self.0 = if self.0 > begun { self.0 } else { begun };
+    }
+
+    /// Whether nothing is left of what ran.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0.0
     }
 
     /// The utilisation, 0 to 1024, truncated as the kernel's integers are.

@@ -65,6 +65,11 @@ impl Schedutil {
         }
     }
 
+    /// Nothing that an update of idle CPUs without utilisation could change: it asked for the least, and no boost decays.
+    pub fn is_at_rest(&self) -> bool {
+        !self.limits_changed && self.raw == 0 && self.boosts.iter().all(|boost| boost.value == 0)
+    }
+
     /// The policy's limits changed: the next update goes through whatever the rate limit says.
     pub fn limits_changed(&mut self) {
         self.limits_changed = true;

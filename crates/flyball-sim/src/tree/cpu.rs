@@ -302,11 +302,15 @@ pub(super) static IDLE_STATE: &[Attribute] = &[
     ro("default_status", |_, _, out| line(out, "enabled")),
     rw(
         "disable",
-        |world, dir, out| line(out, u8::from(idle_count(world, dir)?.disabled)),
+        |world, dir, out| {
+            idle_count(world, dir)?;
+            line(out, world.cpus[dir.index() as usize].disabled >> dir.minor() & 1)
+        },
         |world, dir, text| {
             let disabled = crate::text::kstrtou64(text, 0).map_err(|_| Errno::INVAL)? != 0;
-            let states = &mut world.cpus[dir.index() as usize].idle;
-            states.get_mut(usize::from(dir.minor())).ok_or(Errno::NODEV)?.disabled = disabled;
+            idle_count(world, dir)?;
+            let (states, bit) = (&mut world.cpus[dir.index() as usize].disabled, 1 << dir.minor());
+            *states = if disabled { *states | bit } else { *states & !bit };
             Ok(())
         },
     ),

@@ -66,11 +66,15 @@ fn caps(world: &World, dir: Dir) -> Answer<Caps> {
     Caps::of(&world.platform, policy(world, dir)?.number)
 }
 
-/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request.
-fn limit(world: &World, text: &[u8]) -> Answer<i32> {
+/// A write to a limit: up to 6.1 by sscanf, later by kstrtoul; kept as a signed 32-bit request. -1 (all bits set) takes
+/// the request back (freq_qos_value_invalid() in include/linux/pm_qos.h, PM_QOS_DEFAULT_VALUE).
+fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     let value = if world.platform.is(Kernel::V6_1) { scan_unsigned(text)? } else { kstrtou64(text, 0)? };
-    let value = value as i32;
-    if value < 0 { Err(Errno::INVAL) } else { Ok(value) }
+    match value as i32 {
+        -1 => Ok(default),
+        value if value < 0 => Err(Errno::INVAL),
+        value => Ok(value),
+    }
 }
 
 /// The frequency that APERF and MPERF tell, unless the CPU has been idle for more than 20 ms (aperfmperf.c).
@@ -129,7 +133,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| line(out, policy(world, dir)?.min),
         |world, dir, text| {
             let index = index(world, dir)?;
-            world.cpufreq.policies[index].wish.0 = limit(world, text)?;
+            world.cpufreq.policies[index].wish.0 = limit(world, text, 0)?;
             world.cpufreq.request_changed(&world.platform, index);
             Ok(())
         },
@@ -139,7 +143,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| line(out, policy(world, dir)?.max),
         |world, dir, text| {
             let index = index(world, dir)?;
-            world.cpufreq.policies[index].wish.1 = limit(world, text)?;
+            world.cpufreq.policies[index].wish.1 = limit(world, text, i32::MAX)?;
             world.cpufreq.request_changed(&world.platform, index);
             Ok(())
         },

@@ -210,6 +210,10 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
             any(format!("register:{cpu}:desired"));
             any(format!("register:{cpu}:min"));
         }
+        // New limits reach the register with the scheduler's next update, which an idle CPU has none of.
+        if governor.ends_with(" schedutil") {
+            any(format!("register:{cpu}:max"));
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub fn run(path: &str) {
     let (watch, steps) = script::read(&text);
     let mut expected = Look::new();
     let mut told: HashMap<String, (Option<String>, Option<String>)> = HashMap::new();
-    let mut compared = 0;
+    let (mut compared, mut differing) = (0, 0);
     for (number, step) in steps.iter().enumerate() {
         if !step.path.is_empty() && step.path != "." {
             let answer = match Here.write(&format!("{CPU}/{}", step.path), &step.text) {
@@ -94,11 +94,14 @@ pub fn run(path: &str) {
                 })
                 .collect();
             tries += 1;
-            if !wrong.is_empty() && tries < 12 {
+            // A script that differs much is not waited for at each step.
+            let patience = if differing > 40 { 2 } else { 9 };
+            if !wrong.is_empty() && tries < patience {
                 thread::sleep(Duration::from_millis(4 << tries.min(6)));
                 continue;
             }
             compared += paths.len();
+            differing += wrong.len();
             for path in wrong {
                 let show = |value: Option<&String>| value.map_or("-".to_owned(), |value| escape(value.as_bytes()));
                 println!("value {number} {path} {} {}", show(expected.get(path)), show(seen.get(path)));
