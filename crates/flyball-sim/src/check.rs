@@ -50,6 +50,22 @@ pub struct Row {
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
+    /// So much of the published value, in its unit, is chance at 95 %, as far as published rounds tell: a smaller value
+    /// has no sign that was shown.
+    pub spread: Option<f64>,
+}
+
+/// The relative standard deviation of published rounds.
+pub(crate) fn deviation(rounds: &[f64]) -> f64 {
+    let n = rounds.len() as f64;
+    let mean = rounds.iter().sum::<f64>() / n;
+    (rounds.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt() / mean
+}
+
+/// What a change between two arms of `rounds` rounds each may be by chance alone, in percent: Student's t at 95 % with
+/// four degrees of freedom, which three rounds of two arms leave, times the standard error.
+pub(crate) fn chance(deviations: [f64; 2], rounds: f64) -> f64 {
+    2.776 * ((deviations[0].powi(2) + deviations[1].powi(2)) / rounds).sqrt() * 100.0
 }
 
 /// How amd-pstate's performance and energy differ from acpi-cpufreq's, in percent; values are given in that order of
@@ -61,6 +77,7 @@ fn drivers_apart(
     performance: &'static str,
     published: [(f64, f64); 2],
     simulated: [(f64, f64); 2],
+    spread: Option<(f64, f64)>,
 ) -> [Row; 2] {
     let change = |values: [f64; 2]| (values[1] / values[0] - 1.0) * 100.0;
     let row = |quantity, of: fn((f64, f64)) -> f64| Row {
@@ -73,6 +90,7 @@ fn drivers_apart(
         simulated: Some(change(simulated.map(of))),
         aim: Aim::Sign(6.0),
         used: false,
+        spread: spread.map(of),
     };
     [row(performance, |both| both.0), row("energy", |both| both.1)]
 }
@@ -97,6 +115,12 @@ impl Row {
             Aim::None => None,
         }
     }
+
+    /// The aim is missed, but the published rounds scatter more than simulated and published values are apart.
+    pub fn is_within_spread(&self) -> bool {
+        let apart = self.simulated.map(|simulated| (simulated - self.published).abs());
+        self.met() == Some(false) && apart.zip(self.spread).is_some_and(|(apart, spread)| apart <= spread)
+    }
 }
 
 /// All rows.
@@ -111,6 +135,11 @@ impl Report {
     pub fn score(&self) -> (usize, usize) {
         let judged: Vec<bool> = self.rows.iter().filter_map(Row::met).collect();
         (judged.iter().filter(|&&met| met).count(), judged.len())
+    }
+
+    /// Rows whose aim is missed within the published rounds' own spread.
+    pub fn within_spread(&self) -> usize {
+        self.rows.iter().filter(|row| row.is_within_spread()).count()
     }
 
     /// Rows of a table that were used to set constants, and all its rows.

@@ -9,19 +9,23 @@ pub enum Kernel {
     V6_1,
     /// 6.12: per-policy boost, preferred cores, amd-pstate active, guided and passive.
     V6_12,
-    /// 7.2: cpuinfo_avg_freq, numeric EPP and dynamic_epp of amd-pstate, lowest nonlinear as its default minimum.
+    /// 6.18: amd-pstate as rewritten since 6.13 (frequencies by nominal level, its lowest nonlinear level as the default
+    /// minimum), cpuinfo_avg_freq.
+    V6_18,
+    /// 7.2: numeric EPP and dynamic_epp of amd-pstate.
     V7_2,
 }
 
 impl Kernel {
     /// All modelled versions, oldest first.
-    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::V7_2];
+    pub const ALL: [Kernel; 4] = [Kernel::V6_1, Kernel::V6_12, Kernel::V6_18, Kernel::V7_2];
 
     /// The release string that uname and /proc/version give. It says what it is.
     pub fn release(self) -> &'static str {
         match self {
             Kernel::V6_1 => "6.1.0-flyball-sim",
             Kernel::V6_12 => "6.12.0-flyball-sim",
+            Kernel::V6_18 => "6.18.0-flyball-sim",
             Kernel::V7_2 => "7.2.0-flyball-sim",
         }
     }
@@ -32,6 +36,7 @@ impl fmt::Display for Kernel {
         f.write_str(match self {
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
+            Kernel::V6_18 => "6.18",
             Kernel::V7_2 => "7.2",
         })
     }
@@ -44,6 +49,6 @@ impl FromStr for Kernel {
         Kernel::ALL
             .into_iter()
             .find(|kernel| kernel.to_string() == text)
-            .ok_or_else(|| format!("kernel '{text}' is not modelled; choose 6.1, 6.12 or 7.2"))
+            .ok_or_else(|| format!("kernel '{text}' is not modelled; choose 6.1, 6.12, 6.18 or 7.2"))
     }
 }

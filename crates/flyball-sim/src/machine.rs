@@ -393,8 +393,10 @@ impl SimMachine {
             Node::File(dir, name) => {
                 let attribute = tree::attribute(&self.world, dir, name).ok_or(Errno::NOENT)?;
                 let store = attribute.store.ok_or(Errno::ACCES)?;
-                // sysfs takes one page at most (fs/kernfs/file.c).
-                store(&mut self.world, dir, &text[..text.len().min(4095)])
+                // sysfs takes one page at most (fs/kernfs/file.c), and to a store function it is a C string.
+                let text = &text[..text.len().min(4095)];
+                let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+                store(&mut self.world, dir, &text[..end])
             }
             Node::Trace(file) => tracefs::write(&mut self.world, file, text),
             Node::DmaLatency | Node::Msr(_) | Node::Isst => Err(Errno::INVAL),

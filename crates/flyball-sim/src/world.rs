@@ -32,6 +32,13 @@ impl Boot {
         self.options.iter().any(|option| option == word)
     }
 
+    /// The last value of an option that is one of these words.
+    fn mode<'a>(&'a self, key: &str, words: &[&str]) -> Option<&'a str> {
+        let values =
+            self.options.iter().rev().filter_map(|option| option.strip_prefix(key)?.strip_prefix('='));
+        values.into_iter().find(|value| words.contains(value))
+    }
+
     fn value<'a>(&'a self, key: &str) -> Option<&'a str> {
         self.options.iter().rev().find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
     }
@@ -156,11 +163,11 @@ impl World {
         }
         match platform.board.vendor {
             Vendor::Intel => {
-                let word = boot.value("intel_pstate");
-                if word != Some("disable") {
+                let forced = intel::firmware_enabled_hwp(platform);
+                if forced || !boot.has("intel_pstate=disable") {
                     let registers = platform.chip.read(0, 0xce).is_ok();
-                    platform.intel.hwp = platform.board.hwp && word != Some("no_hwp");
-                    let mode = match word {
+                    platform.intel.hwp = platform.board.hwp && (forced || !boot.has("intel_pstate=no_hwp"));
+                    let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
                         Some("passive") => intel::Mode::Passive,
                         Some("active") => intel::Mode::Active,
                         _ if platform.intel.hwp => intel::Mode::Active,

@@ -255,7 +255,7 @@ fn replay(folder: &Path, file: &'static str, machine: SimMachine) -> (usize, Vec
 #[test]
 fn recorded_kernels_and_the_simulator_agree() {
     let Some(folder) = recordings() else {
-        eprintln!("skipped: 15 recordings (no shared/lab/results)");
+        eprintln!("skipped: 17 recordings (no shared/lab/results)");
         return;
     };
     let ranked = "[166, 161, 156, 151]";
@@ -272,6 +272,7 @@ fn recorded_kernels_and_the_simulator_agree() {
         ("amd-cppc-7.2.txt", boot(amd("cppc-msr", true, "[]"), Kernel::V7_2, &active)),
         ("amd-pstate-6.1.txt", boot(amd("cppc-shared", true, "[]"), Kernel::V6_1, &passive)),
         ("amd-pstate-6.12.txt", boot(amd("cppc-shared", false, "[]"), Kernel::V6_12, &active)),
+        ("amd-pstate-6.18.txt", boot(amd("cppc-shared", true, "[]"), Kernel::V6_18, &active)),
         ("amd-pstate-7.2.txt", boot(amd("cppc-shared", true, "[]"), Kernel::V7_2, &active)),
         (
             "amd-pstate-prefcore-7.2.txt",

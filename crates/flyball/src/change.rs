@@ -132,6 +132,8 @@ pub fn guardian(cli: &Cli, state: &StateDir) -> Result<std::process::Command, Fa
     // By its name, whatever the file is called: under that of intel-speed-select it would take other words.
     std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
     command.arg("-M").arg(&cli.machine).arg("--state-dir").arg(state.path()).arg("guardian");
+    // It steps in for this process, which holds the state file of a simulated machine.
+    command.env(crate::simulated::STATE_HELD, "1");
     Ok(command)
 }
 

@@ -285,6 +285,7 @@ fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File
         .create(true)
         .open(path)
         .map_err(|error| fail(error.to_string()))?;
+    hold(&file, path)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| fail(error.to_string()))?;
     let heading = format!("{}\n", choice.heading());
@@ -322,6 +323,68 @@ fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File
         }
     }
     Ok(file)
+}
+
+/// Set for a process that acts for the one that holds the state file.
+pub const STATE_HELD: &str = "FLYBALL_SIM_STATE_HELD";
+
+/// How long a command waits for another one that has the machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One command at a time leads the machine on: two that start from the same state would write two histories into one
+/// file. The second waits, says for whom, and in the end is refused. The kernel gives the file free with the process.
+fn hold(file: &File, path: &Path) -> Result<(), Failure> {
+    if std::env::var_os(STATE_HELD).is_some() {
+        return Ok(());
+    }
+    let started = std::time::Instant::now();
+    let mut told = false;
+    loop {
+        let taken = flyball_host::process::try_lock(file).map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot lock state file {}: {error}", path.display()))
+        })?;
+        if taken {
+            return Ok(());
+        }
+        let holder = holder(file).unwrap_or_else(|| "another process".to_owned());
+        if started.elapsed() > PATIENCE {
+            return Err(Failure::new(
+                Exit::Locked,
+                format!(
+                    "state file {}: {holder} has had the machine for {} s; wait for it to end, or use another file",
+                    path.display(),
+                    PATIENCE.as_secs()
+                ),
+            ));
+        }
+        if !told && started.elapsed() > Duration::from_millis(300) {
+            eprintln!("flyball: waiting for {holder}, which has the machine in {}", path.display());
+            told = true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Who has a file locked, as /proc/locks tells: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`.
+fn holder(file: &File) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = format!(":{}", file.metadata().ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.len() > 5 && words[1] == "FLOCK" && words[5].ends_with(&inode)).then(|| words[4].to_owned())
+    })?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command: Vec<String> = command
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    Some(if command.is_empty() {
+        format!("process {pid}")
+    } else {
+        format!("process {pid} ({})", command.join(" "))
+    })
 }
 
 /// Longest time between two lines: whoever sleeps longer has not written this file.

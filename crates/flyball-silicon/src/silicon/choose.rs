@@ -192,7 +192,8 @@ impl Silicon {
             };
             self.core[c].guaranteed = guaranteed;
             let core_turbo = self.core_turbo_allowed(c);
-            self.core[c].ceiling = if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
+            self.core[c].ceiling =
+                if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
         }
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);

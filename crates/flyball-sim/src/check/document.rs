@@ -8,7 +8,7 @@
 use flyball_silicon::MachineSpec;
 
 use super::bench::Bench;
-use super::{Aim, Report, Row, drivers_apart};
+use super::{Aim, Report, Row, chance, deviation, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -68,6 +68,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
                     simulated: Some(simulated),
                     aim: Aim::None,
                     used,
+                    spread: None,
                 });
             }
         }
@@ -76,6 +77,16 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
     changes(report, table, &averages);
     gitsource(report);
     Ok(())
+}
+
+/// How throughput and energy of tbench scatter in the document's three rounds under a governor, driver by driver.
+pub(super) fn spread(governor: &str) -> Option<([f64; 2], [f64; 2])> {
+    let of = |driver: &str, value: fn(&(f64, f64)) -> f64| {
+        let arm = TBENCH.iter().find(|arm| arm.0 == driver && arm.1 == governor)?;
+        Some(deviation(&arm.2.iter().map(value).collect::<Vec<f64>>()))
+    };
+    let both = |value| Some([of("acpi-cpufreq", value)?, of("amd-pstate", value)?]);
+    Some((both(|round| round.0)?, both(|round| round.1)?))
 }
 
 type Sums = [(f64, f64); 2];
@@ -93,6 +104,7 @@ fn changes(report: &mut Report, table: &'static str, averages: &[(&'static str, 
             "throughput",
             published,
             simulated,
+            spread(governor).map(|both| (chance(both.0, 3.0), chance(both.1, 3.0))),
         ));
     }
 }
@@ -111,6 +123,7 @@ fn gitsource(report: &mut Report) {
                     simulated: None,
                     aim: Aim::None,
                     used: false,
+                    spread: None,
                 });
             }
         }

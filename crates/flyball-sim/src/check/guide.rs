@@ -21,6 +21,7 @@ fn mhz(report: &mut Report, table: &'static str, row: String, published: f64, si
         simulated: Some(simulated),
         aim,
         used,
+        spread: None,
     });
 }
 
@@ -36,6 +37,7 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
         simulated: Some(simulated),
         aim,
         used,
+        spread: None,
     });
 }
 
@@ -125,6 +127,7 @@ fn levels(report: &mut Report) -> Result<(), String> {
             simulated: Some(simulated),
             aim: Aim::Percent(0.0),
             used: level == 0,
+            spread: None,
         });
     };
     row(0, 2600.0, base(&mut bench)?);

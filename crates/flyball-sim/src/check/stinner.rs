@@ -34,6 +34,7 @@ impl To<'_> {
             simulated: Some(simulated),
             aim,
             used,
+            spread: None,
         });
     }
 }

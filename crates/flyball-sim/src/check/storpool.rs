@@ -43,6 +43,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
                 simulated: Some(simulated),
                 aim,
                 used,
+                spread: None,
             });
         };
         add("latency", "us", us, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);

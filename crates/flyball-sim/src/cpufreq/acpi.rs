@@ -23,7 +23,12 @@ impl AcpiCpufreq {
             return None;
         }
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
-        Some(((u64::from(*policy.table.first()?) * ratio) >> 10) as u32)
+        // Of CPPC's nominal frequency where firmware tells one, else of the table's highest.
+        let nominal = match cppc.nominal_mhz {
+            0 => *policy.table.first()?,
+            mhz => mhz * 1000,
+        };
+        Some(((u64::from(nominal) * ratio) >> 10) as u32)
     }
 }
 
@@ -45,6 +50,10 @@ impl Driver for AcpiCpufreq {
         policy.lowest = last;
         policy.highest = Self::boosted(platform, policy).unwrap_or(first);
         policy.latency_ns = platform.board.pss_latency_us * 1000;
+        if !platform.board.pss_ports {
+            // "P-state transition latency capped at 20 uS": what firmware says of registers is not believed.
+            policy.latency_ns = policy.latency_ns.min(20_000);
+        }
         policy.current = first;
         Ok(())
     }

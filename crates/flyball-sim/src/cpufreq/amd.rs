@@ -164,7 +164,7 @@ impl Caps {
             lowest,
             nominal_mhz: cpc.nominal_mhz,
             lowest_mhz: cpc.lowest_mhz,
-            new: platform.since(Kernel::V7_2),
+            new: platform.since(Kernel::V6_18),
         })
     }
 
@@ -256,11 +256,15 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         PerfRequest { min, max, desired, epp }
     };
     let _ = platform.chip.write(cpu, PERF_CTL, 0);
+    let new = platform.since(Kernel::V6_18);
     let state = &mut platform.amd.cpus[cpu as usize];
     state.cached = request;
     state.raw = false;
     if !std::mem::replace(&mut state.known, true) {
         state.bios_min = request.min;
+        state.default_epp = request.epp;
+    } else if !new {
+        // Up to 6.12 the default is what stands in the register whenever the driver comes.
         state.default_epp = request.epp;
     }
     policy.current = policy.lowest;
@@ -268,7 +272,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
 }
 
 fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
-    if platform.since(Kernel::V7_2)
+    if platform.since(Kernel::V6_18)
         && limits.min == 0
         && let Ok(caps) = Caps::of(platform, policy.number)
     {
@@ -299,7 +303,7 @@ fn ceiling(caps: &Caps, policy: &Policy) -> u8 {
 /// The levels of the policy's limits.
 fn limit_levels(platform: &Platform, caps: &Caps, policy: &Policy) -> (u8, u8) {
     let top = ceiling(caps, policy);
-    if platform.since(Kernel::V7_2) {
+    if platform.since(Kernel::V6_18) {
         return (caps.perf(policy.min).min(top), caps.perf(policy.max).min(top));
     }
     let level = |khz: u32| (u64::from(khz) * u64::from(top) / u64::from(policy.highest.max(1))) as u8;
@@ -371,7 +375,7 @@ impl Driver for AmdPstate {
     fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
         let (min, max) = limit_levels(platform, &caps, policy);
-        let desired = if platform.since(Kernel::V7_2) {
+        let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
             let highest = u64::from(policy.highest.max(1));
@@ -416,6 +420,13 @@ impl Driver for AmdPstate {
     fn leave(&self, platform: &mut Platform, cpu: u32) {
         leave(platform, cpu);
     }
+
+    fn exit(&self, platform: &mut Platform, cpu: u32) {
+        // Up to 6.12 a driver that goes leaves the register as it is.
+        if platform.since(Kernel::V6_18) {
+            leave(platform, cpu);
+        }
+    }
 }
 
 /// The boost switch at start: from 6.12 on only with the CPU flag cpb.
@@ -431,7 +442,7 @@ fn boost_at_start(platform: &Platform) -> bool {
 fn leave(platform: &mut Platform, cpu: u32) {
     let Ok(caps) = Caps::of(platform, cpu) else { return };
     let state = platform.amd.cpus[cpu as usize];
-    let request = if platform.since(Kernel::V7_2) {
+    let request = if platform.since(Kernel::V6_18) {
         // Nothing but firmware's own minimum is left behind.
         PerfRequest { min: state.bios_min, max: 0, desired: 0, epp: 0 }
     } else {
@@ -454,7 +465,7 @@ impl Driver for AmdPstateEpp {
         let caps = init(platform, policy)?;
         policy.latency_ns = 0;
         policy.governor = if platform.board.server { Governor::Performance } else { Governor::Powersave };
-        if platform.since(Kernel::V7_2) {
+        if platform.since(Kernel::V6_18) {
             policy.current = caps.khz(caps.lowest_nonlinear);
             if !platform.board.server {
                 // A client starts balanced: the default on battery is what is written at init.
@@ -475,7 +486,7 @@ impl Driver for AmdPstateEpp {
         let performance = matches!(policy.governor, Governor::Performance);
         if performance {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
-            let floor = if platform.since(Kernel::V7_2) && bios > 0 { bios } else { caps.nominal };
+            let floor = if platform.since(Kernel::V6_18) && bios > 0 { bios } else { caps.nominal };
             min = floor.min(max);
         }
         for cpu in policy.online.clone() {
@@ -503,6 +514,13 @@ impl Driver for AmdPstateEpp {
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
         leave(platform, cpu);
+    }
+
+    fn exit(&self, platform: &mut Platform, cpu: u32) {
+        // Up to 6.12 a driver that goes leaves the register as it is.
+        if platform.since(Kernel::V6_18) {
+            leave(platform, cpu);
+        }
     }
 }
 

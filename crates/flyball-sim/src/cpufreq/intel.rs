@@ -92,10 +92,13 @@ impl Intel {
         self.epp_table = [0, 128, 192, 255];
         match (model, kernel) {
             (0x9a, _) => self.epp_table[1] = 102,
-            (0x8f | 0xcf, Kernel::V6_12 | Kernel::V7_2) | (0xad | 0xae, Kernel::V7_2) => {
+            (0x8f | 0xcf, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2)
+            | (0xad | 0xae, Kernel::V6_18 | Kernel::V7_2) => {
                 self.epp_table[1] = 32;
             }
-            (0xaa | 0xc5 | 0xc6, Kernel::V6_12 | Kernel::V7_2) => self.epp_table = [16, 64, 179, 255],
+            (0xaa | 0xc5 | 0xc6, Kernel::V6_12 | Kernel::V6_18 | Kernel::V7_2) => {
+                self.epp_table = [16, 64, 179, 255];
+            }
             _ => {}
         }
     }
@@ -507,7 +510,7 @@ impl Driver for IntelCpufreq {
 
 /// The percentages as requests on frequency (passive mode).
 fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
-    let of = |pct: u32| pstates.khz((pstates.turbo * pct).div_ceil(100)) as i32;
+    let of = |pct: u32| (u64::from(pstates.khz(pstates.turbo)) * u64::from(pct)).div_ceil(100) as i32;
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }
 
@@ -532,6 +535,12 @@ pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[C
         platform.intel.mode = Mode::Off;
     }
     result
+}
+
+/// Whether firmware has switched HWP on before the kernel came: then it is used, whatever was asked for
+/// (intel_pstate_hwp_is_enabled()).
+pub(crate) fn firmware_enabled_hwp(platform: &Platform) -> bool {
+    platform.board.hwp && platform.chip.read(0, PM_ENABLE).is_ok_and(|value| value & 1 != 0)
 }
 
 /// Writes intel_pstate/status.

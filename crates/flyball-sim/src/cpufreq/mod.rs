@@ -130,8 +130,13 @@ pub(crate) trait Driver: Sync {
         false
     }
 
-    /// A CPU of the policy goes offline, or the driver goes away.
+    /// A CPU of the policy goes offline.
     fn leave(&self, _platform: &mut Platform, _cpu: u32) {}
+
+    /// The driver goes away.
+    fn exit(&self, platform: &mut Platform, cpu: u32) {
+        self.leave(platform, cpu);
+    }
 
     /// A CPU of the policy comes back.
     fn enter(&self, _platform: &mut Platform, _policy: &mut Policy, _cpu: u32) {}
@@ -230,7 +235,7 @@ impl Cpufreq {
         if let Some(driver) = self.driver.take() {
             for policy in &self.policies {
                 for &cpu in &policy.online {
-                    driver.leave(platform, cpu);
+                    driver.exit(platform, cpu);
                 }
             }
         }
@@ -482,13 +487,13 @@ impl Cpufreq {
     pub(crate) fn set_boost(&mut self, platform: &mut Platform, on: bool) -> Answer {
         self.driver.ok_or(Errno::NODEV)?;
         // Up to 6.12 a policy that was switched by itself stays as it is where the global switch does not change.
-        if platform.boost == on && !platform.since(Kernel::V7_2) {
+        if platform.boost == on && !platform.since(Kernel::V6_18) {
             return Ok(());
         }
         let before = std::mem::replace(&mut platform.boost, on);
         for index in 0..self.policies.len() {
             let policy = &self.policies[index];
-            if !policy.is_active() || platform.since(Kernel::V7_2) && policy.boost == on {
+            if !policy.is_active() || platform.since(Kernel::V6_18) && policy.boost == on {
                 continue;
             }
             if let Err(errno) = self.set_policy_boost(platform, index, on) {

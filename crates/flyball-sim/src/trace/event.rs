@@ -52,7 +52,7 @@ impl Kind {
 
     /// Whether a kernel has it: Debian's have the rest on every machine.
     pub(crate) fn is_in(self, kernel: Kernel) -> bool {
-        self != Kind::AmdEpp || kernel >= Kernel::V7_2
+        self != Kind::AmdEpp || kernel >= Kernel::V6_18
     }
 
     /// The number of its records: those of Debian's kernels where they were seen, their neighbours' otherwise.
@@ -60,11 +60,14 @@ impl Kind {
         let base = match kernel {
             Kernel::V6_1 => 468,
             Kernel::V6_12 => 534,
+            // Not seen: between its neighbours.
+            Kernel::V6_18 => 530,
             Kernel::V7_2 => 527,
         };
         let amd = match kernel {
             Kernel::V6_1 => 1218,
             Kernel::V6_12 => 1342,
+            Kernel::V6_18 => 1380,
             Kernel::V7_2 => 1412,
         };
         match self {
@@ -149,7 +152,7 @@ impl Event {
             Event::CpuFrequency { .. } | Event::CpuIdle { .. } => 16,
             Event::CpuFrequencyLimits { .. } | Event::AmdEpp { .. } => 20,
             Event::PstateSample { .. } => 56,
-            Event::AmdPerf { .. } if kernel >= Kernel::V7_2 => 56,
+            Event::AmdPerf { .. } if kernel >= Kernel::V6_18 => 56,
             Event::AmdPerf { .. } => 72,
             Event::Print(text) => (16 + text.len() + 1).next_multiple_of(4),
         }
@@ -174,7 +177,7 @@ impl Event {
                 words(to, &[*khz, *io_boost]);
             }
             Event::AmdPerf { min, desired, max, khz, counters, cpu, changed, fast } => {
-                if kernel >= Kernel::V7_2 {
+                if kernel >= Kernel::V6_18 {
                     to.extend_from_slice(&[*min, *desired, *max, 0, 0, 0, 0, 0]);
                 } else {
                     longs(to, &[u64::from(*min), u64::from(*desired), u64::from(*max)]);
@@ -182,7 +185,7 @@ impl Event {
                 longs(to, &[*khz]);
                 longs(to, counters);
                 words(to, &[*cpu]);
-                if kernel < Kernel::V7_2 {
+                if kernel < Kernel::V6_18 {
                     to.push(u8::from(*changed));
                 }
                 to.push(u8::from(*fast));
@@ -213,7 +216,7 @@ impl Event {
             }
             Event::AmdPerf { min, desired, max, khz, counters: [mperf, aperf, tsc], cpu, changed, fast } => {
                 let changed =
-                    if kernel < Kernel::V7_2 { format!(" changed={changed}") } else { String::new() };
+                    if kernel < Kernel::V6_18 { format!(" changed={changed}") } else { String::new() };
                 format!(
                     "amd_min_perf={min} amd_des_perf={desired} amd_max_perf={max} freq={khz} mperf={mperf} \
                      aperf={aperf} tsc={tsc} cpu_id={cpu}{changed} fast_switch={fast}"

@@ -32,7 +32,7 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
             ("u32", "freq", 48, 4, 0),
             ("u32", "io_boost", 52, 4, 0),
         ],
-        Kind::AmdPerf if kernel >= Kernel::V7_2 => &[
+        Kind::AmdPerf if kernel >= Kernel::V6_18 => &[
             ("u8", "min_perf", 8, 1, 0),
             ("u8", "target_perf", 9, 1, 0),
             ("u8", "capacity", 10, 1, 0),
@@ -88,7 +88,7 @@ fn print(kind: Kind, kernel: Kernel) -> String {
             cast("unsigned long", &["freq", "io_boost"]),
         ),
         Kind::AmdPerf => {
-            let new = kernel >= Kernel::V7_2;
+            let new = kernel >= Kernel::V6_18;
             let (of, level, changed) = if new {
                 ("u8", "%hhu", String::new())
             } else {

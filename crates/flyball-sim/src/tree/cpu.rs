@@ -34,7 +34,7 @@ pub(super) static CPUS: &[Attribute] = &[
     ro("kernel_max", |_, _, out| line(out, 8191)),
     ro("isolated", |_, _, out| line(out, "")),
     ro("nohz_full", |world, _, out| {
-        line(out, if world.platform.since(Kernel::V7_2) { "" } else { "(null)" })
+        line(out, if world.platform.since(Kernel::V6_18) { "" } else { "(null)" })
     }),
     ro("modalias", |world, _, out| {
         let board = &world.platform.board;

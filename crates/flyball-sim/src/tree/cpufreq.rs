@@ -91,7 +91,7 @@ pub(super) static POLICY: &[Attribute] = &[
     ro("cpuinfo_max_freq", |world, dir, out| line(out, policy(world, dir)?.highest)),
     ro("cpuinfo_transition_latency", |world, dir, out| line(out, policy(world, dir)?.latency_ns)),
     ro("cpuinfo_avg_freq", |world, dir, out| line(out, measured(world, policy(world, dir)?)))
-        .when(|world, _| world.platform.since(Kernel::V7_2))
+        .when(|world, _| world.platform.since(Kernel::V6_18))
         .live(),
     ro("cpuinfo_cur_freq", |world, dir, out| {
         let driver = world.cpufreq.driver.ok_or(Errno::NODEV)?;
@@ -154,7 +154,7 @@ pub(super) static POLICY: &[Attribute] = &[
             let policy = policy(world, dir)?;
             match policy.governor {
                 // From 7.2 on the request, before that what came of it.
-                Governor::Userspace(speed) if world.platform.since(Kernel::V7_2) => line(out, speed),
+                Governor::Userspace(speed) if world.platform.since(Kernel::V6_18) => line(out, speed),
                 Governor::Userspace(_) => line(out, policy.current),
                 _ => line(out, "<unsupported>"),
             }
@@ -199,7 +199,7 @@ pub(super) static POLICY: &[Attribute] = &[
     })
     .when(|world, _| is_acpi(world)),
     ro("scaling_boost_frequencies", |world, dir, out| policy(world, dir).and_then(|_| line(out, ""))).when(
-        |world, _| is_acpi(world) && world.platform.since(Kernel::V7_2) && boost_initial(world).is_some(),
+        |world, _| is_acpi(world) && world.platform.since(Kernel::V6_18) && boost_initial(world).is_some(),
     ),
     ro("bios_limit", |world, dir, out| line(out, policy(world, dir)?.table.first().copied().unwrap_or(0)))
         .when(|world, _| is_acpi(world)),
@@ -241,7 +241,7 @@ pub(super) static POLICY: &[Attribute] = &[
     .when(|world, _| is_amd(world)),
     ro("amd_pstate_highest_perf", |world, dir, out| {
         let caps = caps(world, dir)?;
-        line(out, if world.platform.since(Kernel::V7_2) { caps.highest } else { caps.own })
+        line(out, if world.platform.since(Kernel::V6_18) { caps.highest } else { caps.own })
     })
     .when(|world, _| is_amd(world)),
     ro("amd_pstate_prefcore_ranking", |world, dir, out| line(out, caps(world, dir)?.own))
@@ -292,9 +292,10 @@ pub(super) static POLICY: &[Attribute] = &[
     }),
 ];
 
-/// Preferred-core files: always on 6.12, later only where the cores differ, never on 6.1.
+/// Preferred-core files: always on 6.12 and 6.18, later only where the cores differ, never on 6.1.
 fn shows_prefcore(world: &World) -> bool {
-    world.platform.is(Kernel::V6_12) || world.platform.since(Kernel::V7_2) && world.platform.amd.prefcore
+    world.platform.since(Kernel::V6_12) && !world.platform.since(Kernel::V7_2)
+        || world.platform.since(Kernel::V7_2) && world.platform.amd.prefcore
 }
 
 pub(super) static GLOBAL: &[Attribute] = &[rw(

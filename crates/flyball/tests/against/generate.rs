@@ -63,15 +63,55 @@ impl Machine for Simulated {
     }
 }
 
-const GOVERNORS: &[&str] = &["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
-const PREFERENCES: &[&str] =
-    &["default", "performance", "balance_performance", "balance_power", "power", "0", "128", "255", "77", "1"];
+const GOVERNORS: &[&str] =
+    &["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+const PREFERENCES: &[&str] = &[
+    "default",
+    "performance",
+    "balance_performance",
+    "balance_power",
+    "power",
+    "0",
+    "128",
+    "255",
+    "77",
+    "1",
+];
 const SWITCH: &[&str] = &["0", "1"];
 /// What no file takes, or some files and some kernels do.
 const ODD: &[&str] = &[
-    "", "-1", "2", "junk", "y", "n", "on", "off", "Y", "true", " 1", "1 junk", "+1", "0x1", "0x80", "256",
-    "4294967295", "4294967296", "18446744073709551615", "99999999999999999999", "custom", "n/a", "\n", "1e6", "007",
-    "performanc", "performances", "PERFORMANCE", "schedutill", "pass", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "1\0",
+    "",
+    "-1",
+    "2",
+    "junk",
+    "y",
+    "n",
+    "on",
+    "off",
+    "Y",
+    "true",
+    " 1",
+    "1 junk",
+    "+1",
+    "0x1",
+    "0x80",
+    "256",
+    "4294967295",
+    "4294967296",
+    "18446744073709551615",
+    "99999999999999999999",
+    "custom",
+    "n/a",
+    "\n",
+    "1e6",
+    "007",
+    "performanc",
+    "performances",
+    "PERFORMANCE",
+    "schedutill",
+    "pass",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "1\0",
 ];
 
 /// A place to write to, what it usually takes, and how often it is chosen.
@@ -91,7 +131,8 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
         String::from_utf8_lossy(&bytes).trim().parse::<u64>().unwrap_or(2_000_000)
     };
     let (low, high) = (khz("cpuinfo_min_freq"), khz("cpuinfo_max_freq"));
-    let mut frequencies = vec![0, 1, low, low + 1, low - 1, high, high - 1, high + 1, 2 * high, (low + high) / 2];
+    let mut frequencies =
+        vec![0, 1, low, low + 1, low - 1, high, high - 1, high + 1, 2 * high, (low + high) / 2];
     frequencies.extend((1..16).map(|n| low + (high - low) * n / 16 / 1000 * 1000 + n % 3 * 333));
     let frequencies: Vec<String> = frequencies.iter().map(u64::to_string).collect();
     let numbers = |list: &[u64]| list.iter().map(u64::to_string).collect::<Vec<_>>();
@@ -113,7 +154,8 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
         add(often.min(2), format!("cpu{cpu}/online"), words(SWITCH));
         add(1, format!("cpu{cpu}/power/pm_qos_resume_latency_us"), words(&["0", "n/a", "10", "2147483647"]));
         if !amd {
-            let bias = ["0", "4", "6", "8", "15", "16", "performance", "normal", "balance-power", "balance_power"];
+            let bias =
+                ["0", "4", "6", "8", "15", "16", "performance", "normal", "balance-power", "balance_power"];
             add(1, format!("cpu{cpu}/power/energy_perf_bias"), words(&bias));
         }
     }
@@ -154,7 +196,8 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
 
 /// What is looked at on a machine of so many CPUs.
 pub fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
-    let mut dirs = words(&["cpufreq", "cpufreq/schedutil", "cpufreq/ondemand", "cpufreq/conservative", "smt"]);
+    let mut dirs =
+        words(&["cpufreq", "cpufreq/schedutil", "cpufreq/ondemand", "cpufreq/conservative", "smt"]);
     dirs.extend(words(if amd { &["amd_pstate"] } else { &["intel_pstate"] }));
     dirs.extend((0..cpus).map(|cpu| format!("cpufreq/policy{cpu}")));
     let mut files = words(&["online", "offline"]);
@@ -189,7 +232,8 @@ pub fn watch(cpus: u32, amd: bool, registers: bool) -> Watch {
 /// that follows load asks for.
 fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
     for (cpu, &known) in known_speed.iter().enumerate() {
-        let governor = look.get(&format!("cpufreq/policy{cpu}/scaling_governor")).cloned().unwrap_or_default();
+        let governor =
+            look.get(&format!("cpufreq/policy{cpu}/scaling_governor")).cloned().unwrap_or_default();
         let driver = look.get(&format!("cpufreq/policy{cpu}/scaling_driver")).cloned().unwrap_or_default();
         let setpolicy = driver.ends_with("intel_pstate") || driver.ends_with("amd-pstate-epp");
         let fixed = setpolicy && !(dynamic_boost && driver.ends_with("intel_pstate"))
@@ -209,9 +253,7 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
         if !fixed {
             any(format!("register:{cpu}:desired"));
             any(format!("register:{cpu}:min"));
-        }
-        // New limits reach the register with the scheduler's next update, which an idle CPU has none of.
-        if governor.ends_with(" schedutil") {
+            // New limits reach the register with the scheduler's next update, which an idle CPU has none of.
             any(format!("register:{cpu}:max"));
         }
     }
@@ -236,7 +278,8 @@ pub fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, length: 
                 here
             });
             let target = target.unwrap_or(&targets[0]);
-            let mut text = if dice.below(8) == 0 { (*dice.of(ODD)).to_owned() } else { dice.of(&target.values).clone() };
+            let mut text =
+                if dice.below(8) == 0 { (*dice.of(ODD)).to_owned() } else { dice.of(&target.values).clone() };
             if dice.below(3) > 0 {
                 text.push('\n');
             }
@@ -256,11 +299,14 @@ pub fn script(machine: SimMachine, watch: &Watch, amd: bool, seed: u64, length: 
         loosen(&mut now, &known_speed, boost);
         for (path, value) in &now {
             let name = path.rsplit('/').next().unwrap_or_default();
-            if seen.get(path) != Some(value) && !(VOLATILE.contains(&name) && seen.contains_key(path) && !value.contains('<')) {
+            if seen.get(path) != Some(value)
+                && !(VOLATILE.contains(&name) && seen.contains_key(path) && !value.contains('<'))
+            {
                 step.changed.push((path.clone(), Some(value.clone())));
             }
         }
-        step.changed.extend(seen.keys().filter(|path| !now.contains_key(*path)).map(|path| (path.clone(), None)));
+        step.changed
+            .extend(seen.keys().filter(|path| !now.contains_key(*path)).map(|path| (path.clone(), None)));
         seen = now;
         steps.push(step);
     }

@@ -82,7 +82,8 @@ pub fn run(path: &str) {
         loop {
             thread::sleep(Duration::from_millis(2));
             let seen = script::look(&mut Here, &watch);
-            let paths: Vec<&String> = expected.keys().chain(seen.keys().filter(|path| !expected.contains_key(*path))).collect();
+            let paths: Vec<&String> =
+                expected.keys().chain(seen.keys().filter(|path| !expected.contains_key(*path))).collect();
             let wrong: Vec<&String> = paths
                 .iter()
                 .filter(|path| !agrees(expected.get(**path), seen.get(**path)))
@@ -103,7 +104,8 @@ pub fn run(path: &str) {
             compared += paths.len();
             differing += wrong.len();
             for path in wrong {
-                let show = |value: Option<&String>| value.map_or("-".to_owned(), |value| escape(value.as_bytes()));
+                let show =
+                    |value: Option<&String>| value.map_or("-".to_owned(), |value| escape(value.as_bytes()));
                 println!("value {number} {path} {} {}", show(expected.get(path)), show(seen.get(path)));
             }
             told.clear();

@@ -111,8 +111,7 @@ pub fn read(text: &str) -> (Watch, Vec<Step>) {
                 changed: Vec::new(),
             }),
             ["now", path, value] => {
-                let value =
-                    (value != "-").then(|| String::from_utf8_lossy(&unescape(value)).into_owned());
+                let value = (value != "-").then(|| String::from_utf8_lossy(&unescape(value)).into_owned());
                 if let Some(step) = steps.last_mut() {
                     step.changed.push((path.to_owned(), value));
                 }

@@ -17,6 +17,7 @@ struct Line<'a> {
     row: &'a Row,
     error_percent: Option<f64>,
     met: Option<bool>,
+    within_spread: bool,
 }
 
 #[derive(Serialize)]
@@ -24,6 +25,7 @@ struct Sheet<'a> {
     simulated: bool,
     met: usize,
     judged: usize,
+    within_spread: usize,
     rows: Vec<Line<'a>>,
 }
 
@@ -37,16 +39,26 @@ pub(super) fn run(cli: &Cli, document: Option<&str>) -> Result<Exit, Failure> {
     }
     let report = check::check(document).map_err(|message| Failure::new(Exit::Failed, message))?;
     let (met, judged) = report.score();
+    let within = report.within_spread();
     if cli.json {
         let rows = report
             .rows
             .iter()
-            .map(|row| Line { row, error_percent: row.error_percent(), met: row.met() })
+            .map(|row| Line {
+                row,
+                error_percent: row.error_percent(),
+                met: row.met(),
+                within_spread: row.is_within_spread(),
+            })
             .collect();
-        return super::print_json(&Sheet { simulated: true, met, judged, rows });
+        return super::print_json(&Sheet { simulated: true, met, judged, within_spread: within, rows });
     }
     print!("{}", render(&report));
-    println!("\nsimulated: {met} of {judged} values with an aim meet it");
+    print!("\nsimulated: {met} of {judged} values with an aim meet it");
+    if within > 0 {
+        print!("; {within} of the others are within the published rounds' own spread");
+    }
+    println!();
     Ok(Exit::Done)
 }
 
@@ -87,7 +99,13 @@ fn line(row: &Row, wide: usize) -> String {
         Some(false) => "MISSED",
         None => "",
     };
-    let set = if row.used { "sets a constant" } else { "" };
+    let set = match row.spread {
+        _ if row.used => "sets a constant".to_owned(),
+        Some(spread) if row.is_within_spread() => {
+            format!("(within the published rounds' own spread, {spread:.1} points at 95 %)")
+        }
+        _ => String::new(),
+    };
     let text = format!(
         "{:wide$}  {:>11} {:>7}  {:>10} {simulated:>10} {error:>8}  {verdict:6} {aim} {set}",
         row.row,
