@@ -49,7 +49,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         no_frequency: reason(|meters| &meters.no_frequency),
         notes: Vec::new(),
     };
-    report.notes = notes(manifest, &report);
+    report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
+    report.notes = notes(manifest, &counted, &report);
     report
 }
 

@@ -331,6 +331,8 @@ impl Conductor<'_> {
                 let Ran { notes, outcome, readings, trace, conditions } =
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
+                let known = &directory.manifest.boots[boot].meters.energy;
+                let readings = readings.in_order_of(known, &self.meters.list().energy);
                 let round = Round {
                     boot,
                     block,

@@ -142,6 +142,14 @@ impl Recording<'_> {
     pub fn finish(mut self) -> Readings {
         let at = self.seconds();
         self.meters.energy.read(self.host, at, &mut self.readings.energy);
+        // What did not answer at both ends measured something shorter than the round.
+        for series in &mut self.readings.energy {
+            let whole = series.first().is_some_and(|first| first.0 == 0.0)
+                && series.last().is_some_and(|last| last.0 == at);
+            if !whole {
+                series.clear();
+            }
+        }
         let after = self.meters.clock.read_registers(self.host);
         self.readings.registers = self
             .registers
@@ -167,6 +175,30 @@ impl Readings {
             *sum.get_or_insert(0.0) += source.joules(series)?;
         }
         sum
+    }
+
+    /// Mean power of a domain in watts, over the time between its own first and last reading: that is a little more
+    /// than the work took. `None` as [`Readings::joules`].
+    pub fn watts(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
+        let joules = self.joules(sources, domain)?;
+        let series =
+            sources.iter().zip(&self.energy).find(|(source, _)| source.domain == domain).map(|(_, s)| s)?;
+        Some(joules / (series.last()?.0 - series.first()?.0)).filter(|watts| watts.is_finite())
+    }
+
+    /// The energy series of `found` in the order of `known`, for a record whose list was made earlier in the same
+    /// boot: another user, or a module loaded since, finds other meters. Those that are not there any more are empty.
+    pub(crate) fn in_order_of(mut self, known: &[EnergySource], found: &[EnergySource]) -> Readings {
+        if known != found {
+            self.energy = known
+                .iter()
+                .map(|source| {
+                    let place = found.iter().position(|other| other == source);
+                    place.and_then(|place| self.energy.get(place).cloned()).unwrap_or_default()
+                })
+                .collect();
+        }
+        self
     }
 
     /// Mean frequency while running, in kHz: APERF over MPERF, weighted by how long each CPU ran, else the mean of the

@@ -37,23 +37,40 @@ impl Metric {
         self.better == Better::Higher
     }
 
+    /// Whether it is the time of a fixed piece of work, so that less energy for the same work is all that counts.
+    /// Other things of which less is better, such as a latency in us, are measured while work of another size runs.
+    fn is_time_of_work(&self) -> bool {
+        self.better == Better::Lower && self.unit == "s"
+    }
+
     /// The metric of performance per watt that belongs to this one, as the kernel's amd-pstate selftest defines it:
-    /// work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the time of a fixed piece of work.
+    /// work per joule for a rate (`MB/s` x s / J = `MB/J`), 1/energy for the time of a fixed piece of work. Of a
+    /// latency, which the selftest does not have, the inverse is divided by the mean power.
     #[must_use]
     pub fn per_watt(&self) -> Metric {
         let unit = if self.is_rate() {
             self.unit
                 .strip_suffix("/s")
                 .map_or_else(|| format!("{} s/J", self.unit), |work| format!("{work}/J"))
-        } else {
+        } else if self.is_time_of_work() {
             "1/J".to_owned()
+        } else if self.unit.is_empty() {
+            "1/W".to_owned()
+        } else {
+            format!("1/({} W)", self.unit)
         };
         Metric::new("performance per watt", unit, Better::Higher)
     }
 
     /// Performance per watt of one round.
     pub fn value_per_watt(&self, value: f64, seconds: f64, joules: f64) -> Option<f64> {
-        let result = if self.is_rate() { value * seconds / joules } else { 1.0 / joules };
+        let result = if self.is_rate() {
+            value * seconds / joules
+        } else if self.is_time_of_work() {
+            1.0 / joules
+        } else {
+            seconds / (value * joules)
+        };
         (joules > 0.0 && result.is_finite()).then_some(result)
     }
 }
@@ -71,5 +88,10 @@ mod tests {
         assert!((value - 158.5378).abs() < 1e-4);
         assert_eq!(Metric::wall_time().per_watt().unit, "1/J");
         assert_eq!(Metric::wall_time().value_per_watt(10.0, 10.0, 0.0), None);
+        // Half the latency at the same power is twice the performance per watt.
+        let latency = Metric::new("mean latency", "us", Better::Lower);
+        assert_eq!(latency.per_watt().unit, "1/(us W)");
+        assert_eq!(latency.value_per_watt(50.0, 10.0, 100.0), Some(0.002));
+        assert_eq!(latency.value_per_watt(25.0, 10.0, 100.0), Some(0.004));
     }
 }

@@ -32,11 +32,27 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A fraction as a signed percentage: `+2.04 %`.
+/// A fraction as a signed percentage: `+2.04 %`. What is not zero does not look like zero.
 pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
-    let digits = if value.abs() < 10.0 { 2 } else { 1 };
+    let size = value.abs();
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if size < 1e-7 {
+        return "+0.00 %".to_owned();
+    }
+    let digits = match size {
+        10.0.. => 1,
+        0.01.. => 2,
+        _ => (1 - size.log10().floor() as i32) as usize,
+    };
     format!("{value:+.digits$} %")
+}
+
+/// A confidence as a percentage without its sign, `99` or `99.99`: never rounded to 100.
+pub fn level(confidence: f64) -> String {
+    ((confidence * 1e4).round() / 1e2).to_string()
 }
 
 #[cfg(test)]
@@ -53,6 +69,10 @@ mod tests {
         assert_eq!(number(f64::NAN), "-");
         assert_eq!(percent(0.0204), "+2.04 %");
         assert_eq!(percent(-0.347), "-34.7 %");
+        assert_eq!(percent(-0.000_012), "-0.0012 %");
+        assert_eq!(percent(-0.0), "+0.00 %");
+        assert_eq!(percent(f64::INFINITY), "-");
+        assert_eq!(["0.99", "0.995", "0.9999"].map(|c| level(c.parse().unwrap())), ["99", "99.5", "99.99"]);
         assert_eq!(probability(0.000_01), "<0.0001");
         assert_eq!(probability(0.001_953), "0.002");
         assert_eq!(probability(0.43), "0.43");

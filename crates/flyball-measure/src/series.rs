@@ -68,8 +68,15 @@ pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesErro
 
 /// CSV: a header, then one run a line. Columns of numbers and words become metadata.
 fn csv(text: &str, value: Option<&str>) -> Result<Series, SeriesError> {
-    let mut reader =
-        csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    // Spreadsheets write semicolons where the comma is the decimal point.
+    let head = text.lines().next().unwrap_or_default();
+    let delimiter =
+        [b',', b';', b'\t'].into_iter().find(|mark| head.as_bytes().contains(mark)).unwrap_or(b',');
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
     let header: Vec<String> =
         reader.headers().map_err(|e| error(format!("bad CSV: {e}")))?.iter().map(str::to_owned).collect();
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {
@@ -78,6 +85,15 @@ fn csv(text: &str, value: Option<&str>) -> Result<Series, SeriesError> {
     let mut cells: Vec<Vec<Option<String>>> = vec![Vec::new(); header.len()];
     for record in reader.records() {
         let record = record.map_err(|e| error(format!("bad CSV: {e}")))?;
+        // A decimal comma would make two cells of one, and the first of them a number.
+        if record.iter().skip(header.len()).any(|cell| !cell.is_empty()) {
+            let line = record.position().map_or(0, csv::Position::line);
+            return Err(error(format!(
+                "line {line} has {} cells, the header {} (a decimal comma?)",
+                record.len(),
+                header.len()
+            )));
+        }
         for (index, column) in cells.iter_mut().enumerate() {
             column.push(record.get(index).filter(|cell| !cell.is_empty()).map(str::to_owned));
         }
@@ -173,6 +189,8 @@ mod tests {
         assert_eq!(names, ["run", "frequency", "governor"]);
         let series = read(text.as_bytes(), Some("frequency")).unwrap();
         assert_eq!(series[0].values, [1600.0, 1600.0, 3400.0]);
+        let semicolons = text.replace(',', ";");
+        assert_eq!(read(semicolons.as_bytes(), None).unwrap()[0].values, [20.3, 20.1, 11.0]);
     }
 
     #[test]
@@ -185,6 +203,8 @@ mod tests {
             (b"1,2\n3,4\n", "names"),
             (b"a,b\n", "no runs"),
             (b"a,b\nx,y\n", "no column"),
+            (b"run,time\n1,20,3\n2,20,1\n", "line 2 has 3 cells, the header 2"),
+            (b"run;time\n1;20,3\n2;20,1\n", "no column"),
         ] {
             let error = read(bytes, None).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

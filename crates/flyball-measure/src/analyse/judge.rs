@@ -21,8 +21,10 @@ pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {
         .iter()
         .filter_map(|point| {
             let key = (point.boot, point.block);
-            let ratio = (point.value / known.get(&key)?).ln();
-            ratio.is_finite().then_some((key, ratio))
+            let other = *known.get(&key)?;
+            // Of two negative numbers the ratio would be a number, and say the opposite.
+            let ratio = (point.value / other).ln();
+            (point.value > 0.0 && other > 0.0 && ratio.is_finite()).then_some((key, ratio))
         })
         .collect();
     ratios.sort_by_key(|(key, _)| *key);
@@ -34,11 +36,16 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
     let level = manifest.schedule.confidence;
     let alpha = 1.0 - level;
     let Some(base) = arms.first().and_then(|arm| arm.summary(quantity)) else { return Vec::new() };
-    let mut found: Vec<Comparison> = arms
+    let others: Vec<(usize, &Summary)> = arms
         .iter()
         .enumerate()
         .skip(1)
-        .filter_map(|(index, arm)| compare_two(base, arm.summary(quantity)?, index, level))
+        .filter_map(|(index, arm)| Some((index, arm.summary(quantity)?)))
+        .filter(|(_, other)| base.has_ratios() && other.has_ratios())
+        .collect();
+    let mut found: Vec<Comparison> = others
+        .iter()
+        .filter_map(|(index, other)| compare_two(base, other, *index, level, others.len()))
         .collect();
     let corrected = stats::holm(&found.iter().map(|comparison| comparison.p).collect::<Vec<_>>());
     let questions = found.len();
@@ -64,7 +71,14 @@ pub(super) fn compare(manifest: &Manifest, arms: &[ArmReport], quantity: Quantit
     found
 }
 
-pub(super) fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f64) -> Option<Comparison> {
+/// Compares two arms, one of `questions` pairs that are asked about.
+fn compare_two(
+    base: &Summary,
+    other: &Summary,
+    arm: usize,
+    level: f64,
+    questions: usize,
+) -> Option<Comparison> {
     let values = |summary: &Summary| summary.points.iter().map(|point| point.value).collect::<Vec<f64>>();
     let logs = |summary: &Summary| {
         summary
@@ -74,7 +88,8 @@ pub(super) fn compare_two(base: &Summary, other: &Summary, arm: usize, level: f6
             .filter(|log| log.is_finite())
             .collect::<Vec<f64>>()
     };
-    let alpha = 1.0 - level;
+    // What Holm's correction may ask of the surest of them.
+    let alpha = (1.0 - level) / questions.max(1) as f64;
     let delta = stats::cliffs_delta(&values(base), &values(other))?;
     let ratios = log_ratios(base, other);
     let percent = |interval: Interval| interval.map(f64::exp_m1);

@@ -6,7 +6,10 @@ use super::{
     quantity::Quantity,
     report::{ArmReport, Grades, LeftOut, Report},
 };
-use crate::record::Manifest;
+use crate::{
+    meter::Domain,
+    record::{Manifest, Round},
+};
 
 /// A sentence for each round that is left out; of many, how many and the worst of what is alike.
 pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
@@ -40,8 +43,68 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
         .collect()
 }
 
+/// The energy meters of packages and platform that never moved, which is why there is no energy.
+pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for (number, boot) in manifest.boots.iter().enumerate() {
+        for (place, source) in boot.meters.energy.iter().enumerate() {
+            let mut read = rounds
+                .iter()
+                .filter(|round| round.boot == number)
+                .filter_map(|round| round.readings.energy.get(place))
+                .filter(|series| series.len() > 1)
+                .peekable();
+            let matters = matches!(source.domain, Domain::Package | Domain::Platform);
+            if matters && read.peek().is_some() && read.all(|series| source.stands_still(series)) {
+                names.push(&source.name);
+            }
+        }
+    }
+    names.dedup();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{} did not move in any round (a virtual machine's counters often stand still)",
+            names.join(", ")
+        )
+    })
+}
+
+/// What is known of an arm's rounds and not of its numbers.
+fn round_notes(rounds: &[&Round], arm: usize, name: &str) -> Option<String> {
+    let lost: Vec<u64> = rounds
+        .iter()
+        .filter(|round| round.arm == arm)
+        .filter_map(|round| Some(round.trace.as_ref()?.lost))
+        .filter(|lost| *lost > 0)
+        .collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "{name}: the trace lost {} records in {} rounds; their decisions a second are left out, and their traced \
+             frequency and lag are of what was kept.",
+            lost.iter().sum::<u64>(),
+            lost.len()
+        )
+    })
+}
+
+/// That frequencies were sampled, not counted: an idle CPU's file says what was last asked for, and weighs as much as a
+/// busy one's.
+fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
+    report.arms.iter().find_map(|arm| arm.summary(Quantity::Frequency))?;
+    let boot =
+        manifest.boots.iter().find(|b| b.meters.registers.is_empty() && !b.meters.frequency.is_empty())?;
+    let (_, path) = boot.meters.frequency.first()?;
+    Some(format!(
+        "Frequency is the plain mean of what {} of {} CPUs said every {} s, idle CPUs included; as root and with the \
+         msr module it is what the hardware counted while running.",
+        path.rsplit('/').next().unwrap_or(path),
+        boot.meters.frequency.len(),
+        manifest.schedule.interval
+    ))
+}
+
 /// What a reader should know, as sentences.
-pub(super) fn notes(manifest: &Manifest, report: &Report) -> Vec<String> {
+pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if manifest.machine.simulated {
         notes.push("This machine exists only in software: every number here is simulated.".to_owned());
@@ -67,8 +130,10 @@ pub(super) fn notes(manifest: &Manifest, report: &Report) -> Vec<String> {
             sum(|grades| grades.bad),
         ));
     }
-    for arm in &report.arms {
+    notes.extend(frequency_by_file(manifest, report));
+    for (index, arm) in report.arms.iter().enumerate() {
         notes.extend(left_out_notes(arm));
+        notes.extend(round_notes(rounds, index, &arm.name));
         if arm.rounds == 0 && !arm.left_out.is_empty() {
             notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
         }
@@ -85,6 +150,13 @@ pub(super) fn notes(manifest: &Manifest, report: &Report) -> Vec<String> {
                 .push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));
         }
         for summary in arm.summaries.iter().filter(|summary| Quantity::JUDGED.contains(&summary.quantity)) {
+            let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
+            if without > 0 {
+                notes.push(format!(
+                    "{}: {} is zero or negative in {without} rounds; changes are ratios, so there is no verdict on it.",
+                    arm.name, summary.metric.name
+                ));
+            }
             if let Some(drift) = summary.drift {
                 notes.push(format!(
                     "{}: {} drifts by {:+.1} % from first to last round (p = {}); pairs of one block are hardly \

@@ -106,9 +106,7 @@ impl Quantity {
             }
             Quantity::Dram => joules(Domain::Dram),
             Quantity::Platform => joules(Domain::Platform),
-            Quantity::Power => {
-                Some(joules(Domain::Package)? / outcome.seconds).filter(|power| power.is_finite())
-            }
+            Quantity::Power => round.readings.watts(sources, Domain::Package),
             Quantity::Frequency => round.readings.mean_khz().map(|khz| khz / 1e6),
             Quantity::Busy => round.readings.busy().map(|share| share * 100.0),
             Quantity::Temperature => round.readings.peak_celsius(),
@@ -120,7 +118,11 @@ impl Quantity {
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),
             Quantity::System => outcome.usage.map(|usage| usage.system_seconds),
             Quantity::Time => Some(outcome.seconds),
-            Quantity::Decisions => Some(round.trace.as_ref()?.decisions as f64 / outcome.seconds),
+            // What was lost held decisions too.
+            Quantity::Decisions => {
+                let trace = round.trace.as_ref().filter(|trace| trace.lost == 0)?;
+                Some(trace.decisions as f64 / outcome.seconds)
+            }
             Quantity::TraceFrequency => round.trace.as_ref()?.ghz,
             Quantity::Lag => round.trace.as_ref()?.lag_ms,
         }

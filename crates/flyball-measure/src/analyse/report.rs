@@ -37,7 +37,7 @@ pub struct Summary {
     pub metric: Metric,
     /// The median.
     pub median: f64,
-    /// The median's bootstrap confidence interval.
+    /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the level asked for.
     pub interval: Option<Interval>,
     /// The arithmetic mean.
     pub mean: f64,
@@ -49,6 +49,13 @@ pub struct Summary {
     pub drift: Option<Drift>,
     /// Blocks whose value is far from the others (more than five scaled median deviations). They count.
     pub outliers: Vec<usize>,
+}
+
+impl Summary {
+    /// Whether ratios of its values mean anything: they do not where one is zero or negative.
+    pub(super) fn has_ratios(&self) -> bool {
+        self.points.iter().all(|point| point.value > 0.0)
+    }
 }
 
 /// A round that does not count.

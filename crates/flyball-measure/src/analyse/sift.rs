@@ -133,19 +133,26 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     for summary in &mut report.summaries {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         let seed = schedule.seed ^ ((arm as u64) << 8) ^ summary.quantity as u64;
-        summary.interval = stats::bootstrap(
-            &values,
-            |draw| stats::median(draw).unwrap_or(f64::NAN),
-            schedule.confidence,
-            RESAMPLES,
-            seed,
-        );
+        // Even from the least to the greatest of n rounds the median lies with a probability of 1 - 2^(1-n) only.
+        summary.interval = (values.len() >= stats::pairs_needed(1.0 - schedule.confidence, 1))
+            .then(|| {
+                stats::bootstrap(
+                    &values,
+                    |draw| stats::median(draw).unwrap_or(f64::NAN),
+                    schedule.confidence,
+                    RESAMPLES,
+                    seed,
+                )
+            })
+            .flatten();
         // A trend over boots would be a difference between boots.
         let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
         summary.drift = stats::trend(&values).filter(|trend| one_boot && trend.p < 0.01).map(|trend| Drift {
-            change: trend.slope * (values.len() - 1) as f64 / summary.median,
+            change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
             p: trend.p,
         });
+        // Against nothing there is no fraction.
+        summary.drift = summary.drift.filter(|drift| drift.change.is_finite());
         summary.outliers = outliers(summary);
     }
     if report.rounds == 0 {

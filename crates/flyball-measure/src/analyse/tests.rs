@@ -223,6 +223,62 @@ fn energy_decides_where_time_does_not() {
 }
 
 #[test]
+fn too_few_rounds_have_no_brackets() {
+    // From the least to the greatest of six rounds there is the median with 97 %, not 99 %.
+    let interval = |blocks| comparison(1, 0.0, 0.01, blocks).arms[0].summaries[0].interval;
+    assert_eq!(interval(7), None);
+    assert!(interval(8).is_some());
+    let text = crate::render::text(&comparison(1, 0.0, 0.01, 7));
+    assert!(text.contains("too few rounds for 99 % intervals"), "{text}");
+}
+
+#[test]
+fn numbers_without_ratios_get_no_verdict() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    manifest.workload.metric = crate::metric::Metric::new("score", "points", crate::metric::Better::Higher);
+    // -5 is more than -10, though their ratio is a half.
+    let rounds: Vec<Round> = (0..12)
+        .flat_map(|block| {
+            let jitter = f64::from(block as u32 % 5) * 0.01;
+            [round(block, 0, -10.0 - jitter), round(block, 1, -5.0 - jitter)]
+        })
+        .collect();
+    let report = analyse(&manifest, &rounds);
+    assert_eq!(report.comparisons, []);
+    assert!(report.notes.iter().any(|note| note.starts_with("a: score is zero or negative in 12 rounds")));
+}
+
+#[test]
+fn a_counter_that_stands_still_and_lost_records_are_told() {
+    use crate::meter::{Domain, EnergySource};
+    let mut manifest = manifest(&["a", "b"]);
+    let mut boot = boot(&[0, 1]);
+    boot.meters.no_energy = None;
+    boot.meters.energy.push(EnergySource {
+        domain: Domain::Package,
+        name: "package-0".to_owned(),
+        place: String::new(),
+        unit: 1e-6,
+        wraps_after: None,
+        is_power: false,
+    });
+    manifest.boots.push(boot);
+    let mut rounds: Vec<Round> = (0..8).flat_map(|block| [0, 1].map(|arm| round(block, arm, 2.0))).collect();
+    for round in &mut rounds {
+        round.readings.energy = vec![vec![(0.0, 7), (2.0, 7)]];
+        let lost = u64::from(round.arm == 1 && round.block == 3) * 100;
+        round.trace = Some(crate::TraceNote { decisions: 10, lost, ..Default::default() });
+    }
+    let report = analyse(&manifest, &rounds);
+    assert!(report.no_energy.as_ref().is_some_and(|why| why.starts_with("package-0 did not move")));
+    assert_eq!(report.arms[0].summary(Quantity::Power), None);
+    let decisions = |arm: usize| report.arms[arm].summary(Quantity::Decisions).map(|s| s.points.len());
+    assert_eq!((decisions(0), decisions(1)), (Some(8), Some(7)));
+    assert!(report.notes.iter().any(|note| note.starts_with("b: the trace lost 100 records in 1 rounds")));
+}
+
+#[test]
 fn the_same_rounds_give_the_same_report() {
     let first = comparison(3, 0.01, 0.01, 10);
     let second = comparison(3, 0.01, 0.01, 10);

@@ -50,10 +50,10 @@ pub struct EnergySource {
 }
 
 impl EnergySource {
-    /// The energy of a series of readings in joules. `None` of fewer than two readings, or of a counter that went
-    /// back without a range that explains it.
+    /// The energy of a series of readings in joules. `None` of fewer than two readings, of a counter that went
+    /// back without a range that explains it, and of one that stands still: nothing that runs uses no energy.
     pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
-        if series.len() < 2 {
+        if series.len() < 2 || self.stands_still(series) {
             return None;
         }
         let mut sum = 0.0;
@@ -72,6 +72,12 @@ impl EnergySource {
             }
         }
         Some(sum * self.unit)
+    }
+
+    /// Whether a counter counted nothing between its readings, as those of some virtual machines and the DRAM zone of
+    /// many client processors do. `false` of fewer than two readings.
+    pub fn stands_still(&self, series: &[(f64, u64)]) -> bool {
+        !self.is_power && series.len() > 1 && series.windows(2).all(|pair| pair[0].1 == pair[1].1)
     }
 }
 
@@ -126,8 +132,9 @@ fn powercap(host: &dyn Host) -> Found {
     const CLASS: &str = "/sys/class/powercap";
     let names =
         host.list(CLASS).map_err(|_| format!("no powercap zones ({CLASS}; is intel_rapl_msr loaded?)"))?;
-    let mut zones = Vec::new();
+    let mut zones: Vec<(EnergySource, Access)> = Vec::new();
     let mut refused: Option<HostError> = None;
+    let mut incomplete = Vec::new();
     for name in names {
         // intel-rapl-mmio has the same package once more.
         if !name.starts_with("intel-rapl:") {
@@ -146,6 +153,7 @@ fn powercap(host: &dyn Host) -> Found {
         let path = format!("{zone}/energy_uj");
         if let Err(error) = host.read(&path) {
             refused.get_or_insert(error);
+            incomplete.push(domain);
             continue;
         }
         let source = EnergySource {
@@ -158,8 +166,11 @@ fn powercap(host: &dyn Host) -> Found {
         };
         zones.push((source, Access::File(path)));
     }
+    // One of two packages would pass for the sum of both: all zones of a domain, or none.
+    zones.retain(|(source, _)| !incomplete.contains(&source.domain));
+    let measures = zones.iter().any(|(source, _)| source.domain != Domain::Cores);
     match refused {
-        Some(error) if zones.is_empty() => {
+        Some(error) if !measures => {
             let why = if error.errno == flyball_host::Errno::ACCES || error.errno == flyball_host::Errno::PERM
             {
                 " (only root may read it, since Linux 5.10)"
@@ -241,10 +252,15 @@ fn hwmon(host: &dyn Host) -> Found {
                 let stem = file.split_once('_').map_or("", |(stem, _)| stem);
                 host.read(&format!("{root}/{stem}_{kind}")).unwrap_or_default()
             };
+            // fam15h_power has both of the same supply from model 60h on (drivers/hwmon/fam15h_power.c).
+            let twice = file.strip_suffix("_input").is_some_and(|stem| {
+                stem.starts_with("power") && read_number(host, &format!("{root}/{stem}_average")).is_some()
+            });
             let is_energy = driver == "amd_energy" && file.starts_with("energy") && file.ends_with("_input");
             // acpi_power_meter and fam15h_power know an average; others an instant.
             let is_power = file.starts_with("power")
                 && (file.ends_with("_average") || file.ends_with("_input"))
+                && !twice
                 && matches!(
                     driver.as_str(),
                     "power_meter" | "fam15h_power" | "zenpower" | "ina2xx" | "xgene"
@@ -298,6 +314,7 @@ mod tests {
         assert_eq!(counter(None).joules(&series), None);
         assert_eq!(counter(Some(10)).joules(&[(0.0, 20), (1.0, 5)]), None);
         assert_eq!(counter(None).joules(&[(0.0, 20)]), None);
+        assert_eq!(counter(None).joules(&[(0.0, 20), (1.0, 20), (2.0, 20)]), None, "it stands still");
     }
 
     #[test]

@@ -52,18 +52,23 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
         if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
             continue;
         }
+        let mut own = Vec::new();
         for file in host.list(&root).unwrap_or_default() {
             let Some(stem) = file.strip_prefix("temp").and_then(|rest| rest.strip_suffix("_input")) else {
                 continue;
             };
             let label = host.read(&format!("{root}/temp{stem}_label")).unwrap_or_default();
-            // Cores one by one would be hundreds of files; the package's sensor is the hottest of them. k10temp's
-            // Tdie is the real one where Tctl carries an offset, and only Tctl is always there.
+            // Cores one by one would be hundreds of files; the package's sensor is the hottest of them.
             let package = label.starts_with("Package id") || label == "Tctl" || label == "Tdie";
             if package || (label.is_empty() && stem == "1") {
-                found.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
+                own.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
             }
         }
+        // Where there is a Tdie, Tctl is the same with up to 49 degrees added, for fans (drivers/hwmon/k10temp.c).
+        if own.iter().any(|(name, _)| name.ends_with(" Tdie")) {
+            own.retain(|(name, _)| !name.ends_with(" Tctl"));
+        }
+        found.extend(own);
     }
     if found.is_empty() {
         for zone in host.list(THERMAL).unwrap_or_default() {

@@ -80,9 +80,74 @@ fn a_zone_that_goes_away_makes_no_number() {
     let meters = Meters::find(&host, None);
     let recording = meters.start(&host);
     tree.put("sys/class/powercap/intel-rapl:1/energy_uj", "");
+    tree.put("sys/class/powercap/intel-rapl:2/energy_uj", "8000000\n");
     let readings = recording.finish();
     assert_eq!(readings.joules(&meters.list().energy, Domain::Package), None);
-    assert!(readings.joules(&meters.list().energy, Domain::Platform).is_some());
+    assert_eq!(readings.joules(&meters.list().energy, Domain::Platform), Some(1.0));
+}
+
+#[test]
+fn half_a_round_is_no_energy() {
+    let tree = Tree::new(ZONES);
+    let host = tree.host();
+    let meters = Meters::find(&host, None);
+    let mut recording = meters.start(&host);
+    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", "6000000\n");
+    recording.tick();
+    tree.put("sys/class/powercap/intel-rapl:1/energy_uj", "");
+    assert_eq!(recording.finish().joules(&meters.list().energy, Domain::Package), None);
+}
+
+#[test]
+fn one_package_of_two_is_no_sum() {
+    let tree = Tree::new(ZONES);
+    // Readable by name, and not by content: what an unprivileged user gets who was given one file of two.
+    fs::remove_file(tree.0.path().join("sys/class/powercap/intel-rapl:1/energy_uj")).expect("it is there");
+    let meters = Meters::find(&tree.host(), None);
+    let has = |domain| meters.list().energy.iter().any(|source| source.domain == domain);
+    assert!(!has(Domain::Package) && has(Domain::Platform) && has(Domain::Dram));
+}
+
+#[test]
+fn meters_of_a_later_look_keep_the_records_order() {
+    let source = |name: &str| EnergySource {
+        domain: Domain::Package,
+        name: name.to_owned(),
+        place: name.to_owned(),
+        unit: 1.0,
+        wraps_after: None,
+        is_power: false,
+    };
+    let (a, b, c) = (source("a"), source("b"), source("c"));
+    let found = Readings { energy: vec![vec![(0.0, 1)], vec![(0.0, 2)]], ..Readings::default() };
+    let ordered = found.in_order_of(&[b.clone(), c], &[a, b]);
+    assert_eq!(ordered.energy, [vec![(0.0, 2)], vec![]]);
+}
+
+#[test]
+fn the_temperature_is_the_dies() {
+    let tree = Tree::new(&[
+        ("sys/class/hwmon/hwmon0/name", "k10temp\n"),
+        ("sys/class/hwmon/hwmon0/temp1_label", "Tctl\n"),
+        ("sys/class/hwmon/hwmon0/temp1_input", "87000\n"),
+        ("sys/class/hwmon/hwmon0/temp2_label", "Tdie\n"),
+        ("sys/class/hwmon/hwmon0/temp2_input", "60000\n"),
+    ]);
+    let host = tree.host();
+    let meters = Meters::find(&host, None);
+    assert_eq!(meters.start(&host).finish().peak_celsius(), Some(60.0));
+}
+
+#[test]
+fn one_supply_is_counted_once() {
+    let tree = Tree::new(&[
+        ("sys/class/hwmon/hwmon0/name", "fam15h_power\n"),
+        ("sys/class/hwmon/hwmon0/power1_input", "30000000\n"),
+        ("sys/class/hwmon/hwmon0/power1_average", "20000000\n"),
+    ]);
+    let places: Vec<String> =
+        Meters::find(&tree.host(), None).list().energy.iter().map(|source| source.place.clone()).collect();
+    assert_eq!(places, ["/sys/class/hwmon/hwmon0/power1_average"]);
 }
 
 #[test]

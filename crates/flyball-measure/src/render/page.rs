@@ -91,8 +91,8 @@ fn changes(report: &Report) -> Option<Chart> {
     let mut chart =
         Chart::new(format!("Change against {base}"), Axis::categories("", names), Axis::new("change", "%"))
             .described(format!(
-                "{:.0} % confidence; an interval that crosses 0 shows no difference",
-                report.schedule.confidence * 100.0
+                "{} % confidence; an interval that crosses 0 shows no difference",
+                super::level(report.schedule.confidence)
             ))
             .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::JUDGED
@@ -184,12 +184,10 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     } else {
         Block::List(verdicts)
     });
-    page = page.with(Block::Heading("Arms".to_owned())).with(Block::Table(arms(report))).with(
-        Block::Paragraph(format!(
-            "Medians, with {:.0} % bootstrap intervals in brackets.",
-            report.schedule.confidence * 100.0
-        )),
-    );
+    page = page
+        .with(Block::Heading("Arms".to_owned()))
+        .with(Block::Table(arms(report)))
+        .with(Block::Paragraph(format!("In the table: {}.", super::text::brackets(report))));
     if let Some(why) = &report.no_energy {
         page = page.with(Block::Paragraph(format!("No energy: {why}.")));
     }

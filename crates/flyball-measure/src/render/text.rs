@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 
-use super::{number, percent, probability};
+use super::{level, number, percent, probability};
 use crate::{
     analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
     metric::Better,
@@ -109,11 +109,7 @@ fn table(report: &Report) -> String {
     }
     let mut out = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     out.push('\n');
-    let _ = writeln!(
-        out,
-        "medians; brackets: {:.0} % bootstrap intervals of the median",
-        report.schedule.confidence * 100.0
-    );
+    let _ = writeln!(out, "{}", brackets(report));
     if let Some(why) = &report.no_energy {
         let _ = writeln!(out, "no energy: {why}");
     }
@@ -121,6 +117,19 @@ fn table(report: &Report) -> String {
         let _ = writeln!(out, "no frequency: {why}");
     }
     out
+}
+
+/// What the table's brackets are.
+pub(super) fn brackets(report: &Report) -> String {
+    let level = level(report.schedule.confidence);
+    let judged = |arm: &ArmReport| {
+        arm.summaries.iter().any(|s| Quantity::JUDGED.contains(&s.quantity) && s.interval.is_some())
+    };
+    if report.arms.iter().any(judged) {
+        format!("medians; brackets: {level} % bootstrap intervals of the median")
+    } else {
+        format!("medians; too few rounds for {level} % intervals of them")
+    }
 }
 
 pub(super) fn rounds(arm: &ArmReport) -> String {
@@ -178,8 +187,8 @@ fn judgement(report: &Report) -> String {
     }
     let base = &report.arms[comparisons[0].base].name;
     let mut out = format!(
-        "against {base}, with {:.0} % intervals, p corrected for the number of arms:\n",
-        report.schedule.confidence * 100.0
+        "against {base}, with {} % intervals, p corrected for the number of arms:\n",
+        level(report.schedule.confidence)
     );
     for line in table.to_string().lines() {
         out.push_str(line.trim_end());
@@ -218,7 +227,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
     let metric = comparison.quantity.metric(&report.workload.metric);
     let base = &report.arms[comparison.base].name;
     let arm = &report.arms[comparison.arm].name;
-    let level = report.schedule.confidence * 100.0;
+    let level = level(report.schedule.confidence);
     let p = probability(comparison.p_corrected);
     let interval = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
     let how = if comparison.paired { "" } else { ", other boot" };
@@ -226,7 +235,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
         Verdict::Better | Verdict::Worse => {
             let word = if comparison.verdict == Verdict::Better { "better" } else { "worse" };
             format!(
-                "{arm}: {} {} against {base} ({interval} at {level:.0} %, p = {p}{how}): {word}.",
+                "{arm}: {} {} against {base} ({interval} at {level} %, p = {p}{how}): {word}.",
                 metric.name,
                 percent(comparison.change)
             )
@@ -236,12 +245,12 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
                 format!("; {} rounds would show {}", comparison.pairs, percent(shows).trim_start_matches('+'))
             });
             format!(
-                "{arm}: {}: no difference shown against {base} ({interval} at {level:.0} %, p = {p}{how}{shows}).",
+                "{arm}: {}: no difference shown against {base} ({interval} at {level} %, p = {p}{how}{shows}).",
                 metric.name
             )
         }
         Verdict::TooFewRounds => format!(
-            "{arm}: {}: no difference shown against {base}; {} rounds cannot show one at {level:.0} % (measured {}, \
+            "{arm}: {}: no difference shown against {base}; {} rounds cannot show one at {level} % (measured {}, \
              p = {p}{how}).",
             metric.name,
             comparison.pairs,

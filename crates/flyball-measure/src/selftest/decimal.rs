@@ -54,9 +54,14 @@ impl Decimal {
         if other.digits == 0 {
             return None;
         }
-        let numerator =
-            self.digits.checked_mul(Decimal::power((scale + other.scale).checked_sub(self.scale)?))?;
-        Some(Decimal { digits: numerator / other.digits, scale })
+        let (numerator, denominator) = match (scale + other.scale).checked_sub(self.scale) {
+            Some(more) => (self.digits.checked_mul(Decimal::power(more))?, other.digits),
+            None => {
+                let less = self.scale - scale - other.scale;
+                (self.digits, other.digits.checked_mul(Decimal::power(less))?)
+            }
+        };
+        Some(Decimal { digits: numerator / denominator, scale })
     }
 
     /// Whether both are the same number, however written.
@@ -123,6 +128,8 @@ mod tests {
             Some("0.001155027")
         );
         assert_eq!(decimal("1").over(decimal("0.00"), 4), None);
+        // echo "scale=4; .0000123456 / .1" | bc
+        assert_eq!(decimal("0.0000123456").over(decimal("0.1"), 4), Some(decimal("0.0001")));
     }
 
     #[test]

@@ -89,14 +89,7 @@ impl Reader {
                 let expression = Regex::new(pattern).ok()?;
                 let last = |text: &str| {
                     let found = expression.captures_iter(text).last()?;
-                    found
-                        .get(1)?
-                        .as_str()
-                        .replace(',', "")
-                        .trim()
-                        .parse::<f64>()
-                        .ok()
-                        .filter(|v| v.is_finite())
+                    grouped_number(found.get(1)?.as_str().trim())
                 };
                 last(&output.stdout).or_else(|| last(&output.stderr)).map(plain)
             }
@@ -234,6 +227,24 @@ impl Preset {
     }
 }
 
+/// A number in which commas may group digits by three (`1,234.5`), or one comma may stand for the point (`12,5`), as
+/// programs print where the locale says so. One that can be read both ways (`1,234`) is grouped.
+fn grouped_number(text: &str) -> Option<f64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let mut groups = whole.trim_start_matches(['-', '+']).split(',');
+    let first = groups.next().unwrap_or("");
+    let by_three =
+        !first.is_empty() && first.len() <= 3 && first != "0" && groups.all(|group| group.len() == 3);
+    let plain = if !text.contains(',') || (by_three && !part.contains(',')) {
+        text.replace(',', "")
+    } else if text.matches(',').count() == 1 && !text.contains('.') {
+        text.replace(',', ".")
+    } else {
+        return None;
+    };
+    plain.parse::<f64>().ok().filter(|value| value.is_finite())
+}
+
 fn base_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
@@ -340,12 +351,21 @@ fn openssl(text: &str) -> Option<f64> {
     geometric_mean(table.chain(machine_readable))
 }
 
-/// Under a head with `sign/s`, rows end in `SIGN-TIMEs VERIFY-TIMEs SIGN/S VERIFY/S`.
+/// Under a head such as `sign verify sign/s verify/s` each row has a name and as many numbers. Since OpenSSL 3.2 that of
+/// RSA has columns for encryption behind those of signatures.
 fn openssl_sign(text: &str) -> Option<f64> {
-    let rows = text.lines().skip_while(|line| !line.contains("sign/s")).skip(1);
-    geometric_mean(rows.filter_map(|line| {
+    let mut from_end = None;
+    geometric_mean(text.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        words.len().checked_sub(2).and_then(|place| words[place].parse::<f64>().ok())
+        if let Some(place) = words.iter().position(|word| *word == "sign/s") {
+            from_end = Some(words.len() - place);
+            return None;
+        }
+        // Another head, such as that of key exchanges, ends the table.
+        if words.iter().any(|word| word.ends_with("/s")) {
+            from_end = None;
+        }
+        words.len().checked_sub(from_end?).and_then(|place| words[place].parse::<f64>().ok())
     }))
 }
 

@@ -122,6 +122,9 @@ impl Analyser {
                 let loss = self.losses.entry(record.cpu).or_default();
                 loss.0 = loss.0.saturating_add(count.unwrap_or(0));
                 loss.1 += 1;
+                if let Some(Some(cpu)) = self.cpus.get_mut(record.cpu as usize) {
+                    cpu.lost();
+                }
             }
             return;
         }
@@ -219,7 +222,7 @@ impl Analyser {
                 .cpus
                 .iter()
                 .enumerate()
-                .filter_map(|(cpu, meter)| Some(meter.as_ref()?.report(cpu as u32, clock)))
+                .filter_map(|(cpu, meter)| Some(meter.as_ref()?.report(cpu as u32, clock, self.last)))
                 .collect(),
             tasks: self.tasks.report(),
         }
@@ -335,6 +338,37 @@ mod tests {
             report.cpus[0].idle.iter().map(|idle| (idle.state, idle.entries, idle.seconds)).collect();
         assert_eq!(idle, [(1, 2, 30.0), (2, 1, 10.0)]);
         assert_eq!(report.driver, None);
+    }
+
+    #[test]
+    fn what_was_lost_is_neither_idle_nor_at_a_level() {
+        let mut analyser = Analyser::new();
+        let idle = |state| Event::Idle { cpu: 0, state };
+        let perf = |des| Event::AmdPerf(AmdPerf { des, cpu: 0, tsc: 2, mperf: 1, ..AmdPerf::default() });
+        // Ten seconds of state 1; then 80 s of which the trace knows nothing; then ten of work and ten of state 2.
+        for (time, event) in [
+            (0, idle(1)),
+            (10, idle(u32::MAX)),
+            (10, perf(50)),
+            (11, perf(50)),
+            (12, idle(1)),
+            (92, Event::Lost(Some(500))),
+            (92, idle(u32::MAX)),
+            (93, perf(60)),
+            (95, perf(50)),
+            (102, idle(2)),
+            (112, Event::Frequency { cpu: 1, khz: 1 }),
+        ] {
+            analyser.add(&record(time * 1_000_000_000, 0, event));
+        }
+        let report = analyser.report(Clock::Mono, &Names::default());
+        let cpu = &report.cpus[0];
+        let shares: Vec<(u32, f64, f64)> =
+            cpu.idle.iter().map(|idle| (idle.state, idle.seconds, idle.share.unwrap())).collect();
+        assert_eq!(shares, [(1, 10.0, 1000.0 / 32.0), (2, 10.0, 1000.0 / 32.0)]);
+        let levels: Vec<(u32, f64)> = cpu.levels.iter().map(|level| (level.level, level.seconds)).collect();
+        assert_eq!(levels, [(50, 1.0), (60, 2.0)]);
+        assert_eq!(cpu.longest_gap_seconds, Some(2.0));
     }
 
     #[test]

@@ -79,8 +79,12 @@ pub struct IdleReport {
     pub state: u32,
     /// How often it was entered.
     pub entries: u64,
-    /// Seconds in it, as far as its end was seen.
+    /// Seconds in it, up to the end of the trace; where records were lost in between, none.
     pub seconds: f64,
+    /// Share of the time in which the trace tells whether the CPU was idle, percent: from its first idle event on, less
+    /// what records were lost in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
 }
 
 /// One CPU. What a trace has no events for is absent.
@@ -155,6 +159,7 @@ struct ActiveMeter {
     max: RangeMeter,
     epp: RangeMeter,
     decisions: u64,
+    lost: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -179,6 +184,11 @@ pub(super) struct CpuMeter {
     active: ActiveMeter,
     idle: BTreeMap<u32, (u64, u64)>,
     idle_now: Option<(u32, u64)>,
+    /// Time of the last idle event, and how long it is known whether the CPU was idle.
+    idle_last: Option<u64>,
+    idle_known: u64,
+    /// Records were lost since the last request.
+    lost: bool,
     pub(super) frequency_events: u64,
     pub(super) limits_events: u64,
 }
@@ -191,7 +201,9 @@ impl CpuMeter {
             self.levels.resize(level + 1, (0, 0));
         }
         let known = self.samples > 0;
-        if known {
+        if std::mem::take(&mut self.lost) {
+            // What was asked for meanwhile is not known.
+        } else if known {
             let passed = time.saturating_sub(self.last);
             self.gap = self.gap.max(passed);
             if let Some((_, des, ..)) = self.request
@@ -199,7 +211,8 @@ impl CpuMeter {
             {
                 slot.1 += passed;
             }
-        } else {
+        }
+        if !known {
             self.first = time;
         }
         self.levels[level].0 += 1;
@@ -248,7 +261,8 @@ impl CpuMeter {
         let active = &mut self.active;
         if active.samples == 0 {
             active.first = time;
-        } else {
+        }
+        if !std::mem::take(&mut active.lost) && active.samples > 0 {
             active.gap = active.gap.max(time.saturating_sub(active.last));
         }
         active.last = time;
@@ -277,7 +291,17 @@ impl CpuMeter {
         known
     }
 
+    /// Records of this CPU are missing here: what held before them may have ended in between.
+    pub(super) fn lost(&mut self) {
+        (self.lost, self.active.lost) = (true, true);
+        (self.idle_now, self.idle_last) = (None, None);
+        self.lag.forget();
+    }
+
     pub(super) fn idle(&mut self, time: u64, state: u32) {
+        if let Some(last) = self.idle_last.replace(time) {
+            self.idle_known += time.saturating_sub(last);
+        }
         if let Some((entered, since)) = self.idle_now.take() {
             self.idle.entry(entered).or_default().1 += time.saturating_sub(since);
         }
@@ -288,7 +312,8 @@ impl CpuMeter {
         }
     }
 
-    pub(super) fn report(&self, cpu: u32, clock: Clock) -> CpuReport {
+    /// The numbers of a trace that ends at `end`.
+    pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
         let seconds = |time: u64| time as f64 / 1e9;
         let timed = clock.nanoseconds();
         let active = &self.active;
@@ -302,6 +327,11 @@ impl CpuMeter {
         let lags = self.lag.lags();
         let ms = |time: u64| time as f64 / 1e6;
         let real_levels = self.des.range().is_some();
+        let idle_known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
+        let still_idle = |state: u32| match self.idle_now {
+            Some((now, since)) if now == state => end.saturating_sub(since),
+            _ => 0,
+        };
         CpuReport {
             cpu,
             samples,
@@ -337,10 +367,14 @@ impl CpuMeter {
             idle: self
                 .idle
                 .iter()
-                .map(|(state, (entries, time))| IdleReport {
-                    state: *state,
-                    entries: *entries,
-                    seconds: if timed { seconds(*time) } else { 0.0 },
+                .map(|(state, (entries, time))| {
+                    let time = time + still_idle(*state);
+                    IdleReport {
+                        state: *state,
+                        entries: *entries,
+                        seconds: if timed { seconds(time) } else { 0.0 },
+                        share: (timed && idle_known > 0).then(|| time as f64 * 100.0 / idle_known as f64),
+                    }
                 })
                 .collect(),
             frequency_events: self.frequency_events,

@@ -35,6 +35,12 @@ impl LagMeter {
         self.since.clear();
     }
 
+    /// Records are missing here: neither the request nor when it changed is known any more.
+    pub(super) fn forget(&mut self) {
+        (self.level, self.change) = (None, None);
+        self.since.clear();
+    }
+
     /// Ends the present hold, at whose level `level` the frequency was held.
     fn settle(&mut self, level: u32) {
         let Some((before, start, from)) = self.change.take() else { return };

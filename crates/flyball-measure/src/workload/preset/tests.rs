@@ -138,3 +138,43 @@ fn odd_bytes_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn commas_group_or_point() {
+    let read = |text: &str| {
+        let reader = Reader::expression("took ([-0-9.,]+)", "ms", Better::Lower).expect("a good expression");
+        let output = Output { stdout: format!("took {text} ms\n"), stderr: String::new() };
+        reader.read(&output, 1.0, &[]).map(|reading| reading.value)
+    };
+    for (text, want) in [
+        ("1,234.5", Some(1234.5)),
+        ("1,234,567", Some(1_234_567.0)),
+        ("1,234", Some(1234.0)),
+        ("20,3", Some(20.3)),
+        ("1234,56", Some(1234.56)),
+        ("0,123", Some(0.123)),
+        ("-20,3", Some(-20.3)),
+        ("1.234,5", None),
+        ("1,2,3", None),
+        ("12.5", Some(12.5)),
+    ] {
+        assert_eq!(read(text), want, "{text}");
+    }
+}
+
+#[test]
+fn signatures_are_found_by_their_head() {
+    let read = |text: &str| {
+        let output = Output { stdout: text.to_owned(), stderr: String::new() };
+        Preset::OpensslSign.read(&output, &[]).map(|reading| reading.value)
+    };
+    let old = "                  sign    verify    sign/s verify/s\nrsa 2048 bits 0.000238s 0.000014s   4195.1  69572.7\n";
+    assert!((read(old).expect("a row") - 4195.1).abs() < 1e-6);
+    let new = "                   sign    verify    encrypt   decrypt   sign/s verify/s  encr./s  decr./s\n\
+               rsa  2048 bits 0.000238s 0.000014s 0.000015s 0.000240s   4195.1  69572.7  66000.0   4166.0\n";
+    assert!((read(new).expect("a row") - 4195.1).abs() < 1e-6);
+    let exchange = format!(
+        "{old}                              op      op/s\n 253 bits ecdh (X25519)   0.0000s  30000.0\n"
+    );
+    assert!((read(&exchange).expect("a row") - 4195.1).abs() < 1e-6);
+}

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use flyball_host::{Host, Kind};
 use flyball_measure::{
     Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
-    preset::Reader, stats,
+    preset::Reader, render, stats,
 };
 
 use super::{args::Args, usage};
@@ -38,7 +38,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
         eprintln!(
             "note: {rounds} rounds of {} arms cannot show a difference at {} % confidence; {needed} can",
             arms.len(),
-            args.confidence * 100.0
+            render::level(args.confidence)
         );
     }
     let cpus = host.read("/sys/devices/system/cpu/online").ok();

@@ -87,7 +87,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     };
     let chances = Chances::of(&directory);
     (settings.chances, work.chances) = (chances.clone(), chances);
-    let meters = flyball_measure::Meters::find(machine, None);
+    let meters = flyball_measure::Meters::find(machine, work.pins.as_ref());
     let stop = Stop::watching(interrupted);
     let mut progress = Progress::new();
     let ignore_failure = directory.manifest.workload.ignore_failure;

@@ -318,13 +318,12 @@ fn idle_table(report: &Report) -> Table {
     let mut table = table(&["CPU", "idle state", "entries", "seconds", "share %"], 1);
     for cpu in &report.cpus {
         for idle in &cpu.idle {
-            let share = (report.duration > 0.0).then(|| idle.seconds * 100.0 / report.duration);
             table.add_row([
                 cpu.cpu.to_string(),
                 idle.state.to_string(),
                 idle.entries.to_string(),
                 format!("{:.3}", idle.seconds),
-                optional(share, 1),
+                optional(idle.share, 1),
             ]);
         }
     }
