@@ -94,9 +94,13 @@ fn frequency_by_file(manifest: &Manifest, report: &Report) -> Option<String> {
     let boot =
         manifest.boots.iter().find(|b| b.meters.registers.is_empty() && !b.meters.frequency.is_empty())?;
     let (_, path) = boot.meters.frequency.first()?;
+    let remedy = if manifest.machine.simulated {
+        ""
+    } else {
+        "; as root and with the msr module it is what the hardware counted while running"
+    };
     Some(format!(
-        "Frequency is the plain mean of what {} of {} CPUs said every {} s, idle CPUs included; as root and with the \
-         msr module it is what the hardware counted while running.",
+        "Frequency is the plain mean of what {} of {} CPUs said every {} s, idle CPUs included{remedy}.",
         path.rsplit('/').next().unwrap_or(path),
         boot.meters.frequency.len(),
         manifest.schedule.interval
@@ -159,11 +163,11 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> 
             }
             if let Some(drift) = summary.drift {
                 notes.push(format!(
-                    "{}: {} drifts by {:+.1} % from first to last round (p = {}); pairs of one block are hardly \
+                    "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are hardly \
                      touched by that, medians are.",
                     arm.name,
                     summary.metric.name,
-                    drift.change * 100.0,
+                    crate::render::percent(drift.change),
                     crate::render::probability(drift.p),
                 ));
             }

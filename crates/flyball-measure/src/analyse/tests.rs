@@ -233,6 +233,16 @@ fn too_few_rounds_have_no_brackets() {
 }
 
 #[test]
+fn rounds_of_one_boot_without_common_blocks_are_not_of_other_boots() {
+    let mut manifest = manifest(&["a", "b"]);
+    manifest.boots.push(boot(&[0, 1]));
+    let rounds: Vec<Round> =
+        (0..20).map(|block| round(block, block % 2, 1.0 + block as f64 * 1e-3)).collect();
+    let text = crate::render::text(&analyse(&manifest, &rounds));
+    assert!(text.contains("no block has both") && !text.contains("other boot"), "{text}");
+}
+
+#[test]
 fn numbers_without_ratios_get_no_verdict() {
     let mut manifest = manifest(&["a", "b"]);
     manifest.boots.push(boot(&[0, 1]));

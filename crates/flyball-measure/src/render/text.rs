@@ -181,7 +181,10 @@ fn judgement(report: &Report) -> String {
         let mut row = vec![report.arms[arm].name.clone()];
         row.extend(quantities.iter().map(|&quantity| {
             let of = |comparison: &&Comparison| comparison.arm == arm && comparison.quantity == quantity;
-            comparisons.iter().find(of).map_or_else(|| "-".to_owned(), verdict_in_short)
+            comparisons
+                .iter()
+                .find(of)
+                .map_or_else(|| "-".to_owned(), |found| verdict_in_short(report, found))
         }));
         table.add_row(row);
     }
@@ -197,14 +200,26 @@ fn judgement(report: &Report) -> String {
     out
 }
 
-fn verdict_in_short(comparison: &Comparison) -> String {
+/// What a comparison that is not of pairs says of that.
+fn how(report: &Report, comparison: &Comparison) -> &'static str {
+    let boots = |arm: usize| &report.arms[arm].boots;
+    if comparison.paired {
+        ""
+    } else if boots(comparison.arm).iter().any(|boot| boots(comparison.base).contains(boot)) {
+        ", no block has both"
+    } else {
+        ", other boot"
+    }
+}
+
+fn verdict_in_short(report: &Report, comparison: &Comparison) -> String {
+    let how = how(report, comparison);
     let change = percent(comparison.change);
     let interval = comparison.interval.map_or_else(String::new, |interval| {
         let bare = |value| percent(value).trim_end_matches(" %").to_owned();
         format!(" [{}, {}]", bare(interval.low), bare(interval.high))
     });
     let p = probability(comparison.p_corrected);
-    let how = if comparison.paired { "" } else { ", other boot" };
     match comparison.verdict {
         Verdict::Better => format!("{change}{interval} better, p = {p}{how}"),
         Verdict::Worse => format!("{change}{interval} worse, p = {p}{how}"),
@@ -230,7 +245,7 @@ fn verdict(report: &Report, comparison: &Comparison) -> String {
     let level = level(report.schedule.confidence);
     let p = probability(comparison.p_corrected);
     let interval = comparison.interval.map_or_else(|| "no interval".to_owned(), between);
-    let how = if comparison.paired { "" } else { ", other boot" };
+    let how = how(report, comparison);
     match comparison.verdict {
         Verdict::Better | Verdict::Worse => {
             let word = if comparison.verdict == Verdict::Better { "better" } else { "worse" };

@@ -108,10 +108,14 @@ fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
     let manifest = &directory.manifest;
     let mut all = Vec::new();
     for (index, arm) in manifest.arms.iter().enumerate() {
-        let rounds: Vec<_> =
-            directory.rounds.iter().filter(|round| round.arm == index && !round.warm_up).collect();
-        let values: Vec<f64> = rounds.iter().filter_map(|round| round.outcome.value).collect();
-        if values.len() != rounds.len() || values.is_empty() {
+        // Failed rounds have no place in a series, and one of them is no reason to be silent about the others.
+        let (rounds, values): (Vec<_>, Vec<f64>) = directory
+            .rounds
+            .iter()
+            .filter(|round| round.arm == index && !round.warm_up && round.outcome.failure.is_none())
+            .filter_map(|round| Some((round, round.outcome.value?)))
+            .unzip();
+        if values.is_empty() {
             continue;
         }
         let numbers =
