@@ -93,6 +93,8 @@ fn needed(program: &Path) -> Vec<String> {
     else {
         return Vec::new();
     };
+    // A bare name would be searched for among the libraries.
+    let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
     let listed = Command::new(&loader).arg("--list").arg(program).stdin(Stdio::null()).output();
     let text = listed.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
     let mut paths: Vec<String> = text.lines().filter_map(listed_path).collect();

@@ -163,7 +163,11 @@ impl Stretch {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+/// Lets the writes of `file` go past the page cache, or through it again.
+///
+/// # Errors
+/// `EINVAL` where the file system cannot do that.
+pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, direct);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)

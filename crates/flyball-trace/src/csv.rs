@@ -7,6 +7,7 @@
 //! from 256 on are no error, a TGID is not glued to the task's number, and no file is made for a CPU without rows.
 
 mod digits;
+mod large;
 mod row;
 
 use std::{
@@ -16,6 +17,8 @@ use std::{
 };
 
 use crate::{error::TraceError, record::Record};
+
+use large::Large;
 
 pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
 
@@ -33,17 +36,13 @@ const OPEN: usize = 512;
 
 /// Bytes of one CPU's rows that are kept before they are written.
 const KEPT: usize = 16 * 1024;
-/// The same for all CPUs together. Much larger writes cost more, not less: they leave the second-level cache.
-const KEPT_OF_ALL: usize = 64 * 1024;
 
 /// Writes cpu.csv and a cpuNNN.csv for each CPU into a directory.
 #[derive(Debug)]
 pub struct CsvFiles {
     directory: PathBuf,
     rows: Rows,
-    all: Option<File>,
-    /// Rows of all CPUs not written yet.
-    kept: Vec<u8>,
+    all: Large,
     rows_are_first: bool,
     cpus: Vec<Option<Box<CpuRows>>>,
     per_cpu: bool,
@@ -62,8 +61,7 @@ impl CsvFiles {
         Ok(CsvFiles {
             directory: directory.to_owned(),
             rows: Rows::default(),
-            all: Some(all),
-            kept: Vec::with_capacity(KEPT_OF_ALL + 512),
+            all: Large::new(all),
             rows_are_first: true,
             cpus: Vec::new(),
             per_cpu,
@@ -84,9 +82,9 @@ impl CsvFiles {
         let Some(Made { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
         if self.rows_are_first {
             self.rows_are_first = false;
-            self.kept.extend_from_slice(header.as_bytes());
+            self.all.add(header.as_bytes()).map_err(|error| failed_all(&self.directory, error))?;
         }
-        self.kept.extend_from_slice(row);
+        self.all.add(row).map_err(|error| failed_all(&self.directory, error))?;
         if self.per_cpu {
             let cpu = cpu as usize;
             if self.cpus.len() <= cpu {
@@ -102,18 +100,6 @@ impl CsvFiles {
                 self.flush_cpu(cpu)?;
             }
         }
-        if self.kept.len() >= KEPT_OF_ALL {
-            self.flush_all()?;
-        }
-        Ok(())
-    }
-
-    fn flush_all(&mut self) -> Result<(), TraceError> {
-        let path = self.directory.join("cpu.csv");
-        if let Some(all) = &mut self.all {
-            all.write_all(&self.kept).map_err(|error| TraceError::io("write", path, error))?;
-        }
-        self.kept.clear();
         Ok(())
     }
 
@@ -153,16 +139,20 @@ impl CsvFiles {
     /// Where a file cannot be written.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
-            self.kept.extend_from_slice(header.as_bytes());
+            self.all.add(header.as_bytes()).map_err(|error| failed_all(&self.directory, error))?;
         }
-        self.flush_all()?;
         for cpu in 0..self.cpus.len() {
             if self.cpus[cpu].is_some() {
                 self.flush_cpu(cpu)?;
             }
         }
+        self.all.finish().map_err(|error| failed_all(&self.directory, error))?;
         Ok((self.rows.rows, self.rows.of_other_driver))
     }
+}
+
+fn failed_all(directory: &Path, error: io::Error) -> TraceError {
+    TraceError::io("write", directory.join("cpu.csv"), error)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod input;
 pub mod live;
 mod machine;
 mod merge;
+mod pace;
 mod page;
 #[cfg(feature = "parquet")]
 pub mod parquet;

@@ -20,6 +20,7 @@ use crate::{
     decode::Decoder,
     error::TraceError,
     format::PageHeader,
+    pace::Pace,
     page::{Missed, Page},
     record::{Comm, Event, Record},
 };
@@ -60,32 +61,6 @@ impl CpuPart {
             ),
         };
         Ok(CpuPart { cpu, place, size: 0, received: 0 })
-    }
-}
-
-/// Whether the disk keeps up with writes past the page cache.
-#[derive(Debug)]
-struct Pace {
-    since: Instant,
-    waited: Duration,
-}
-
-impl Pace {
-    fn new() -> Pace {
-        Pace { since: Instant::now(), waited: Duration::ZERO }
-    }
-
-    /// Adds a wait for the disk. `false` once a quarter of the last second went there: the page cache holds more than
-    /// the ring buffer does while a disk is slow.
-    fn keeps_up(&mut self, waited: Duration) -> bool {
-        self.waited += waited;
-        let passed = self.since.elapsed();
-        if passed < Duration::from_secs(1) {
-            return true;
-        }
-        let keeps_up = self.waited * 4 <= passed;
-        *self = Pace::new();
-        keeps_up
     }
 }
 

@@ -76,6 +76,43 @@ pub struct Analyser {
     impossible: u64,
     cpus: Vec<Option<Box<CpuMeter>>>,
     tasks: TaskMeters,
+    order: Order,
+}
+
+/// Records of a batch by their CPU, in memory that is used again.
+#[derive(Debug, Default)]
+struct Order {
+    /// For each CPU, where its records start in `sorted`.
+    starts: Vec<u32>,
+    sorted: Vec<u32>,
+    known: Vec<bool>,
+}
+
+/// CPUs whose meters fit into a core's second-level cache together.
+const FEW_CPUS: usize = 96;
+
+impl Order {
+    /// Sorts requests by the CPU that they are for, keeping the order of each CPU. `false` where one is no request,
+    /// or of a CPU that cannot be.
+    fn sort(&mut self, records: &[Record], cpus: usize) -> bool {
+        self.starts.clear();
+        self.starts.resize(cpus + 1, 0);
+        for record in records {
+            let Event::AmdPerf(event) = &record.event else { return false };
+            let Some(count) = self.starts[1..].get_mut(event.cpu as usize) else { return false };
+            *count += 1;
+        }
+        for cpu in 1..self.starts.len() {
+            self.starts[cpu] += self.starts[cpu - 1];
+        }
+        self.sorted.resize(records.len(), 0);
+        for (at, record) in records.iter().enumerate() {
+            let next = &mut self.starts[record.subject() as usize];
+            self.sorted[*next as usize] = at as u32;
+            *next += 1;
+        }
+        true
+    }
 }
 
 /// The known events, in the order of [`kind`].
@@ -114,6 +151,46 @@ impl Analyser {
         Some(self.cpus[cpu].get_or_insert_default())
     }
 
+    /// Adds some records, as [`Analyser::add`] would one after the other.
+    ///
+    /// On many CPUs each CPU's records are added together: its meters are fetched into the cache once a batch, and not
+    /// for each of them.
+    pub fn add_all(&mut self, records: &[Record]) {
+        let cpus = self.cpus.len();
+        if cpus <= FEW_CPUS || records.len() < cpus || !self.order.sort(records, cpus) {
+            for record in records {
+                self.add(record);
+            }
+            return;
+        }
+        let mut order = std::mem::take(&mut self.order);
+        order.known.clear();
+        order.known.resize(records.len(), false);
+        for at in order.sorted.iter().map(|at| *at as usize) {
+            if let Event::AmdPerf(event) = &records[at].event {
+                order.known[at] = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(records[at].time, event));
+            }
+        }
+        for (record, known) in records.iter().zip(&order.known) {
+            self.passed(record.time);
+            if let Event::AmdPerf(event) = &record.event {
+                self.counts[0] += 1;
+                let tsc = if *known { event.tsc } else { 0 };
+                self.tasks.add(record.pid, record.comm, Some(event.des), event.khz, event.mperf, tsc);
+            }
+        }
+        self.order = order;
+    }
+
+    /// Counts a record, and the time that the trace covers.
+    #[inline]
+    fn passed(&mut self, time: u64) {
+        let first = self.first.get_or_insert(time);
+        *first = (*first).min(time);
+        self.last = self.last.max(time);
+        self.records += 1;
+    }
+
     /// Adds one record. A CPU's records must come in the order of their time.
     #[inline]
     pub fn add(&mut self, record: &Record) {
@@ -128,10 +205,7 @@ impl Analyser {
             }
             return;
         }
-        let first = self.first.get_or_insert(record.time);
-        *first = (*first).min(record.time);
-        self.last = self.last.max(record.time);
-        self.records += 1;
+        self.passed(record.time);
         let (time, pid, comm) = (record.time, record.pid, record.comm);
         match &record.event {
             Event::AmdPerf(event) => {
@@ -278,6 +352,54 @@ mod tests {
     }
 
     use super::super::cpu::Range;
+
+    #[test]
+    fn batches_add_up_as_single_records_do() {
+        // Some thousand requests of 150 CPUs, then some with another event among them, then few.
+        let mut number = 7u64;
+        let mut chance = |limit: u64| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            number % limit
+        };
+        let mut records = Vec::new();
+        for at in 0..6_000u64 {
+            let event = AmdPerf {
+                min: 10,
+                des: 10 + chance(200) as u32,
+                max: 255,
+                cpu: chance(150) as u32,
+                khz: 400_000 + chance(4_000_000),
+                mperf: chance(1_000),
+                aperf: chance(1_000),
+                tsc: 1_000,
+                changed: None,
+                fast_switch: chance(2) == 0,
+            };
+            let mut request = record(at * 1_000, chance(150) as u32, Event::AmdPerf(event));
+            request.pid = chance(20) as i32;
+            records.push(request);
+            if at == 4_000 {
+                records.push(record(at * 1_000, 3, Event::Idle { cpu: 3, state: 1 }));
+            }
+            if at == 5_900 {
+                let impossible = AmdPerf { cpu: u32::MAX, ..event };
+                records.push(record(at * 1_000, 3, Event::AmdPerf(impossible)));
+            }
+        }
+        let (mut single, mut batches) = (Analyser::new(), Analyser::new());
+        for record in &records {
+            single.add(record);
+        }
+        for batch in records.chunks(700) {
+            batches.add_all(batch);
+        }
+        let names = Names::default();
+        let (one, other) = (single.report(Clock::Mono, &names), batches.report(Clock::Mono, &names));
+        assert_eq!(one, other);
+        assert_eq!((one.records, one.impossible_cpus, one.cpus.len()), (6_002, 1, 150));
+    }
 
     #[test]
     fn requests_that_are_told_twice_count_once() {

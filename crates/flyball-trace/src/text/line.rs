@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     clock::Clock,
     record::{Comm, Event, NameId, Names, Record},
-    scan::{blanks, decimal, short_decimal},
+    scan::{blanks, decimal, short_decimal, signed},
 };
 
 use super::fields;
@@ -316,6 +316,10 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     let front = &line[..line.len().min(120)];
     for dash in memchr::memchr_iter(b'-', front) {
         let Some((pid, at)) = decimal(line, dash + 1) else { continue };
+        if pid == 1 && dash > 0 && line[dash - 1] == b' ' {
+            // Not init behind a name that ends in a blank: perf's number of a task that it does not know.
+            continue;
+        }
         let (Some((cpu, time, ticks, at)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid)) else {
             continue;
         };
@@ -333,7 +337,9 @@ fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
         let before = line[..bracket].trim_ascii_end();
         let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let number = before.len() - digits;
-        let Some((pid, _)) = decimal(before, number) else { continue };
+        let sign = usize::from(before[..number].ends_with(b"-"));
+        let number = number - sign;
+        let Some((pid, _)) = signed(before, number) else { continue };
         if number == 0 || before[number - 1] != b' ' {
             continue;
         }
@@ -421,6 +427,9 @@ mod tests {
         let perf = one("swapper 3     0 [003]   100.000000001: power:cpu_idle: state=4294967295 cpu_id=3");
         assert_eq!((perf.comm.to_string().as_str(), perf.pid, perf.cpu), ("swapper 3", 0, 3));
         assert_eq!((perf.time, perf.event), (100_000_000_001, Event::Idle { cpu: 3, state: u32::MAX }));
+        let unknown =
+            one("             :-1    -1 [001] 26829.284282:         power:cpu_idle: state=1 cpu_id=1");
+        assert_eq!((unknown.comm.to_string().as_str(), unknown.pid, unknown.cpu), (":-1", -1, 1));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::{
 
 use flyball_host::CpuList;
 use flyball_trace::{
-    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, Stored, Tasks,
-    TextOptions, Trace, TraceError, TraceSummary, concerns,
+    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, RecordSink, Stored,
+    Tasks, TextOptions, Trace, TraceError, TraceSummary, concerns,
 };
 
 use crate::exit::{Exit, Failure};
@@ -61,14 +61,7 @@ impl Input {
         details: bool,
         sink: &mut DetailSink<'_>,
     ) -> Result<TraceSummary, Failure> {
-        let trace = if self.file == Path::new("-") {
-            Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
-        } else {
-            Trace::open(&self.file)?
-        };
-        let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
-        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
-        let options = TextOptions { threads: threads.unwrap_or(NonZeroUsize::MIN), ..TextOptions::default() };
+        let (trace, raw, options) = self.open()?;
         let chosen = self.chosen();
         let wanted = |record: &Record| {
             chosen.as_ref().is_none_or(|chosen| {
@@ -88,6 +81,35 @@ impl Input {
             })
         };
         Ok(read?)
+    }
+
+    /// As [`Input::read`] without details, in batches, as they come.
+    pub fn read_batches(
+        &self,
+        names: &Arc<Names>,
+        sink: &mut RecordSink<'_>,
+    ) -> Result<TraceSummary, Failure> {
+        let (trace, raw, options) = self.open()?;
+        let Some(chosen) = self.chosen() else { return Ok(trace.read(&options, raw, names, sink)?) };
+        let chosen = |cpu: u32| chosen.get(cpu as usize).copied().unwrap_or(false);
+        let mut some = Vec::new();
+        Ok(trace.read(&options, raw, names, &mut |records| {
+            some.clear();
+            some.extend(records.iter().filter(|record| concerns(record, chosen)));
+            sink(&some)
+        })?)
+    }
+
+    fn open(&self) -> Result<(Trace, Option<RawDescription>, TextOptions), Failure> {
+        let trace = if self.file == Path::new("-") {
+            Trace::from_reader(Box::new(std::io::stdin()), &self.file)?
+        } else {
+            Trace::open(&self.file)?
+        };
+        let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
+        let options = TextOptions { threads: threads.unwrap_or(NonZeroUsize::MIN), ..TextOptions::default() };
+        Ok((trace, raw, options))
     }
 
     /// The chosen CPUs as a table; a set would be asked once a record.

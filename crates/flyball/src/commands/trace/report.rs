@@ -9,7 +9,7 @@ use std::{
 
 use comfy_table::{CellAlignment, Table, presets};
 use flyball_trace::{
-    Names, TraceSummary,
+    Names, Record, TraceError, TraceSummary,
     csv::CsvFiles,
     html::write_page,
     report::{Analyser, CpuReport, Range, Report},
@@ -97,18 +97,27 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let mut columns = args.parquet.as_deref().map(columns::create).transpose()?;
     let mut lines = args.print.then(|| BufWriter::with_capacity(1 << 16, std::io::stdout()));
     let all_names = names.clone();
-    let summary = args.input.read(&names, args.print, &mut |record, detail| {
-        analyser.add(record);
-        if let Some(series) = &mut series {
-            series.add(record);
+    let mut add = |records: &[Record]| -> Result<(), TraceError> {
+        analyser.add_all(records);
+        for record in records {
+            if let Some(series) = &mut series {
+                series.add(record);
+            }
+            if let Some(samples) = &mut samples {
+                samples.add(record);
+            }
+            if let Some(columns) = &mut columns {
+                columns.add(record)?;
+            }
+            if let Some(csv) = &mut csv {
+                csv.add(record)?;
+            }
         }
-        if let Some(samples) = &mut samples {
-            samples.add(record);
-        }
-        if let Some(columns) = &mut columns {
-            columns.add(record)?;
-        }
-        if let Some(lines) = &mut lines {
+        Ok(())
+    };
+    let summary = match &mut lines {
+        None => args.input.read_batches(&names, &mut add)?,
+        Some(lines) => args.input.read(&names, true, &mut |record, detail| {
             let line = record.line(flyball_trace::Clock::Local);
             let written = match record.event {
                 flyball_trace::Event::Other(id) => {
@@ -116,13 +125,10 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
                 }
                 _ => writeln!(lines, "{line}"),
             };
-            written.map_err(|error| flyball_trace::TraceError::io("write", "stdout", error))?;
-        }
-        if let Some(csv) = &mut csv {
-            csv.add(record)?;
-        }
-        Ok(())
-    })?;
+            written.map_err(|error| TraceError::io("write", "stdout", error))?;
+            add(std::slice::from_ref(record))
+        })?,
+    };
     let report = analyser.report(summary.clock, &names);
     if let Some(mut lines) = lines {
         lines.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
