@@ -60,6 +60,11 @@ impl PageReader {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                // A CPU that has been offline since the instance was made has no buffer before it comes online
+                // (ring_buffer_alloc_read_page() in kernel/trace/ring_buffer.c).
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => {
+                    return Ok(false);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(failed(Op::Read, &self.path, &error)),
             }
@@ -78,17 +83,25 @@ pub fn wait_for_pages(
     ready: &mut Vec<usize>,
 ) -> Result<(), HostError> {
     ready.clear();
-    let mut polled: Vec<PollFd<'_>> =
-        readers.iter().map(|reader| PollFd::from_borrowed_fd(reader.file.as_fd(), PollFlags::IN)).collect();
-    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-    match rustix::event::poll(&mut polled, Some(&time)) {
-        Ok(_) => {
-            ready.extend(
-                polled.iter().enumerate().filter(|(_, fd)| !fd.revents().is_empty()).map(|(at, _)| at),
-            );
-            Ok(())
+    let mut wanted: Vec<usize> = (0..readers.len()).collect();
+    loop {
+        let poll = |at: &usize| PollFd::from_borrowed_fd(readers[*at].file.as_fd(), PollFlags::IN);
+        let mut polled: Vec<PollFd<'_>> = wanted.iter().map(poll).collect();
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+        match rustix::event::poll(&mut polled, Some(&time)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(HostError::new(Op::Read, "trace_pipe_raw", errno)),
         }
-        Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => Err(HostError::new(Op::Read, "trace_pipe_raw", errno)),
+        let answered: Vec<(usize, PollFlags)> =
+            wanted.iter().zip(&polled).map(|(at, fd)| (*at, fd.revents())).collect();
+        ready.extend(answered.iter().filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|(at, _)| *at));
+        // A CPU without a buffer, because it is offline, answers at once: the others are waited for without it.
+        let silent = answered.iter().filter(|(_, flags)| flags.is_empty()).map(|(at, _)| *at);
+        let silent: Vec<usize> = silent.collect();
+        if !ready.is_empty() || silent.len() == wanted.len() {
+            return Ok(());
+        }
+        wanted = silent;
     }
 }
