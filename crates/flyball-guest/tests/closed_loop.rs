@@ -156,8 +156,8 @@ for e in performance balance_performance balance_power power; do all energy_perf
     times.check("nominal", asked(117, 117, 117, 0));
     times.check("limited", asked(71, 71, 71, 0));
     times.check("floor", asked(level(3_000_000.0), level(3_000_000.0), level(3_000_000.0), 0));
-    // A governor has to see the load first: the loop's first milliseconds are slow.
-    for (governor, least) in [("ondemand", 3_500_000.0), ("schedutil", 4_100_000.0)] {
+    // A governor has to see the load first: a tenth of a second's first part is slow, how long depends on when it begins.
+    for (governor, least) in [("ondemand", 3_500_000.0), ("schedutil", 3_500_000.0)] {
         let khz = times.khz(governor);
         assert!((least..4_680_000.0).contains(&khz), "a busy CPU under {governor}: {khz}");
     }

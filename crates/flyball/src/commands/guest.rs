@@ -272,7 +272,12 @@ fn outlets(verbose: bool) -> Outlets {
 /// Says what there is to say, and gives the exit code.
 fn finish(end: &End, verbose: bool) -> Exit {
     for note in &end.notes {
-        eprintln!("flyball: guest: {note}");
+        let remedy = if note.contains("could not be loaded") {
+            " (--modules-dir names the kernel's modules; a driver that is built in needs none)"
+        } else {
+            ""
+        };
+        eprintln!("flyball: guest: {note}{remedy}");
     }
     let code = end.exit_code();
     if end.code.is_none() {

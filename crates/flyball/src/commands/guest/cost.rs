@@ -141,7 +141,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         .map_err(|e| GuestError::file("write", &program, e))?;
     let now = "cut -d' ' -f1 /proc/uptime";
     let line = format!(
-        "{now}; for c in $(seq 0 {}); do taskset -c $c ./loop & done; wait; {now}; sleep {SLEEP}; {now}",
+        "{now}; for c in $(seq 0 {}); do taskset $(printf %x $((1 << c))) ./loop & done; wait; {now}; sleep {SLEEP}; {now}",
         args.cpus.saturating_sub(1)
     );
     let mut request = Request::new(&args.machine, &kernel, &[&line]);
