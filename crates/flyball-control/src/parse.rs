@@ -43,7 +43,11 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             Value::Percent(Percent(number().and_then(|n| u32::try_from(n).map_err(|_| expected(form)))?))
         }
         Form::Micros => Value::Time(Micros(number()?)),
-        Form::Nanos => Value::Time(Micros(number()? / 1_000)),
+        Form::Nanos => match number()? {
+            // CPUFREQ_ETERNAL, -1 printed as unsigned: the driver does not know (include/linux/cpufreq.h).
+            0xffff_ffff => Value::Word("unknown".to_owned()),
+            nanoseconds => Value::Time(Micros(nanoseconds / 1_000)),
+        },
         Form::LatencyLimit => match text {
             "0" => Value::Word("no-limit".to_owned()),
             "n/a" => Value::Word("n/a".to_owned()),
@@ -141,5 +145,16 @@ pub(crate) fn expected(form: Form) -> &'static str {
         Form::Epp => "a preference: a word or 0 to 255",
         Form::Epb => "a number from 0 to 15",
         Form::Perf => "a performance level",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_that_the_driver_does_not_know_is_no_four_seconds() {
+        assert_eq!(value(Form::Nanos, "4294967295"), Ok(Value::Word("unknown".to_owned())));
+        assert_eq!(value(Form::Nanos, "20000"), Ok(Value::Time(Micros(20))));
     }
 }

@@ -50,9 +50,13 @@ impl Schedule {
         Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
     }
 
+    /// The longest time between two readings of the meters, in seconds. A package's energy counter goes round after
+    /// 65 kJ with the unit of many servers, and a package uses less than 1 kW: it must not go round twice unseen.
+    pub const LONGEST_INTERVAL: f64 = 60.0;
+
     /// Time between two readings of the meters.
     pub fn tick(&self) -> Duration {
-        Duration::from_secs_f64(self.interval.clamp(0.001, 3600.0))
+        Duration::from_secs_f64(self.interval.clamp(0.001, Schedule::LONGEST_INTERVAL))
     }
 
     /// The order of `arms` arms in a block. Depends on nothing but the seed and the block's number, so that a

@@ -177,7 +177,7 @@ pub(super) const TRANSITION_LATENCY: Knob = Knob {
     title: "time that a frequency change takes",
     scope: Scope::Policy,
     mechanisms: &[ro(policy!("cpuinfo_transition_latency"), Form::Nanos)],
-    about: "How long the driver says that the processor needs to change its frequency; 0 where it does not say. Governors \
+    about: "How long the driver says that the processor needs to change its frequency; 0 or unknown where it does not say. Governors \
             take their sampling rate from it.",
     interacts: &[(Id::Governor, "samples no faster than this allows")],
     ..FACT

@@ -99,8 +99,15 @@ impl Quantity {
             Quantity::Performance => outcome.value,
             Quantity::Energy => joules(Domain::Package),
             Quantity::PerWatt => {
-                // Where only the platform is metered, that is the energy to count.
-                let energy = joules(Domain::Package).or_else(|| joules(Domain::Platform))?;
+                // Where only the platform is metered, that is the energy to count; in no round the one here and the
+                // other there.
+                let packages = manifest.boots.iter().flat_map(|boot| &boot.meters.energy);
+                let domain = if packages.into_iter().any(|source| source.domain == Domain::Package) {
+                    Domain::Package
+                } else {
+                    Domain::Platform
+                };
+                let energy = joules(domain)?;
                 let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);
                 manifest.workload.metric.value_per_watt(outcome.value?, seconds, energy)
             }

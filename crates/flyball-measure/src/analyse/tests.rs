@@ -288,6 +288,36 @@ fn a_counter_that_stands_still_and_lost_records_are_told() {
     assert!(report.notes.iter().any(|note| note.starts_with("b: the trace lost 100 records in 1 rounds")));
 }
 
+/// A round in which the package's counter did not answer is not counted by the platform's.
+#[test]
+fn work_per_joule_is_of_one_domain() {
+    use crate::meter::{Domain, EnergySource};
+    let mut manifest = manifest(&["a", "b"]);
+    let mut boot = boot(&[0, 1]);
+    boot.meters.energy = [Domain::Package, Domain::Platform]
+        .map(|domain| EnergySource {
+            domain,
+            name: domain.name().to_owned(),
+            place: String::new(),
+            unit: 1.0,
+            wraps_after: None,
+            is_power: false,
+        })
+        .to_vec();
+    manifest.boots.push(boot);
+    let mut rounds: Vec<Round> = (0..8).flat_map(|block| [0, 1].map(|arm| round(block, arm, 2.0))).collect();
+    for round in &mut rounds {
+        round.readings.energy = vec![vec![(0.0, 0), (2.0, 100)], vec![(0.0, 0), (2.0, 400)]];
+    }
+    rounds[4].readings.energy[0].clear();
+    let report = analyse(&manifest, &rounds);
+    let values = |arm: usize| -> Vec<f64> {
+        let summary = report.arms[arm].summary(Quantity::PerWatt).expect("it is metered");
+        summary.points.iter().map(|point| point.value).collect()
+    };
+    assert_eq!((values(0), values(1)), (vec![0.01; 7], vec![0.01; 8]));
+}
+
 #[test]
 fn the_same_rounds_give_the_same_report() {
     let first = comparison(3, 0.01, 0.01, 10);

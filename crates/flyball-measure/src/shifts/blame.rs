@@ -46,18 +46,22 @@ pub struct Blame {
 /// own best split is near the shift's; a column of words when its usual word changes there.
 pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame> {
     let near = (shift.before.len() + shift.after.len()).div_ceil(20).max(10);
-    let mut candidates: Vec<Blame> = columns
+    let looked_at: Vec<Option<Blame>> = columns
         .iter()
-        .filter_map(|column| match &column.values {
+        .map(|column| match &column.values {
             Values::Numbers(values) => numbers(shift, column, values, near, options),
             Values::Words(values) => words(shift, column, values),
         })
         .collect();
-    let corrected = stats::holm(&candidates.iter().map(|candidate| candidate.p).collect::<Vec<_>>());
-    for (candidate, p) in candidates.iter_mut().zip(corrected) {
-        candidate.p = p;
-    }
-    candidates.retain(|candidate| candidate.p < 0.01);
+    // Those that are no candidates were looked at too.
+    let p = |one: &Option<Blame>| one.as_ref().map_or(1.0, |candidate| candidate.p);
+    let corrected = stats::holm(&looked_at.iter().map(p).collect::<Vec<_>>());
+    let mut candidates: Vec<Blame> = looked_at
+        .into_iter()
+        .zip(corrected)
+        .filter_map(|(candidate, p)| Some(Blame { p, ..candidate? }))
+        .filter(|candidate| candidate.p < 0.01)
+        .collect();
     candidates.sort_by(|a, b| a.p.total_cmp(&b.p));
     candidates
 }

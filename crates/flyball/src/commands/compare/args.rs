@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use flyball_control::quiet::Level;
+use flyball_measure::Schedule;
 
 use crate::{time, workloads};
 
@@ -63,8 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
     pub(super) cool_down: f64,
 
-    /// Time between two readings of the meters in a round.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_seconds)]
+    /// Time between two readings of the meters in a round; a minute at most, since energy counters go round.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
     pub(super) interval: f64,
 
     /// Confidence of intervals and verdicts, in percent.
@@ -149,6 +150,13 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, a day at most")) }
 }
 
+fn parse_interval(text: &str) -> Result<f64, String> {
+    let most = Schedule::LONGEST_INTERVAL;
+    parse_seconds(text).ok().filter(|seconds| *seconds <= most).ok_or_else(|| {
+        format!("write seconds, as 0.5, {most} at most: a server's energy counter goes round in little more")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +171,7 @@ mod tests {
         assert!(parse_confidence("10%").is_err());
         assert_eq!(parse_seconds("2.5s"), Ok(2.5));
         assert!(parse_seconds("-1").is_err());
+        assert_eq!(parse_interval("60"), Ok(60.0));
+        assert!(parse_interval("61").is_err() && parse_interval("x").is_err());
     }
 }
