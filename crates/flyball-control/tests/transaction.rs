@@ -345,6 +345,20 @@ fn what_was_meant_to_stay_is_not_the_guardians() {
     assert_ne!(differences(&kept, &kernel.dump()), "");
 }
 
+/// What an earlier command moved beside its own file is not what a later one goes back to.
+#[test]
+fn limits_that_percentages_had_moved_go_back_to_the_first_ones() {
+    let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+    kernel.poke("intel_pstate/status", "passive").unwrap();
+    let place = Place::new();
+    let first = kernel.dump();
+    for words in [["min-perf-pct=40"], ["min-freq=2GHz"]] {
+        set(&kernel, &place.state, &Intent::from_arguments(&words, None).unwrap()).unwrap();
+    }
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
 #[test]
 fn interrupts_go_back_to_the_cpus_that_were_offline() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    io::Read as _,
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -167,7 +167,14 @@ pub fn apply(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failur
     for note in notes.iter().chain(&applied.notes) {
         eprintln!("note: {note}");
     }
-    print_applied(cli, &applied)?;
+    // A full disk behind stdout must not make it look as if nothing had been set.
+    print_applied(cli, &applied).map_err(|failure| {
+        let message = format!(
+            "the settings are made and stay ('flyball restore' undoes them), but {}",
+            failure.message
+        );
+        Failure::new(failure.exit, message)
+    })?;
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
 }
 
@@ -175,8 +182,11 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
     if cli.json {
         return print_json(applied);
     }
+    let mut out = std::io::stdout().lock();
+    let failed =
+        |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}"));
     if applied.made.is_empty() {
-        println!("already so: nothing to write");
+        writeln!(out, "already so: nothing to write").map_err(failed)?;
     }
     // CPUs that were given the same value are one line.
     let mut lines: Vec<(String, String, CpuList)> = Vec::new();
@@ -201,9 +211,10 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
     for (knob, text, cpus) in lines {
         let whole = flyball_control::Knob::named(knob.split(':').next().unwrap_or_default())
             .is_ok_and(|knob| knob.scope == flyball_control::Scope::Machine);
-        if whole { println!("{knob}: {text}") } else { println!("{knob} of CPUs {cpus}: {text}") }
+        let on = if whole { String::new() } else { format!(" of CPUs {cpus}") };
+        writeln!(out, "{knob}{on}: {text}").map_err(failed)?;
     }
-    Ok(())
+    out.flush().map_err(failed)
 }
 
 pub use crate::output::print_json;

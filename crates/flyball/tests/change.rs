@@ -308,6 +308,29 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     assert_eq!(first, tree.dump());
 }
 
+/// A level of Speed Select brings power limits of its own: what was set in the same breath is undone to the first ones.
+#[test]
+fn a_level_and_a_power_limit_together_are_undone_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        command.args(["-M", "sim:tpmi-small", "--sim-state", "box"]).args(arguments);
+        let output = command.current_dir(folder.path()).env_remove("FLYBALL_STATE").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    let settings = || {
+        let knobs = ["power-limit", "trl", "uncore-max-freq", "uncore-min-freq", "max-freq", "sst-level"];
+        run(&["get", "--json"].iter().chain(&knobs).copied().collect::<Vec<_>>())
+    };
+    let first = settings();
+    run(&["set", "sst-level=3", "power-limit:long_term=40W"]);
+    assert_ne!(first, settings());
+    run(&["restore"]);
+    assert_eq!(first, settings());
+}
+
 /// A file that may not grow fails as a full file system does: in the middle of a line.
 #[test]
 fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {

@@ -16,6 +16,7 @@ use super::{order::GOVERNORS, spot::Spot};
 const CPUS: &str = "/sys/devices/system/cpu";
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
+const POWERCAP: &str = "/sys/class/powercap";
 
 /// Attributes of a policy that hold settings.
 const OF_POLICY: [&str; 7] = [
@@ -89,6 +90,8 @@ impl<'h> Footprints<'h> {
             "min_perf_pct" | "max_perf_pct" => {
                 self.take(format!("{folder}/min_perf_pct"), &mut found);
                 self.take(format!("{folder}/max_perf_pct"), &mut found);
+                // In passive mode they are requests on every policy's limits (update_qos_requests in intel_pstate.c).
+                self.limits(&mut found);
             }
             "scaling_min_freq" | "scaling_max_freq" => {
                 self.take(format!("{folder}/scaling_min_freq"), &mut found);
@@ -108,12 +111,14 @@ impl<'h> Footprints<'h> {
         found
     }
 
-    /// A level change switches features off and moves every frequency limit; features move the limits; a class word
-    /// and the switch of core-power each hold several settings.
+    /// A level change switches features off and moves every limit there is: of frequency, of the uncore, of turbo, of
+    /// power. Features move the frequency limits; a class word and the switch of core-power each hold several settings.
     fn speed_select(&mut self, setting: Setting, found: &mut BTreeSet<Spot>) {
         let fields: &[Field] = match setting.field {
             Field::Level => {
                 self.everything(found);
+                self.uncore(UNCORE, found);
+                self.power_limits(found);
                 // Firmware puts the level's own turbo ratio limits into the register, over what somebody has set.
                 match setting.place.cpu {
                     Some(_) => &[Field::BaseFreq, Field::TurboFreq, Field::TurboLimits],
@@ -180,14 +185,35 @@ impl<'h> Footprints<'h> {
             .collect()
     }
 
+    /// The frequency limits of every policy.
+    fn limits(&mut self, found: &mut BTreeSet<Spot>) {
+        for folder in self.policies() {
+            for name in ["scaling_min_freq", "scaling_max_freq"] {
+                self.take(format!("{folder}/{name}"), found);
+            }
+        }
+    }
+
+    /// The power limits of every zone, with their windows.
+    fn power_limits(&mut self, found: &mut BTreeSet<Spot>) {
+        for zone in self.list(POWERCAP) {
+            for name in self.list(&format!("{POWERCAP}/{zone}")) {
+                if name.ends_with("_power_limit_uw") || name.ends_with("_time_window_us") {
+                    self.take(format!("{POWERCAP}/{zone}/{name}"), found);
+                }
+            }
+        }
+    }
+
     fn turbo(&mut self, found: &mut BTreeSet<Spot>) {
         for name in OF_DRIVER {
             if name.ends_with("boost") || name.ends_with("turbo") || name.ends_with("pct") {
                 self.take(format!("{CPUS}/{name}"), found);
             }
         }
+        self.limits(found);
         for folder in self.policies() {
-            for name in ["scaling_min_freq", "scaling_max_freq", "boost", "cpb", "amd_pstate_floor_freq"] {
+            for name in ["boost", "cpb", "amd_pstate_floor_freq"] {
                 self.take(format!("{folder}/{name}"), found);
             }
         }

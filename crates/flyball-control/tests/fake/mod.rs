@@ -299,8 +299,14 @@ impl State {
     fn effective(&self, index: usize) -> (u64, u64) {
         let policy = &self.policies[index];
         let hw = self.hw_max(index);
-        let max = policy.max.unwrap_or(u64::MAX).clamp(HW_MIN, hw);
-        let min = policy.min.unwrap_or(0).clamp(HW_MIN, hw).min(max);
+        // In passive mode the percentages are requests on the policies' limits (update_qos_requests in intel_pstate.c).
+        let (low, high) = if self.driver == Driver::IntelPstate && !self.active() {
+            (HW_TURBO * self.pct.0 / 100, HW_TURBO * self.pct.1 / 100)
+        } else {
+            (HW_MIN, HW_TURBO)
+        };
+        let max = policy.max.unwrap_or(u64::MAX).min(high).clamp(HW_MIN, hw);
+        let min = policy.min.unwrap_or(0).max(low).clamp(HW_MIN, hw).min(max);
         (min, max)
     }
 
@@ -575,8 +581,16 @@ impl State {
                     self.look_again(index, lag);
                 }
             }
-            "intel_pstate/min_perf_pct" => self.pct.0 = number?.clamp(9, self.pct.1),
-            "intel_pstate/max_perf_pct" => self.pct.1 = number?.clamp(self.pct.0, 100),
+            "intel_pstate/min_perf_pct" | "intel_pstate/max_perf_pct" => {
+                if rest.ends_with("min_perf_pct") {
+                    self.pct.0 = number?.clamp(9, self.pct.1);
+                } else {
+                    self.pct.1 = number?.clamp(self.pct.0, 100);
+                }
+                for index in 0..self.policies.len() {
+                    self.look_again(index, lag);
+                }
+            }
             "online" | "present" | "possible" | "offline" => return Err(Errno::ACCES),
             _ if rest.contains("initial_") => return Err(Errno::ACCES),
             _ if rest.starts_with("cpufreq/") => {

@@ -219,7 +219,9 @@ impl<'h> Silence<'h> {
             Ok(hushed) => {
                 let notes: Vec<String> = hold.notes().iter().cloned().chain(hushed.notes).collect();
                 if guarded {
-                    notes.iter().for_each(|note| eprintln!("note: {note}"));
+                    for note in &notes {
+                        eprintln!("note: {note}");
+                    }
                 }
                 Ok(Silence { hold, group: hushed.group, notes })
             }
@@ -303,7 +305,9 @@ pub fn on(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     let silence = Silence::begin(cli, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
     let Silence { hold, group, notes } = silence;
     hold.keep()?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    for note in &notes {
+        eprintln!("note: {note}");
+    }
     println!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level);
     if let Some(group) = group {
         println!("a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs");
