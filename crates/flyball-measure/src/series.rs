@@ -1,10 +1,12 @@
 //! A series of runs that some tool has stored already: values in the order in which they were measured, and whatever
 //! metadata the tool kept beside them.
 //!
-//! Formats: pyperf JSON, hyperfine JSON, Google Benchmark JSON, and CSV with a header. The format is told from the
-//! content, never from the file's name. Everything takes bytes, and none of it panics.
+//! Formats: pyperf JSON, hyperfine JSON, Google Benchmark JSON, a JSON list of numbers or of objects, and tables with a
+//! header (CSV; semicolons or tabs do too). The format is told from the content, never from the file's name. Everything
+//! takes bytes, and none of it panics.
 
 mod json;
+mod table;
 
 use std::fmt;
 
@@ -21,6 +23,24 @@ pub struct Series {
     pub values: Vec<f64>,
     /// Metadata, one value a run.
     pub columns: Vec<Column>,
+    /// Runs of the file without a number, counted from 1: they are left out.
+    pub left_out: Vec<usize>,
+}
+
+impl Series {
+    /// A series of what has a number; runs without one, or with NaN or an infinity, are left out, in the metadata too.
+    pub fn of(name: String, unit: String, values: &[Option<f64>], mut columns: Vec<Column>) -> Series {
+        let has = |value: &Option<f64>| value.is_some_and(f64::is_finite);
+        let keep: Vec<bool> = values.iter().map(has).collect();
+        let left_out: Vec<usize> = (1..).zip(&keep).filter(|(_, keep)| !**keep).map(|(run, _)| run).collect();
+        if !left_out.is_empty() {
+            for column in &mut columns {
+                column.values.retain(&keep);
+            }
+        }
+        let values = values.iter().copied().flatten().filter(|value| value.is_finite()).collect();
+        Series { name, unit, values, columns, left_out }
+    }
 }
 
 /// Why a file holds no series.
@@ -46,133 +66,25 @@ fn error(what: impl Into<String>) -> SeriesError {
     SeriesError { what: what.into() }
 }
 
-/// Reads every series in a file. `value` names the CSV column that is the measurement; without it the first column
-/// of numbers is.
+/// Reads every series in a file. `value` names the column of a table that is the measurement; without it the first one
+/// that is named like a time, else the first column of numbers.
 ///
 /// # Errors
 /// What could not be read, and where.
 pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(error("this is UTF-16: save it as UTF-8"));
+    }
     let text = std::str::from_utf8(bytes)
         .map_err(|e| error(format!("not text: a byte that is not UTF-8 at offset {}", e.valid_up_to())))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err(error("the file is empty"));
     }
-    if text.trim_start().starts_with('{') {
-        let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|e| error(format!("bad JSON: {e}")))?;
-        return json::read(&value);
+    if text.trim_start().starts_with(['{', '[']) {
+        return json::read(&json::parse(text)?, value);
     }
-    csv(text, value).map(|series| vec![series])
-}
-
-/// CSV: a header, then one run a line. Columns of numbers and words become metadata.
-fn csv(text: &str, value: Option<&str>) -> Result<Series, SeriesError> {
-    // Spreadsheets write semicolons where the comma is the decimal point.
-    let head = text.lines().next().unwrap_or_default();
-    let delimiter =
-        [b',', b';', b'\t'].into_iter().find(|mark| head.as_bytes().contains(mark)).unwrap_or(b',');
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .from_reader(text.as_bytes());
-    let header: Vec<String> =
-        reader.headers().map_err(|e| error(format!("bad CSV: {e}")))?.iter().map(str::to_owned).collect();
-    if header.iter().all(|name| name.parse::<f64>().is_ok()) {
-        return Err(error("the first line holds numbers, not the columns' names"));
-    }
-    let mut cells: Vec<Vec<Option<String>>> = vec![Vec::new(); header.len()];
-    for record in reader.records() {
-        let record = record.map_err(|e| error(format!("bad CSV: {e}")))?;
-        // A decimal comma would make two cells of one, and the first of them a number.
-        if record.iter().skip(header.len()).any(|cell| !cell.is_empty()) {
-            let line = record.position().map_or(0, csv::Position::line);
-            return Err(error(format!(
-                "line {line} has {} cells, the header {} (a decimal comma?)",
-                record.len(),
-                header.len()
-            )));
-        }
-        for (index, column) in cells.iter_mut().enumerate() {
-            column.push(record.get(index).filter(|cell| !cell.is_empty()).map(str::to_owned));
-        }
-    }
-    if cells.first().is_none_or(Vec::is_empty) {
-        return Err(error("a header but no runs"));
-    }
-    let mut columns: Vec<Column> = header
-        .iter()
-        .zip(cells)
-        .map(|(name, cells)| {
-            let (name, unit) = split_unit(name);
-            Column { name, unit, values: typed(cells) }
-        })
-        .collect();
-    let chosen = match value {
-        Some(wanted) => columns
-            .iter()
-            .zip(&header)
-            .position(|(column, header)| column.name == wanted || header == wanted)
-            .ok_or_else(|| error(format!("no column '{wanted}'; there are: {}", header.join(", "))))?,
-        None => columns
-            .iter()
-            .position(|column| {
-                matches!(&column.values, Values::Numbers(values) if values.iter().all(Option::is_some))
-                    && !is_index(column)
-            })
-            .ok_or_else(|| error("no column holds a number in every line"))?,
-    };
-    let column = columns.remove(chosen);
-    let Values::Numbers(numbers) = &column.values else {
-        return Err(error(format!("column '{}' does not hold numbers", column.name)));
-    };
-    let mut values = Vec::with_capacity(numbers.len());
-    for (index, number) in numbers.iter().enumerate() {
-        values
-            .push(number.ok_or_else(|| {
-                error(format!("line {}: no number in column '{}'", index + 2, column.name))
-            })?);
-    }
-    Ok(Series { name: column.name, unit: column.unit, values, columns })
-}
-
-/// Whether a column only counts the runs: 0, 1, 2 ... or 1, 2, 3 ...
-fn is_index(column: &Column) -> bool {
-    match &column.values {
-        Values::Numbers(values) => {
-            values.len() > 1
-                && values.windows(2).all(
-                    |pair| matches!((pair[0], pair[1]), (Some(a), Some(b)) if (b - a - 1.0).abs() < 1e-9),
-                )
-        }
-        Values::Words(_) => false,
-    }
-}
-
-/// `frequency (MHz)`, `frequency [MHz]` and `frequency_mhz` into name and unit.
-fn split_unit(header: &str) -> (String, String) {
-    for (open, close) in [('(', ')'), ('[', ']')] {
-        if let Some(start) = header.find(open)
-            && header.ends_with(close)
-        {
-            return (
-                header[..start].trim().to_owned(),
-                header[start + 1..header.len() - 1].trim().to_owned(),
-            );
-        }
-    }
-    (header.to_owned(), String::new())
-}
-
-/// Numbers where every filled cell is one; words otherwise.
-fn typed(cells: Vec<Option<String>>) -> Values {
-    let filled = cells.iter().flatten().count();
-    let number = |cell: &String| cell.parse::<f64>().ok().filter(|number| number.is_finite());
-    if filled > 0 && cells.iter().flatten().all(|cell| number(cell).is_some()) {
-        return Values::Numbers(cells.iter().map(|cell| cell.as_ref().and_then(number)).collect());
-    }
-    Values::Words(cells)
+    table::read(text, value)
 }
 
 #[cfg(test)]
@@ -189,28 +101,93 @@ mod tests {
         assert_eq!(names, ["run", "frequency", "governor"]);
         let series = read(text.as_bytes(), Some("frequency")).unwrap();
         assert_eq!(series[0].values, [1600.0, 1600.0, 3400.0]);
-        let semicolons = text.replace(',', ";");
-        assert_eq!(read(semicolons.as_bytes(), None).unwrap()[0].values, [20.3, 20.1, 11.0]);
     }
 
     #[test]
     fn what_is_no_series_is_refused_with_a_reason() {
         for (bytes, expected) in [
             (&b""[..], "empty"),
-            (b"\xff\xfe1,2", "UTF-8"),
+            (b"\xff\xfe1,2", "UTF-16"),
+            (b"a\xff,b\n1,2", "offset 1"),
             (b"{", "bad JSON"),
             (b"{\"a\": 1}", "neither"),
             (b"1,2\n3,4\n", "names"),
             (b"a,b\n", "no runs"),
             (b"a,b\nx,y\n", "no column"),
             (b"run,time\n1,20,3\n2,20,1\n", "line 2 has 3 cells, the header 2"),
-            (b"run;time\n1;20,3\n2;20,1\n", "no column"),
         ] {
             let error = read(bytes, None).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
         assert!(read(b"a,b\n1,2\n", Some("c")).unwrap_err().to_string().contains("there are: a, b"));
-        assert!(read(b"a,b\n1,2\n,3\n", Some("a")).unwrap_err().to_string().contains("line 3"));
+        let told = read(b"command,mean,stddev,median\nls,1,2,3\nls,1,2,3\n", None).unwrap_err().to_string();
+        assert!(told.contains("--export-json"), "{told}");
+    }
+
+    /// The same three runs, as programs and spreadsheets write them.
+    #[test]
+    fn tables_of_every_kind() {
+        for text in [
+            "run,time (ms),cpu\n1,20.5,3\n2,20.1,3\n3,11,3\n",
+            "\u{feff}run,time (ms),cpu\r\n1,20.5,3\r\n2,20.1,3\r\n3,11,3\r\n",
+            "run;time (ms);cpu\n1;20,5;3\n2;20,1;3\n3;11;3\n",
+            "sep=;\nrun;time (ms);cpu\n1;20,5;3\n2;20,1;3\n3;11;3\n",
+            "run\ttime (ms)\tcpu\n1\t20.5\t3\n2\t20.1\t3\n3\t11\t3\n",
+            "# machine x\n\nrun,time (ms),cpu\n1,20.5,3\n2,20.1,3\n3,11,3\n",
+            "\"run\",\"time (ms)\",\"cpu\"\n\"1\",\"20.5\",\"3\"\n\"2\",\"20.1\",\"3\"\n\"3\",\"11\",\"3\"\n",
+            "cpu,stamp,time (ms)\n3,1769817600,20.5\n3,1769817601,20.1\n3,1769817602,11\n",
+        ] {
+            let series = &read(text.as_bytes(), None).unwrap()[0];
+            assert_eq!((series.name.as_str(), series.unit.as_str()), ("time", "ms"), "{text:?}");
+            assert_eq!(series.values, [20.5, 20.1, 11.0], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn runs_without_a_number_are_left_out_and_counted() {
+        for text in [
+            "time,governor\n5,a\n,b\nnan,c\n6,d\ninf,e\n7,f\n",
+            "[{\"time\":5,\"governor\":\"a\"},{\"governor\":\"b\"},{\"time\":NaN,\"governor\":\"c\"},{\"time\":6,\"governor\":\"d\"},{\"time\":-Infinity,\"governor\":\"e\"},{\"time\":7,\"governor\":\"f\"}]",
+        ] {
+            let series = &read(text.as_bytes(), None).unwrap()[0];
+            assert_eq!(series.values, [5.0, 6.0, 7.0], "{text}");
+            assert_eq!(series.left_out, [2, 3, 5]);
+            let words = ["a", "d", "f"].map(|word| Some(word.to_owned()));
+            assert_eq!(series.columns[0].values, Values::Words(words.to_vec()));
+        }
+    }
+
+    #[test]
+    fn google_benchmarks_table_has_one_series_a_name() {
+        let text = "name,iterations,real_time,cpu_time,time_unit,bytes_per_second,error_occurred,error_message\n\"a/8\",100,5.5,5.4,us,,,\n\"a/8\",100,5.7,5.4,us,,,\n\"b\",9,1,1,us,,,\n\"a/8_mean\",2,5.6,5.4,us,,,\n";
+        let series = read(text.as_bytes(), None).unwrap();
+        let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["a/8", "b"]);
+        assert_eq!((series[0].values.as_slice(), series[0].unit.as_str()), (&[5.5, 5.7][..], "us"));
+    }
+
+    #[test]
+    fn lists_of_json() {
+        let numbers = &read(b"[3, 2.5, null, 4]", None).unwrap()[0];
+        assert_eq!(
+            (numbers.values.as_slice(), numbers.left_out.as_slice()),
+            (&[3.0, 2.5, 4.0][..], &[3][..])
+        );
+        for (bytes, expected) in [
+            (&b"[]"[..], "no runs"),
+            (b"[\"a\"]", "list"),
+            (b"[[1,2]]", "list"),
+            (b"{\"results\":[]}", "without runs"),
+        ] {
+            let error = read(bytes, None).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        // A word that only looks like a number's spelling stays a word.
+        let named = &read(br#"[{"v":1,"w":"NaN"},{"v":2,"w":"-Infinity"}]"#, None).unwrap()[0];
+        assert_eq!(
+            named.columns[0].values,
+            Values::Words(vec![Some("NaN".to_owned()), Some("-Infinity".to_owned())])
+        );
     }
 
     proptest::proptest! {

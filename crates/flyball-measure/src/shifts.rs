@@ -3,13 +3,14 @@
 //! Every split of the series is scored by the difference between the normal scores of its two sides (a rank
 //! statistic: outliers weigh little, and nothing is lost on normal noise). The best split counts when fewer than
 //! `alpha` of all permutations of the same values score as high. Values of runs that follow each other are often
-//! alike; where they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A segment
-//! that a straight line fits better than a step is reported as drift. Found shifts split the series, and the parts
-//! are searched again.
+//! alike; where they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A change that a
+//! ramp over many runs fits clearly better than a step is reported as drift, with the runs over which it went (`shape`).
+//! Found shifts split the series, and the parts are searched again.
 //!
 //! `blame` names the metadata that moved at the same run.
 
 mod blame;
+mod shape;
 
 pub use blame::{Blame, Column, Values, blame};
 
@@ -43,7 +44,7 @@ impl Default for Options {
 pub enum Form {
     /// From one level to another between two runs.
     Step,
-    /// A slow movement over the whole segment; `at` is only its middle.
+    /// A slow movement: it begins at `at`, where `before` ends, and is over where `after` begins.
     Drift,
 }
 
@@ -52,18 +53,29 @@ pub enum Form {
 pub struct Shift {
     /// Step or drift.
     pub form: Form,
-    /// Index of the first value after the change, counted from 0.
+    /// Index of the first value of the change, counted from 0.
     pub at: usize,
-    /// The segment before, as indexes.
+    /// The segment before, as indexes; empty where a drift goes on from the start.
     pub before: std::ops::Range<usize>,
-    /// The segment after, as indexes.
+    /// The segment after, as indexes; empty where a drift goes on to the end.
     pub after: std::ops::Range<usize>,
-    /// Median before.
+    /// Median before; of a drift from the start on, of its first runs.
     pub median_before: f64,
-    /// Median after.
+    /// Median after; of a drift to the end, of its last runs.
     pub median_after: f64,
     /// The share of permutations that score as high.
     pub p: f64,
+}
+
+impl Shift {
+    /// The runs that stand for before and after: the levels, or where a drift has none, its own first and last tenth.
+    pub fn sides(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+        let (from, to) = (self.before.end, self.after.start);
+        let tenth = ((to - from) / 10).max(Options::default().shortest).min(to - from);
+        let first = if self.before.is_empty() { from..from + tenth } else { self.before.clone() };
+        let last = if self.after.is_empty() { to - tenth..to } else { self.after.clone() };
+        (first, last)
+    }
 }
 
 /// Finds the shifts of a series, in order.
@@ -77,52 +89,52 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     open.push(0..values.len());
     while let Some(segment) = open.pop() {
         let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
-        let at = segment.start + split;
-        let form = form(&values[segment.clone()], split);
-        found.push((at, p, form, segment.clone()));
-        if form == Form::Step {
-            open.push(segment.start..at);
-            open.push(at..segment.end);
-        }
+        let shape = shape::of(&values[segment.clone()], split, options.shortest);
+        let (from, to) = (segment.start + shape.start, segment.start + shape.end);
+        found.push((from..to, p, segment.clone()));
+        open.push(segment.start..from);
+        open.push(to..segment.end);
     }
-    found.sort_by_key(|(at, ..)| *at);
+    found.sort_by_key(|(change, ..)| change.start);
     describe(values, &found, options)
 }
 
-type Found = (usize, f64, Form, std::ops::Range<usize>);
+/// A change (empty for a step), its significance, and the segment that it was found in.
+type Found = (std::ops::Range<usize>, f64, std::ops::Range<usize>);
 
-/// Puts each change between its neighbours: localises it again there, and takes the medians of both sides.
+/// Puts each change between its neighbours: localises steps again there, and takes the medians of both sides.
 fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
-    let steps: Vec<usize> = found.iter().filter(|f| f.2 == Form::Step).map(|f| f.0).collect();
-    found
-        .iter()
-        .map(|(at, p, form, segment)| {
-            let (start, end) = match form {
-                Form::Drift => (segment.start, segment.end),
-                Form::Step => (
-                    steps.iter().copied().filter(|step| step < at).max().unwrap_or(0),
-                    steps.iter().copied().filter(|step| step > at).min().unwrap_or(values.len()),
-                ),
-            };
-            let at = match form {
-                Form::Step => {
-                    let scores = normal_scores(&values[start..end]);
-                    best_split(&scores, options.shortest).map_or(*at, |(split, _)| start + split)
-                }
-                Form::Drift => *at,
-            };
-            let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
-            Shift {
-                form: *form,
+    let shifts = found.iter().enumerate().map(|(index, (change, p, _))| {
+        let start = index.checked_sub(1).map_or(0, |index| found[index].0.end);
+        let end = found.get(index + 1).map_or(values.len(), |next| next.0.start);
+        let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
+        if change.is_empty() {
+            let scores = normal_scores(&values[start..end]);
+            let at = best_split(&scores, options.shortest).map_or(change.start, |(split, _)| start + split);
+            return Shift {
+                form: Form::Step,
                 at,
                 median_before: median(start..at),
                 median_after: median(at..end),
                 before: start..at,
                 after: at..end,
                 p: *p,
-            }
-        })
-        .collect()
+            };
+        }
+        let mut shift = Shift {
+            form: Form::Drift,
+            at: change.start,
+            median_before: f64::NAN,
+            median_after: f64::NAN,
+            before: start..change.start,
+            after: change.end..end,
+            p: *p,
+        };
+        let (first, last) = shift.sides();
+        (shift.median_before, shift.median_after) = (median(first), median(last));
+        shift
+    });
+    shifts.collect()
 }
 
 /// The normal scores of the values' ranks, centred: what a normal sample of this size would look like in this order.
@@ -230,21 +242,6 @@ fn block_length(scores: &[f64], split: usize) -> usize {
     (length as usize).clamp(1, (scores.len() / 8).max(1))
 }
 
-/// Whether a step or a straight line fits the segment better, by the sum of squares of the ranks' scores.
-fn form(values: &[f64], split: usize) -> Form {
-    let scores = normal_scores(values);
-    let count = scores.len() as f64;
-    let middle = (count - 1.0) / 2.0;
-    let slope_parts = scores.iter().enumerate().fold((0.0, 0.0), |(xy, xx), (index, score)| {
-        let x = index as f64 - middle;
-        (xy + x * score, xx + x * x)
-    });
-    let line = slope_parts.0 * slope_parts.0 / slope_parts.1;
-    let sum: f64 = scores[..split].iter().sum();
-    let step = sum * sum * count / (split as f64 * (count - split as f64));
-    if line > step { Form::Drift } else { Form::Step }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,6 +307,7 @@ mod tests {
         let slope: Vec<f64> = noise(3, 200).iter().enumerate().map(|(i, n)| i as f64 * 0.05 + n).collect();
         let shifts = find(&slope, &Options::default());
         assert_eq!(shifts.iter().map(|s| s.form).collect::<Vec<_>>(), [Form::Drift]);
+        assert!(shifts[0].before.len() < 20 && shifts[0].after.len() < 20, "{shifts:?}");
     }
 
     #[test]

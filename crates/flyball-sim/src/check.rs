@@ -10,8 +10,11 @@ mod amd;
 mod bench;
 mod document;
 mod guide;
+mod published;
 mod stinner;
 mod storpool;
+
+pub use published::{Of, Published, published};
 
 use serde::Serialize;
 

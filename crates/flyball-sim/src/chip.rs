@@ -14,7 +14,8 @@ const HELD: [(u32, u64); 14] = [
     (0xe2, 0x8402),
     (0x1a4, 0),
     (0x1aa, 0),
-    (0x1fc, 0x2),
+    // C1E, and bi-directional PROCHOT, as recorded servers have them.
+    (0x1fc, 0x3),
     (0x60a, 0),
     (0x60b, 0),
     (0x60c, 0),

@@ -1,4 +1,5 @@
-//! Simulated machines as hosts: `-M sim:NAME[,kernel=V][,boot=OPTION][,seed=N][,state=FILE][,fault=RULE]`.
+//! Simulated machines as hosts:
+//! `-M sim:NAME[,kernel=V][,boot=OPTION][,interface=WORD][,seed=N][,state=FILE][,fault=RULE]`.
 //!
 //! A simulated machine starts afresh at each command. With a state file it goes on where the last command left it: the
 //! file holds every write and the time between them, and the machine, which has nothing random, is led through them
@@ -13,7 +14,11 @@ use std::{
 };
 
 use flyball_host::{Errno, Host, HostError, Kind, Op};
-use flyball_sim::{Boot, Caller, Fault, Kernel, SimMachine, silicon::MachineSpec, workload::Workload};
+use flyball_sim::{
+    Boot, Caller, Fault, Kernel, SimMachine,
+    silicon::{Interface, MachineSpec, spec::Vendor},
+    workload::Workload,
+};
 
 use crate::exit::{Exit, Failure};
 
@@ -32,7 +37,17 @@ pub struct Choice {
     pub state: Option<PathBuf>,
     /// What goes wrong on it, as written.
     pub faults: Vec<String>,
+    /// Which registers its firmware offers the system, if not those of its file: HWP may be switched off there.
+    pub interface: Option<&'static str>,
 }
+
+/// The words for what firmware may offer, as guests take them, for Intel and for AMD.
+const INTERFACES: &[(&str, Option<Interface>, Option<Interface>)] = &[
+    ("p-states", Some(Interface::PerfCtl), Some(Interface::AmdPstate)),
+    ("hwp", Some(Interface::Hwp), None),
+    ("cppc-msr", None, Some(Interface::CppcMsr)),
+    ("cppc-mailbox", None, Some(Interface::CppcShared)),
+];
 
 impl Choice {
     /// Reads what follows `sim:`.
@@ -46,6 +61,7 @@ impl Choice {
             seed: 0,
             state: None,
             faults: Vec::new(),
+            interface: None,
         };
         let usage = |message: String| Failure::new(Exit::Usage, message);
         for part in parts {
@@ -57,11 +73,18 @@ impl Choice {
                         value.parse().map_err(|_| usage(format!("seed '{value}' is no whole number")))?;
                 }
                 Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
+                Some(("interface", value)) => {
+                    let words: Vec<&str> = INTERFACES.iter().map(|(word, ..)| *word).collect();
+                    let known = words.iter().find(|word| **word == value).copied();
+                    choice.interface = Some(known.ok_or_else(|| {
+                        usage(format!("interface '{value}' is not one of {}", words.join(", ")))
+                    })?);
+                }
                 Some(("fault", value)) => choice.fault(&value.replace(';', ","))?,
                 _ => {
                     return Err(usage(format!(
                         "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
-                         boot=amd_pstate=passive, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
+                         boot=amd_pstate=passive, interface=p-states, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
                     )));
                 }
             }
@@ -106,7 +129,15 @@ impl Choice {
     pub fn boot(&self) -> Result<SimMachine, Failure> {
         let usage = |message: String| Failure::new(Exit::Usage, message);
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
-        let mut machine = SimMachine::boot(self.spec()?, self.kernel, boot, self.seed).map_err(usage)?;
+        let mut spec = self.spec()?;
+        if let Some(word) = self.interface {
+            let intel = spec.identity.vendor == Vendor::Intel;
+            let meant = INTERFACES.iter().find(|(known, ..)| *known == word);
+            let meant = meant.and_then(|(_, of_intel, of_amd)| if intel { *of_intel } else { *of_amd });
+            spec.firmware.interface =
+                meant.ok_or_else(|| usage(format!("interface={word} is not of this machine's vendor")))?;
+        }
+        let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed).map_err(usage)?;
         for rule in &self.faults {
             machine.inject(rule.parse().map_err(usage)?);
         }
@@ -137,7 +168,8 @@ impl Choice {
             self.kernel,
             self.seed,
             self.boot.join(" ")
-        ) + &self.faults.iter().map(|rule| format!(" fault={rule}")).collect::<String>()
+        ) + &self.interface.map_or_else(String::new, |word| format!(" interface={word}"))
+            + &self.faults.iter().map(|rule| format!(" fault={rule}")).collect::<String>()
     }
 }
 

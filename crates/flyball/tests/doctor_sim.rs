@@ -73,6 +73,23 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
     assert_eq!(run(&["get", "epb", "governor"]).1, before);
 }
 
+/// Before the change the page's machine had its hardware P-states disabled in firmware: doctor asks for native mode.
+#[test]
+fn native_hardware_p_states_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = "sim:gold-6138,interface=p-states";
+    let report = json(folder.path(), &["-M", machine, "doctor", "--storpool", "--json"]);
+    for id in ["storpool.hwp", "driver.hwp"] {
+        let (verdict, fix) = finding(&report, id);
+        assert!(verdict == "warning" && fix.contains("Native Mode"), "{id}: {verdict}, {fix}");
+    }
+    // On other processors the page has nothing to say, and says so.
+    let report = json(folder.path(), &["-M", "sim:i7-2600", "doctor", "--storpool", "--json"]);
+    assert_eq!(finding(&report, "storpool.hwp").0, "unknown");
+    let (code, _, err) = flyball(folder.path(), &["-M", "sim:gold-6138,interface=cppc-msr", "doctor"]);
+    assert!(code == 2 && err.contains("vendor"), "{code}: {err}");
+}
+
 /// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within a twentieth of the
 /// latencies.
 #[test]
@@ -100,6 +117,16 @@ fn storpools_change_costs_latency_and_saves_power() {
     let all: Vec<&str> = arguments.into_iter().chain(rest).collect();
     let (code, out, err) = flyball(folder.path(), &all);
     assert_eq!(code, 0, "{out}{err}");
+    // The page's numbers stand beside, of the arms with its settings.
+    let published: Vec<Value> =
+        serde_json::from_slice(&std::fs::read(folder.path().join("run/published.json")).unwrap()).unwrap();
+    assert_eq!(published.len(), 4, "{published:?}");
+    for line in &published {
+        let (value, here) = (line["value"].as_f64().unwrap(), line["here"].as_f64().unwrap());
+        let within = if line["of"] == "latency" { 0.05 } else { 0.15 };
+        assert!((here / value - 1.0).abs() < within, "{line}");
+    }
+    assert!(out.contains("published for this machine"), "{out}");
     let report = std::fs::read(folder.path().join("run/report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
     let median = |arm: usize, quantity: &str| {
@@ -117,6 +144,142 @@ fn storpools_change_costs_latency_and_saves_power() {
         all.iter().find(|one| one["quantity"] == quantity).unwrap()["verdict"].as_str().unwrap().to_owned()
     };
     assert_eq!((verdict("performance").as_str(), verdict("energy").as_str()), ("worse", "better"));
+}
+
+/// A Haswell without hardware P-states whose last CPU is isolated and tickless.
+fn tickless_machine(folder: &Path) -> String {
+    let cpu = "sys/devices/system/cpu";
+    let mut files = vec![
+        ("proc/cmdline".to_owned(), "root=/dev/sda1 isolcpus=3 nohz_full=3".to_owned()),
+        ("proc/version".to_owned(), "Linux version 6.12.1 (someone@somewhere)".to_owned()),
+        (format!("{cpu}/nohz_full"), "3".to_owned()),
+        (format!("{cpu}/intel_pstate/status"), "active".to_owned()),
+    ];
+    for name in ["online", "present", "possible"] {
+        files.push((format!("{cpu}/{name}"), "0-3".to_owned()));
+    }
+    let mut cpuinfo = String::new();
+    for number in 0..4 {
+        cpuinfo += &format!(
+            "processor\t: {number}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 60\nmodel name\t: Test\nflags\t\t: ida epb aperfmperf\n\n"
+        );
+        let policy = format!("{cpu}/cpufreq/policy{number}");
+        for (name, value) in [
+            ("related_cpus", number.to_string()),
+            ("scaling_driver", "intel_pstate".to_owned()),
+            ("scaling_governor", "powersave".to_owned()),
+        ] {
+            files.push((format!("{policy}/{name}"), value));
+        }
+    }
+    files.push(("proc/cpuinfo".to_owned(), cpuinfo));
+    for (path, text) in files {
+        let path = folder.join("machine").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, format!("{text}\n")).unwrap();
+    }
+    folder.join("machine").to_str().unwrap().to_owned()
+}
+
+/// Trace text of four CPUs: a decision every 10 ms, on CPU 3 none between `silent.start` and `silent.end` milliseconds.
+/// After the silence the counters say that it was busy at its lowest speed.
+fn trace_text(silent: &std::ops::Range<u64>) -> String {
+    let mut text = String::from("# tracer: nop\n#\n");
+    for ms in (0..6_000u64).step_by(10) {
+        for cpu in 0..4 {
+            if cpu == 3 && silent.contains(&ms) {
+                continue;
+            }
+            let after = cpu == 3 && ms == silent.end;
+            let tsc = if after { 3_400_000 * (silent.end - silent.start + 10) } else { 34_000_000 };
+            let (mperf, khz) = if after { (tsc * 99 / 100, 1_600_000) } else { (tsc / 4, 2_400_000) };
+            let aperf = mperf * khz / 3_400_000;
+            let (seconds, micros) = (100 + ms / 1000, ms % 1000 * 1000 + cpu);
+            text += &format!(
+                "{:>16}-{:<7} [{cpu:03}] d.h2. {seconds:5}.{micros:06}: pstate_sample: core_busy=50 scaled=40 from=24 to=24 mperf={mperf} aperf={aperf} tsc={tsc} freq={khz} io_boost=0\n",
+                "work",
+                1000 + cpu
+            );
+        }
+    }
+    text
+}
+
+/// Stinner's nohz_full fault, from the kernel's command line, the driver and a trace: the first two make it possible, the
+/// third shows that it was so, or that it was not.
+#[test]
+fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = tickless_machine(folder.path());
+    let doctor = |trace: &[&str]| {
+        let words = [&["-M", &machine, "doctor", "--json"], trace].concat();
+        let (code, out, err) = flyball(folder.path(), &words);
+        (code, serde_json::from_str::<Value>(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
+    };
+    let (_, alone) = doctor(&[]);
+    let (verdict, fix) = finding(&alone, "conflict.nohz-full");
+    assert!(verdict == "fault" && fix.contains("rcu_nocbs=3"), "{verdict}: {fix}");
+
+    std::fs::write(folder.path().join("stuck.txt"), trace_text(&(2_000..4_500))).unwrap();
+    let (code, stuck) = doctor(&["--trace", "stuck.txt"]);
+    assert_eq!(code, 9);
+    let callbacks =
+        stuck["findings"].as_array().unwrap().iter().find(|one| one["id"] == "trace.callbacks").unwrap();
+    assert_eq!(callbacks["verdict"], "fault");
+    let said = callbacks.to_string();
+    for part in ["CPU 3", "nohz_full=3", "intel_pstate", "without a tick"] {
+        assert!(said.contains(part), "no '{part}' in {said}");
+    }
+
+    std::fs::write(folder.path().join("fine.txt"), trace_text(&(0..0))).unwrap();
+    let (_, fine) = doctor(&["--trace", "fine.txt"]);
+    for id in ["trace.callbacks", "trace.frequency", "trace.losses"] {
+        assert_eq!(finding(&fine, id).0, "ok", "{id}");
+    }
+
+    // A trace in which nothing decided tells nothing.
+    std::fs::write(folder.path().join("empty.txt"), "# tracer: nop\n#\n").unwrap();
+    let (code, out, err) =
+        flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "empty.txt", "--json"]);
+    match serde_json::from_str::<Value>(&out) {
+        Ok(report) => assert_eq!(finding(&report, "trace.callbacks").0, "unknown"),
+        Err(_) => assert_eq!(code, 2, "{err}"),
+    }
+    // A name that needs a trace says so; a file that is none is refused.
+    assert_eq!(flyball(folder.path(), &["-M", &machine, "doctor", "--only", "trace"]).0, 2);
+    std::fs::write(folder.path().join("none.txt"), [0u8, 1, 2, 255, 254]).unwrap();
+    let (code, _, err) = flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "none.txt"]);
+    assert!(code != 0 && err.contains("none.txt"), "{code}: {err}");
+    let (code, _, err) = flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "missing.dat"]);
+    assert!(code == 1 && err.contains("missing.dat"), "{code}: {err}");
+}
+
+/// Classes of service against cpufreq's limits, on a machine with Speed Select.
+#[test]
+fn classes_that_cut_cpufreqs_limits_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = ["-M", "sim:sst-guide", "--sim-state", "box", "--state-dir", "state"];
+    let run = |words: &[&str]| {
+        let all: Vec<&str> = machine.iter().chain(words).copied().collect();
+        flyball(folder.path(), &all)
+    };
+    let verdict = || {
+        let all: Vec<&str> =
+            machine.iter().copied().chain(["doctor", "--json", "--only", "conflict.clos"]).collect();
+        finding(&json(folder.path(), &all), "conflict.clos").0
+    };
+    assert_eq!(verdict(), "ok");
+    let (code, out, err) = run(&["set", "sst-cp=on", "clos-max@3=1.5GHz", "clos@0-1=3"]);
+    if code != 0 {
+        // The spelling of places is the knobs' own business: the same by the Speed Select commands.
+        assert_eq!(run(&["sst", "core-power", "config", "-c", "3", "--max", "1500"]).0, 0, "{out}{err}");
+        assert_eq!(run(&["sst", "-c", "0-1", "core-power", "assoc", "--clos", "3"]).0, 0);
+        assert_eq!(run(&["sst", "core-power", "enable"]).0, 0);
+    }
+    assert_eq!(verdict(), "note", "the class is narrower than cpufreq's limits");
+    let (code, out, err) = run(&["set", "min-freq=2GHz"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(verdict(), "warning", "the class ends below cpufreq's minimum");
 }
 
 fn series(fault: &str, machine: &str, command: &[&str]) -> Value {

@@ -8,8 +8,73 @@ use crate::{
     stats,
 };
 
+/// Parses JSON as tools write it: Python's `NaN` and `Infinity`, which JSON does not have, become null.
+pub(super) fn parse(text: &str) -> Result<Value, SeriesError> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(first) if text.contains("NaN") || text.contains("Infinity") => {
+            serde_json::from_str(&without_nan(text)).map_err(|_| error(format!("bad JSON: {first}")))
+        }
+        Err(first) => Err(error(format!("bad JSON: {first}"))),
+    }
+}
+
+/// The text with `NaN`, `Infinity` and `-Infinity` outside of strings as `null`.
+fn without_nan(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut quoted, mut escaped) = (false, false);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if !quoted
+            && let Some(word) =
+                ["NaN", "-Infinity", "Infinity"].into_iter().find(|word| rest.starts_with(word))
+        {
+            out.push_str("null");
+            rest = &rest[word.len()..];
+            continue;
+        }
+        quoted ^= c == '"' && !escaped;
+        escaped = quoted && c == '\\' && !escaped;
+        out.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+/// A list of numbers, or of objects with a number each and what is known beside it.
+fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
+    if list.is_empty() {
+        return Err(error("an empty list: no runs"));
+    }
+    if list.iter().all(|one| one.is_number() || one.is_null()) {
+        let values: Vec<Option<f64>> = list.iter().map(Value::as_f64).collect();
+        return Ok(Series::of("value".to_owned(), String::new(), &values, Vec::new()));
+    }
+    let Some(objects) = list.iter().map(Value::as_object).collect::<Option<Vec<_>>>() else {
+        return Err(error("a JSON list is of numbers, or of objects that hold numbers"));
+    };
+    let mut header: Vec<String> = Vec::new();
+    for key in objects.iter().flat_map(|object| object.keys()) {
+        if !header.contains(key) {
+            header.push(key.clone());
+        }
+    }
+    let cell = |found: Option<&Value>| match found {
+        Some(Value::Number(number)) => Some(number.to_string()),
+        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+        Some(Value::Bool(yes)) => Some(yes.to_string()),
+        _ => None,
+    };
+    let cells =
+        header.iter().map(|key| objects.iter().map(|object| cell(object.get(key))).collect()).collect();
+    super::table::of_columns(&header, cells, value)
+}
+
 /// Tells the tool from the keys at the top.
-pub(super) fn read(value: &Value) -> Result<Vec<Series>, SeriesError> {
+pub(super) fn read(value: &Value, column: Option<&str>) -> Result<Vec<Series>, SeriesError> {
+    if let Some(runs) = value.as_array() {
+        return list(runs, column).map(|series| vec![series]);
+    }
     let series = if let Some(results) = value.get("results").and_then(Value::as_array) {
         hyperfine(results)
     } else if let Some(benchmarks) = value.get("benchmarks").and_then(Value::as_array) {
@@ -57,13 +122,8 @@ fn hyperfine(results: &[Value]) -> Vec<Series> {
                     });
                 }
             }
-            let complete = times.iter().all(Option::is_some);
-            Series {
-                name: text(result, "command").unwrap_or_default(),
-                unit: "s".to_owned(),
-                values: times.into_iter().flatten().collect(),
-                columns: if complete { columns } else { Vec::new() },
-            }
+            let name = text(result, "command").unwrap_or_default();
+            Series::of(name, "s".to_owned(), &times, columns)
         })
         .collect()
 }
@@ -91,7 +151,13 @@ fn google(benchmarks: &[Value]) -> Vec<Series> {
                     unit: unit.clone(),
                     values: Values::Numbers(Vec::new()),
                 };
-                series.push(Series { name, unit, values: Vec::new(), columns: vec![column] });
+                series.push(Series {
+                    name,
+                    unit,
+                    values: Vec::new(),
+                    columns: vec![column],
+                    left_out: Vec::new(),
+                });
                 let last = series.len() - 1;
                 &mut series[last]
             }
@@ -133,6 +199,7 @@ fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
                 }
             }
             Series {
+                left_out: Vec::new(),
                 name: named("name").unwrap_or_else(|| "benchmark".to_owned()),
                 unit: match named("unit").as_deref() {
                     None | Some("second") => "s".to_owned(),

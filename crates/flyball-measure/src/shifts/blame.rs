@@ -12,6 +12,20 @@ pub enum Values {
     Words(Vec<Option<String>>),
 }
 
+impl Values {
+    /// Leaves out the runs that `keep` says no to.
+    pub fn retain(&mut self, keep: &[bool]) {
+        fn only<T>(values: &mut Vec<T>, keep: &[bool]) {
+            let mut keep = keep.iter();
+            values.retain(|_| keep.next().copied().unwrap_or(true));
+        }
+        match self {
+            Values::Numbers(values) => only(values, keep),
+            Values::Words(values) => only(values, keep),
+        }
+    }
+}
+
 /// Metadata beside a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
@@ -45,7 +59,10 @@ pub struct Blame {
 /// A column of numbers is blamed when its two sides differ (rank test, corrected for the number of columns) and its
 /// own best split is near the shift's; a column of words when its usual word changes there.
 pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame> {
-    let near = (shift.before.len() + shift.after.len()).div_ceil(20).max(10);
+    let near = (shift.after.end - shift.before.start).div_ceil(20).max(10);
+    // What makes a value drift may begin as long before as it takes, or change while it goes on.
+    let going = shift.after.start - shift.before.end;
+    let near = &(shift.at.saturating_sub(near + going)..=shift.at + near + going);
     let looked_at: Vec<Option<Blame>> = columns
         .iter()
         .map(|column| match &column.values {
@@ -70,9 +87,10 @@ fn numbers(
     shift: &Shift,
     column: &Column,
     values: &[Option<f64>],
-    near: usize,
+    near: &std::ops::RangeInclusive<usize>,
     options: &Options,
 ) -> Option<Blame> {
+    let (first, last) = shift.sides();
     let side = |range: &std::ops::Range<usize>| -> Vec<f64> {
         values
             .get(range.clone())
@@ -83,7 +101,7 @@ fn numbers(
             .filter(|v| v.is_finite())
             .collect()
     };
-    let (before, after) = (side(&shift.before), side(&shift.after));
+    let (before, after) = (side(&first), side(&last));
     if before.len() < 3 || after.len() < 3 {
         return None;
     }
@@ -95,7 +113,7 @@ fn numbers(
     let present: Vec<f64> = places.iter().filter_map(|&run| values[run]).collect();
     let (split, _) = best_split(&normal_scores(&present), options.shortest.min(present.len() / 2).max(1))?;
     let at = places[split];
-    if at.abs_diff(shift.at) > near {
+    if !near.contains(&at) {
         return None;
     }
     let (median_before, median_after) = (stats::median(&before)?, stats::median(&after)?);
@@ -122,7 +140,8 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Bl
             .max_by_key(|(_, count)| *count)
             .map(|(word, count)| (word.to_owned(), count, total))
     };
-    let (before, after) = (usual(&shift.before)?, usual(&shift.after)?);
+    let (first, last) = shift.sides();
+    let (before, after) = (usual(&first)?, usual(&last)?);
     // The word must be the usual one on its side: nine of ten runs.
     let clear = |(_, count, total): &(String, usize, usize)| count * 10 >= total * 9 && *total >= 3;
     if before.0 == after.0 || !clear(&before) || !clear(&after) {

@@ -1,6 +1,7 @@
 //! `flyball compare`: one workload under several settings, in a fair order, with energy, and a verdict.
 
 mod args;
+mod beside;
 mod manifest;
 mod outlook;
 mod progress;

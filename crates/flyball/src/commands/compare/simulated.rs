@@ -1,7 +1,7 @@
 //! `compare` on a simulated machine: models of workloads in its own time, and a boot for each round, so that arms which
 //! want another driver need nothing of the user and every round starts from the same state.
 
-use std::{path::PathBuf, time::Duration};
+use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
 
 use flyball_control::write::{hold::Hold, state::StateDir};
 use flyball_host::Host;
@@ -11,7 +11,7 @@ use flyball_measure::{
 };
 use flyball_sim::workload::{Engine, Workload as Model};
 
-use super::{Args, Progress, conclude, manifest, record_failure, usage};
+use super::{Args, Progress, beside, conclude, manifest, record_failure, usage};
 use crate::{
     arms, change,
     cli::Cli,
@@ -53,6 +53,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
         notes: Vec::new(),
         chances: Chances::default(),
         quiet: None,
+        walls: Rc::default(),
     };
     if let Some(directory) = &directory {
         settings.quiet = super::resumed_quiet(&directory.manifest)?;
@@ -87,6 +88,8 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     };
     let chances = Chances::of(&directory);
     (settings.chances, work.chances) = (chances.clone(), chances);
+    let walls = Rc::new(RefCell::new(beside::Walls::default()));
+    (settings.walls, work.walls) = (Rc::clone(&walls), Rc::clone(&walls));
     let meters = flyball_measure::Meters::find(machine, work.pins.as_ref());
     let stop = Stop::watching(interrupted);
     let mut progress = Progress::new();
@@ -104,7 +107,9 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();
-    conclude(cli, &directory, outcome)
+    let exit = conclude(cli, &directory, outcome)?;
+    beside::tell(cli, machine, &directory, &walls.borrow())?;
+    Ok(exit)
 }
 
 /// What each arm would write, on the machine booted for it.
@@ -132,6 +137,7 @@ pub struct Work {
     argv: Vec<String>,
     pins: Option<flyball_host::CpuList>,
     chances: Chances,
+    walls: Rc<RefCell<beside::Walls>>,
 }
 
 impl Work {
@@ -194,7 +200,14 @@ impl Work {
         };
         let amount = argv.get(2).and_then(|text| text.parse().ok());
         let model = workload_model(&name, amount)?;
-        Ok(Work { machine: machine.clone(), model, argv, pins, chances: Chances::default() })
+        Ok(Work {
+            machine: machine.clone(),
+            model,
+            argv,
+            pins,
+            chances: Chances::default(),
+            walls: Rc::default(),
+        })
     }
 
     fn note(&self) -> WorkloadNote {
@@ -250,6 +263,8 @@ impl Workload for Work {
         let slice = interval.clamp(Duration::from_millis(1), Duration::from_millis(10));
         let failure = loop {
             host.sleep(slice);
+            let watts = self.machine.with(|machine| machine.silicon().platform_power().0);
+            self.walls.borrow_mut().add(watts, slice);
             if host.now().saturating_sub(ticked) >= interval {
                 ticked = host.now();
                 tick();
@@ -320,6 +335,7 @@ struct Boots<'m> {
     chances: Chances,
     /// What is held beneath every arm.
     quiet: Option<Quiet>,
+    walls: Rc<RefCell<beside::Walls>>,
 }
 
 impl Boots<'_> {
@@ -365,6 +381,7 @@ impl Settings for Boots<'_> {
             self.hold = Some((hold, folder));
             self.machine.sleep(Duration::from_millis(100));
         }
+        self.walls.borrow_mut().now(&arm.name);
         self.current = Some(arm.clone());
         Ok(self.notes.clone())
     }

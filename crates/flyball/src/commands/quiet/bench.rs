@@ -223,12 +223,8 @@ fn as_series(runs: &[Run], name: &str) -> Series {
             values: Values::Numbers(runs.iter().map(|run| take(&run.conditions)).collect()),
         })
         .collect();
-    Series {
-        name: name.to_owned(),
-        unit: "ms".to_owned(),
-        values: runs.iter().map(|run| run.seconds * 1000.0).collect(),
-        columns,
-    }
+    let values: Vec<Option<f64>> = runs.iter().map(|run| Some(run.seconds * 1000.0)).collect();
+    Series::of(name.to_owned(), "ms".to_owned(), &values, columns)
 }
 
 fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {

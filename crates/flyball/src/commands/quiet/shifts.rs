@@ -17,7 +17,7 @@ use crate::{
 /// Arguments of `quiet shifts`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads pyperf, hyperfine and Google Benchmark JSON, CSV with a header, and flyball's own run directories. A shift is
+Reads pyperf, hyperfine and Google Benchmark JSON, tables with a header (CSV, semicolons, tabs), JSON lists, and flyball's own run directories. A shift is
 called when fewer than one in 200 random orders of the same values look as uneven; what else changed at the same run is
 named beside it.
 
@@ -31,7 +31,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     file: String,
 
-    /// The CSV column that is the measurement; the first column of numbers if not given.
+    /// The column of a table that is the measurement; if not given the first that is named like a time, else the first
+    /// of numbers.
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
 
@@ -75,7 +76,18 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             format!("--alpha {} is not between 0.0005 and 0.5", args.alpha),
         ));
     }
-    let found: Vec<Found> = read(args)?.iter().map(|series| look(series, &options)).collect();
+    let all = read(args)?;
+    for series in all.iter().filter(|series| !series.left_out.is_empty()) {
+        let runs: Vec<String> = series.left_out.iter().take(8).map(ToString::to_string).collect();
+        let more = if series.left_out.len() > 8 { " and more" } else { "" };
+        eprintln!(
+            "flyball: {}: {} runs have no number and are left out ({}{more}); those that remain are counted from 1",
+            series.name,
+            series.left_out.len(),
+            runs.join(", ")
+        );
+    }
+    let found: Vec<Found> = all.iter().map(|series| look(series, &options)).collect();
     if cli.json {
         change::print_json(&found)?;
     } else {
@@ -130,12 +142,8 @@ fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
             numbers("throttled", "", &|round| round.readings.throttled.map(|count| count as f64)),
             numbers("context switches", "", &|round| round.readings.switches.map(|count| count as f64)),
         ];
-        all.push(Series {
-            name: arm.name.clone(),
-            unit: manifest.workload.metric.unit.clone(),
-            values,
-            columns,
-        });
+        let values: Vec<Option<f64>> = values.into_iter().map(Some).collect();
+        all.push(Series::of(arm.name.clone(), manifest.workload.metric.unit.clone(), &values, columns));
     }
     all
 }
@@ -154,7 +162,13 @@ fn short(value: f64) -> String {
 pub fn render(found: &Found) -> String {
     let mut out = String::new();
     if found.shifts.is_empty() {
-        let _ = writeln!(out, "{}: no shift shown in {} runs", found.name, found.runs);
+        let least = 2 * Options::default().shortest;
+        let _ = if found.runs < least {
+            let runs = if found.runs == 1 { "run is" } else { "runs are" };
+            writeln!(out, "{}: {} {runs} too few to tell a shift: {least} at least", found.name, found.runs)
+        } else {
+            writeln!(out, "{}: no shift shown in {} runs", found.name, found.runs)
+        };
         return out;
     }
     for Explained { shift, with } in &found.shifts {
@@ -167,7 +181,7 @@ pub fn render(found: &Found) -> String {
         );
         let place = match shift.form {
             Form::Step => format!("from run {}", shift.at + 1),
-            Form::Drift => format!("drift over runs {} to {}", shift.before.start + 1, shift.after.end),
+            Form::Drift => format!("slowly, over runs {} to {}", shift.at + 1, shift.after.start),
         };
         let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
         for blame in with {

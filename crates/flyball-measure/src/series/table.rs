@@ -1,0 +1,220 @@
+//! Tables: a header, then one run a line; commas, semicolons or tabs between. Columns of numbers and words become
+//! metadata beside the one that is the measurement.
+
+use super::{Series, SeriesError, error};
+use crate::shifts::{Column, Values};
+
+type Cells = Vec<Option<String>>;
+
+/// Reads a table.
+pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
+    // Spreadsheets may say first what separates; programs, in comments, what they ran on.
+    let mut said = None;
+    let mut body = text;
+    while let Some((line, rest)) = body.split_once('\n') {
+        let line = line.trim();
+        if let Some(separator) = line.strip_prefix("sep=") {
+            said = separator.bytes().next();
+        } else if !(line.is_empty() || line.starts_with('#')) {
+            break;
+        }
+        body = rest;
+    }
+    let skipped = text.len() - body.len();
+    let skipped = text.as_bytes()[..skipped].iter().filter(|&&byte| byte == b'\n').count() as u64;
+    let header = body.lines().next().unwrap_or_default();
+    let delimiter = said.unwrap_or_else(|| most_of(header, b",;\t"));
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .delimiter(delimiter)
+        .from_reader(body.as_bytes());
+    let header: Vec<String> =
+        reader.headers().map_err(|e| error(format!("bad CSV: {e}")))?.iter().map(str::to_owned).collect();
+    if header.iter().all(|name| name.parse::<f64>().is_ok()) {
+        return Err(error("the first line holds numbers, not the columns' names"));
+    }
+    let mut cells: Vec<Cells> = vec![Vec::new(); header.len()];
+    for record in reader.records() {
+        let record = record.map_err(|e| error(format!("bad CSV: {e}")))?;
+        // A decimal comma would make two cells of one, and the first of them a number.
+        if record.iter().skip(header.len()).any(|cell| !cell.is_empty()) {
+            let line = record.position().map_or(0, csv::Position::line) + skipped;
+            return Err(error(format!(
+                "line {line} has {} cells, the header {} (a decimal comma?)",
+                record.len(),
+                header.len()
+            )));
+        }
+        for (index, column) in cells.iter_mut().enumerate() {
+            let cell = record.get(index).filter(|cell| !cell.is_empty());
+            // Where commas do not separate they may be decimal points.
+            column.push(cell.map(|cell| if delimiter == b',' { cell.to_owned() } else { pointed(cell) }));
+        }
+    }
+    if cells.first().is_none_or(Vec::is_empty) {
+        return Err(error("a header but no runs"));
+    }
+    let has = |names: &[&str]| names.iter().all(|name| header.iter().any(|column| column == name));
+    if value.is_none() && has(&["command", "mean", "stddev"]) {
+        return Err(error("hyperfine's CSV holds summaries, not runs: use --export-json"));
+    }
+    if value.is_none() && has(&["name", "real_time", "time_unit"]) {
+        return google(&header, &cells);
+    }
+    of_columns(&header, cells, value).map(|series| vec![series])
+}
+
+/// The one of these bytes that is most often in a line; the first where none is.
+fn most_of(line: &str, bytes: &[u8]) -> u8 {
+    let count = |byte: u8| line.bytes().filter(|&found| found == byte).count();
+    bytes.iter().copied().rev().max_by_key(|&byte| count(byte)).unwrap_or(b',')
+}
+
+/// `20,5` as `20.5`; anything else as it is.
+fn pointed(cell: &str) -> String {
+    let mut parts = cell.split(',');
+    let (Some(whole), Some(rest), None) = (parts.next(), parts.next(), parts.next()) else {
+        return cell.to_owned();
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let exponent = rest.split(['e', 'E']).next().unwrap_or_default();
+    if digits(whole.trim_start_matches(['-', '+'])) && digits(exponent) {
+        format!("{whole}.{rest}")
+    } else {
+        cell.to_owned()
+    }
+}
+
+/// The measurement and what is beside it, out of columns of equal length.
+pub(super) fn of_columns(
+    header: &[String],
+    cells: Vec<Cells>,
+    value: Option<&str>,
+) -> Result<Series, SeriesError> {
+    let mut columns: Vec<Column> = header
+        .iter()
+        .zip(cells)
+        .map(|(name, cells)| {
+            let (name, unit) = split_unit(name);
+            Column { name, unit, values: typed(cells) }
+        })
+        .collect();
+    let chosen = match value {
+        Some(wanted) => columns
+            .iter()
+            .zip(header)
+            .position(|(column, header)| column.name == wanted || header == wanted)
+            .ok_or_else(|| error(format!("no column '{wanted}'; there are: {}", header.join(", "))))?,
+        None => {
+            let numbers = |column: &Column| matches!(column.values, Values::Numbers(_)) && !is_index(column);
+            columns
+                .iter()
+                .position(|column| numbers(column) && is_time(column))
+                .or_else(|| columns.iter().position(numbers))
+                // Values that happen to count up, where there is nothing else.
+                .or_else(|| columns.iter().position(|column| matches!(column.values, Values::Numbers(_))))
+                .ok_or_else(|| error("no column holds numbers"))?
+        }
+    };
+    let column = columns.remove(chosen);
+    let Values::Numbers(numbers) = column.values else {
+        return Err(error(format!("column '{}' does not hold numbers", column.name)));
+    };
+    Ok(Series::of(column.name, column.unit, &numbers, columns))
+}
+
+/// Whether a column only counts the runs: 0, 1, 2 ... or 1, 2, 3 ...
+fn is_index(column: &Column) -> bool {
+    match &column.values {
+        Values::Numbers(values) => {
+            values.len() > 1
+                && values.windows(2).all(
+                    |pair| matches!((pair[0], pair[1]), (Some(a), Some(b)) if (b - a - 1.0).abs() < 1e-9),
+                )
+        }
+        Values::Words(_) => false,
+    }
+}
+
+/// Whether a column is named like a measured time.
+fn is_time(column: &Column) -> bool {
+    const NAMES: &[&str] = &[
+        "time",
+        "wall",
+        "wall time",
+        "real",
+        "real_time",
+        "elapsed",
+        "duration",
+        "latency",
+        "seconds",
+        "value",
+        "result",
+        "s",
+        "ms",
+        "us",
+        "ns",
+        "time_ms",
+        "time_s",
+        "time_us",
+        "time_ns",
+    ];
+    let name = column.name.to_lowercase();
+    NAMES.contains(&name.as_str())
+}
+
+/// `frequency (MHz)`, `frequency [MHz]` and `frequency_mhz` into name and unit.
+fn split_unit(header: &str) -> (String, String) {
+    for (open, close) in [('(', ')'), ('[', ']')] {
+        if let Some(start) = header.find(open)
+            && header.ends_with(close)
+        {
+            return (
+                header[..start].trim().to_owned(),
+                header[start + 1..header.len() - 1].trim().to_owned(),
+            );
+        }
+    }
+    (header.to_owned(), String::new())
+}
+
+/// Numbers where every filled cell is one, NaN and infinities being none; words otherwise.
+fn typed(cells: Cells) -> Values {
+    let number = |cell: &String| cell.parse::<f64>().ok();
+    let finite = |cell: &String| number(cell).filter(|number| number.is_finite());
+    let all = cells.iter().flatten().all(|cell| number(cell).is_some());
+    if all && cells.iter().flatten().any(|cell| finite(cell).is_some()) {
+        return Values::Numbers(cells.iter().map(|cell| cell.as_ref().and_then(finite)).collect());
+    }
+    Values::Words(cells)
+}
+
+/// Google Benchmark's CSV: a line a repetition; aggregates are named after their benchmark.
+fn google(header: &[String], cells: &[Cells]) -> Result<Vec<Series>, SeriesError> {
+    let column = |name: &str| header.iter().position(|column| column == name).map(|at| &cells[at]);
+    let (Some(names), Some(times)) = (column("name"), column("real_time")) else {
+        return Err(error("no runs"));
+    };
+    let units = column("time_unit");
+    let mut series: Vec<(String, String, Vec<Option<f64>>)> = Vec::new();
+    for (row, (name, time)) in names.iter().zip(times).enumerate() {
+        let Some(name) = name else { continue };
+        let aggregate = ["_mean", "_median", "_stddev", "_cv"].iter().any(|end| name.ends_with(end));
+        let value = time.as_ref().and_then(|time| time.parse::<f64>().ok());
+        if aggregate || value.is_none() {
+            continue;
+        }
+        match series.iter_mut().find(|(known, ..)| known == name) {
+            Some((_, _, values)) => values.push(value),
+            None => {
+                let unit = units.and_then(|units| units.get(row)?.clone()).unwrap_or_default();
+                series.push((name.clone(), unit, vec![value]));
+            }
+        }
+    }
+    if series.is_empty() {
+        return Err(error("Google Benchmark's table, but without runs"));
+    }
+    Ok(series.into_iter().map(|(name, unit, values)| Series::of(name, unit, &values, Vec::new())).collect())
+}

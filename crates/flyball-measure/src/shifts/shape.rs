@@ -1,0 +1,125 @@
+//! Whether a change is a step between two runs or goes on over many: a blocked fan warms a machine for minutes before it
+//! is throttled, and none of its runs is the one at which it shifted.
+//!
+//! Both are fitted to the values themselves (outliers cut off): a step at the best split, and every ramp, level before and
+//! after, on a grid. The ramp has one number more to fit, and has to pay for it.
+
+use std::ops::Range;
+
+use crate::stats;
+
+/// How many places on the grid of beginnings and ends.
+const GRID: usize = 120;
+
+/// The runs over which the change goes: empty at `split` for a step.
+pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
+    let count = values.len();
+    let step = split..split;
+    if count < 4 * shortest {
+        return step;
+    }
+    let values = clipped(values);
+    let sums = Sums::of(&values);
+    let stride = count.div_ceil(GRID);
+    let mut best = (split..split, sums.rest(&(split..split)));
+    for from in (0..count).step_by(stride) {
+        // Shorter than this it is a step with a run or two on its way.
+        let least = from + shortest.max(count / 40);
+        for to in (least..=count).step_by(stride) {
+            let rest = sums.rest(&(from..to));
+            if rest < best.1 {
+                best = (from..to, rest);
+            }
+        }
+    }
+    let of_step = sums.rest(&step);
+    // Schwarz's criterion for one more number, three times over: neighbours are often alike, and a step is the simpler word.
+    let pays = of_step / best.1.max(f64::MIN_POSITIVE);
+    if best.0.is_empty() || (count as f64) * pays.ln() <= 3.0 * (count as f64).ln() {
+        return step;
+    }
+    // A level of a few runs at either end is part of the ramp.
+    let edge = shortest.max(count / 20);
+    let from = if best.0.start < edge { 0 } else { best.0.start };
+    let to = if count - best.0.end < edge { count } else { best.0.end };
+    from..to
+}
+
+/// The values, without what lies far outside: beyond the outermost fiftieths by more than their distance.
+fn clipped(values: &[f64]) -> Vec<f64> {
+    let low = stats::quantile(values, 0.02).unwrap_or(f64::NEG_INFINITY);
+    let high = stats::quantile(values, 0.98).unwrap_or(f64::INFINITY);
+    values.iter().map(|value| value.clamp(low, high)).collect()
+}
+
+/// Running sums, so that each ramp's fit takes no time.
+struct Sums {
+    /// Of the values before an index, and of index times value.
+    value: Vec<f64>,
+    moment: Vec<f64>,
+    square: f64,
+}
+
+impl Sums {
+    fn of(values: &[f64]) -> Sums {
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let mut sums = Sums { value: vec![0.0], moment: vec![0.0], square: 0.0 };
+        let (mut value, mut moment) = (0.0, 0.0);
+        for (index, one) in values.iter().enumerate() {
+            let one = one - mean;
+            value += one;
+            moment += index as f64 * one;
+            sums.square += one * one;
+            sums.value.push(value);
+            sums.moment.push(moment);
+        }
+        sums
+    }
+
+    /// What a ramp over these runs leaves unexplained: the sum of squares around the best levels. The ramp is 0 before,
+    /// 1 after, and (index - from + 1/2) / length between; an empty one is a step.
+    fn rest(&self, ramp: &Range<usize>) -> f64 {
+        let count = (self.value.len() - 1) as f64;
+        let (from, to) = (ramp.start, ramp.end);
+        let length = (to - from) as f64;
+        let after = count - to as f64;
+        // Sums of the ramp, its square, and its product with the values.
+        let (mut sum, mut square) = (after, after);
+        let total = self.value[self.value.len() - 1];
+        let mut product = total - self.value[to];
+        if length > 0.0 {
+            sum += length / 2.0;
+            square += length / 3.0 - 1.0 / (12.0 * length);
+            let offset = 0.5 - from as f64;
+            product +=
+                (self.moment[to] - self.moment[from] + offset * (self.value[to] - self.value[from])) / length;
+        }
+        let spread = square - sum * sum / count;
+        if spread <= 0.0 {
+            return self.square;
+        }
+        // The values are centred, so their mean takes nothing from the product.
+        (self.square - product * product / spread).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_a_step_and_a_ramp_has_its_ends() {
+        let wobble = |run: usize| 0.05 * (run as f64 * 12.9898).sin();
+        let step: Vec<f64> = (0..400).map(|run| if run < 105 { 2.0 } else { 1.0 } + wobble(run)).collect();
+        assert!(of(&step, 105, 5).is_empty());
+        let ramp = |run: usize| ((run as f64 - 240.0) / 60.0).clamp(0.0, 1.0) + wobble(run);
+        let found = of(&(0..400).map(ramp).collect::<Vec<f64>>(), 270, 5);
+        assert!(found.start.abs_diff(240) <= 10 && found.end.abs_diff(300) <= 10, "{found:?}");
+        let slope: Vec<f64> = (0..200).map(|run| run as f64 * 0.01 + wobble(run)).collect();
+        assert_eq!(of(&slope, 100, 5), 0..200);
+        // A single wild value makes no ramp.
+        let wild: Vec<f64> =
+            step.iter().enumerate().map(|(run, value)| if run == 300 { 90.0 } else { *value }).collect();
+        assert!(of(&wild, 105, 5).is_empty());
+    }
+}

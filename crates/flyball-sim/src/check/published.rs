@@ -1,0 +1,67 @@
+//! What documents say of a machine and a workload under certain settings: the one place where these numbers are. `check`
+//! holds the models against them; a comparison on the same machine prints them beside its own.
+
+use serde::Serialize;
+
+/// What a published number is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Of {
+    /// How long one of the workload's units takes, microseconds.
+    Latency,
+    /// Power of the whole machine at the wall, watts.
+    WallPower,
+}
+
+/// One published number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Published {
+    /// The document.
+    pub source: &'static str,
+    /// The machine file that stands for the document's machine.
+    pub machine: &'static str,
+    /// The workload that stands for the document's.
+    pub workload: &'static str,
+    /// Which row of its table.
+    pub row: &'static str,
+    /// The settings of that row, each in the spellings that mean the same.
+    pub settings: &'static [&'static [&'static str]],
+    /// What the number is of.
+    pub of: Of,
+    /// The number, in the unit of what it is of.
+    pub value: f64,
+}
+
+impl Published {
+    /// Whether settings, as words, are those of the row; more than those may be set.
+    pub fn is_of(&self, settings: &[String]) -> bool {
+        self.settings.iter().all(|spellings| {
+            spellings.iter().any(|one| settings.iter().any(|word| word.eq_ignore_ascii_case(one)))
+        })
+    }
+}
+
+const OLD: &[&[&str]] = &[&["governor=performance"], &["epb=0", "epb=performance"]];
+const NEW: &[&[&str]] = &[&["governor=powersave"], &["epb=15", "epb=power"]];
+
+const fn storpool(
+    row: &'static str,
+    settings: &'static [&'static [&'static str]],
+    of: Of,
+    value: f64,
+) -> Published {
+    Published { source: "storpool", machine: "gold-6138", workload: "io-4k", row, settings, of, value }
+}
+
+/// All that is known.
+pub const PUBLISHED: &[Published] = &[
+    storpool("old", OLD, Of::Latency, 60.0),
+    storpool("old", OLD, Of::WallPower, 150.0),
+    storpool("new", NEW, Of::Latency, 67.0),
+    storpool("new", NEW, Of::WallPower, 100.0),
+];
+
+/// What is published of a machine under a workload.
+pub fn published(machine: &str, workload: &str) -> Vec<&'static Published> {
+    PUBLISHED.iter().filter(|one| one.machine == machine && one.workload == workload).collect()
+}
