@@ -338,6 +338,16 @@ fn hole(facts: &Facts, check: &Check) -> Option<String> {
 /// # Errors
 /// Where not even the list of processors can be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
+    if let Some(hidden) = now::nothing_visible(host) {
+        return Ok(Report {
+            machine: host.name(),
+            kind: host.kind(),
+            processor: "unknown processor".to_owned(),
+            kernel: None,
+            not_visible: Some(hidden),
+            findings: Vec::new(),
+        });
+    }
     let facts = Facts::gather(host)?;
     let not_visible = now::not_visible(&facts);
     let mut findings = Vec::new();

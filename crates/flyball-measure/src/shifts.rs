@@ -68,12 +68,20 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// The runs that stand for before and after: the levels, or where a drift has none, its own first and last tenth.
+    /// The runs that stand for before and after: the levels; where a drift follows on another change, as many runs before
+    /// it as it takes; where there is nothing else, its own first and last tenth.
     pub fn sides(&self) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+        let few = Options::default().shortest;
         let (from, to) = (self.before.end, self.after.start);
-        let tenth = ((to - from) / 10).max(Options::default().shortest).min(to - from);
-        let first = if self.before.is_empty() { from..from + tenth } else { self.before.clone() };
-        let last = if self.after.is_empty() { to - tenth..to } else { self.after.clone() };
+        let tenth = ((to - from) / 10).max(few).min(to - from);
+        let first = if self.before.len() >= few || from == to {
+            self.before.clone()
+        } else if from >= few {
+            from - from.min((to - from).max(few))..from
+        } else {
+            from..from + tenth
+        };
+        let last = if self.after.len() >= few || from == to { self.after.clone() } else { to - tenth..to };
         (first, last)
     }
 }
@@ -96,7 +104,36 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         open.push(to..segment.end);
     }
     found.sort_by_key(|(change, ..)| change.start);
-    describe(values, &found, options)
+    describe(values, &with_tails(values, found, options), options)
+}
+
+/// What slows down to a level does so ever more slowly, and the last of it looks like further, smaller changes: they are
+/// the tail of the drift before them.
+fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found> {
+    let near = options.shortest.max(values.len() / 20);
+    let mean = |range: std::ops::Range<usize>| stats::mean(&values[range]).unwrap_or(0.0);
+    // How far the values move over a change, between some runs on either side of its ends.
+    let moved = |change: &std::ops::Range<usize>| {
+        let few = options.shortest;
+        let before = change.start.saturating_sub(few)..change.start.max(1);
+        let after = change.end.min(values.len() - 1)..(change.end + few).min(values.len());
+        mean(after) - mean(before)
+    };
+    let mut joined: Vec<Found> = Vec::new();
+    for next in found {
+        if let Some((change, p, segment)) = joined.last_mut() {
+            let (first, then) = (moved(change), moved(&next.0));
+            let follows = change.start < change.end && next.0.start.saturating_sub(change.end) <= near;
+            if follows && first * then > 0.0 && then.abs() < first.abs() {
+                change.end = next.0.end;
+                *p = p.min(next.1);
+                segment.end = segment.end.max(next.2.end);
+                continue;
+            }
+        }
+        joined.push(next);
+    }
+    joined
 }
 
 /// A change (empty for a step), its significance, and the segment that it was found in.
@@ -308,6 +345,24 @@ mod tests {
         let shifts = find(&slope, &Options::default());
         assert_eq!(shifts.iter().map(|s| s.form).collect::<Vec<_>>(), [Form::Drift]);
         assert!(shifts[0].before.len() < 20 && shifts[0].after.len() < 20, "{shifts:?}");
+    }
+
+    /// Level, a little warmer, throttled with a long tail, level: two drifts, and no more.
+    #[test]
+    fn a_tail_belongs_to_its_drift() {
+        let noise = noise(11, 400);
+        let value = |run: usize| {
+            let late = (run as f64 - 240.0).max(0.0);
+            60.0 + (run as f64 - 200.0).clamp(0.0, 40.0) * 0.03
+                + 65.0 * (1.0 - (-late / 30.0).exp())
+                + 0.1 * noise[run]
+        };
+        let values: Vec<f64> = (0..400).map(value).collect();
+        let shifts = find(&values, &Options::default());
+        assert!(shifts.len() <= 2 && shifts.iter().all(|shift| shift.form == Form::Drift), "{shifts:#?}");
+        let last = shifts.last().unwrap();
+        assert!((225..250).contains(&last.at) && last.after.start > 290, "{last:?}");
+        assert!(last.median_before < 62.0 && last.median_after > 120.0, "{last:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flyball_host::Kind;
+use flyball_host::{Host, Kind};
 
 use super::{
     Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Vendor, fault, note, ok, unknown, warning,
@@ -75,18 +75,42 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
             ],
         });
     }
-    if facts.kind() == Kind::Live
-        && let Some(container) =
-            ["/.dockerenv", "/run/.containerenv"].into_iter().find(|path| facts.exists(path))
-        && facts.list("/sys/devices/system/cpu").is_empty()
-    {
-        return Some(NotVisible {
-            what: "this is a container without the machine's /sys".to_owned(),
-            remedy: "run flyball on the host, or give the container /sys".to_owned(),
-            evidence: vec![Evidence { place: container.to_owned(), value: "there".to_owned() }],
-        });
+    let container = container(|path| facts.exists(path))?;
+    let evidence = vec![
+        Evidence { place: container.to_owned(), value: "there".to_owned() },
+        Evidence { place: "/sys/devices/system/cpu/cpufreq".to_owned(), value: "no policies".to_owned() },
+    ];
+    Some(NotVisible {
+        what: "this is a container, and it shows no frequency control".to_owned(),
+        remedy: "run flyball doctor on the host, or give the container the host's /sys".to_owned(),
+        evidence,
+    })
+}
+
+/// What container engines leave in the root of what they run: Docker, Podman, and what tells systemd.
+fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
+    ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
+}
+
+/// Where not even the processors' folder is there, which bare machines always have.
+pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
+    let folder = "/sys/devices/system/cpu";
+    if host.exists(folder) || host.kind() == Kind::Recorded {
+        return None;
     }
-    None
+    let mut evidence = vec![Evidence { place: folder.to_owned(), value: "not there".to_owned() }];
+    let what = match container(|path| host.exists(path)) {
+        Some(container) => {
+            evidence.push(Evidence { place: container.to_owned(), value: "there".to_owned() });
+            "this is a container without the machine's /sys"
+        }
+        None => "the kernel's view of the processors is not mounted: a container or a sandbox",
+    };
+    Some(NotVisible {
+        what: what.to_owned(),
+        remedy: "run flyball on the host, or mount sysfs on /sys".to_owned(),
+        evidence,
+    })
 }
 
 /// Sums of the throttle counters over packages and cores; `None` without counters (AMD has none).

@@ -214,6 +214,21 @@ fn a_virtual_machine_is_told_so() {
 }
 
 #[test]
+fn a_container_is_told_so() {
+    for marker in [".dockerenv", "run/.containerenv", "run/systemd/container"] {
+        let mut files = intel();
+        no_policies(&mut files);
+        put(&mut files, marker, "");
+        let hidden = report(&files, false).not_visible.unwrap();
+        assert!(hidden.what.contains("container") && hidden.evidence.len() == 2, "{hidden:?}");
+    }
+    // With the machine's own files in sight a container is as good as the host.
+    let mut files = intel();
+    put(&mut files, ".dockerenv", "");
+    assert!(report(&files, false).not_visible.is_none());
+}
+
+#[test]
 fn settings_to_make_name_each_knob_once() {
     let mut files = intel();
     put(&mut files, format!("{CPU}/cpufreq/policy1/scaling_governor"), "performance");

@@ -118,6 +118,8 @@ pub(super) fn of_columns(
         }
     };
     let column = columns.remove(chosen);
+    // The runs' own numbers change with every shift and explain none.
+    columns.retain(|column| !is_index(column));
     let Values::Numbers(numbers) = column.values else {
         return Err(error(format!("column '{}' does not hold numbers", column.name)));
     };
