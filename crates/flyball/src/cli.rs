@@ -14,7 +14,7 @@ pub struct Cli {
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: String,
 
-    /// Whose answers a simulated machine gives (6.1, 6.12, 7.2), or what a guest boots: a version in the cache, a
+    /// Whose answers a simulated machine gives (6.1, 6.12, 6.18, 7.2), or what a guest boots: a version in the cache, a
     /// bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
     pub kernel: Option<String>,

@@ -78,7 +78,7 @@ const CASES: &[Case] = &[
 /// Differences that are known: a part of the line that tells them, and the reason.
 const KNOWN: &[(&str, &str)] = &[
     ("cpuinfo_transition_latency 444%20131000 444%201000", MAILBOX_LATENCY),
-    ("cpufreq/schedutil/rate_limit_us 644%20131 644%201 ", MAILBOX_LATENCY),
+    ("cpufreq/schedutil/rate_limit_us 644%20131 644%201", MAILBOX_LATENCY),
 ];
 
 const MAILBOX_LATENCY: &str = "the guest's mailbox answers at once, and its firmware says so";

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
 
@@ -364,4 +364,51 @@ fn every_output_says_simulated() {
         }
     }
     assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
+}
+
+#[test]
+fn one_command_at_a_time_has_a_kept_machine() {
+    use std::io::BufRead as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, state) = (folder.path().join("box"), folder.path().join("state"));
+    let command = |words: &[&str]| {
+        let mut command = Command::new(FLYBALL);
+        command
+            .arg("--state-dir")
+            .arg(&state)
+            .args(["-M", "sim:i7-2600", "--sim-state"])
+            .arg(&kept)
+            .args(words);
+        command
+    };
+    assert!(command(&["set", "governor=performance"]).output().unwrap().status.success());
+    // Somebody else has it: the command says who, and goes on as soon as it is free.
+    let file = std::fs::File::options().append(true).open(&kept).unwrap();
+    assert!(flyball_host::process::try_lock(&file).unwrap());
+    let mut waits =
+        command(&["get", "governor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(waits.stderr.take().unwrap());
+    while !said.contains("waiting for process") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    drop(file);
+    let output = waits.wait_with_output().unwrap();
+    assert!(output.status.success() && out(&output).contains("performance"), "{}", out(&output));
+    // Commands at the same time all leave what they did.
+    let settings = ["epb=0", "turbo=off", "max-freq=2GHz"];
+    let mut children: Vec<_> =
+        settings.iter().map(|setting| command(&["set", setting]).spawn().unwrap()).collect();
+    for child in &mut children {
+        assert!(
+            matches!(child.wait().unwrap().code(), Some(0 | 6)),
+            "done, or another flyball had the machine"
+        );
+    }
+    let text = std::fs::read_to_string(&kept).unwrap();
+    let times: Vec<u64> =
+        text.lines().skip(1).filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(times.len() > 4 && times.is_sorted(), "one history, in order: {text}");
 }

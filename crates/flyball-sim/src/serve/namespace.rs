@@ -33,6 +33,54 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
+/// Settings that keep ordinary users from namespaces of their own, what they are then, and what allows it.
+const LOCKS: [(&str, &str, &str); 3] = [
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
+];
+
+impl SetupError {
+    /// What to do about it, where this place lacks something that serving needs; none for other failures.
+    pub fn remedy(&self) -> Option<String> {
+        let root = rustix::process::geteuid().is_root();
+        if self.what.starts_with(MOUNT_NAMESPACE) {
+            return Some(
+                "this container may not make mount namespaces; give it CAP_SYS_ADMIN, or use flyball's own \
+                 commands with -M sim:NAME, which need no privileges"
+                    .to_owned(),
+            );
+        }
+        if self.what.starts_with(FUSE) {
+            return Some(match self.error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+                    "there is no FUSE here: load it as root with 'modprobe fuse', or give the container /dev/fuse".to_owned()
+                }
+                _ => "/dev/fuse may not be opened: make it readable and writable for this user (mode 0666)".to_owned(),
+            });
+        }
+        let namespace = [USER_NAMESPACE, "write /proc/self", "make mounts private", "mount"];
+        if root || !namespace.iter().any(|start| self.what.starts_with(start)) {
+            return None;
+        }
+        let locked = LOCKS
+            .iter()
+            .find(|(path, locked, _)| fs::read_to_string(path).is_ok_and(|value| value.trim() == *locked));
+        Some(match locked {
+            Some((.., setting)) => format!("run it as root, or let root allow it: sysctl {setting}"),
+            None => "run it as root: this place does not let an ordinary user make namespaces".to_owned(),
+        })
+    }
+}
+
+const MOUNT_NAMESPACE: &str = "make a mount namespace";
+const USER_NAMESPACE: &str = "make a user namespace";
+const FUSE: &str = "open /dev/fuse";
+
 fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>) -> Result<T, SetupError> {
     result.map_err(|error| SetupError { what: what.into(), error: error.into() })
 }
@@ -73,12 +121,9 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let root = rustix::process::geteuid().is_root();
     if root {
-        attempt("make a mount namespace", unshare(UnshareFlags::NEWNS))?;
+        attempt(MOUNT_NAMESPACE, unshare(UnshareFlags::NEWNS))?;
     } else {
-        attempt(
-            "make a user namespace (is kernel.unprivileged_userns_clone 0?)",
-            unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS),
-        )?;
+        attempt(USER_NAMESPACE, unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS))?;
         attempt("write /proc/self/setgroups", fs::write("/proc/self/setgroups", "deny"))?;
         attempt("write /proc/self/uid_map", fs::write("/proc/self/uid_map", format!("0 {uid} 1")))?;
         attempt("write /proc/self/gid_map", fs::write("/proc/self/gid_map", format!("0 {gid} 1")))?;
@@ -91,7 +136,7 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
         attempt(format!("make {}", folder.display()), fs::create_dir(folder))?;
     }
     // Opened in the namespace that mounts: the kernel takes the device of no other.
-    let device = attempt("open /dev/fuse", fs::File::options().read(true).write(true).open("/dev/fuse"))?;
+    let device = attempt(FUSE, fs::File::options().read(true).write(true).open("/dev/fuse"))?;
     let options = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions",
         device.as_raw_fd()

@@ -11,17 +11,20 @@ pub(crate) enum Kind {
     PstateSample,
     AmdPerf,
     AmdEpp,
+    /// A floor of performance was requested; only processors with priorities (CPPC_PERF_PRIO) have that register.
+    AmdReq2,
     Print,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 7] = [
+    pub(crate) const ALL: [Kind; 8] = [
         Kind::CpuFrequency,
         Kind::CpuFrequencyLimits,
         Kind::CpuIdle,
         Kind::PstateSample,
         Kind::AmdPerf,
         Kind::AmdEpp,
+        Kind::AmdReq2,
         Kind::Print,
     ];
 
@@ -32,7 +35,7 @@ impl Kind {
     /// The directory in events/.
     pub(crate) fn group(self) -> &'static str {
         match self {
-            Kind::AmdPerf | Kind::AmdEpp => "amd_cpu",
+            Kind::AmdPerf | Kind::AmdEpp | Kind::AmdReq2 => "amd_cpu",
             Kind::Print => "ftrace",
             _ => "power",
         }
@@ -46,13 +49,18 @@ impl Kind {
             Kind::PstateSample => "pstate_sample",
             Kind::AmdPerf => "amd_pstate_perf",
             Kind::AmdEpp => "amd_pstate_epp_perf",
+            Kind::AmdReq2 => "amd_pstate_cppc_req2",
             Kind::Print => "print",
         }
     }
 
     /// Whether a kernel has it: Debian's have the rest on every machine.
     pub(crate) fn is_in(self, kernel: Kernel) -> bool {
-        self != Kind::AmdEpp || kernel >= Kernel::V6_18
+        match self {
+            Kind::AmdEpp => kernel >= Kernel::V6_18,
+            Kind::AmdReq2 => kernel >= Kernel::V7_2,
+            _ => true,
+        }
     }
 
     /// The number of its records: those of Debian's kernels where they were seen, their neighbours' otherwise.
@@ -77,6 +85,7 @@ impl Kind {
             Kind::PstateSample => base + 1,
             Kind::AmdPerf => amd,
             Kind::AmdEpp => amd - 1,
+            Kind::AmdReq2 => amd - 2,
             Kind::Print => 5,
         }
     }

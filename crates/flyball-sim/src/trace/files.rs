@@ -1,12 +1,13 @@
 //! tracefs on a simulated machine: switches, formats, buffers, instances.
 //!
-//! What is not modelled is not there (function tracers, filters other than `none`, triggers), so that a program finds out
-//! by itself.
+//! What is not modelled is not there (function tracers, triggers), so that a program finds out by itself.
 
 use std::fmt::Write as _;
 
 use super::{
-    Event, Instance, Kind, OPTIONS, TraceClock, format,
+    Event, Instance, Kind, OPTIONS, TraceClock,
+    filter::Filter,
+    format,
     line::{head, line, seconds},
     ring::{PAGE, Record},
 };
@@ -114,6 +115,21 @@ fn instance_mut(world: &mut World, number: u8) -> Answer<&mut Instance> {
 /// Files that this kernel has: the size of sub-buffers can be seen since 6.8.
 fn top(kernel: Kernel) -> &'static [(&'static str, u16)] {
     if kernel == Kernel::V6_1 { &TOP[..TOP.len() - 1] } else { &TOP }
+}
+
+/// Sets a filter for those of some events that have its fields; `0` takes all away.
+fn filter(own: &mut Instance, kinds: impl Iterator<Item = Kind>, words: &str, kernel: Kernel) -> Answer {
+    let mut fits = false;
+    for kind in kinds {
+        if words == "0" {
+            own.filters.remove(&(kind as u8));
+            fits = true;
+        } else if let Some(filter) = Filter::parse(words, kind, kernel) {
+            own.filters.insert(kind as u8, filter);
+            fits = true;
+        }
+    }
+    if fits { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// What `name` is in a directory.
@@ -375,7 +391,15 @@ pub(crate) fn read(world: &World, file: TraceFile, out: &mut Vec<u8>) -> Answer 
         }
         What::Group(group, "enable") => push(out, switch(instance, in_group(kernel, group))),
         What::Event(kind, "enable") => push(out, switch(instance, std::iter::once(Kind::ALL[kind as usize]))),
-        What::Group(..) | What::Event(_, "filter") => push(out, "none"),
+        What::Event(kind, "filter") => {
+            push(out, instance.filters.get(&kind).map_or("none", |filter| filter.text.as_str()))
+        }
+        What::Group(..) => push(
+            out,
+            "### global filter ###\n# Use this to set filters for multiple events.\n\
+             # Only events with the given fields will be affected.\n\
+             # If no events are modified, an error message will be displayed here",
+        ),
         What::Event(kind, "format") => {
             out.extend_from_slice(format::text(Kind::ALL[kind as usize], kernel).as_bytes());
             Ok(())
@@ -525,12 +549,8 @@ pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
             let on = boolean(text)?;
             set(own, Box::new(std::iter::once(Kind::ALL[kind as usize])), on);
         }
-        // No filter is there to be taken away.
-        What::Group(_, "filter") | What::Event(_, "filter") => {
-            if !matches!(words, "0" | "none") {
-                return Err(Errno::INVAL);
-            }
-        }
+        What::Event(kind, "filter") => filter(own, std::iter::once(Kind::ALL[kind as usize]), words, kernel)?,
+        What::Group(group, "filter") => filter(own, in_group(kernel, group), words, kernel)?,
         What::Top("trace_marker") => {
             let mut text: Vec<u8> = text.iter().copied().take(1000).collect();
             if text.last() != Some(&b'\n') {

@@ -64,8 +64,22 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
             ("bool", "boost", 16, 1, 0),
             ("bool", "changed", 17, 1, 0),
         ],
+        // Not recorded: what its text needs (linux 7.3, amd-pstate-trace.h).
+        Kind::AmdReq2 => &[
+            ("unsigned int", "cpu_id", 8, 4, 0),
+            ("u8", "floor_perf", 12, 1, 0),
+            ("bool", "changed", 13, 1, 0),
+            ("int", "err_code", 16, 4, 1),
+        ],
         Kind::Print => &[("unsigned long", "ip", 8, 8, 0), ("char", "buf[]", 16, 0, 0)],
     }
+}
+
+/// Offset, size and sign of a field, common ones included.
+pub(super) fn field(kind: Kind, kernel: Kernel, name: &str) -> Option<(u32, u32, bool)> {
+    let mut all = COMMON.iter().chain(fields(kind, kernel));
+    let (.., offset, size, signed) = all.find(|field| field.1 == name && field.3 > 0)?;
+    Some((*offset, *size, *signed == 1))
 }
 
 fn print(kind: Kind, kernel: Kernel) -> String {
@@ -109,6 +123,10 @@ fn print(kind: Kind, kernel: Kernel) -> String {
             cast("unsigned int", &["cpu_id"]),
             cast("u8", &["min_perf", "max_perf", "highest_perf", "epp"]),
             cast("bool", &["boost", "changed"]),
+        ),
+        Kind::AmdReq2 => format!(
+            "\"cpu%u: floor_perf=%u, changed=%u (error = %d)\"{}",
+            ["cpu_id", "floor_perf", "changed", "err_code"].map(|name| format!(", REC->{name}")).concat()
         ),
         Kind::Print => "\"%ps: %s\", (void *)REC->ip, REC->buf".to_owned(),
     }

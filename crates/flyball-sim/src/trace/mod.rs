@@ -2,11 +2,12 @@
 //! as ftrace text or as pages.
 //!
 //! `event` knows the tracepoints and their records, `format` the layout that each kernel version gives them, `ring` the
-//! buffer of a CPU, `line` the text, and `files` the tracefs on top. Drivers call [`Tracer::emit`] where the kernel's
+//! buffer of a CPU, `line` the text, `filter` what is kept, and `files` the tracefs on top. Drivers call [`Tracer::emit`] where the kernel's
 //! sources have their `trace_...()`; while nothing is enabled, that is one test of a bit mask.
 
 mod event;
 pub(crate) mod files;
+mod filter;
 mod format;
 mod line;
 mod ring;
@@ -127,6 +128,8 @@ pub(crate) struct Instance {
     pub(crate) percent: u32,
     /// CPUs that do not record.
     pub(crate) masked: Vec<bool>,
+    /// Which records of an event are kept.
+    filters: BTreeMap<u8, filter::Filter>,
     rings: Vec<Ring>,
 }
 
@@ -146,6 +149,7 @@ impl Instance {
             options: OPTIONS_AT_BOOT,
             percent: 50,
             masked: vec![false; cpus],
+            filters: BTreeMap::new(),
             rings: (0..cpus).map(|_| Ring::new(DEFAULT_KIB)).collect(),
         }
     }
@@ -301,13 +305,20 @@ impl Tracer {
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }
+            let mut fresh = Record { stamp: 0, pid, flags, preempt, event: event.clone() };
+            if let Some(filter) = instance.filters.get(&(event.kind() as u8)) {
+                let comm = self.names.get(&pid).map_or("<idle>", String::as_str);
+                if !filter.passes(&fresh, cpu, comm, kernel) {
+                    continue;
+                }
+            }
             let stamp = instance.stamp(now, tick_us, tsc_khz);
             let overwrite = instance.option(OVERWRITE);
             let step = if instance.clock.is_time() { RECORD_NS } else { 0 };
             if let Some(ring) = instance.rings.get_mut(cpu as usize) {
-                let stamp = ring.after(stamp, step);
-                let size = event.size(kernel);
-                ring.push(Record { stamp, pid, flags, preempt, event: event.clone() }, size, overwrite);
+                fresh.stamp = ring.after(stamp, step);
+                let size = fresh.event.size(kernel);
+                ring.push(fresh, size, overwrite);
             }
         }
     }

@@ -43,7 +43,10 @@ and without it where user namespaces are allowed. What the program computes runs
 
   flyball sim run ryzen-5750g -- cpupower frequency-info
   flyball sim run gold-6138 -- sh -c 'cpupower frequency-set -g performance; cpupower frequency-info -p'
-  flyball sim run epyc-512 -- lscpu")]
+  flyball sim run epyc-512 -- lscpu
+
+It ends with the program's code; 127 where there is no such program, 126 where it cannot be run, and 4 where this place
+lacks what serving needs (FUSE, or namespaces for an ordinary user): the message says what allows it.")]
     Run {
         /// A machine's name, or the path of a machine file.
         name: String,

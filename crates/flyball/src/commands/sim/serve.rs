@@ -39,7 +39,8 @@ pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, F
     if !Path::new("/dev/fuse").exists() {
         return Err(Failure::new(
             Exit::NotHere,
-            "there is no /dev/fuse: serving a machine needs the kernel's fuse module",
+            "there is no /dev/fuse: serving a machine needs the kernel's fuse module (as root: modprobe fuse; a container \
+             must be given the device). flyball's own commands need none: flyball -M sim:NAME ...",
         ));
     }
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
@@ -76,7 +77,10 @@ pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, F
 pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<Exit, Failure> {
     let socket =
         serve::inherited(socket).map_err(|error| failed("take over what flyball sim run opened", error))?;
-    serve::enter(stage, &socket).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    serve::enter(stage, &socket).map_err(|error| match error.remedy() {
+        Some(remedy) => Failure::new(Exit::NotHere, format!("{error}; {remedy}")),
+        None => Failure::new(Exit::Failed, error.to_string()),
+    })?;
     drop(socket);
     serve::submit().map_err(|error| failed("be supervised", error))?;
     let Some((first, rest)) = program.split_first() else {
