@@ -374,7 +374,11 @@ impl Driver for AmdPstate {
 
     fn target(&self, platform: &mut Platform, policy: &mut Policy, khz: u32) {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
-        let (min, max) = limit_levels(platform, &caps, policy);
+        let (mut min, mut max) = limit_levels(platform, &caps, policy);
+        if platform.is(Kernel::V6_1) {
+            // The whole range: the limits act on the frequency that is asked for alone.
+            (min, max) = (caps.lowest, caps.highest);
+        }
         let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
@@ -517,10 +521,13 @@ impl Driver for AmdPstateEpp {
     }
 
     fn exit(&self, platform: &mut Platform, cpu: u32) {
-        // Up to 6.12 a driver that goes leaves the register as it is.
         if platform.since(Kernel::V6_18) {
             leave(platform, cpu);
+            return;
         }
+        // 6.12 leaves the limits as they are and the preference balanced (seen on 6.12.107).
+        let cached = platform.amd.cpus[cpu as usize].cached;
+        send(platform, cpu, platform.boost, PerfRequest { epp: 191, ..cached });
     }
 }
 

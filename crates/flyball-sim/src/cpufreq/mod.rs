@@ -509,9 +509,15 @@ impl Cpufreq {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         let was = std::mem::replace(&mut policy.boost, on);
+        let asked = policy.requested().max;
         if let Err(errno) = driver.set_boost(platform, policy, on) {
             policy.boost = was;
             return Err(errno);
+        }
+        if platform.is(Kernel::V6_1) && policy.table.is_empty() && policy.requested().max == asked {
+            // Up to 6.1 amd-pstate sets the maximum by hand, and nobody looks at the requests again until one changes.
+            policy.max = policy.highest;
+            return Ok(());
         }
         self.refresh(platform, index);
         Ok(())
