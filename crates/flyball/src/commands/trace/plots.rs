@@ -104,13 +104,25 @@ fn pictures(
         let mut all = chart(format!("{}, all CPUs", metric.title), metric);
         for cpu in &cpus {
             let (line, band) = marks(series, *cpu, at, scale);
-            let one = chart(format!("{}, CPU {cpu}", metric.title), metric);
+            let mut one = chart(format!("{}, CPU {cpu}", metric.title), metric);
+            if series.buckets(*cpu, at).iter().any(|bucket| bucket.min < bucket.max) {
+                one = one.described(
+                    "thinned: the line is the most of each stretch, the band goes down to its least",
+                );
+            }
             let one =
                 one.with(Series::unnamed(band).faint(0.4)).with(Series::unnamed(Mark::Line(line.clone())));
             if let Some(of_one) = of_one {
                 album.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
             }
-            let named = Series::new(format!("CPU {cpu}"), Mark::Dots(line));
+            // Both ends of each stretch: the most alone would make every CPU look busy.
+            let ends = match band_of(series, *cpu, at, scale) {
+                dots if dots.iter().any(|(_, low, high)| low < high) => {
+                    dots.into_iter().flat_map(|(x, low, high)| [(x, low), (x, high)]).collect()
+                }
+                _ => line,
+            };
+            let named = Series::new(format!("CPU {cpu}"), Mark::Dots(ends));
             // A legend of hundreds of CPUs would be all of the picture.
             all = all.with(if cpus.len() <= 16 { named } else { Series { name: String::new(), ..named } });
         }
@@ -136,16 +148,18 @@ fn pictures(
     Ok(())
 }
 
+/// The least and the most of each stretch that has any.
+fn band_of(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> Vec<(f64, f64, f64)> {
+    let width = series.width as f64 / scale;
+    let buckets = series.buckets(cpu, at).iter().enumerate();
+    buckets
+        .filter(|(_, bucket)| !bucket.is_empty())
+        .map(|(place, Bucket { min, max })| (place as f64 * width, f64::from(*min), f64::from(*max)))
+        .collect()
+}
+
 /// A CPU's values: a line of the most of each stretch, and the band from the least to the most.
 fn marks(series: &SeriesSet, cpu: u32, at: usize, scale: f64) -> (Vec<(f64, f64)>, Mark) {
-    let width = series.width as f64 / scale;
-    let filled = || {
-        let buckets = series.buckets(cpu, at).iter().enumerate();
-        buckets
-            .filter(|(_, bucket)| !bucket.is_empty())
-            .map(|(place, bucket)| (place as f64 * width, *bucket))
-    };
-    let line = filled().map(|(time, Bucket { max, .. })| (time, f64::from(max))).collect();
-    let band = filled().map(|(time, Bucket { min, max })| (time, f64::from(min), f64::from(max))).collect();
-    (line, Mark::Band(band))
+    let band = band_of(series, cpu, at, scale);
+    (band.iter().map(|(x, _, high)| (*x, *high)).collect(), Mark::Band(band))
 }
