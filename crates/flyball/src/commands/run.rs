@@ -9,13 +9,14 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::write::hold::Hold;
-use flyball_host::{CpuList, Launch};
+use flyball_control::{Intent, quiet::Level, write::hold::Hold};
+use flyball_host::{CpuList, Host, Launch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
     change,
     cli::Cli,
+    commands::quiet::{Quiet, hold::Hush},
     exit::{Exit, Failure},
     machine,
 };
@@ -26,6 +27,7 @@ use crate::{
   flyball run governor=performance -- make -j8
   flyball run --profile quiet.toml --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
+  flyball run --quiet=fixed --pin 3 epp=power -- ./bench    a quiet machine, and a setting on top
 
 Exit: that of the command (128 + N if signal N ended it); before the command runs: 1 a write failed and everything was
 put back, 2 a value is not accepted, 4 no such knob here, 6 another flyball holds the machine; and 3 if the settings
@@ -47,6 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
 
+    /// Make the machine quiet first (light, steady or fixed; see flyball quiet), for the CPUs of --pin; the settings come
+    /// on top.
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
+    quiet: Option<Level>,
+
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -55,13 +62,17 @@ pub struct Args {
 /// Runs the command.
 pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
-    if wanted.is_empty() {
+    if wanted.is_empty() && args.quiet.is_none() {
         return Err(Failure::new(
             Exit::Usage,
-            "no settings: give --profile FILE or KNOB=VALUE in front of --, as 'flyball run turbo=off -- make'",
+            "no settings: give --profile FILE, --quiet or KNOB=VALUE in front of --, as 'flyball run turbo=off -- make'",
         ));
     }
-    let intent = change::Wanted { wanted, cpus: args.cpus.clone() }.intent()?;
+    let intent = if wanted.is_empty() {
+        Intent::default()
+    } else {
+        change::Wanted { wanted, cpus: args.cpus.clone() }.intent()?
+    };
     let host = machine::open(&cli.machine)?;
     change::must_be_writable(&*host)?;
     let state = change::state(cli)?;
@@ -71,6 +82,13 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     for note in hold.notes() {
         eprintln!("note: {note}");
     }
+    let group = match hushed(&*host, &mut hold, args, &signals) {
+        Ok(group) => group,
+        Err(failure) => {
+            let _ = hold.end();
+            return Err(failure);
+        }
+    };
     let applied = match hold.apply(&intent, &|| signals.any()) {
         Ok(applied) => applied,
         Err(error) => {
@@ -85,7 +103,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     for (change, to) in applied.clamped() {
         eprintln!("note: {}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place);
     }
-    let ended = command(args, &signals);
+    let ended = command(args, group.as_deref(), &signals);
     let restoration = hold.end();
     if !restoration.is_exact() {
         return Err(Failure::new(
@@ -94,6 +112,22 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         ));
     }
     ended
+}
+
+/// Makes the machine quiet beneath the settings, where that is asked for; the control group that the command is to join.
+fn hushed(
+    host: &dyn Host,
+    hold: &mut Hold<'_>,
+    args: &Args,
+    signals: &Signals,
+) -> Result<Option<String>, Failure> {
+    let Some(level) = args.quiet else { return Ok(None) };
+    let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
+    let hush = Hush::decide(host, &quiet)?;
+    hush.say(host)?;
+    let hushed = hush.apply(host, hold, &|| signals.any())?;
+    hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(hushed.group)
 }
 
 /// Ctrl-C reaches the command by itself, as it shares the terminal; other signals are passed on.
@@ -121,11 +155,14 @@ impl Signals {
 }
 
 /// Runs the command to its end.
-fn command(args: &Args, signals: &Signals) -> Result<Exit, Failure> {
+fn command(args: &Args, group: Option<&str>, signals: &Signals) -> Result<Exit, Failure> {
     let program = &args.command[0];
     let mut launch = Launch::new(program, &args.command[1..]).in_foreground();
     if let Some(cpus) = &args.pin {
         launch = launch.on(cpus);
+    }
+    if let Some(group) = group {
+        launch = launch.in_control_group(group);
     }
     let fail = |error: std::io::Error| {
         // As a shell has it: 127 for what is not there, 126 for what cannot be run.

@@ -176,6 +176,12 @@ kill -INT $quiet
 wait $quiet
 unchanged "after Ctrl-C"
 
+# --- one command in quiet with a setting on top.
+fly "run --quiet" 7 run --quiet=steady --pin 3 "max-freq=${cap}kHz" -- \
+    sh -c "cat $C/cpufreq/policy3/scaling_governor $G/cpuset.cpus > ran; exit 7"
+same "run --quiet: governor and group" "performance 3" "$(tr '\n' ' ' < ran | sed 's/ $//')"
+unchanged "after run --quiet"
+
 # --- a session.
 fly "not quiet yet" 5 quiet status --level steady --cpus 3
 fly "quiet on" 0 quiet on --level steady --cpus 3

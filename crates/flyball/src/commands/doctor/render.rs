@@ -29,9 +29,20 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
         flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
     };
     let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
-    let _ = writeln!(out, "{BOLD}{}{BOLD:#}{kernel}{kind}", report.processor);
+    let _ = write!(out, "{BOLD}{}{BOLD:#}", report.processor);
+    let beside = format!("{kernel}{kind}");
+    // Too long for one line: the processor alone, the rest below it.
+    if report.processor.chars().count() + beside.chars().count() > width() {
+        let _ = write!(out, "\n{}", beside.trim_start_matches(" · "));
+    } else {
+        out.push_str(&beside);
+    }
+    out.push('\n');
     if let Some(hidden) = &report.not_visible {
-        let _ = writeln!(out, "\n{}.\n{}.", sentence(&hidden.what), sentence(&hidden.remedy));
+        out.push('\n');
+        for text in [&hidden.what, &hidden.remedy] {
+            folded(&mut out, &Label::NONE, &format!("{}.", sentence(text)), |_| Style::new());
+        }
         for seen in &hidden.evidence {
             let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, seen.value);
         }
@@ -48,6 +59,9 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
             }
         }
     } else {
+        if report.worst() >= Verdict::Note {
+            out.push('\n');
+        }
         brief(&mut out, report);
     }
     let settings = report.settings();
@@ -137,9 +151,19 @@ struct Label<'a> {
     indent: usize,
 }
 
+impl Label<'_> {
+    /// A paragraph of its own.
+    const NONE: Label<'static> = Label { text: "", style: Style::new(), indent: 0 };
+}
+
 /// A paragraph beside its label, folded to the terminal's width, each word in its style.
 fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
-    let (start, style) = (label.indent + if label.indent > 0 { 6 } else { 9 }, label.style);
+    let room = match (label.text, label.indent) {
+        ("", _) => 0,
+        (_, 0) => 9,
+        _ => 6,
+    };
+    let (start, style) = (label.indent + room, label.style);
     let _ = write!(out, "{:indent$}{style}{}{style:#}", "", label.text, indent = label.indent);
     let _ = write!(out, "{:blanks$}", "", blanks = start - label.indent - label.text.len());
     let mut column = start;

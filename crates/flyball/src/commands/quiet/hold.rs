@@ -17,6 +17,7 @@ use flyball_control::{
         hold::{self, Hold, Scope},
         journal::Journal,
         partition,
+        spot::Spot,
     },
 };
 use flyball_host::{CpuList, Host, Kind, Launch};
@@ -67,8 +68,10 @@ fn say(recipe: &Recipe, machine: &Machine<'_>) {
     for remark in remarks(machine) {
         eprintln!("note: {remark}");
     }
-    for parameter in &recipe.boot {
-        eprintln!("note: would help, but needs a boot: {parameter}");
+    if !recipe.boot.is_empty() {
+        let words: Vec<&str> =
+            recipe.boot.iter().map(|parameter| parameter.split(": ").next().unwrap_or(parameter)).collect();
+        eprintln!("note: would help, but needs a boot: {}", words.join(" "));
     }
 }
 
@@ -92,12 +95,33 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     }
     if !extras.is_empty() {
         println!("interrupts and profiling, where they take it");
-        for (spot, new) in extras {
-            let old = host.read(spot.path().unwrap_or_default()).unwrap_or_default();
-            println!("  {spot}  {old} -> {new}");
+        for line in folded(&*host, &extras) {
+            println!("  {line}");
         }
     }
     Ok(Exit::Done)
+}
+
+/// Writes to files beside the knobs, interrupts that go from the same CPUs to the same in one line.
+fn folded(host: &dyn Host, extras: &[(Spot, String)]) -> Vec<String> {
+    let mut interrupts: std::collections::BTreeMap<(String, &str), CpuList> =
+        std::collections::BTreeMap::new();
+    let mut lines = Vec::new();
+    for (spot, new) in extras {
+        let path = spot.path().unwrap_or_default();
+        let old = host.read(path).unwrap_or_default();
+        let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()?.parse().ok());
+        match number {
+            Some(number) => {
+                interrupts.entry((old, new)).or_default().insert(number);
+            }
+            None => lines.push(format!("{spot}  {old} -> {new}")),
+        }
+    }
+    let of_interrupts = interrupts
+        .into_iter()
+        .map(|((old, new), numbers)| format!("/proc/irq/{{{numbers}}}/smp_affinity_list  {old} -> {new}"));
+    of_interrupts.chain(lines).collect()
 }
 
 /// What makes a machine quiet: what was decided, and the settings that it takes.
@@ -364,15 +388,15 @@ pub fn status(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
             "interrupts_and_profiling": left, "cannot": recipe.cannot, "boot": recipe.boot,
         }))?;
     } else {
-        say(&recipe, &machine);
         if plan.is_empty() {
             println!("quiet for level {}: all {} settings hold", quiet.level, recipe.settings.len());
         } else {
-            println!(
-                "not quiet for level {}: {} writes are missing ('flyball quiet -n' names them)",
-                quiet.level,
-                plan.changes.len()
-            );
+            let writes = if plan.changes.len() == 1 { "write is" } else { "writes are" };
+            println!("not quiet for level {}: {} {writes} missing", quiet.level, plan.changes.len());
+            change::print_plan(cli, &plan, false)?;
+        }
+        for what in &recipe.cannot {
+            eprintln!("note: cannot {what}");
         }
     }
     Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
