@@ -21,7 +21,7 @@ mod script;
 
 use std::process::ExitCode;
 
-use flyball_guest::machine::GuestMachine;
+use flyball_guest::{Interface, machine::GuestMachine};
 use flyball_sim::{Boot, Kernel, SimMachine};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -94,7 +94,11 @@ fn number(name: &str, default: u64) -> u64 {
 /// The simulated machine that is the guest's: the same file, cut down the same way. The guest's firmware names no
 /// preferred profile, which AMD's driver takes for a server and Intel's does not.
 fn simulated(case: &Case) -> Result<(SimMachine, bool), String> {
-    let interface = case.interface.map(|_| flyball_guest::Interface::CppcMailbox);
+    let interface = match case.interface {
+        Some(_) => Some(Interface::CppcMailbox),
+        // As the guest does: firmware that has HWP on does not let it be refused.
+        None => case.driver.ends_with("no_hwp").then_some(Interface::HwpOff),
+    };
     let mut spec = GuestMachine::find(case.machine, CPUS, interface).map_err(|e| e.to_string())?.spec;
     let amd = spec.identity.vendor == flyball_silicon::spec::Vendor::Amd;
     spec.identity.server = amd;
