@@ -184,7 +184,7 @@ impl Laboratory {
         let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
         option("--cpus", guest.cpus.to_string());
         // For a guest that hangs; on a busy host one takes ten times as long as on an idle one.
-        option("--timeout", if self.whole { "3600" } else { "1200" }.to_owned());
+        option("--timeout", if self.whole { "3600" } else { "1800" }.to_owned());
         if let Some(tool) = &self.tool {
             option("--file", format!("{}:t26", tool.display()));
         }

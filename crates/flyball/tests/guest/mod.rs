@@ -36,7 +36,7 @@ pub fn missing(kernel: &str) -> Option<String> {
 pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
     let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "500"] };
     Command::new("nice")
-        .args(["-n", "10", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run"])
+        .args(["-n", "5", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run"])
         .args(timeout)
         .args(options)
         .arg("--")
