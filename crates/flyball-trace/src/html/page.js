@@ -138,9 +138,27 @@
     context.lineWidth = 1;
     for (const cpu of chosen) {
       columns(cpu, plot, low, high);
-      context.strokeStyle = colour(cpu);
+      context.strokeStyle = context.fillStyle = colour(cpu);
       context.beginPath();
       let open = false;
+      const stretch = plot * meta.width / (to - from);
+      if (stretch > 3) {
+        // Wider than a line: what is known of a stretch is its least and most, nothing of the way between them.
+        for (let x = 0, next; x < plot; x = next) {
+          for (next = x + 1; next < plot && high[next] === 0; next++);
+          if (high[x] === 0) continue;
+          const end = Math.min(next, x + Math.ceil(stretch)), up = y(high[x]), down = y(low[x]);
+          context.globalAlpha = 0.25;
+          context.fillRect(left + x, up, end - x, down - up);
+          context.globalAlpha = 1;
+          context.moveTo(left + x, up); context.lineTo(left + end, up);
+          if (low[x] !== high[x]) { context.moveTo(left + x, down); context.lineTo(left + end, down); }
+          // Between stretches of one value each, the line says which follows which.
+          else if (next < plot && low[next] === high[next]) context.lineTo(left + next, y(high[next]));
+        }
+        context.stroke();
+        continue;
+      }
       for (let x = 0; x < plot; x++) {
         if (high[x] === 0) continue;
         const at = left + x + 0.5;
