@@ -31,8 +31,9 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
     let _ = write!(out, "{BOLD}{}{BOLD:#}", report.processor);
     let beside = format!("{kernel}{kind}");
-    // Too long for one line: the processor alone, the rest below it.
-    if report.processor.chars().count() + beside.chars().count() > width() {
+    // Too long for a terminal's line: the processor alone, the rest below it.
+    let long = report.processor.chars().count() + beside.chars().count() > width();
+    if long && std::io::stdout().is_terminal() {
         let _ = write!(out, "\n{}", beside.trim_start_matches(" · "));
     } else {
         out.push_str(&beside);
