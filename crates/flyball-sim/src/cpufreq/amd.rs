@@ -382,8 +382,14 @@ impl Driver for AmdPstate {
         let desired = if platform.since(Kernel::V6_18) {
             caps.perf(khz)
         } else {
-            let highest = u64::from(policy.highest.max(1));
-            ((u64::from(khz) * u64::from(ceiling(&caps, policy)) + highest / 2) / highest) as u8
+            // Up to 6.1 on the scale of the highest frequency that there is, whether boost is on or not.
+            let (level, highest) = if platform.is(Kernel::V6_1) {
+                (caps.highest, caps.khz(caps.highest))
+            } else {
+                (ceiling(&caps, policy), policy.highest)
+            };
+            let highest = u64::from(highest.max(1));
+            ((u64::from(khz) * u64::from(level) + highest / 2) / highest) as u8
         };
         Self::request(platform, policy, min, desired, max);
     }
@@ -635,6 +641,10 @@ pub(crate) fn store_dynamic_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, 
     } else {
         kstrtobool(text)?
     };
+    if platform.amd.mode == Mode::Disable {
+        // Seen on 7.2.13; in the other modes it is taken.
+        return Err(Errno::INVAL);
+    }
     platform.amd.dynamic_epp = on;
     if on {
         // Without a charger or a chosen profile the balanced profile's preference applies, where the policy allows.

@@ -391,6 +391,10 @@ impl Cpufreq {
         name: &str,
     ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
+        if platform.is(Kernel::V6_1) && GOVERNORS.contains(&name) {
+            // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum by hand.
+            self.refresh(platform, index);
+        }
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         if driver.style() == Style::SetPolicy {
             policy.governor = match name {
