@@ -132,7 +132,7 @@ fn targets(machine: &mut dyn Machine, cpus: u32, amd: bool) -> Vec<Target> {
     };
     let (low, high) = (khz("cpuinfo_min_freq"), khz("cpuinfo_max_freq"));
     let mut frequencies =
-        vec![0, 1, low, low + 1, low - 1, high, high - 1, high + 1, 2 * high, (low + high) / 2];
+        vec![0, 1, low, low + 1, low - 1, high, high - 1, high + 1, 2 * high, u64::midpoint(low, high)];
     frequencies.extend((1..16).map(|n| low + (high - low) * n / 16 / 1000 * 1000 + n % 3 * 333));
     let frequencies: Vec<String> = frequencies.iter().map(u64::to_string).collect();
     let numbers = |list: &[u64]| list.iter().map(u64::to_string).collect::<Vec<_>>();
@@ -244,7 +244,7 @@ fn loosen(look: &mut Look, known_speed: &[bool], dynamic_boost: bool) {
             if let Some(text) = look.get_mut(&path)
                 && !text.contains('<')
             {
-                *text = ANY.to_owned();
+                ANY.clone_into(text);
             }
         };
         if !known {

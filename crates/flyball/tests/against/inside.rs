@@ -87,7 +87,7 @@ pub fn run(path: &str) {
             let wrong: Vec<&String> = paths
                 .iter()
                 .filter(|path| !agrees(expected.get(**path), seen.get(**path)))
-                .map(|path| *path)
+                .copied()
                 .filter(|path| {
                     told.get(*path).is_none_or(|told| {
                         (told.0.as_ref(), told.1.as_ref()) != (expected.get(*path), seen.get(*path))
