@@ -62,6 +62,24 @@ fn each_slip_is_found() {
     assert_eq!(misprints(&wrong).len(), 1);
 }
 
+/// Rounds of a comparison by flyball last as long as they last, and its work per joule is rounded once.
+#[test]
+fn work_per_joule_of_other_tools_is_not_called_misprinted() {
+    let sheet = "\
+Governor, Round, Des-perf, Freq, Load, Performance, Energy, Performance Per Watt
+Unit, , , GHz, %, Mcycles/s, J, Mcycles/J
+now, 1, , 3.5, , 16663.9, 949.146, 175.585
+now, 2, , 3.5, , 16666.3, 948.464, 175.737
+now, 3, , 3.5, , 16668.7, 949.151, 175.635
+now, Average, , 3.5, , 16666.3, 948.92, 175.652
+";
+    let report = judge(&read(sheet.as_bytes()).expect("a sheet"), None);
+    assert_eq!(report.seconds, None);
+    assert_eq!(report.misprints().count(), 0);
+    assert_eq!(report.checks.len(), 3, "the averages that can be checked");
+    assert!(report.notes.iter().any(|note| note.contains("it is not checked")), "{:?}", report.notes);
+}
+
 #[test]
 fn three_rounds_show_nothing() {
     let report = judge(&read(SHEET.as_bytes()).expect("a sheet"), None);

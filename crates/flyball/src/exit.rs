@@ -84,6 +84,28 @@ impl From<flyball_host::HostError> for Failure {
     }
 }
 
+/// Runs a command. What it cannot print because stdout takes no more (a full disk behind `>`) is a failure like any other:
+/// the standard library's `println!` unwinds then, so that whatever the command holds is put back on the way.
+pub fn with_printing(command: impl FnOnce() -> Result<Exit, Failure>) -> Result<Exit, Failure> {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if unprinted(info.payload()).is_none() {
+            usual(info);
+        }
+    }));
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(command)).unwrap_or_else(|payload| match unprinted(
+        &*payload,
+    ) {
+        Some(why) => Err(Failure::new(Exit::Failed, format!("cannot write to stdout: {why}"))),
+        None => std::panic::resume_unwind(payload),
+    })
+}
+
+/// Why stdout could not be written to, if that is what a panic is about (`library/std/src/io/stdio.rs`, `print_to`).
+fn unprinted(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<String>()?.strip_prefix("failed printing to stdout: ")
+}
+
 /// A reader that went away (`flyball show | head`) is no error: take SIGPIPE's default, which ends the process.
 pub fn die_quietly_on_a_closed_pipe() {
     flyball_host::default_sigpipe();

@@ -32,13 +32,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    let result = match cli.machine.strip_prefix("guest:") {
+    let result = exit::with_printing(|| match cli.machine.strip_prefix("guest:") {
         Some(choice) => commands::guest::inside(&cli, choice),
-        None => machine::complete(&cli).and_then(|text| {
-            cli.machine = text;
+        None => {
+            cli.machine = machine::complete(&cli)?;
             commands::run(&cli)
-        }),
-    };
+        }
+    });
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {

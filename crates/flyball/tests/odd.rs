@@ -305,3 +305,22 @@ fn base_and_nominal_are_one_frequency_under_two_names() {
         assert_eq!(plan(machine, "max-freq=base"), plan(machine, "max-freq=nominal"));
     }
 }
+
+#[test]
+fn what_cannot_be_printed_is_told() {
+    let machine = Machine::new();
+    for command in ["show", "get governor", "explain epp", "plan governor=performance", "show --json"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = Command::new(env!("CARGO_BIN_EXE_flyball"))
+            .arg("-M")
+            .arg(machine.folder.path())
+            .args(command.split(' '))
+            .stdout(full)
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{command}: {words}");
+        assert!(words.contains("cannot write to stdout: No space left on device"), "{command}: {words}");
+        assert!(!words.contains("panicked"), "{command}: {words}");
+    }
+}

@@ -83,22 +83,28 @@ const ALPHA: f64 = 0.05;
 pub fn judge(sheet: &Sheet, seconds: Option<i64>) -> SelftestReport {
     let seconds = if sheet.is_time { None } else { seconds.or_else(|| factor(sheet)) };
     let mut notes = Vec::new();
-    if !sheet.is_time {
-        match seconds {
-            Some(seconds) => notes.push(format!(
+    let formula = match seconds {
+        _ if sheet.is_time => most_follow(sheet, None),
+        Some(seconds) => {
+            notes.push(format!(
                 "Performance per watt is {seconds} s x throughput / energy: a time limit of {} s less one.",
                 seconds + 1
-            )),
-            None => notes.push(
-                "No whole number of seconds explains the performance per watt; its cells are not checked."
-                    .to_owned(),
-            ),
+            ));
+            true
         }
+        None => false,
+    };
+    if !formula && sheet.groups.iter().any(|group| group.rounds.iter().any(has_per_watt)) {
+        notes.push(
+            "Performance per watt is not what the selftest makes of the other cells; it is not checked."
+                .to_owned(),
+        );
     }
     let mut checks = Vec::new();
     let mut corrected = sheet.clone();
+    let work = |row: &Line| per_watt(sheet, row, seconds);
     for group in &mut corrected.groups {
-        check_group(sheet, group, seconds, &mut checks);
+        check_group(sheet, group, formula.then_some(&work), &mut checks);
     }
     check_comparisons(sheet, &mut checks);
     checks.sort_by_key(|check| check.line);
@@ -132,7 +138,23 @@ fn factor(sheet: &Sheet) -> Option<i64> {
     found.sort_unstable();
     let middle = *found.get(found.len() / 2)?;
     let rows: usize = sheet.groups.iter().map(|group| group.rounds.len()).sum();
-    (found.iter().filter(|seconds| **seconds == middle).count() * 2 > rows).then_some(middle)
+    let agreed = found.iter().filter(|seconds| **seconds == middle).count() * 2 > rows;
+    (agreed && most_follow(sheet, Some(middle))).then_some(middle)
+}
+
+fn has_per_watt(row: &Line) -> bool {
+    row.columns.cells[Columns::PER_WATT].is_some()
+}
+
+/// Whether performance per watt of most rounds is, digit by digit, what the script makes of the other cells. It is not in
+/// sheets of other tools, which round once, at the end, and whose rounds last as long as they last.
+fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
+    let rounds = || sheet.groups.iter().flat_map(|group| &group.rounds).filter(|row| has_per_watt(row));
+    let follows = |row: &&Line| {
+        let printed = row.columns.number(Columns::PER_WATT);
+        printed.zip(per_watt(sheet, row, seconds)).is_some_and(|(printed, computed)| printed.equals(computed))
+    };
+    rounds().filter(follows).count() * 2 > rounds().count()
 }
 
 /// Performance per watt of a row as the script computes it.
@@ -160,11 +182,15 @@ fn check(line: usize, row: String, column: String, printed: &str, computed: &str
     }
 }
 
+/// How performance per watt follows from the other cells of a row.
+type Formula<'a> = dyn Fn(&Line) -> Option<Decimal> + 'a;
+
 /// Checks rounds and averages of a group. A round's cell that is found out as a misprint is replaced, for the verdicts.
-fn check_group(sheet: &Sheet, group: &mut Group, seconds: Option<i64>, checks: &mut Vec<Check>) {
+/// `formula` makes performance per watt, where the sheet's is the script's.
+fn check_group(sheet: &Sheet, group: &mut Group, formula: Option<&Formula>, checks: &mut Vec<Check>) {
     let per_watt_check = |row: &Line, name: String| {
         let printed = row.columns.cells[Columns::PER_WATT].as_ref()?;
-        let computed = per_watt(sheet, row, seconds)?.to_string();
+        let computed = formula?(row)?.to_string();
         Some(check(row.line, name, column_name(sheet, Columns::PER_WATT), &printed.text, &computed))
     };
     for row in &group.rounds {
