@@ -151,7 +151,7 @@ fn run(case: &Case) -> Result<(), Failed> {
         differences.len(),
         differences.len() - unknown.len()
     );
-    if compared.is_some_and(|compared| compared > 50 * length as u64) && unknown.is_empty() {
+    if compared.is_some_and(|compared| compared > 20 * length as u64) && unknown.is_empty() {
         return Ok(());
     }
     eprintln!("{}", unknown.join("\n"));

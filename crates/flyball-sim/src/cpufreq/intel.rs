@@ -19,6 +19,9 @@ const TURBO_RATIO_LIMIT: u32 = 0x1ad;
 const ENERGY_PERF_BIAS: u32 = 0x1b0;
 /// What a step of a ratio is worth, kHz.
 const RATIO_KHZ: u32 = 100_000;
+const CONFIG_TDP_NOMINAL: u32 = 0x648;
+const CONFIG_TDP_CONTROL: u32 = 0x64b;
+const TURBO_ACTIVATION_RATIO: u32 = 0x64c;
 const PM_ENABLE: u32 = 0x770;
 const HWP_CAPABILITIES: u32 = 0x771;
 const HWP_REQUEST: u32 = 0x774;
@@ -116,6 +119,19 @@ pub(crate) struct Pstates {
     lowest_khz: u32,
 }
 
+/// The highest ratio without turbo where power levels can be chosen: the one below which turbo begins, if it is just
+/// below the level's own (core_get_max_pstate() and core_get_tdp_ratio()). Not asked for under HWP.
+fn activation_ratio(platform: &Platform, cpu: u32, info: u64) -> Option<u32> {
+    if info & 0x6_0000_0000 == 0 {
+        return None;
+    }
+    let level = (platform.chip.read(cpu, CONFIG_TDP_CONTROL).ok()? & 3) as u32;
+    let of_level = platform.chip.read(cpu, CONFIG_TDP_NOMINAL + level).ok()?;
+    let ratio = (if level == 0 { of_level } else { of_level >> 16 }) & 0xff;
+    let activation = platform.chip.read(cpu, TURBO_ACTIVATION_RATIO).ok()? & 0xff;
+    (ratio > 0 && ratio - 1 == activation).then_some(activation as u32)
+}
+
 impl Pstates {
     pub(crate) fn of(platform: &Platform, cpu: u32) -> Answer<Pstates> {
         let info = platform.chip.read(cpu, PLATFORM_INFO)?;
@@ -131,6 +147,7 @@ impl Pstates {
                 min = (caps >> 24 & 0xff) as u32;
             }
         } else {
+            max = activation_ratio(platform, cpu, info).unwrap_or(max);
             turbo = ((platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff) as u32).max(max);
         }
         if min == 0 || max == 0 {
