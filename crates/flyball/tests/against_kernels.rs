@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use flyball_guest::{Interface, machine::GuestMachine};
 use flyball_sim::{Boot, Kernel, SimMachine};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 
 /// One boot.
 struct Case {
@@ -177,25 +177,11 @@ fn main() -> ExitCode {
         inside::run(script);
         return ExitCode::SUCCESS;
     }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let mut skipped = Vec::new();
-    let trials = CASES
-        .iter()
-        .map(|case| {
-            let name =
-                format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox"));
-            let why = match guest::missing(case.kernel) {
-                None if !case.everyday && !guest::all() => Some("FLYBALL_GUEST_TESTS is not all".to_owned()),
-                why => why,
-            };
-            let ignored = why.is_some();
-            skipped.extend(why.map(|why| format!("{name} ({why})")));
-            Trial::test(name, move || run(case)).with_ignored_flag(ignored)
-        })
-        .collect();
-    if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} scripts: {}", skipped.len(), CASES.len(), skipped.join(", "));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let suited = |case: &'static Case| guest::Suited {
+        name: format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox")),
+        kernel: case.kernel,
+        everyday: case.everyday,
+        test: Box::new(move || run(case)),
+    };
+    guest::run_suite("scripts", CASES.iter().map(suited).collect())
 }

@@ -12,7 +12,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::ExitCode};
 
 use flyball_guest::fixed_loop;
 use flyball_silicon::MachineSpec;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 
 struct Machine {
     name: &'static str,
@@ -165,25 +165,11 @@ fn boot(machine: &Machine) -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    let mut skipped = Vec::new();
-    let trials = MACHINES
-        .iter()
-        .map(|machine| {
-            let why = match guest::missing(machine.kernel) {
-                None if !machine.everyday && !guest::all() => {
-                    Some("FLYBALL_GUEST_TESTS is not all".to_owned())
-                }
-                why => why,
-            };
-            let ignored = why.is_some();
-            skipped.extend(why.map(|why| format!("{} ({why})", machine.name)));
-            Trial::test(machine.name, move || boot(machine)).with_ignored_flag(ignored)
-        })
-        .collect();
-    if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} guests: {}", skipped.len(), MACHINES.len(), skipped.join(", "));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let suited = |machine: &'static Machine| guest::Suited {
+        name: machine.name.to_owned(),
+        kernel: machine.kernel,
+        everyday: machine.everyday,
+        test: Box::new(move || boot(machine)),
+    };
+    guest::run_suite("guests", MACHINES.iter().map(suited).collect())
 }

@@ -11,7 +11,7 @@ mod guest;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 use serde_json::Value;
 
 /// One boot and the arms that are compared in it.
@@ -120,21 +120,11 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // One at a time: the emulator needs the whole machine.
-    arguments.test_threads = Some(1);
-    let mut skipped = Vec::new();
-    let trials = GUESTS
-        .iter()
-        .map(|guest| {
-            let why = guest::missing(guest.kernel);
-            let ignored = why.is_some();
-            skipped.extend(why.map(|why| format!("{} ({why})", guest.name)));
-            Trial::test(guest.name, move || boot(guest)).with_ignored_flag(ignored)
-        })
-        .collect();
-    if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} guests: {}", skipped.len(), GUESTS.len(), skipped.join(", "));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let suited = |guest: &'static Guest| guest::Suited {
+        name: guest.name.to_owned(),
+        kernel: guest.kernel,
+        everyday: true,
+        test: Box::new(move || boot(guest)),
+    };
+    guest::run_suite("guests", GUESTS.iter().map(suited).collect())
 }

@@ -11,7 +11,7 @@ mod guest;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 
 /// One boot.
 struct Guest {
@@ -109,25 +109,11 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // One emulator at a time: each wants a core of its own.
-    arguments.test_threads = Some(1);
-    let mut skipped = Vec::new();
-    let trials = GUESTS
-        .iter()
-        .map(|guest| {
-            let name = format!("{}-{}", guest.kernel, guest.name);
-            let why = match guest::missing(guest.kernel) {
-                None if !guest.everyday && !guest::all() => Some("FLYBALL_GUEST_TESTS is not all".to_owned()),
-                why => why,
-            };
-            let ignored = why.is_some();
-            skipped.extend(why.map(|why| format!("{name} ({why})")));
-            Trial::test(name, move || boot(guest)).with_ignored_flag(ignored)
-        })
-        .collect();
-    if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} guests: {}", skipped.len(), GUESTS.len(), skipped.join(", "));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let suited = |guest: &'static Guest| guest::Suited {
+        name: format!("{}-{}", guest.kernel, guest.name),
+        kernel: guest.kernel,
+        everyday: guest.everyday,
+        test: Box::new(move || boot(guest)),
+    };
+    guest::run_suite("guests", GUESTS.iter().map(suited).collect())
 }

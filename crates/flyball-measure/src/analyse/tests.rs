@@ -5,7 +5,31 @@ use rand_pcg::Pcg64Mcg;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::*;
-use crate::record::tests::{boot, manifest, round};
+use crate::{
+    meter::{Domain, EnergySource},
+    record::{
+        Boot,
+        tests::{boot, manifest, round},
+    },
+};
+
+/// A boot of two arms with an energy counter of each domain, which counts in `unit` joules.
+fn metered(unit: f64, domains: &[Domain]) -> Boot {
+    let mut boot = boot(&[0, 1]);
+    boot.meters.no_energy = None;
+    boot.meters.energy = domains
+        .iter()
+        .map(|&domain| EnergySource {
+            domain,
+            name: format!("{}-0", domain.name()),
+            place: String::new(),
+            unit,
+            wraps_after: None,
+            is_power: false,
+        })
+        .collect();
+    boot
+}
 
 /// Standard normal noise.
 struct Noise(Pcg64Mcg, Normal);
@@ -182,19 +206,8 @@ fn drift_and_outliers_are_told() {
 
 #[test]
 fn energy_decides_where_time_does_not() {
-    use crate::meter::{Domain, EnergySource};
     let mut manifest = manifest(&["a", "b"]);
-    let mut boot = boot(&[0, 1]);
-    boot.meters.no_energy = None;
-    boot.meters.energy.push(EnergySource {
-        domain: Domain::Package,
-        name: "package-0".to_owned(),
-        place: String::new(),
-        unit: 1e-6,
-        wraps_after: None,
-        is_power: false,
-    });
-    manifest.boots.push(boot);
+    manifest.boots.push(metered(1e-6, &[Domain::Package]));
     let mut random = Noise::new(11);
     let rounds: Vec<Round> = (0..10)
         .flat_map(|block| {
@@ -261,19 +274,8 @@ fn numbers_without_ratios_get_no_verdict() {
 
 #[test]
 fn a_counter_that_stands_still_and_lost_records_are_told() {
-    use crate::meter::{Domain, EnergySource};
     let mut manifest = manifest(&["a", "b"]);
-    let mut boot = boot(&[0, 1]);
-    boot.meters.no_energy = None;
-    boot.meters.energy.push(EnergySource {
-        domain: Domain::Package,
-        name: "package-0".to_owned(),
-        place: String::new(),
-        unit: 1e-6,
-        wraps_after: None,
-        is_power: false,
-    });
-    manifest.boots.push(boot);
+    manifest.boots.push(metered(1e-6, &[Domain::Package]));
     let mut rounds: Vec<Round> = (0..8).flat_map(|block| [0, 1].map(|arm| round(block, arm, 2.0))).collect();
     for round in &mut rounds {
         round.readings.energy = vec![vec![(0.0, 7), (2.0, 7)]];
@@ -291,20 +293,8 @@ fn a_counter_that_stands_still_and_lost_records_are_told() {
 /// A round in which the package's counter did not answer is not counted by the platform's.
 #[test]
 fn work_per_joule_is_of_one_domain() {
-    use crate::meter::{Domain, EnergySource};
     let mut manifest = manifest(&["a", "b"]);
-    let mut boot = boot(&[0, 1]);
-    boot.meters.energy = [Domain::Package, Domain::Platform]
-        .map(|domain| EnergySource {
-            domain,
-            name: domain.name().to_owned(),
-            place: String::new(),
-            unit: 1.0,
-            wraps_after: None,
-            is_power: false,
-        })
-        .to_vec();
-    manifest.boots.push(boot);
+    manifest.boots.push(metered(1.0, &[Domain::Package, Domain::Platform]));
     let mut rounds: Vec<Round> = (0..8).flat_map(|block| [0, 1].map(|arm| round(block, arm, 2.0))).collect();
     for round in &mut rounds {
         round.readings.energy = vec![vec![(0.0, 0), (2.0, 100)], vec![(0.0, 0), (2.0, 400)]];

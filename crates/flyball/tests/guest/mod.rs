@@ -4,10 +4,11 @@
 
 use std::{
     path::Path,
-    process::{Command, Output},
+    process::{Command, ExitCode, Output},
 };
 
 use flyball_guest::{cache::Cache, guest::find_plugin, qemu::Qemu};
+use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Whether everything is to be booted.
 #[allow(dead_code, reason = "not every test asks")]
@@ -42,4 +43,38 @@ pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<
         .arg("--")
         .args(command)
         .output()
+}
+
+/// One guest of a suite: what it is called, what it boots, whether it boots every day, and what is to hold in it.
+#[allow(dead_code, reason = "not every test has a list of guests")]
+pub struct Suited {
+    pub name: String,
+    pub kernel: &'static str,
+    pub everyday: bool,
+    pub test: Box<dyn FnOnce() -> Result<(), Failed> + Send>,
+}
+
+/// Runs a suite, one emulator at a time, because each wants a core of its own. What is not booted is counted, as `what`.
+#[allow(dead_code, reason = "not every test has a list of guests")]
+pub fn run_suite(what: &str, guests: Vec<Suited>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let count = guests.len();
+    let mut skipped = Vec::new();
+    let trials = guests
+        .into_iter()
+        .map(|guest| {
+            let why = match missing(guest.kernel) {
+                None if !guest.everyday && !all() => Some("FLYBALL_GUEST_TESTS is not all".to_owned()),
+                why => why,
+            };
+            let ignored = why.is_some();
+            skipped.extend(why.map(|why| format!("{} ({why})", guest.name)));
+            Trial::test(guest.name, guest.test).with_ignored_flag(ignored)
+        })
+        .collect();
+    if !skipped.is_empty() {
+        eprintln!("skipped: {} of {count} {what}: {}", skipped.len(), skipped.join(", "));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
