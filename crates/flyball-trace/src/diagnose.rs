@@ -15,6 +15,7 @@ use crate::{
     record::{Event, Record, ThermalKind},
 };
 
+pub(crate) use isolation::words;
 pub use isolation::{CallbackCheck, CpuRanges, Isolation, check_callbacks};
 use windows::Windows;
 

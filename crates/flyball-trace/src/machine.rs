@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose::Isolation;
+use crate::diagnose::{Isolation, words};
 
 /// The machine of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct Machine {
     /// /sys/devices/system/cpu/nohz_full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tickless: Option<String>,
-    /// /sys/devices/system/cpu/possible.
+    /// /sys/devices/system/cpu/possible; `present` of a recording that lacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub possible: Option<String>,
     /// /sys/devices/system/cpu/online when the recording began.
@@ -64,10 +64,12 @@ impl Machine {
 
     /// What the kernel keeps away from which CPUs, as far as it is known.
     pub fn isolation(&self) -> Option<Isolation> {
-        let text = self.command_line.as_deref()?;
+        if self.command_line.is_none() && self.tickless.is_none() {
+            return None;
+        }
         let last = |list: &str| list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok();
         let last = self.possible.as_deref().and_then(last).unwrap_or(crate::report::MOST_CPUS - 1);
-        let isolation = Isolation::of_command_line(text, last);
+        let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
             Some(list) => isolation.with_tickless(list, last),
             None => isolation,
@@ -100,7 +102,7 @@ impl Machine {
                 .iter()
                 .any(|known| if known.ends_with('.') { name.starts_with(known) } else { name == *known })
         };
-        command_line.split_whitespace().filter(telling).collect::<Vec<_>>().join(" ")
+        words(command_line).filter(telling).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -123,6 +125,8 @@ mod tests {
         let effective = Machine { tickless: Some("3\n".into()), ..machine };
         assert_eq!(effective.isolation().unwrap().tickless.to_string(), "3");
         assert_eq!(Machine::default().isolation(), None);
+        let told = Machine { tickless: Some("2-3\n".into()), ..Machine::default() };
+        assert_eq!(told.isolation().unwrap().tickless.to_string(), "2-3");
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn command_lines_lose_what_is_nobodys_business() {
         let line = "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ro quiet isolcpus=3 nohz_full=3 amd_pstate=passive \
-                    processor.max_cstate=1 password=x nohz_other=1\n";
+                    processor.max_cstate=1 password=x nohz_other=1 dyndbg=\"file x nohz_full=9\"\n";
         let words = Machine::telling_words(line);
         assert_eq!(words, "isolcpus=3 nohz_full=3 amd_pstate=passive processor.max_cstate=1");
     }

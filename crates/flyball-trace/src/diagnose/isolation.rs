@@ -160,7 +160,7 @@ impl Isolation {
 }
 
 /// The words of a command line; a quoted part may hold blanks (next_arg() in lib/cmdline.c).
-fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     text.split(move |c: char| {
         quoted ^= c == '"';

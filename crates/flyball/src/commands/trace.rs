@@ -2,7 +2,7 @@
 
 mod diagnose;
 mod input;
-mod known;
+pub mod known;
 mod plots;
 mod print;
 mod record;

@@ -6,13 +6,13 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use flyball_control::doctor::{Evidence, Finding, Fix, Group, Verdict};
-use flyball_host::{CpuList, Host};
+use flyball_host::Host;
 use flyball_trace::{
     Event, Names, Record, TextOptions, Trace,
     diagnose::{Diagnoser, Finding as Found, FindingKind, Isolation, Limits, Severity},
 };
 
-use crate::exit::Failure;
+use crate::{commands::trace::known, exit::Failure};
 
 /// A check that a trace answers.
 pub(super) struct Check {
@@ -43,26 +43,12 @@ const LOSSES: Check = Check {
 /// All of them.
 pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 
-/// Which CPUs the kernel leaves alone on this machine.
-fn isolation(host: &dyn Host) -> Isolation {
-    let cpus = |path: &str| host.read(path).ok().and_then(|text| text.parse::<CpuList>().ok());
-    let last = ["/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present"]
-        .into_iter()
-        .find_map(|path| cpus(path)?.iter().last())
-        .unwrap_or(flyball_trace::report::MOST_CPUS - 1);
-    let isolation = Isolation::of_command_line(&host.read("/proc/cmdline").unwrap_or_default(), last);
-    match host.read("/sys/devices/system/cpu/nohz_full") {
-        Ok(list) => isolation.with_tickless(&list, last),
-        Err(_) => isolation,
-    }
-}
-
 /// The answers of a trace.
 ///
 /// # Errors
 /// The file cannot be read, or is no trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
-    let isolation = isolation(host);
+    let isolation = known::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
     let mut decisions: BTreeMap<u32, u64> = BTreeMap::new();

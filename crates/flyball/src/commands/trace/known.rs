@@ -39,7 +39,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
         driver,
         command_line: read("/proc/cmdline").map(|text| Machine::telling_words(&text)),
         tickless: read(&format!("{CPUS}/nohz_full")),
-        possible: read(&format!("{CPUS}/possible")),
+        possible: read(&format!("{CPUS}/possible")).or_else(|| read(&format!("{CPUS}/present"))),
         online: read(&format!("{CPUS}/online")),
         cores,
     })
