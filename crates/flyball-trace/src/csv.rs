@@ -9,44 +9,32 @@
 mod digits;
 mod large;
 mod row;
+mod split;
 
 use std::{
-    fs::{File, OpenOptions},
-    io::{self, Write},
+    fs::File,
+    io,
     path::{Path, PathBuf},
 };
 
 use crate::{error::TraceError, record::Record};
 
 use large::Large;
+use split::Split;
 
 pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
 
-/// Rows of one CPU that are not written yet.
-#[derive(Debug, Default)]
-struct CpuRows {
-    rows: Vec<u8>,
-    made: bool,
-    /// Open, for the first [`OPEN`] CPUs.
-    file: Option<File>,
-}
-
-/// Files that are kept open; a process may have a thousand at most, unless it was told otherwise.
-const OPEN: usize = 512;
-
-/// Bytes of one CPU's rows that are kept before they are written.
-const KEPT: usize = 16 * 1024;
-
 /// Writes cpu.csv and a cpuNNN.csv for each CPU into a directory.
+///
+/// Rows are made once, in the order of time, into a block of cpu.csv. A full block is cut up for the CPUs' own files,
+/// one CPU after the other: with hundreds of CPUs each row would otherwise meet a buffer that the cache has forgotten.
 #[derive(Debug)]
 pub struct CsvFiles {
     directory: PathBuf,
     rows: Rows,
     all: Large,
     rows_are_first: bool,
-    cpus: Vec<Option<Box<CpuRows>>>,
-    per_cpu: bool,
-    open: usize,
+    split: Option<Split>,
 }
 
 impl CsvFiles {
@@ -63,14 +51,8 @@ impl CsvFiles {
             rows: Rows::default(),
             all: Large::new(all),
             rows_are_first: true,
-            cpus: Vec::new(),
-            per_cpu,
-            open: 0,
+            split: per_cpu.then(|| Split::new(directory)),
         })
-    }
-
-    fn cpu_path(&self, cpu: usize) -> PathBuf {
-        self.directory.join(format!("cpu{cpu:03}.csv"))
     }
 
     /// Adds one record.
@@ -82,55 +64,21 @@ impl CsvFiles {
         let Some(Made { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
         if self.rows_are_first {
             self.rows_are_first = false;
-            self.all.add(header.as_bytes()).map_err(|error| failed_all(&self.directory, error))?;
+            self.all.add(header.as_bytes());
         }
-        self.all.add(row).map_err(|error| failed_all(&self.directory, error))?;
-        if self.per_cpu {
-            let cpu = cpu as usize;
-            if self.cpus.len() <= cpu {
-                self.cpus.resize_with(cpu + 1, || None);
-            }
-            let rows = self.cpus[cpu].get_or_insert_with(|| {
-                let mut rows = Vec::with_capacity(KEPT + 512);
-                rows.extend_from_slice(header.as_bytes());
-                Box::new(CpuRows { rows, made: false, file: None })
-            });
-            rows.rows.extend_from_slice(row);
-            if rows.rows.len() >= KEPT {
-                self.flush_cpu(cpu)?;
-            }
+        let place = self.all.add(row);
+        if let Some(split) = &mut self.split {
+            split.note(cpu, place);
         }
-        Ok(())
+        if self.all.is_full() { self.write_block() } else { Ok(()) }
     }
 
-    fn flush_cpu(&mut self, cpu: usize) -> Result<(), TraceError> {
-        let path = self.cpu_path(cpu);
-        let may_keep = self.open < OPEN;
-        let Some(Some(rows)) = self.cpus.get_mut(cpu) else { return Ok(()) };
-        let write = |rows: &mut CpuRows| -> io::Result<bool> {
-            let mut kept = false;
-            if let Some(file) = &mut rows.file {
-                file.write_all(&rows.rows)?;
-            } else {
-                let mut options = OpenOptions::new();
-                options.write(true);
-                if rows.made {
-                    options.append(true)
-                } else {
-                    options.create(true).truncate(true)
-                };
-                let mut file = options.open(&path)?;
-                file.write_all(&rows.rows)?;
-                rows.made = true;
-                kept = may_keep;
-                rows.file = may_keep.then_some(file);
-            }
-            rows.rows.clear();
-            Ok(kept)
-        };
-        let kept = write(rows).map_err(|error| TraceError::io("write", path, error))?;
-        self.open += usize::from(kept);
-        Ok(())
+    /// Hands the block's rows to their CPUs' files, and writes it.
+    fn write_block(&mut self) -> Result<(), TraceError> {
+        if let (Some(split), Some(header)) = (&mut self.split, self.rows.header()) {
+            split.take(self.all.block(), header)?;
+        }
+        self.all.write().map_err(|error| failed_all(&self.directory, error))
     }
 
     /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.
@@ -139,12 +87,11 @@ impl CsvFiles {
     /// Where a file cannot be written.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
-            self.all.add(header.as_bytes()).map_err(|error| failed_all(&self.directory, error))?;
+            self.all.add(header.as_bytes());
         }
-        for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].is_some() {
-                self.flush_cpu(cpu)?;
-            }
+        self.write_block()?;
+        if let Some(split) = self.split {
+            split.finish()?;
         }
         self.all.finish().map_err(|error| failed_all(&self.directory, error))?;
         Ok((self.rows.rows, self.rows.of_other_driver))
@@ -177,5 +124,30 @@ mod tests {
         let rows: Vec<&str> = all.lines().filter(|line| line.starts_with("CPU_300")).collect();
         assert_eq!(one.lines().skip(1).collect::<Vec<_>>(), rows);
         assert!(read("cpu005.csv").is_err());
+    }
+
+    #[test]
+    fn each_cpus_file_has_its_rows_of_the_whole() {
+        // More CPUs than files are kept open, one of which has more rows than all others, over several blocks.
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = CsvFiles::create(folder.path(), true).unwrap();
+        for round in 0..24_000u64 {
+            let cpu = if round % 2 == 0 { 3 } else { (round * 7 % 701) as u32 };
+            files.add(&amd(round * 1_000_000, cpu, round as i32)).unwrap();
+        }
+        assert_eq!(files.finish().unwrap(), (24_000 - 701, 0));
+        let all = std::fs::read_to_string(folder.path().join("cpu.csv")).unwrap();
+        assert!(all.len() > 3 << 19, "{}", all.len());
+        let mut wanted = std::collections::BTreeMap::<&str, String>::new();
+        for row in all.lines().skip(1) {
+            let rows = wanted.entry(&row["CPU_".len()..][..3]).or_insert_with(|| AMD_HEADER.to_owned());
+            rows.push_str(row);
+            rows.push('\n');
+        }
+        assert_eq!(wanted.len(), 701);
+        for (cpu, rows) in wanted {
+            let found = std::fs::read_to_string(folder.path().join(format!("cpu{cpu}.csv"))).unwrap();
+            assert!(found == rows, "{cpu}");
+        }
     }
 }

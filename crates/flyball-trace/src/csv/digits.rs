@@ -9,29 +9,19 @@ pub(super) struct Row {
     length: usize,
 }
 
-const PAIRS: &[u8; 200] =
-    b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849\
-    5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
+/// Values that have at most eight digits.
+const EIGHT: u64 = 100_000_000;
 
-/// Powers of ten by their number of digits less one, but 0 for 1: zero has a digit too.
-const POWERS: [u64; 20] = {
-    let mut powers = [0; 20];
-    let mut at = 1;
-    let mut power = 1u64;
-    while at < 20 {
-        power *= 10;
-        powers[at] = power;
-        at += 1;
-    }
-    powers
-};
-
-/// Digits of `value`, at least one.
+/// The eight digits of a value below [`EIGHT`], leading zeros too, the first in the lowest byte. All are found at once:
+/// the value is halved into pairs of digits, side by side in one register.
 #[inline]
-fn digits(value: u64) -> usize {
-    // 1233 / 4096 is the logarithm of two: a guess that is right or one too low.
-    let guess = (((64 - (value | 1).leading_zeros()) * 1233) >> 12) as usize;
-    guess + usize::from(value >= POWERS[guess.min(19)])
+fn eight(value: u64) -> u64 {
+    let fours = (value / 10_000) | (value % 10_000) << 32;
+    // 10486 / 2^20 and 103 / 2^10 are the hundredth and the tenth, exactly enough for four digits and for two.
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
+    let pairs = hundreds | (fours - 100 * hundreds) << 16;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (pairs - 10 * tens) << 8
 }
 
 impl Row {
@@ -77,42 +67,50 @@ impl Row {
         self.number(value);
     }
 
+    /// `value` in as many digits as it has, at least one.
     #[inline]
     pub(super) fn number(&mut self, value: u64) {
-        self.exactly(value, digits(value));
+        self.padded::<1>(value);
     }
 
-    /// `value` in at least `width` digits.
+    /// `value` in at least `WIDTH` digits, up to eight.
     #[inline]
-    pub(super) fn padded(&mut self, value: u64, width: usize) {
-        self.exactly(value, digits(value).max(width));
+    pub(super) fn padded<const WIDTH: u32>(&mut self, value: u64) {
+        if value >= EIGHT {
+            return self.long(value);
+        }
+        let digits = eight(value);
+        self.shift(digits, (digits.trailing_zeros() / 8).min(8 - WIDTH));
     }
 
-    /// `value` in `count` digits, which are no fewer than it has.
+    /// More than eight digits.
+    #[cold]
+    fn long(&mut self, value: u64) {
+        self.number(value / EIGHT);
+        self.shift(eight(value % EIGHT), 0);
+    }
+
+    /// `value`, which has no more than `COUNT` digits, in so many.
     #[inline]
-    fn exactly(&mut self, mut value: u64, count: usize) {
-        let start = self.length;
-        self.length += count;
-        let field = &mut self.bytes[start..start + count];
-        let mut at = count;
-        while at >= 2 {
-            let pair = (value % 100) as usize * 2;
-            value /= 100;
-            at -= 2;
-            field[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-        }
-        if at == 1 {
-            field[0] = b'0' + (value % 10) as u8;
-        }
+    fn exactly<const COUNT: u32>(&mut self, value: u64) {
+        self.shift(eight(value), 8 - COUNT);
     }
 
-    /// `value / 10^PLACES` with that many digits behind the point.
+    /// Digits without the first `without` of them.
+    #[inline]
+    fn shift(&mut self, digits: u64, without: u32) {
+        let text = (digits | 0x3030_3030_3030_3030) >> (8 * without);
+        self.bytes[self.length..self.length + 8].copy_from_slice(&text.to_le_bytes());
+        self.length += 8 - without as usize;
+    }
+
+    /// `value / 10^PLACES` with that many digits, up to four, behind the point.
     #[inline]
     pub(super) fn fixed<const PLACES: u32>(&mut self, value: u64) {
         let scale = 10u64.pow(PLACES);
         self.number(value / scale);
         self.byte(b'.');
-        self.exactly(value % scale, PLACES as usize);
+        self.exactly::<PLACES>(value % scale);
     }
 
     /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's float. Off the ties,
@@ -208,19 +206,25 @@ mod tests {
 
     #[test]
     fn numbers_have_their_digits() {
-        for (value, width, expected) in [
-            (0, 1, "0"),
-            (0, 3, "000"),
-            (5, 3, "005"),
-            (10, 1, "10"),
-            (100, 3, "100"),
-            (100, 1, "100"),
-            (1_000, 3, "1000"),
-            (123, 1, "123"),
-            (70_001, 6, "070001"),
-            (u64::MAX, 1, "18446744073709551615"),
+        for (value, expected) in [
+            (0, ["0", "000", "00000", "000000"]),
+            (5, ["5", "005", "00005", "000005"]),
+            (10, ["10", "010", "00010", "000010"]),
+            (100, ["100", "100", "00100", "000100"]),
+            (1_000, ["1000", "1000", "01000", "001000"]),
+            (70_001, ["70001", "70001", "70001", "070001"]),
+            (99_999_999, ["99999999"; 4]),
+            (100_000_000, ["100000000"; 4]),
+            (9_999_999_900_000_010, ["9999999900000010"; 4]),
+            (u64::MAX, ["18446744073709551615"; 4]),
         ] {
-            assert_eq!(text(|row| row.padded(value, width)), expected, "{value} {width}");
+            let found = [
+                text(|row| row.number(value)),
+                text(|row| row.padded::<3>(value)),
+                text(|row| row.padded::<5>(value)),
+                text(|row| row.padded::<6>(value)),
+            ];
+            assert_eq!(found, expected, "{value}");
         }
         assert_eq!(text(|row| row.fixed::<3>(12_005)), "12.005");
     }
@@ -269,8 +273,12 @@ mod tests {
         }
 
         #[test]
-        fn numbers_are_those_of_the_library(value: u64, width in 1usize..20) {
-            proptest::prop_assert_eq!(text(|row| row.padded(value, width)), format!("{value:0width$}"));
+        fn numbers_are_those_of_the_library(value: u64, bits in 0u32..64) {
+            let value = value >> bits;
+            proptest::prop_assert_eq!(text(|row| row.number(value)), format!("{value}"));
+            proptest::prop_assert_eq!(text(|row| row.padded::<6>(value)), format!("{value:06}"));
+            let fixed = text(|row| row.fixed::<4>(value));
+            proptest::prop_assert_eq!(fixed, format!("{}.{:04}", value / 10_000, value % 10_000));
         }
     }
 }

@@ -9,11 +9,10 @@ use std::{
 
 use crate::pace::Pace;
 
-/// Bytes that are written at once through the page cache. Larger pieces cost more, not less: they leave the
-/// second-level cache.
-const PIECE: usize = 64 * 1024;
-/// The same past the page cache, where each write is a request to the disk.
-const DIRECT_PIECE: usize = 512 * 1024;
+/// Bytes that are written at once, past the page cache a request to the disk.
+const BLOCK: usize = 512 * 1024;
+/// Bytes behind a block for what crosses its end.
+const SLACK: usize = 4096;
 /// Bytes that the page cache gets.
 const CACHED: u64 = 16 << 20;
 
@@ -23,7 +22,6 @@ pub(super) struct Large {
     file: File,
     memory: Memory,
     have: usize,
-    piece: usize,
     written: u64,
     direct: bool,
     pace: Pace,
@@ -31,52 +29,63 @@ pub(super) struct Large {
 
 impl Large {
     pub(super) fn new(file: File) -> Large {
-        let memory = Memory::new(DIRECT_PIECE);
-        Large { file, memory, have: 0, piece: PIECE, written: 0, direct: false, pace: Pace::new() }
+        let memory = Memory::new(BLOCK + SLACK);
+        Large { file, memory, have: 0, written: 0, direct: false, pace: Pace::new() }
     }
 
-    /// Adds some bytes, fewer than a piece.
+    /// Adds some bytes, fewer than [`SLACK`], to a block that is not full. Answers where they are in it.
     #[inline]
-    pub(super) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let room = self.piece - self.have;
-        if bytes.len() < room {
-            self.memory.bytes()[self.have..self.have + bytes.len()].copy_from_slice(bytes);
-            self.have += bytes.len();
+    pub(super) fn add(&mut self, bytes: &[u8]) -> usize {
+        let place = self.have;
+        self.have += bytes.len();
+        self.memory.bytes()[place..self.have].copy_from_slice(bytes);
+        place
+    }
+
+    /// Whether there is a block to write.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.have >= BLOCK
+    }
+
+    /// What is not written yet.
+    pub(super) fn block(&mut self) -> &[u8] {
+        &self.memory.bytes()[..self.have]
+    }
+
+    /// Writes the block if it is full; what crosses its end is the next one's beginning.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        if !self.is_full() {
             return Ok(());
         }
-        let (now, later) = bytes.split_at(room);
-        self.memory.bytes()[self.have..self.piece].copy_from_slice(now);
-        self.have = self.piece;
-        self.flush()?;
-        self.memory.bytes()[..later.len()].copy_from_slice(later);
-        self.have = later.len();
+        self.flush(BLOCK)?;
+        self.memory.bytes().copy_within(BLOCK..BLOCK + self.have, 0);
         Ok(())
     }
 
-    /// Writes what is there. But for the last time, that is a whole piece.
-    fn flush(&mut self) -> io::Result<()> {
+    /// Writes the first `length` bytes. But for the last time, that is a whole block.
+    fn flush(&mut self, length: usize) -> io::Result<()> {
         let start = Instant::now();
-        let bytes = &self.memory.bytes()[..self.have];
-        match self.file.write_all(bytes) {
+        match self.file.write_all(&self.memory.bytes()[..length]) {
             // A file system that takes the flag and then wants larger multiples has written nothing.
             Err(error) if self.direct && error.kind() == io::ErrorKind::InvalidInput => {
                 self.through_the_cache()?;
-                self.file.write_all(&self.memory.bytes()[..self.have])?;
+                self.file.write_all(&self.memory.bytes()[..length])?;
             }
             other => other?,
         }
-        self.written += self.have as u64;
-        self.have = 0;
+        self.written += length as u64;
+        self.have -= length;
         if self.direct && !self.pace.keeps_up(start.elapsed()) {
             self.through_the_cache()?;
         } else if self.written == CACHED && set_direct(&self.file, true).is_ok() {
-            (self.direct, self.piece, self.pace) = (true, DIRECT_PIECE, Pace::new());
+            (self.direct, self.pace) = (true, Pace::new());
         }
         Ok(())
     }
 
     fn through_the_cache(&mut self) -> io::Result<()> {
-        (self.direct, self.piece) = (false, PIECE);
+        self.direct = false;
         set_direct(&self.file, false)
     }
 
@@ -85,7 +94,7 @@ impl Large {
         if self.direct {
             self.through_the_cache()?;
         }
-        self.flush()
+        self.flush(self.have)
     }
 }
 
@@ -120,7 +129,7 @@ mod tests {
     #[test]
     fn every_byte_arrives_in_order() {
         let folder = tempfile::tempdir().unwrap();
-        for length in [0u64, 5, PIECE as u64, CACHED, CACHED + 3 * DIRECT_PIECE as u64 + 777] {
+        for length in [0u64, 5, BLOCK as u64, CACHED, CACHED + 3 * BLOCK as u64 + 777] {
             let path = folder.path().join("large");
             let mut large = Large::new(File::create(&path).unwrap());
             let mut wanted = Vec::with_capacity(length as usize);
@@ -128,8 +137,11 @@ mod tests {
             while (wanted.len() as u64) < length {
                 let left = (length - wanted.len() as u64).min(100 + row % 50) as usize;
                 let bytes = row.to_string().repeat(150);
-                large.add(&bytes.as_bytes()[..left]).unwrap();
-                wanted.extend_from_slice(&bytes.as_bytes()[..left]);
+                let bytes = &bytes.as_bytes()[..left];
+                let place = large.add(bytes);
+                assert_eq!(&large.block()[place..], bytes);
+                large.write().unwrap();
+                wanted.extend_from_slice(bytes);
                 row += 1;
             }
             large.finish().unwrap();

@@ -101,11 +101,11 @@ impl Rows {
         let row = &mut self.row;
         row.clear();
         row.put(b"CPU_");
-        row.padded(u64::from(cpu), 3);
+        row.padded::<3>(u64::from(cpu));
         row.put(b", ");
-        row.padded(now / 1_000_000, 5);
+        row.padded::<5>(now / 1_000_000);
         row.put(b", ");
-        row.padded(now % 1_000_000, 6);
+        row.padded::<6>(now % 1_000_000);
         let (mperf, tsc) = match &record.event {
             Event::AmdPerf(event) => {
                 row.column(u64::from(event.min));

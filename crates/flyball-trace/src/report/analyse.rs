@@ -76,43 +76,6 @@ pub struct Analyser {
     impossible: u64,
     cpus: Vec<Option<Box<CpuMeter>>>,
     tasks: TaskMeters,
-    order: Order,
-}
-
-/// Records of a batch by their CPU, in memory that is used again.
-#[derive(Debug, Default)]
-struct Order {
-    /// For each CPU, where its records start in `sorted`.
-    starts: Vec<u32>,
-    sorted: Vec<u32>,
-    known: Vec<bool>,
-}
-
-/// CPUs whose meters fit into a core's second-level cache together.
-const FEW_CPUS: usize = 96;
-
-impl Order {
-    /// Sorts requests by the CPU that they are for, keeping the order of each CPU. `false` where one is no request,
-    /// or of a CPU that cannot be.
-    fn sort(&mut self, records: &[Record], cpus: usize) -> bool {
-        self.starts.clear();
-        self.starts.resize(cpus + 1, 0);
-        for record in records {
-            let Event::AmdPerf(event) = &record.event else { return false };
-            let Some(count) = self.starts[1..].get_mut(event.cpu as usize) else { return false };
-            *count += 1;
-        }
-        for cpu in 1..self.starts.len() {
-            self.starts[cpu] += self.starts[cpu - 1];
-        }
-        self.sorted.resize(records.len(), 0);
-        for (at, record) in records.iter().enumerate() {
-            let next = &mut self.starts[record.subject() as usize];
-            self.sorted[*next as usize] = at as u32;
-            *next += 1;
-        }
-        true
-    }
 }
 
 /// The known events, in the order of [`kind`].
@@ -152,34 +115,10 @@ impl Analyser {
     }
 
     /// Adds some records, as [`Analyser::add`] would one after the other.
-    ///
-    /// On many CPUs each CPU's records are added together: its meters are fetched into the cache once a batch, and not
-    /// for each of them.
     pub fn add_all(&mut self, records: &[Record]) {
-        let cpus = self.cpus.len();
-        if cpus <= FEW_CPUS || records.len() < cpus || !self.order.sort(records, cpus) {
-            for record in records {
-                self.add(record);
-            }
-            return;
+        for record in records {
+            self.add(record);
         }
-        let mut order = std::mem::take(&mut self.order);
-        order.known.clear();
-        order.known.resize(records.len(), false);
-        for at in order.sorted.iter().map(|at| *at as usize) {
-            if let Event::AmdPerf(event) = &records[at].event {
-                order.known[at] = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(records[at].time, event));
-            }
-        }
-        for (record, known) in records.iter().zip(&order.known) {
-            self.passed(record.time);
-            if let Event::AmdPerf(event) = &record.event {
-                self.counts[0] += 1;
-                let tsc = if *known { event.tsc } else { 0 };
-                self.tasks.add(record.pid, record.comm, Some(event.des), event.khz, event.mperf, tsc);
-            }
-        }
-        self.order = order;
     }
 
     /// Counts a record, and the time that the trace covers.

@@ -162,8 +162,14 @@ struct ActiveMeter {
     lost: bool,
 }
 
+/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's first-level cache; each
+/// on its own, with hundreds of CPUs in turn, would fetch them from afar.
+const TOGETHER: usize = 16;
+
 #[derive(Debug, Clone, Default)]
 pub(super) struct CpuMeter {
+    /// Requests that are not added yet.
+    waiting: Vec<(u64, AmdPerf)>,
     samples: u64,
     first: u64,
     last: u64,
@@ -178,7 +184,7 @@ pub(super) struct CpuMeter {
     mperf_ghz: f64,
     decisions: u64,
     fast: Option<u64>,
-    request: Option<(u32, u32, u32, u32)>,
+    asked: Option<(u32, u32, u32, u32)>,
     levels: Vec<(u64, u64)>,
     lag: LagMeter,
     active: ActiveMeter,
@@ -206,7 +212,7 @@ impl CpuMeter {
         } else if known {
             let passed = time.saturating_sub(self.last);
             self.gap = self.gap.max(passed);
-            if let Some((_, des, ..)) = self.request
+            if let Some((_, des, ..)) = self.asked
                 && let Some(slot) = self.levels.get_mut(des.min(4095) as usize)
             {
                 slot.1 += passed;
@@ -222,7 +228,7 @@ impl CpuMeter {
     }
 
     fn decide(&mut self, request: (u32, u32, u32, u32), said: Option<bool>) {
-        let differs = self.request.replace(request).is_some_and(|before| before != request);
+        let differs = self.asked.replace(request).is_some_and(|before| before != request);
         if said.unwrap_or(differs) {
             self.decisions += 1;
         }
@@ -241,7 +247,27 @@ impl CpuMeter {
 
     /// Adds a request. `false` for the CPU's first, whose counters cover time before the trace (since boot, after a
     /// change of driver): the kernel's tracers leave it out too.
+    #[inline]
     pub(super) fn amd(&mut self, time: u64, event: &AmdPerf) -> bool {
+        let known = self.samples > 0 || !self.waiting.is_empty();
+        self.waiting.push((time, *event));
+        if self.waiting.len() >= TOGETHER {
+            self.settle();
+        }
+        known
+    }
+
+    /// Adds the requests that wait.
+    fn settle(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for (time, event) in &waiting {
+            self.request(*time, event);
+        }
+        waiting.clear();
+        self.waiting = waiting;
+    }
+
+    fn request(&mut self, time: u64, event: &AmdPerf) {
         let known = self.step(time, event.des);
         self.min.add(f64::from(event.min));
         self.des.add(f64::from(event.des));
@@ -254,7 +280,6 @@ impl CpuMeter {
         if known {
             self.lag.add(time, event.des, event.khz);
         }
-        known
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
@@ -275,6 +300,7 @@ impl CpuMeter {
 
     /// Adds a sample; as [`CpuMeter::amd`].
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample) -> bool {
+        self.settle();
         let known = self.step(time, event.to);
         self.des.add(f64::from(event.to));
         if known {
@@ -293,6 +319,7 @@ impl CpuMeter {
 
     /// Records of this CPU are missing here: what held before them may have ended in between.
     pub(super) fn lost(&mut self) {
+        self.settle();
         (self.lost, self.active.lost) = (true, true);
         (self.idle_now, self.idle_last) = (None, None);
         self.lag.forget();
@@ -314,6 +341,11 @@ impl CpuMeter {
 
     /// The numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
+        if !self.waiting.is_empty() {
+            let mut settled = self.clone();
+            settled.settle();
+            return settled.report(cpu, clock, end);
+        }
         let seconds = |time: u64| time as f64 / 1e9;
         let timed = clock.nanoseconds();
         let active = &self.active;

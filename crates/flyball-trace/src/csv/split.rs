@@ -1,0 +1,173 @@
+//! The rows of a block into the files of their CPUs.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::error::TraceError;
+
+/// Files that are kept open; a process may have a thousand at most, unless it was told otherwise.
+const OPEN: usize = 512;
+
+/// Bytes of one CPU's rows that are kept before they are written: whole pages of the page cache, so that none is
+/// written to twice.
+const KEPT: usize = 16 * 1024;
+
+/// Rows of one CPU that are not written yet.
+#[derive(Debug, Default)]
+struct CpuRows {
+    rows: Vec<u8>,
+    made: bool,
+    /// Open, for the first [`OPEN`] CPUs.
+    file: Option<File>,
+}
+
+/// A row's CPU, and its place in the block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Piece {
+    cpu: u32,
+    start: u32,
+}
+
+/// All CPUs' files.
+#[derive(Debug)]
+pub(super) struct Split {
+    directory: PathBuf,
+    cpus: Vec<CpuRows>,
+    /// The block's rows in the order of time.
+    pieces: Vec<Piece>,
+    /// The same by CPU: start and end. And for each CPU where its rows start there, in memory that is used again.
+    sorted: Vec<(u32, u32)>,
+    starts: Vec<u32>,
+    open: usize,
+}
+
+impl Split {
+    pub(super) fn new(directory: &Path) -> Split {
+        Split {
+            directory: directory.to_owned(),
+            cpus: Vec::new(),
+            pieces: Vec::new(),
+            sorted: Vec::new(),
+            starts: Vec::new(),
+            open: 0,
+        }
+    }
+
+    /// A row of `cpu` starts at this place of the block, and ends where the next one starts.
+    #[inline]
+    pub(super) fn note(&mut self, cpu: u32, start: usize) {
+        self.pieces.push(Piece { cpu, start: start as u32 });
+    }
+
+    /// Takes the noted rows out of the block.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub(super) fn take(&mut self, block: &[u8], header: &str) -> Result<(), TraceError> {
+        let Some(most) = self.pieces.iter().map(|piece| piece.cpu as usize).max() else { return Ok(()) };
+        if self.cpus.len() <= most {
+            self.cpus.resize_with(most + 1, CpuRows::default);
+        }
+        self.starts.clear();
+        self.starts.resize(self.cpus.len() + 1, 0);
+        for piece in &self.pieces {
+            self.starts[piece.cpu as usize + 1] += 1;
+        }
+        for cpu in 1..self.starts.len() {
+            self.starts[cpu] += self.starts[cpu - 1];
+        }
+        self.sorted.resize(self.pieces.len(), (0, 0));
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let end = self.pieces.get(at + 1).map_or(block.len() as u32, |next| next.start);
+            let place = &mut self.starts[piece.cpu as usize];
+            self.sorted[*place as usize] = (piece.start, end);
+            *place += 1;
+        }
+        self.pieces.clear();
+        // Each start has become the end, which is the start of the next.
+        let mut first = 0;
+        for cpu in 0..self.cpus.len() {
+            let end = self.starts[cpu] as usize;
+            if first < end {
+                self.add(cpu, block, first..end, header)?;
+            }
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        cpu: usize,
+        block: &[u8],
+        range: std::ops::Range<usize>,
+        header: &str,
+    ) -> Result<(), TraceError> {
+        for at in range {
+            let (start, end) = self.sorted[at];
+            let rows = &mut self.cpus[cpu];
+            if rows.rows.capacity() == 0 {
+                rows.rows.reserve_exact(KEPT + 1024);
+                rows.rows.extend_from_slice(header.as_bytes());
+            }
+            rows.rows.extend_from_slice(&block[start as usize..end as usize]);
+            if rows.rows.len() >= KEPT {
+                self.write(cpu, KEPT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the first `length` bytes of what a CPU has.
+    fn write(&mut self, cpu: usize, length: usize) -> Result<(), TraceError> {
+        let name = || self.directory.join(format!("cpu{cpu:03}.csv"));
+        let rows = &mut self.cpus[cpu];
+        let bytes = &rows.rows[..length];
+        let written = if let Some(file) = &mut rows.file {
+            file.write_all(bytes)
+        } else {
+            let written = open(&name(), rows.made).and_then(|mut file| file.write_all(bytes).map(|()| file));
+            written.map(|file| {
+                rows.made = true;
+                if self.open < OPEN {
+                    rows.file = Some(file);
+                    self.open += 1;
+                }
+            })
+        };
+        written.map_err(|error| TraceError::io("write", name(), error))?;
+        let left = rows.rows.len() - length;
+        rows.rows.copy_within(length.., 0);
+        rows.rows.truncate(left);
+        Ok(())
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub(super) fn finish(mut self) -> Result<(), TraceError> {
+        for cpu in 0..self.cpus.len() {
+            let left = self.cpus[cpu].rows.len();
+            if left > 0 {
+                self.write(cpu, left)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a CPU's file: new, or to go on where it ends.
+fn open(path: &Path, made: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    if made {
+        options.append(true)
+    } else {
+        options.create(true).truncate(true)
+    };
+    options.open(path)
+}
