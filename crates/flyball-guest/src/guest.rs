@@ -180,6 +180,9 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     if shell {
         let (rows, columns) = run::terminal_size();
         words.push(format!("flyball.shell=1 flyball.rows={rows} flyball.cols={columns}"));
+        // The kernel hands TERM on to init, and init to the shell.
+        let known = |term: &String| term.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+".contains(&b));
+        words.extend(env::var("TERM").ok().filter(known).map(|term| format!("TERM={term}")));
     }
     let command_line = machine.command_line(request.driver, &kernel.release, &words);
 

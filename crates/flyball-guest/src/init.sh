@@ -54,11 +54,16 @@ cd /job
 mkdir -p out
 say command "$(uptime)"
 if [ "$(option shell)" = 1 ]; then
-    stty -F /dev/ttyS1 sane rows "$(option rows)" cols "$(option cols)" 2>/dev/null
+    # The size of a terminal is lost when the last process closes it, so it is set by the one that then becomes the shell.
+    size="rows $(option rows) cols $(option cols)"
+    # Opened after setsid, so that it becomes the controlling terminal.
+    open='exec <>/dev/ttyS1 >&0 2>&0; stty sane $SIZE; unset SIZE'
     if [ -n "$root" ]; then
-        setsid sh -c "exec chroot $root sh -c 'cd /job; exec \${SHELL:-sh} -i' <>/dev/ttyS1 >&0 2>&0"
+        # By their paths: busybox takes a bare `sh` for its own.
+        shell='cd /job; [ -x /bin/bash ] && exec /bin/bash -i; exec /bin/sh -i'
+        SIZE=$size setsid sh -c "$open; exec chroot $root /bin/sh -c '$shell'"
     else
-        setsid sh -c 'exec sh -i <>/dev/ttyS1 >&0 2>&0'
+        SIZE=$size setsid sh -c "$open; exec sh -i"
     fi
     code=$?
 else

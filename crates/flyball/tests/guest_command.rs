@@ -7,11 +7,17 @@
 use std::{
     fs,
     io::{Read as _, Write as _},
+    os::fd::OwnedFd,
     process::{Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
 use flyball_guest::cache::Cache;
+use rustix::{
+    fs::{Mode, OFlags},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
 
 mod guest;
 
@@ -145,28 +151,58 @@ fn a_recording_is_read_by_trace_report() {
 }
 
 #[test]
-fn a_shell_takes_what_is_typed() {
-    let Some(kernel) = kernel("a_shell_takes_what_is_typed") else { return };
+fn a_shell_runs_a_script_that_is_piped_in() {
+    let Some(kernel) = kernel("a_shell_runs_a_script_that_is_piped_in") else { return };
     let mut child = flyball()
-        .args(["--kernel", &kernel, "guest", "shell", "sst-guide", "--cpus", "2"])
+        .args(["--kernel", &kernel, "guest", "shell", "ryzen-5750g", "--cpus", "1"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut shown = child.stdout.take().unwrap();
-    // As a person does: types when the shell asks, and waits.
+    child.stdin.take().unwrap().write_all(b"echo one\nif true; then\n  echo two\nfi\nexit 3\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (code, errors) = ended(&output);
+    assert_eq!((code, String::from_utf8_lossy(&output.stdout).as_ref()), (3, "one\ntwo\n"), "{errors}");
+}
+
+/// A terminal of 37 rows and 91 columns: the side that a person has, and the one that a program gets.
+fn terminal() -> (fs::File, OwnedFd) {
+    let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&person).unwrap();
+    unlockpt(&person).unwrap();
+    let name = ptsname(&person, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let program = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+    let size = Winsize { ws_row: 37, ws_col: 91, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&program, size).unwrap();
+    (fs::File::from(person), program)
+}
+
+#[test]
+fn a_shell_takes_what_is_typed() {
+    let Some(kernel) = kernel("a_shell_takes_what_is_typed") else { return };
+    let (mut person, program) = terminal();
+    let mut child = flyball()
+        .args(["--kernel", &kernel, "guest", "shell", "sst-guide", "--cpus", "2"])
+        .env("TERM", "vt220")
+        .stdin(program.try_clone().unwrap())
+        .stdout(program)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // As a person does: types when the shell asks, and waits. Reading ends with an error when nobody has the other side.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         let mut part = [0; 4096];
         let mut typed = false;
-        while let Ok(count @ 1..) = shown.read(&mut part) {
+        while let Ok(count @ 1..) = person.read(&mut part) {
             text.extend_from_slice(&part[..count]);
             if !typed && text.contains(&b'#') {
                 typed = true;
-                let _ = input.write_all(
-                    b"echo cpus=$(nproc); cat /sys/devices/system/cpu/intel_pstate/status; exit 9\n",
+                let _ = person.write_all(
+                    b"echo cpus=$(nproc) $TERM size=$(stty size); \
+                      cat /sys/devices/system/cpu/intel_pstate/status; exit 9\n",
                 );
             }
         }
@@ -183,5 +219,6 @@ fn a_shell_takes_what_is_typed() {
     let text = reader.join().unwrap();
     let (code, errors) = ended(&output);
     let text = String::from_utf8_lossy(&text);
-    assert!(code == 9 && text.contains("cpus=2") && text.contains("active"), "{code}: {text}{errors}");
+    let shown = text.contains("cpus=2 vt220 size=37 91") && text.contains("active");
+    assert!(code == 9 && shown, "{code}: {text}{errors}");
 }

@@ -5,7 +5,11 @@ mod inside;
 
 pub use inside::inside;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    time::Duration,
+};
 
 use flyball_guest::{
     Interface, apt,
@@ -62,6 +66,8 @@ enum Action {
     /// printed.
     Run(RunArgs),
     /// Boot a guest and give a shell in it; the guest ends with the shell.
+    ///
+    /// Without a terminal, standard input is read to its end and run as a script.
     Shell(GuestArgs),
     /// Run a command and keep the kernel's trace of the driver's decisions and every register write.
     ///
@@ -236,8 +242,15 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         }
         Action::Shell(args) => {
             let mut request = args.request(cli, Vec::new())?;
-            request.timeout = None;
-            let end = guest::run(&cache, &request, outlets(args.verbose))?;
+            if io::stdin().is_terminal() {
+                request.timeout = None;
+            } else {
+                // Nobody is there to type: what comes is a script, run as `guest run` runs a line.
+                let script = io::read_to_string(io::stdin())
+                    .map_err(|e| Failure::new(Exit::Usage, format!("the script on standard input: {e}")))?;
+                request.command = vec![script];
+            }
+            let end = guest::run(&cache, &request, outlets(args.verbose)).map_err(before)?;
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
@@ -286,9 +299,14 @@ fn finish(end: &End, verbose: bool) -> Exit {
             None if end.timed_out => "the time was up",
             None => "the guest ended before the command did",
         };
-        eprintln!("flyball: {why}; the kernel's last words:");
-        if !verbose {
-            eprintln!("{}", end.last_words(30));
+        let last = end.last_words(30);
+        if last.is_empty() {
+            eprintln!("flyball: {why}; the kernel said nothing");
+        } else {
+            eprintln!("flyball: {why}; the kernel's last words:");
+        }
+        if !verbose && !last.is_empty() {
+            eprintln!("{last}");
         }
         eprint!("{}", end.emulator);
     }
