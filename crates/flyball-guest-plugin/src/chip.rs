@@ -13,6 +13,7 @@ use flyball_silicon::{Activity, Feedback, SharedCppc, Silicon, WorkloadClass, ms
 use crate::{
     layout::{PORTS, block},
     punit::{Function, Reached},
+    settings::FAULTS,
     vfio_user::{self, Connection},
 };
 
@@ -42,6 +43,8 @@ pub struct Chip {
     traced_energy: Vec<f64>,
     /// Register writes that real hardware would have refused.
     pub refused: u64,
+    /// The guest may break its firmware.
+    breakable: bool,
 }
 
 /// TSC and its adjustment, for which an emulator has its own clock.
@@ -69,6 +72,7 @@ impl Chip {
             traced_ns: 0,
             traced_energy: vec![0.0; packages],
             refused: 0,
+            breakable: false,
         };
         chip.fill_mailbox();
         chip
@@ -77,6 +81,11 @@ impl Chip {
     /// What the guest's instructions are like.
     pub fn executes(&mut self, class: WorkloadClass) {
         self.class = class;
+    }
+
+    /// Lets the guest break its firmware by [`FAULTS`].
+    pub fn can_be_broken(&mut self) {
+        self.breakable = true;
     }
 
     /// The guest's memory, for the tables that firmware keeps there.
@@ -148,6 +157,15 @@ impl Chip {
         use flyball_silicon::Fault;
         if TIME.contains(&register) {
             return false;
+        }
+        if self.breakable && register == FAULTS {
+            for package in 0..self.silicon.topology().packages() {
+                self.silicon.stall_mailbox(package, value & 1 != 0);
+            }
+            self.silicon.refuse_changes(value & 2 != 0);
+            let locked = self.silicon.spec().sst.as_ref().is_some_and(|sst| sst.locked);
+            self.silicon.lock_levels(locked || value & 4 != 0);
+            return true;
         }
         let result = self.silicon.write_msr(cpu, register, value);
         if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {

@@ -40,12 +40,19 @@ pub struct Settings {
     pub cycles: u32,
     /// What of an instruction's time is memory's (closed loop).
     pub class: WorkloadClass,
+    /// The guest may break its firmware by [`FAULTS`].
+    pub faults: bool,
     /// Length of a CPU's turn, nanoseconds of guest time (closed loop).
     pub slice_ns: u64,
 }
 
 /// Cycles an instruction unless said otherwise: 16, as much as makes a guest second last about a host second.
 pub const CYCLES: u32 = 16 * 256;
+
+/// A register that no processor has, in the range that is left to emulators (Intel's manual, volume 4, 2.1: from 40000000h
+/// to 400000FFh): what is written there breaks the firmware, 0 mends it. Bit 0: mailboxes are busy for good. Bit 1: Speed
+/// Select takes no change, and says so only when asked for one. Bit 2: performance levels are locked.
+pub const FAULTS: u32 = 0x4000_00fb;
 
 /// Length of a turn unless said otherwise.
 pub const SLICE_NS: u64 = 50_000;
@@ -64,6 +71,7 @@ impl Default for Settings {
             sockets: None,
             cycles: CYCLES,
             class: WorkloadClass::INTEGER,
+            faults: false,
             slice_ns: SLICE_NS,
         }
     }
@@ -81,6 +89,7 @@ impl Settings {
             format!("class={}", self.class.name),
             format!("slice={}", self.slice_ns),
         ];
+        out.extend(self.faults.then(|| "faults=yes".to_owned()));
         out.extend(self.interface.map(|i| format!("interface={}", i.word())));
         let paths = [
             ("memory", &self.memory),
@@ -115,6 +124,7 @@ impl Settings {
                 "trace" => settings.trace = Some(value.into()),
                 "sockets" => settings.sockets = Some(value.into()),
                 "cycles" => settings.cycles = value.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
+                "faults" if value == "yes" => settings.faults = true,
                 "class" => settings.class = WorkloadClass::named(value).ok_or_else(bad)?,
                 "slice" => {
                     settings.slice_ns =
@@ -140,6 +150,7 @@ mod tests {
             time: Time::Closed,
             class: WorkloadClass::named("memory").unwrap(),
             seed: 7,
+            faults: true,
             memory: Some("/proc/self/fd/3".into()),
             log: Some("/l".into()),
             sockets: Some("/s".into()),
@@ -147,7 +158,7 @@ mod tests {
         };
         let arguments: Vec<String> = settings.arguments().iter().map(|a| a.replace(",,", ",")).collect();
         assert_eq!(Settings::parse(arguments.iter().map(String::as_str)), Ok(settings));
-        for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "class=fast", "what=1"] {
+        for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "class=fast", "faults=1", "what=1"] {
             assert!(Settings::parse([bad]).is_err(), "{bad}");
         }
     }

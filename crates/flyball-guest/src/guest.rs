@@ -52,6 +52,8 @@ pub struct Request {
     pub cpus: u32,
     /// In place of the machine's interface.
     pub interface: Option<Interface>,
+    /// The guest may break its firmware (`flyball_guest_plugin::settings::FAULTS`).
+    pub faults: bool,
     /// Guest time follows the silicon.
     pub closed: bool,
     /// Cycles an instruction in the closed loop, 1/256.
@@ -92,6 +94,7 @@ impl Request {
             driver: Driver::Default,
             cpus: 0,
             interface: None,
+            faults: false,
             closed: false,
             cycles: settings::CYCLES,
             class: WorkloadClass::INTEGER,
@@ -198,6 +201,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         seed: request.seed,
         cycles: request.cycles,
         class: request.class,
+        faults: request.faults,
         ..Settings::default()
     };
     write(&settings.machine, machine.toml.as_bytes())?;

@@ -6,11 +6,11 @@ mod sst;
 
 pub use sst::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A whole machine.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
     /// The name after `sim:` or `guest:`.
@@ -52,7 +52,7 @@ pub struct MachineSpec {
 }
 
 /// Vendor of a processor.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
     /// GenuineIntel.
@@ -62,7 +62,7 @@ pub enum Vendor {
 }
 
 /// What CPUID and /proc/cpuinfo say.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct IdentitySpec {
     /// Who made it.
@@ -89,7 +89,7 @@ pub struct IdentitySpec {
 }
 
 /// How Linux numbers the CPUs.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Numbering {
     /// First threads of all cores of all packages, then second threads.
@@ -99,7 +99,7 @@ pub enum Numbering {
 }
 
 /// Packages, dies and how CPUs are numbered.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TopologySpec {
     /// Sockets.
@@ -121,10 +121,14 @@ pub struct TopologySpec {
     /// Core ids as topology/core_id shows them, of the cores of a package in order, if they are not 0, 1, 2...
     #[serde(default)]
     pub core_ids: Vec<u32>,
+    /// The power unit's numbers of the cores of a package in order, within their power domain where there are several,
+    /// if they are not 0, 1, 2...: cores in between are fused off.
+    #[serde(default)]
+    pub unit_cores: Vec<u32>,
 }
 
 /// Counters that run at a constant rate.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ClockSpec {
     /// Time stamp counter and MPERF, kHz.
@@ -135,7 +139,7 @@ pub struct ClockSpec {
 }
 
 /// What a core is for on a hybrid part.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum CoreKind {
     /// The big cores, or the only ones.
@@ -145,7 +149,7 @@ pub enum CoreKind {
 }
 
 /// A core type.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CoreSpec {
     /// What it is for.
@@ -195,7 +199,7 @@ pub struct CoreSpec {
 
 /// How register values of performance map onto frequency: `khz = perf x khz_per_perf` for HWP ratios, or
 /// `khz = perf x nominal_khz / nominal_perf` for CPPC.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PerfScale {
     /// Lowest performance.
@@ -209,7 +213,7 @@ pub struct PerfScale {
 }
 
 /// An idle state.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct IdleSpec {
     /// cpuidle's name.
@@ -247,7 +251,7 @@ pub struct IdleSpec {
 }
 
 /// Turbo limits by active cores.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TurboSpec {
     /// Bucket core counts, rising.
@@ -268,7 +272,7 @@ pub struct TurboSpec {
 }
 
 /// Power other than the cores', limits and energy counters. Per package where not said otherwise.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PowerSpec {
     /// Thermal design power, W.
@@ -321,7 +325,7 @@ pub struct PowerSpec {
 }
 
 /// An energy counter's domain.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum EnergyDomain {
     /// The package.
@@ -337,7 +341,7 @@ pub enum EnergyDomain {
 }
 
 /// Heat, per package.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ThermalSpec {
     /// Air at the sink, C.
@@ -360,7 +364,7 @@ pub struct ThermalSpec {
 }
 
 /// What differs from one run to the next, where a seed for a run is given. Nothing, where the file says nothing.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct VariationSpec {
     /// Standard deviation of the air's temperature, C.
@@ -372,7 +376,7 @@ pub struct VariationSpec {
 }
 
 /// The uncore's clock.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct UncoreSpec {
     /// Lowest, MHz.
@@ -385,7 +389,7 @@ pub struct UncoreSpec {
 }
 
 /// Which registers carry the system's wishes.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterfaceSpec {
     /// Intel hardware P-states, with PERF_CTL while they are off.
@@ -401,7 +405,7 @@ pub enum InterfaceSpec {
 }
 
 /// Cores that run at one frequency.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ClockDomain {
     /// Each core its own.
@@ -412,7 +416,7 @@ pub enum ClockDomain {
 }
 
 /// Who decides frequencies, and how.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {
     /// Which registers carry the system's wishes.
@@ -473,7 +477,7 @@ pub struct FirmwareSpec {
 
 /// How the autonomous policy (HWP, or CPPC with desired = 0) follows load. The real ones are not published: all of this
 /// is estimated, and shaped so that the published measurements come out.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AutonomousSpec {
     /// Smoothing of the measured utilisation when it rises, ms.
@@ -504,7 +508,7 @@ impl Default for AutonomousSpec {
 }
 
 /// Which CPUs share a register.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Each CPU its own.
@@ -517,7 +521,7 @@ pub enum Scope {
 }
 
 /// A register that only holds a value.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterSpec {
     /// Its number.
@@ -533,7 +537,7 @@ pub struct RegisterSpec {
 }
 
 /// A CPUID leaf.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpec {
     /// EAX of the question.
@@ -609,6 +613,14 @@ impl MachineSpec {
             .map_err(|e| SpecError { machine: String::new(), what: e.to_string().trim_end().to_string() })?;
         spec.check()?;
         Ok(spec)
+    }
+
+    /// The machine as a file that [`from_toml`](Self::from_toml) reads.
+    ///
+    /// # Errors
+    /// A number that TOML cannot hold (above 2^63).
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        toml::to_string(self).map_err(|e| SpecError { machine: self.name.clone(), what: e.to_string() })
     }
 
     /// CPUs of the machine.

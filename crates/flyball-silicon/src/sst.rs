@@ -80,6 +80,14 @@ pub enum Refusal {
 }
 
 impl Silicon {
+    /// Lets the firmware of all packages refuse every change to Speed Select, without saying so beforehand, or work again:
+    /// a mailbox answers with an error, registers in memory stay as they are.
+    pub fn refuse_changes(&mut self, refuses: bool) {
+        if let Some(sst) = &mut self.sst {
+            sst.refuses = refuses;
+        }
+    }
+
     /// The power domains that Speed Select knows, package by package, each with the number of its level.
     pub fn sst_domains(&self) -> impl Iterator<Item = (u32, &SstDomain)> {
         let all = self.sst.iter().flat_map(|s| s.domains.iter().enumerate().map(move |(n, d)| (s, n, d)));
@@ -97,6 +105,8 @@ pub(crate) struct SstState {
     per_package: usize,
     /// Levels cannot be changed.
     pub locked: bool,
+    /// Firmware gone wrong: it takes no change any more.
+    pub refuses: bool,
     bus_khz: u32,
     max_khz: u32,
     min_khz: u32,
@@ -114,9 +124,9 @@ impl SstState {
             .map(|c| {
                 let p = topology.core(c);
                 if by_die {
-                    (p.package * per_package + p.die as usize, (p.in_die / module) as usize)
+                    (p.package * per_package + p.die as usize, (p.unit / module) as usize)
                 } else {
-                    (p.package, (p.in_package / module) as usize)
+                    (p.package, (p.unit / module) as usize)
                 }
             })
             .collect();
@@ -141,6 +151,7 @@ impl SstState {
             of_core,
             per_package,
             locked: spec.locked,
+            refuses: false,
             bus_khz: machine.clock.bus_khz,
             max_khz: machine.core[0].max_mhz * 1000,
             min_khz: machine.core[0].min_mhz * 1000,

@@ -1,6 +1,6 @@
 //! Which CPU is which thread of which core, die and package.
 
-use crate::spec::{MachineSpec, Numbering};
+use crate::spec::{MachineSpec, Numbering, SstClass};
 
 /// Where a CPU sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct CorePlace {
     pub in_package: u32,
     /// Core number within the die.
     pub in_die: u32,
+    /// The power unit's number of it, within its power domain where there are several, else within the package.
+    pub unit: u32,
     /// Index into [`MachineSpec::core`].
     pub kind: usize,
     /// Number within the cores of its type in its die.
@@ -48,6 +50,7 @@ impl Topology {
     pub fn new(spec: &MachineSpec) -> Topology {
         let t = &spec.topology;
         let mut core = Vec::new();
+        let by_domain = spec.sst.as_ref().is_some_and(|sst| sst.class == SstClass::Tpmi);
         // Which power domain a core of a package is in, and its number there, where they are not the dies.
         let domain = |core: u32| {
             let mut first = 0;
@@ -64,11 +67,14 @@ impl Topology {
                     for in_kind in 0..c.count {
                         let id = t.core_ids.get(in_package as usize).copied().unwrap_or(in_package);
                         let own = domain(in_package).unwrap_or((die, in_die));
+                        let plain = if by_domain { own.1 } else { in_package };
+                        let unit = t.unit_cores.get(in_package as usize).copied().unwrap_or(plain);
                         core.push(CorePlace {
                             package: package as usize,
                             die: own.0,
                             in_package,
                             in_die: own.1,
+                            unit,
                             kind,
                             in_kind,
                             id,

@@ -181,6 +181,7 @@ fn main() -> ExitCode {
         name: format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox")),
         kernel: case.kernel,
         everyday: case.everyday,
+        missing: None,
         test: Box::new(move || run(case)),
     };
     guest::run_suite("scripts", CASES.iter().map(suited).collect())

@@ -169,6 +169,7 @@ fn main() -> ExitCode {
         name: machine.name.to_owned(),
         kernel: machine.kernel,
         everyday: machine.everyday,
+        missing: None,
         test: Box::new(move || boot(machine)),
     };
     guest::run_suite("guests", MACHINES.iter().map(suited).collect())

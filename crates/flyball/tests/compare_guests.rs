@@ -124,6 +124,7 @@ fn main() -> ExitCode {
         name: guest.name.to_owned(),
         kernel: guest.kernel,
         everyday: true,
+        missing: None,
         test: Box::new(move || boot(guest)),
     };
     guest::run_suite("guests", GUESTS.iter().map(suited).collect())

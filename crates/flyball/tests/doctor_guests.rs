@@ -16,8 +16,9 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use flyball_guest::{cache::Cache, qemu::Qemu};
-use libtest_mimic::{Arguments, Failed, Trial};
+use flyball_guest::cache::Cache;
+use guest::Suited;
+use libtest_mimic::Failed;
 use serde_json::Value;
 
 /// One boot.
@@ -288,51 +289,24 @@ fn module_for(cache: &Cache, kernel: &str) -> Option<PathBuf> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // One at a time: an emulator needs the machine.
-    arguments.test_threads = Some(1);
     let cache = Cache::of_user();
-    if let Err(error) = Qemu::find(&cache) {
-        eprintln!("skipped: {} boots: {error}", BOOTS.len() + TOUCHING.len());
-        return ExitCode::SUCCESS;
-    }
-    let all = std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all");
-    let mut skipped = Vec::new();
-    let mut trials = Vec::new();
-    for boot in BOOTS {
-        let module = module_for(&cache, boot.kernel);
-        let why = if !(all || boot.usual) {
-            Some("FLYBALL_GUEST_TESTS=all takes it")
-        } else if cache.kernel_version(boot.kernel).is_none() {
-            Some("its kernel is not in the cache")
-        } else if boot.module && module.is_none() {
-            Some("its module is not built: scripts/amd-pstate-ut.sh")
-        } else {
-            None
-        };
-        if let Some(why) = why {
-            skipped.push(format!("{} ({why})", boot.name));
-            continue;
+    let diagnosed = BOOTS.iter().map(|boot| {
+        let module = module_for(&cache, boot.kernel).filter(|_| boot.module);
+        let unbuilt = boot.module && module.is_none();
+        Suited {
+            name: boot.name.to_owned(),
+            kernel: boot.kernel,
+            everyday: boot.usual,
+            missing: unbuilt.then(|| "its module is not built: scripts/amd-pstate-ut.sh".to_owned()),
+            test: Box::new(move || run(boot, module.as_deref())),
         }
-        let module = module.filter(|_| boot.module);
-        trials.push(Trial::test(boot.name, move || run(boot, module.as_deref())));
-    }
-    for boot in TOUCHING {
-        if !(all || boot.usual) {
-            skipped.push(format!("{} (FLYBALL_GUEST_TESTS=all takes it)", boot.name));
-        } else if let Some(why) = guest::missing(boot.kernel) {
-            skipped.push(format!("{} ({why})", boot.name));
-        } else {
-            trials.push(Trial::test(boot.name, move || touch(boot)));
-        }
-    }
-    if !skipped.is_empty() {
-        eprintln!(
-            "skipped: {} of {} boots: {}",
-            skipped.len(),
-            BOOTS.len() + TOUCHING.len(),
-            skipped.join(", ")
-        );
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    });
+    let touched = TOUCHING.iter().map(|boot| Suited {
+        name: boot.name.to_owned(),
+        kernel: boot.kernel,
+        everyday: boot.usual,
+        missing: None,
+        test: Box::new(move || touch(boot)),
+    });
+    guest::run_suite("boots", diagnosed.chain(touched).collect())
 }

@@ -113,6 +113,7 @@ fn main() -> ExitCode {
         name: format!("{}-{}", guest.kernel, guest.name),
         kernel: guest.kernel,
         everyday: guest.everyday,
+        missing: None,
         test: Box::new(move || boot(guest)),
     };
     guest::run_suite("guests", GUESTS.iter().map(suited).collect())

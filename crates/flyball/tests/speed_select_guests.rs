@@ -20,7 +20,8 @@ use std::{
 
 use flyball_guest::cache::Cache;
 use flyball_silicon::MachineSpec;
-use libtest_mimic::{Arguments, Failed, Trial};
+use guest::Suited;
+use libtest_mimic::Failed;
 
 /// A guest: a class of registers on a kernel.
 struct Guest {
@@ -193,12 +194,13 @@ impl Laboratory {
         for file in ["common.sh", "guest.sh", "side-by-side.sh", "flyball-sst.sh", "commands", "few"] {
             option("--file", own(file).display().to_string());
         }
+        option("--modules", "?msr".to_owned());
         if guest.feedback {
             option("--file", own("events.sh").display().to_string());
-            option("--modules", "?msr".to_owned());
             // The emulator does not say that its processor has thermal interrupts; the kernel is told to believe it.
             option("--append", "setcpuid=acpi,tm".to_owned());
         }
+        options.push("--faults".to_owned());
         let words = if self.whole { ["commands", ""] } else { ["few", "few"] };
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let output = guest::run(guest.kernel, &options, &["sh", "./guest.sh", words[0], words[1]])?;
@@ -316,8 +318,6 @@ fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
 }
 
 fn main() -> ExitCode {
-    // One emulator at a time: each wants a core of its own.
-    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let asked = std::env::var("FLYBALL_SST_GUESTS").ok().filter(|names| !names.trim().is_empty());
     let names: Vec<String> = match &asked {
         Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -326,36 +326,22 @@ fn main() -> ExitCode {
     for name in names.iter().filter(|name| !matches!(name.as_str(), "all" | "none")) {
         assert!(GUESTS.iter().any(|guest| guest.name == name), "FLYBALL_SST_GUESTS: no guest '{name}'");
     }
-    let chosen = |guest: &Guest| names.iter().any(|name| name == "all" || name == guest.name);
+    let chosen = |guest: &&Guest| names.iter().any(|name| name == "all" || name == guest.name);
     let laboratory = laboratory(asked.is_some()).map(Arc::new);
-    let mut skipped = Vec::new();
     if laboratory.as_ref().is_ok_and(|laboratory| laboratory.tool.is_none()) {
         eprintln!(
             "skipped: the side-by-side with the unmodified tool, which is not in the cache (scripts/fetch-sst-tool)"
         );
     }
-    let trials = GUESTS
-        .iter()
-        .filter(|guest| chosen(guest))
-        .map(|guest| {
-            let missing = match &laboratory {
-                Err(why) => Some(why.clone()),
-                Ok(_) => guest::missing(guest.kernel),
-            };
-            let ignored = missing.is_some();
-            if let Some(why) = missing {
-                skipped.push(format!("{} ({why})", guest.name));
-            }
-            let laboratory = laboratory.as_ref().ok().cloned();
-            Trial::test(guest.name, move || match &laboratory {
-                Some(laboratory) => run(laboratory, guest),
-                None => Err("no laboratory".into()),
-            })
-            .with_ignored_flag(ignored)
-        })
-        .collect::<Vec<_>>();
-    if !skipped.is_empty() {
-        eprintln!("skipped: {} of {} guests: {}", skipped.len(), trials.len(), skipped.join(", "));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let guests = GUESTS.iter().filter(chosen).map(|guest| {
+        let laboratory = laboratory.clone();
+        Suited {
+            name: guest.name.to_owned(),
+            kernel: guest.kernel,
+            everyday: true,
+            missing: laboratory.as_ref().err().cloned(),
+            test: Box::new(move || run(laboratory?.as_ref(), guest)),
+        }
+    });
+    guest::run_suite("guests", guests.collect())
 }

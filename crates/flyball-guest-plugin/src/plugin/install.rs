@@ -98,6 +98,9 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
         chip.remembers(map(memory, 0, None)?);
     }
     chip.executes(settings.class);
+    if settings.faults {
+        chip.can_be_broken();
+    }
     let create = |path: &Path| {
         let file = File::create(path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         Ok::<_, String>(Box::new(BufWriter::new(file)))

@@ -61,14 +61,14 @@ impl Silicon {
             msr::TSC_ADJUST => r.tsc_adjust,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode) << 32,
             msr::THREAD_ID_INFO if spec.sst.is_some() => {
-                u64::from(self.topology.cpu(cpu).thread) | u64::from(place.in_package) << 1
+                u64::from(self.topology.cpu(cpu).thread) | u64::from(place.unit) << 1
             }
             msr::PM_LOGICAL_ID if spec.topology.dies_are_power_domains => {
                 // Cores of a module are told apart where threads are elsewhere.
                 let module = spec.sst.as_ref().map_or(1, |s| s.cores_per_module.max(1));
                 u64::from(self.topology.cpu(cpu).thread)
-                    | u64::from(place.in_die % module)
-                    | u64::from(place.in_die / module) << 3
+                    | u64::from(place.unit % module)
+                    | u64::from(place.unit / module) << 3
                     | u64::from(place.die) << 11
             }
             msr::PLATFORM_INFO => {

@@ -149,6 +149,12 @@ impl MachineSpec {
         } else {
             self.cores_per_package()
         };
+        // Numbers with gaps: as far as registers have room.
+        let room = if s.class == SstClass::Tpmi { 64 } else { 256 };
+        if self.topology.unit_cores.iter().any(|&number| number >= room) {
+            return Err(format!("topology.unit_cores: numbers below {room}"));
+        }
+        let cores = if self.topology.unit_cores.is_empty() { cores } else { u64::from(room) };
         if s.cores_per_module == 0 || s.cores_per_module > 4 {
             return Err("sst.cores_per_module: 1 to 4".into());
         }

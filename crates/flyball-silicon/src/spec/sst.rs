@@ -1,11 +1,11 @@
 //! Intel Speed Select in a machine's file.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{one, yes};
 
 /// Which Speed Select registers a machine has.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum SstClass {
     /// Everything through the mailbox in MSRs 0xB0 and 0xB1 (Skylake-X family).
@@ -17,7 +17,7 @@ pub enum SstClass {
 }
 
 /// Intel Speed Select.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstSpec {
     /// Which registers carry it.
@@ -57,7 +57,7 @@ pub struct SstSpec {
 }
 
 /// What one power domain has of its own.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstDomainSpec {
     /// Its performance levels, in order.
@@ -65,7 +65,7 @@ pub struct SstDomainSpec {
 }
 
 /// One performance level.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstLevelSpec {
     /// Its number. Numbers may have gaps; what is in between is not enabled.
@@ -88,6 +88,9 @@ pub struct SstLevelSpec {
     /// Cores of the power domain that may be on. Empty: all.
     #[serde(default)]
     pub cores: Vec<u32>,
+    /// Cores, or modules of small ones, that its registers count in the power domain (TPMI). 0: as many as there are.
+    #[serde(default)]
+    pub counted: u32,
     /// Memory frequency, MHz. 0: not said.
     #[serde(default)]
     pub memory_mhz: u32,
@@ -116,7 +119,7 @@ pub struct SstLevelSpec {
 }
 
 /// Base-freq of a level.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstBfSpec {
     /// Guaranteed frequency of the chosen cores, MHz.
@@ -132,7 +135,7 @@ pub struct SstBfSpec {
 }
 
 /// Turbo-freq of a level.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstTfSpec {
     /// High-priority core counts of the buckets, rising.

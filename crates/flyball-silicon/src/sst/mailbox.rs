@@ -140,6 +140,9 @@ impl Silicon {
             return Err(ILLEGAL_COMMAND);
         }
         let write = parameter & 0x100 != 0;
+        if sst.refuses && (write || matches!((command, sub), (0x7f, 0x02 | 0x08) | (0x95, 0x03))) {
+            return Err(ILLEGAL_DATA);
+        }
         let dom = &mut sst.domains[package];
         let answer = match (command, sub) {
             (0x7f, 0x00) => {
@@ -426,6 +429,23 @@ mod tests {
         s.stall_mailbox(0, false);
         assert_eq!(s.mailbox_config_read(0, CONFIG_INTERFACE), Some(0));
         assert_eq!(s.guaranteed(0).mhz(), 2600);
+    }
+
+    #[test]
+    fn firmware_that_refuses_changes_still_answers() {
+        let mut s = chip(SstClass::MailboxPci);
+        assert_eq!(by_pci(&mut s, 0x0100_02d0, 6).0, 0);
+        s.refuse_changes(true);
+        for (command, data) in [(0x087f, 4), (0x027f, 1 << 17), (0x0100_02d0, 0), (0x0101_01d0, 0x0010_0000)]
+        {
+            assert_ne!(by_pci(&mut s, command, data).0, 0, "{command:#x}");
+        }
+        assert!(s.mmio_write(1, 0x0c, 0x00ff_1a50));
+        assert_eq!(s.mmio_read(1, 0x0c), Some(0x00ff_0000));
+        assert_eq!(by_pci(&mut s, 0x02d0, 0), (0, 6));
+        assert_eq!(by_pci(&mut s, 0x7f, 0), (0, 0x8000_0401));
+        s.refuse_changes(false);
+        assert_eq!(by_pci(&mut s, 0x087f, 4).0, 0);
     }
 
     #[test]

@@ -22,6 +22,9 @@ impl Silicon {
         let Some(sst) = self.sst.as_mut().filter(|s| s.spec.class == SstClass::MailboxPci) else {
             return false;
         };
+        if sst.refuses {
+            return true;
+        }
         let Some(d) = sst.domains.get_mut(package) else { return false };
         match offset {
             0x08..=0x14 => d.classes[(offset as usize - 8) / 4] = ClassOfService::from_word(value),

@@ -61,7 +61,7 @@ impl Silicon {
             return false;
         }
         let Some(s) = self.sst.as_mut().filter(|s| domain < s.per_package()) else { return true };
-        if s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
+        if s.refuses || s.spec.write_blocked || s.spec.absent.contains(&(domain as u32)) {
             return true;
         }
         let d = package * s.per_package() + domain;
@@ -185,7 +185,7 @@ fn level_register(l: &SstLevelSpec, at: u32, cores: u32, bus_khz: u32, range: [u
                 | u64::from(l.cooling_type & 3) << 62
         }
         2 => mask(on),
-        3 => u64::from(cores & 0xff) | (on.len() as u64 & 0xff) << 8,
+        3 => u64::from(if l.counted > 0 { l.counted } else { cores } & 0xff) | (on.len() as u64 & 0xff) << 8,
         4..=9 => l.trl_mhz.get(at as usize - 4).map_or(0, |t| bytes(&mut t.iter().map(|&m| ratio(m)))),
         10 => bytes(&mut l.bucket_cores.iter().map(|&n| u64::from(n.min(255)))),
         11 => {
@@ -274,6 +274,7 @@ fn decode_levels(d: &[u64]) -> Vec<SstLevelSpec> {
                 tdp_w: (info(1) >> 32 & 0x7fff) as u32 / 8,
                 tjmax_c: (info(1) >> 47 & 0xff) as u32,
                 cores: cores(info(2)),
+                counted: (info(3) & 0xff) as u32,
                 memory_mhz: (info(1) >> 55 & 0x7f) as u32 * 100,
                 uncore_mhz: [mhz(info(11), 32), mhz(info(11), 40), mhz(info(11), 48)],
                 uncore1_mhz: [mhz(info(12), 0), mhz(info(12), 8), mhz(info(12), 16)],

@@ -115,6 +115,11 @@ struct GuestArgs {
     #[arg(long)]
     closed: bool,
 
+    /// The guest may break its firmware by writing to register 0x400000fb: 1 Speed Select's mailboxes are busy for good,
+    /// 2 it takes no change, 4 levels are locked, 0 all is well again.
+    #[arg(long)]
+    faults: bool,
+
     /// Cycles an instruction takes, with --closed: more make a guest second cheaper to emulate.
     #[arg(long, default_value_t = 16.0, value_name = "N")]
     cycles: f64,
@@ -182,6 +187,7 @@ impl GuestArgs {
             driver: Driver::parse(&self.driver)?,
             cpus: self.cpus,
             interface: interface.transpose()?,
+            faults: self.faults,
             closed: self.closed,
             cycles: (self.cycles * 256.0) as u32,
             class: class(&self.workload_class)?,

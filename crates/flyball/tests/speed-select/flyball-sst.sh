@@ -106,6 +106,43 @@ END
     if [ -z "$few" ]; then
         if [ $middle -gt 0 ]; then ok "killed in the middle $middle times"; else bad 'never killed in the middle'; fi
     fi
+
+    # Firmware that fails while settings are put back (docs/guest.md, --faults): what is not back is said, by name and
+    # with an exit code of its own; it is remembered, and when the firmware works again everything is put back.
+    break_firmware() { /tmp/raw msr 0x400000fb $1 || bad "the firmware cannot be broken"; }
+    fails() { # VALUE HOW PATTERN
+        state >/tmp/before
+        fly apply /tmp/many.toml || bad "apply many: exit $?"
+        break_firmware $1
+        $fly restore >/tmp/out 2>/tmp/err
+        code=$?
+        cat /tmp/out /tmp/err >/tmp/said
+        if [ $code -eq 3 ]; then ok "firmware $2 while restoring: exit 3"; else bad "firmware $2 while restoring: exit $code"; fi
+        if grep -q -e "$3" /tmp/said; then ok "and says $3"; else bad "does not say $3"; fi
+        if grep -q 'tries again' /tmp/said; then ok 'and what to do'; else bad 'does not say what to do'; fi
+        # Asked again it fails again, and forgets nothing.
+        $fly restore >/tmp/out 2>/tmp/err
+        code=$?
+        if [ $code -eq 3 ]; then ok "firmware $2, once more: exit 3"; else bad "firmware $2, once more: exit $code"; fi
+        fly restore -n
+        if grep -q 'would undo' /tmp/out && ! grep -q ', 0 differ' /tmp/out; then ok 'and remembers'; else bad 'the journal is gone'; fi
+        break_firmware 0
+        restored "firmware $2, then well again"
+    }
+    fails 2 'refuses' 'sst-level\|perf-profile\|level'
+    if [ -z "$few" ]; then
+        fails 4 'locks levels' 'level'
+        case $(/tmp/raw | head -1) in *1) fails 1 'is busy' 'mailbox\|EBUSY\|busy' ;; esac
+        # And while they are made: nothing is left half done.
+        state >/tmp/before
+        break_firmware 2
+        fly apply /tmp/many.toml
+        code=$?
+        if [ $code -eq 1 ]; then ok 'firmware that refuses: exit 1'; else bad "firmware that refuses: apply ends with $code"; fi
+        break_firmware 0
+        state >/tmp/after
+        if cmp -s /tmp/before /tmp/after; then ok 'and all is as it was'; else bad 'left half done'; diff /tmp/before /tmp/after; fi
+    fi
 else
     refused 2 'locked\|levels are' sst perf-profile set-config-level -l 1
 fi

@@ -3,7 +3,7 @@
  * Beside flyball and the unmodified tool a third reader, which shares nothing with either; built by the test, run in the
  * guest. Numbers and offsets: include/uapi/linux/isst_if.h.
  *
- * raw msr NUMBER prints a register of CPU 0 instead. One line a fact. A call that is refused prints its errno. A core mask above the highest level and an association in a
+ * raw msr NUMBER prints a register of CPU 0 instead, raw msr NUMBER VALUE writes it. One line a fact. A call that is refused prints its errno. A core mask above the highest level and an association in a
  * power domain without registers are never asked for: some kernels fault at them.
  */
 #include <errno.h>
@@ -171,9 +171,23 @@ static int msr(const char *number)
     return 0;
 }
 
+/* The same, written. */
+static int put_msr(const char *number, const char *content)
+{
+    uint64_t value = strtoull(content, NULL, 0);
+    int file = open("/dev/cpu/0/msr", O_WRONLY);
+    if (file < 0 || pwrite(file, &value, 8, strtoul(number, NULL, 0)) != 8) {
+        perror("/dev/cpu/0/msr");
+        return 1;
+    }
+    return 0;
+}
+
 int main(int count, char **words)
 {
     uint8_t platform[8] = {0};
+    if (count == 4 && !strcmp(words[1], "msr"))
+        return put_msr(words[2], words[3]);
     if (count == 3 && !strcmp(words[1], "msr"))
         return msr(words[2]);
     unsigned cpus = sysconf(_SC_NPROCESSORS_CONF);
