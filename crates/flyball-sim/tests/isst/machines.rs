@@ -44,6 +44,8 @@ pub fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
         let text = text
             .replace("model = 85", &format!("model = {model}"))
             .replace("CLASS", class)
+            // Later ones code frequencies of memory otherwise, and say none.
+            .replace("memory_mhz = 3200", if model > 106 { "memory_mhz = 0" } else { "memory_mhz = 3200" })
             .replace("cores = [1, 2, 3, 4]\nsse_mhz = [4600, 4500, 4300, 4200]",
                 "cores = [1, 2, 3, 4, 5, 6, 7, 8]\nsse_mhz = [4600, 4500, 4300, 4200, 4200, 4200, 4200, 4200]\ncounts_register = true");
         MachineSpec::from_toml(&text).unwrap()
@@ -54,7 +56,13 @@ pub fn machine(name: &str) -> Option<(MachineSpec, Kernel)> {
         "isst-spr" => mailbox(143, "mailbox-pci"),
         "isst-emr" => mailbox(207, "mailbox-pci"),
         "isst-gnr-2pkg" => granite_rapids(2)?,
-        "isst-srf" => recorded("srf8", 1, &[&[0, 1, 2, 3, 4, 5]])?,
+        "isst-srf" => {
+            // Its registers of Speed Select alone were the recorded Sierra Forest's.
+            let mut spec = recorded("srf8", 1, &[&[0, 1, 2, 3, 4, 5]])?;
+            let frequencies = granite_rapids(1)?;
+            (spec.core, spec.turbo) = (frequencies.core, frequencies.turbo);
+            spec
+        }
         "isst-gnr" => granite_rapids(1)?,
         "isst-gnr-blocked" => {
             let mut spec = granite_rapids(1)?;
