@@ -223,10 +223,15 @@ pub fn command_line(command: &[String]) -> String {
     match command {
         [line] => line.clone(),
         words => {
-            let quoted = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
-            quoted.collect::<Vec<_>>().join(" ")
+            let words = words.iter().map(|word| quoted(word));
+            words.collect::<Vec<_>>().join(" ")
         }
     }
+}
+
+/// A word as a shell takes it for itself.
+pub fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn shell_line(command: &[String]) -> String {

@@ -95,6 +95,10 @@ impl Workload for Command {
         let mut running = self.launch(clone(&stdout)?, clone(&stderr)?).start().map_err(|cause| {
             let program = self.argv.first().cloned().unwrap_or_default();
             let hint = match cause.kind() {
+                // The whole of a line in one word is how other tools take it.
+                std::io::ErrorKind::NotFound if program.contains(char::is_whitespace) => {
+                    "; a line for a shell is given as: -- sh -c 'LINE'".to_owned()
+                }
                 std::io::ErrorKind::NotFound => "; is it installed and in PATH?".to_owned(),
                 std::io::ErrorKind::InvalidInput if self.cpus.is_some() => {
                     "; are the CPUs of --pin online?".to_owned()

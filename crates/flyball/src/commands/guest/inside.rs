@@ -43,8 +43,8 @@ fn request(cli: &Cli, choice: &str) -> Result<Request, Failure> {
                 Exit::Usage,
                 format!(
                     "'{part}' in 'guest:{choice}' is not understood; after the name come driver=amd-pstate=passive, \
-                     cpus=N, interface=cppc-mailbox, cycles=N, class=network, seed=N, memory=MB, file=FILE (for the directory above the \
-                     command's), root=host or open, separated by commas"
+                     cpus=N, interface=cppc-mailbox, cycles=N, class=network, seed=N, memory=MB, file=FILE (for the command's \
+                     directory), root=host or open, separated by commas"
                 ),
             )
         };
@@ -104,7 +104,7 @@ pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
     match &cli.command {
         Command::Compare(args) if !args.dry_run() => boots(&mut request, words, args),
         _ => {
-            request.command = in_its_directory(&words);
+            request.command = in_its_directory(&words, &request.files);
             let outlets = super::outlets(false);
             let end = guest::run(&Cache::of_user(), &request, outlets).map_err(before)?;
             Ok(finish(&end, false))
@@ -112,8 +112,23 @@ pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
     }
 }
 
-fn in_its_directory(words: &[String]) -> Vec<String> {
-    vec![format!("cd /job/out; {}", initramfs::command_line(words))]
+/// A line for the guest's shell: the command in the directory that comes back, where the files that were given stand
+/// too, as links that do not come back.
+fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
+    let here = files.iter().map(|file| file.name.as_str()).filter(|name| !name.contains('/'));
+    let names: Vec<String> = here.filter(|name| *name != "flyball").map(initramfs::quoted).collect();
+    let command = initramfs::command_line(words);
+    let names = names.join(" ");
+    if names.is_empty() {
+        return vec![format!("cd /job/out; {command}")];
+    }
+    vec![format!(
+        "cd /job/out; for f in {names}; do ln -s ../\"$f\" .; done
+{command}
+code=$?
+for f in {names}; do [ -L \"$f\" ] && rm \"$f\"; done
+exit $code"
+    )]
 }
 
 /// A comparison, in as many boots as its arms need.
@@ -134,7 +149,7 @@ fn boots(request: &mut Request, mut words: Vec<String>, args: &compare::Args) ->
     }
     let (files, append) = (request.files.clone(), request.append.clone());
     loop {
-        request.command = in_its_directory(&words);
+        request.command = in_its_directory(&words, &request.files);
         let said = Kept::default();
         let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
         let end: End = guest::run(&Cache::of_user(), request, outlets).map_err(before)?;
