@@ -192,12 +192,26 @@ pub struct Aligned {
     length: usize,
 }
 
+/// A large page of x86-64 (`PMD_SIZE`).
+const LARGE_PAGE: usize = 2 << 20;
+
 impl Aligned {
-    /// At least `length` bytes, zeroed.
+    /// At least `length` bytes, zeroed. From half a megabyte on it lies in large pages, where the kernel has them: a
+    /// direct write of one then is one piece of memory for the disk instead of hundreds.
     pub fn new(length: usize) -> Aligned {
         let length = length.next_multiple_of(ALIGNMENT);
-        let bytes = vec![0; length + ALIGNMENT];
-        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        let large = length >= LARGE_PAGE / 4;
+        let (alignment, room) =
+            if large { (LARGE_PAGE, length.next_multiple_of(LARGE_PAGE)) } else { (ALIGNMENT, length) };
+        // What lies before and behind is never touched, and so takes no memory.
+        let mut bytes = vec![0; room + alignment];
+        let start = bytes.as_ptr().align_offset(alignment).min(alignment);
+        if large {
+            let place = bytes[start..].as_mut_ptr();
+            // SAFETY: `room` bytes from `place` on are in `bytes`; the advice changes nothing of what they hold.
+            // Without large pages it fails, and the memory is as it was.
+            unsafe { libc::madvise(place.cast(), room, libc::MADV_HUGEPAGE) };
+        }
         Aligned { bytes, start, length }
     }
 
@@ -258,7 +272,7 @@ mod tests {
 
     #[test]
     fn memory_is_aligned() {
-        for length in [1, 4096, 5000, 1 << 20] {
+        for length in [1, 4096, 5000, 1 << 20, (2 << 20) + 1] {
             let mut memory = Aligned::new(length);
             let bytes = memory.bytes();
             assert!(bytes.len() >= length && bytes.len().is_multiple_of(ALIGNMENT));

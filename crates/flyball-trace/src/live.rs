@@ -48,7 +48,7 @@ pub struct CaptureOptions {
     pub events: Vec<String>,
     /// CPUs to record on; all if not given.
     pub cpus: Option<CpuList>,
-    /// Buffer of each CPU, KiB; 4 MiB, less on machines with little memory and many CPUs, if not given.
+    /// Buffer of each CPU, KiB; 8 MiB, less on machines with little memory or many CPUs, if not given.
     pub buffer_kib: Option<u64>,
     /// Sub-buffer size, KiB, where the kernel can change it. If not given, 16 KiB where that can be had, and the
     /// kernel's 4 KiB with a live sink, for which sub-buffers are taken before they are full.
@@ -384,9 +384,36 @@ fn plain(event: &str) -> bool {
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// 4 MiB a CPU, but no more than a sixteenth of the memory on all of them.
+/// 8 MiB a CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a sixteenth of the memory.
 fn default_buffer(tracefs: &Tracefs) -> u64 {
-    const WANTED: u64 = 4096;
-    let Ok(memory) = Tracefs::memory_kib() else { return WANTED };
-    (memory / 16 / u64::from(tracefs.cpu_count().max(1))).clamp(64, WANTED)
+    buffer_kib(Tracefs::memory_kib().unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
+}
+
+fn buffer_kib(memory_kib: u64, cpus: u64) -> u64 {
+    let cpus = cpus.max(1);
+    let wanted = ((1 << 20) / cpus).clamp(4096, 8192);
+    (memory_kib / 16 / cpus).clamp(64, wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_leave_the_machine_its_memory() {
+        let gib = 1 << 20;
+        for (memory, cpus, wanted) in [
+            (16 * gib, 2, 8192),
+            (512 * gib, 128, 8192),
+            (512 * gib, 192, 5461),
+            (512 * gib, 512, 4096),
+            (8 * gib, 128, 4096),
+            (gib / 2, 4, 8192),
+            (gib / 4, 128, 128),
+            (0, 0, 64),
+            (u64::MAX, 1, 8192),
+        ] {
+            assert_eq!(buffer_kib(memory, cpus), wanted, "{memory} {cpus}");
+        }
+    }
 }

@@ -17,12 +17,13 @@ use crate::{dat::Description, format::EventFormat, record::Comm, tasks::Tasks};
 pub(super) struct TaskNames(Mutex<HashMap<i32, Comm>>);
 
 impl TaskNames {
-    /// Takes the names that the kernel knows now.
-    pub(super) fn look(&self, tracefs: &Tracefs) {
-        if let Ok(bytes) = tracefs.read("saved_cmdlines") {
-            let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            names.extend(Tasks::parse(&bytes).iter());
-        }
+    /// Takes the names that the kernel knows now. Answers how many.
+    pub(super) fn look(&self, tracefs: &Tracefs) -> usize {
+        let Ok(bytes) = tracefs.read("saved_cmdlines") else { return 0 };
+        let found = Tasks::parse(&bytes);
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.extend(found.iter());
+        found.len()
     }
 
     pub(super) fn name(&self, pid: i32) -> Comm {
