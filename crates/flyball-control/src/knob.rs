@@ -168,7 +168,7 @@ pub enum Form {
     KHzList,
     /// A frequency in MHz.
     MHz,
-    /// A ratio to the 100 MHz bus clock of Intel processors since Sandy Bridge.
+    /// A ratio to the bus clock of Intel processors; as text in hundreds of MHz, which is the clock since Sandy Bridge.
     Ratio,
     /// A percentage.
     Percent,

@@ -271,6 +271,17 @@ impl<'h> Machine<'h> {
             Ok(raw) => {
                 let source = Source::Msr { cpu, register };
                 match parse::field(form, raw, bits) {
+                    Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {
+                        Ok(match self.topology.bus_third_khz() {
+                            Some(third) => {
+                                let value = Value::Frequency(KiloHertz(khz / 100_000 * third / 3));
+                                Reading::Value { value, source }
+                            }
+                            None => Reading::Absent(Why::NotNow(
+                                "the bus clock of this processor is not known".to_owned(),
+                            )),
+                        })
+                    }
                     Ok(value) => Ok(Reading::Value { value, source }),
                     Err(expected) => Err(ReadError::Content { source, found: format!("{raw:#x}"), expected }),
                 }

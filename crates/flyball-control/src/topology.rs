@@ -154,6 +154,20 @@ pub(crate) fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<
 }
 
 impl Topology {
+    /// Three times the bus clock that the ratios of an Intel processor multiply, kHz: 133.33 MHz before Sandy Bridge, 100 MHz
+    /// since (turbostat.c, `bclk`). `None` of processors before Nehalem, and of Atoms that say it in a register of their own.
+    pub(crate) fn bus_third_khz(&self) -> Option<u64> {
+        const NEHALEM_AND_WESTMERE: &[u32] = &[0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f];
+        const OTHERS: &[u32] =
+            &[0x0e, 0x0f, 0x16, 0x17, 0x1d, 0x1c, 0x26, 0x27, 0x35, 0x36, 0x37, 0x4a, 0x4c, 0x4d, 0x5a, 0x5d];
+        match (self.family, self.model) {
+            (Some(6), Some(model)) if NEHALEM_AND_WESTMERE.contains(&model) => Some(400_000),
+            (Some(6), Some(model)) if OTHERS.contains(&model) => None,
+            (Some(0..=5 | 15), _) => None,
+            _ => Some(300_000),
+        }
+    }
+
     /// Learns the topology.
     ///
     /// # Errors

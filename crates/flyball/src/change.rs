@@ -126,6 +126,13 @@ pub fn command_line() -> String {
 /// The command that starts a guardian for this machine, for whoever runs a workload under settings.
 #[allow(dead_code, reason = "used by the commands that run workloads")]
 pub fn guardian(cli: &Cli, state: &StateDir) -> Result<std::process::Command, Failure> {
+    if std::process::id() == 1 {
+        // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
+        eprintln!(
+            "note: flyball is process 1 here, of a container perhaps: if it is killed, its guardian is killed with it, and \
+             nothing is put back before 'flyball restore' on the host; start it under an init (docker run --init)"
+        );
+    }
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot find flyball's own program: {error}")))?;
     let mut command = std::process::Command::new(own);

@@ -32,7 +32,8 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
-    /// Where the lock and the journal are kept, if not in /run/flyball (also: FLYBALL_STATE).
+    /// Where the lock and the journal are kept, if not in /run/flyball (also: FLYBALL_STATE). Two flyballs with directories
+    /// of their own do not know of each other.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
     pub state_dir: Option<std::path::PathBuf>,
 

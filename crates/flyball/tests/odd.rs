@@ -324,3 +324,20 @@ fn what_cannot_be_printed_is_told() {
         assert!(!words.contains("panicked"), "{command}: {words}");
     }
 }
+
+#[test]
+fn ratios_multiply_the_bus_clock_of_their_time() {
+    let machine = Machine::new();
+    let cpuinfo = machine.folder.path().join("proc/cpuinfo");
+    // PLATFORM_INFO of a processor with 22 times its bus clock.
+    fs::write(machine.folder.path().join("msr.txt"), "ce:0|1600 1|1600 2|1600 3|1600\n").unwrap();
+    let text = fs::read_to_string(&cpuinfo).unwrap();
+    for (model, khz) in [(143, Some(2_200_000)), (42, Some(2_200_000)), (44, Some(2_933_333)), (55, None)] {
+        fs::write(&cpuinfo, text.replace("model\t\t: 143", &format!("model\t\t: {model}"))).unwrap();
+        let (code, out, err) = machine.run(&["get", "base-freq", "--json"]);
+        match khz {
+            Some(khz) => assert!(code == 0 && out.contains(&khz.to_string()), "{model}: {out}{err}"),
+            None => assert!(code == 4 && out.contains("bus clock"), "{model}: {out}{err}"),
+        }
+    }
+}

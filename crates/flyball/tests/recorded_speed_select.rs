@@ -280,7 +280,10 @@ const LINES_KNOWN: &[KnownLine] = &[
     (WITH_CHECKS, "core-power disable", "isst_pm_qos_config failed", UNDER),
     (WITH_CHECKS, "core-power disable", "disable:", UNDER),
     (&["gnr-2pkg-7.2"], "perf-profile info -l 0", "speed-select-core-power:", UNDER),
+    (&["srf-7.2"], "turbo-mode disable", "scaling_max_freq:", OF_LEVEL),
 ];
+/// The same of the drop-in alone.
+const DROP_IN_KNOWN: &[KnownLine] = &[(&["gnr-blocked-7.2"], "core-power assoc", "", SAID)];
 const WITH_BASE_FREQ: &[&str] = &[
     "icx-7.2",
     "icx-6.12",
@@ -298,6 +301,9 @@ const WITH_BASE_FREQ: &[&str] = &[
 const WITH_CHECKS: &[&str] = &["gnr-7.2", "gnr-levels3-7.2", "gnr-2pkg-7.2"];
 const GUARANTEED: &str = "base-freq moves the guaranteed frequency of each core here, which the tool's lower limits then \
     follow; the firmware recorded leaves it at the base frequency";
+const OF_LEVEL: &str = "a level brings its guaranteed frequency along, 2400 MHz; the firmware recorded had registers of \
+    another machine beside it, with 2000";
+const SAID: &str = "a refused association is said; the tool is silent (docs/speed-select.md)";
 const UNDER: &str = "turbo-freq is on: flyball's firmware then keeps classes of service, on which it stands; the one \
     recorded lets them go";
 
@@ -371,7 +377,9 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
         theirs.retain(|(words, _)| !words.starts_with("nobody:"));
         here.retain(|(words, _)| !words.starts_with("as nobody"));
     }
-    let (mut wrong, mut lines, mut met) = (String::new(), 0, vec![0; LINES_KNOWN.len()]);
+    let more = if program == Program::DropIn { DROP_IN_KNOWN } else { &[] };
+    let all = [LINES_KNOWN, more].concat();
+    let (mut wrong, mut lines, mut met) = (String::new(), 0, vec![0; all.len()]);
     for at in 0..theirs.len().max(here.len()) {
         let (Some((words, theirs)), Some((ours, here))) = (theirs.get_mut(at), here.get_mut(at)) else {
             wrong.push_str(&format!("{} commands recorded, {} here\n", theirs.len(), here.len()));
@@ -389,7 +397,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
         }
         let mut said = String::new();
         for (recorded, line) in unlike(theirs, here) {
-            let known = LINES_KNOWN.iter().position(|(names, command, part, _)| {
+            let known = all.iter().position(|(names, command, part, _)| {
                 names.contains(&name) && words.contains(command) && line.contains(part)
             });
             match known {
@@ -403,7 +411,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
             wrong.push_str(&format!("{words}\n{said}"));
         }
     }
-    for ((names, command, part, _), met) in LINES_KNOWN.iter().zip(&met) {
+    for ((names, command, part, _), met) in all.iter().zip(&met) {
         if names.contains(&name) && *met == 0 {
             let _ = writeln!(wrong, "{command}: no difference in '{part}', which is known to differ");
         }

@@ -66,6 +66,8 @@ const SAPPHIRE_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 143")];
 const EMERALD_RAPIDS: &[(&str, &str)] = &[PCI, ("model = 85", "model = 207")];
 /// As most machines are: nobody may change the level.
 const LOCKED: &[(&str, &str)] = &[("version = 2", "version = 2\nlocked = true")];
+/// Firmware that takes no writes, and says so.
+const BLOCKED: &[(&str, &str)] = &[("version = 2", "version = 2\nwrite_blocked = true")];
 const TWO: &[(&str, &str)] = &[("packages = 1", "packages = 2")];
 /// Levels and nothing else, and domains without registers: what kernel 7.2 faults at.
 const SIERRA_FOREST: &[(&str, &str)] = &[
@@ -89,6 +91,7 @@ const GUESTS: &[Guest] = &[
     tpmi("gnr-7.2", "7.2", &[]),
     tpmi("gnr-locked-6.12", "6.12", LOCKED),
     tpmi("gnr-locked-7.2", "7.2", LOCKED),
+    tpmi("gnr-blocked-7.2", "7.2", BLOCKED),
     Guest { cpus: 12, ..tpmi("gnr-two-7.2", "7.2", TWO) },
     tpmi("srf-6.12", "6.12", SIERRA_FOREST),
     tpmi("srf-7.2", "7.2", SIERRA_FOREST),

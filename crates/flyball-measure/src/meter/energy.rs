@@ -28,6 +28,12 @@ impl Domain {
             Domain::Cores => "cores",
         }
     }
+
+    /// More watts than one meter of it can have seen: several times the design power of the largest that there are (packages
+    /// of 1 kW, machines of 6 kW).
+    fn most_watts(self) -> f64 {
+        if self == Domain::Platform { 20_000.0 } else { 3_000.0 }
+    }
 }
 
 /// One energy meter, and how its numbers become joules.
@@ -51,7 +57,9 @@ pub struct EnergySource {
 
 impl EnergySource {
     /// The energy of a series of readings in joules. `None` of fewer than two readings, of a counter that went
-    /// back without a range that explains it, and of one that stands still: nothing that runs uses no energy.
+    /// back without a range that explains it, and of one that stands still: nothing that runs uses no energy. A counter
+    /// that went back further than any power explains was set to 0 in between (a driver loaded again, a suspend):
+    /// what it had counted until then is lost, so that the whole is not known.
     pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
         if series.len() < 2 || self.stands_still(series) {
             return None;
@@ -66,12 +74,22 @@ impl EnergySource {
                     (Some(count), _) => count as f64,
                     // Readings are close enough together that it went round once. The counter's own steps are some
                     // tens of microjoules, so whether the range itself is a value makes no difference.
-                    (None, Some(range)) if before <= range => (range - before + after) as f64,
+                    (None, Some(range))
+                        if before <= range && self.possible(range - before + after, end - start) =>
+                    {
+                        (range - before + after) as f64
+                    }
                     (None, _) => return None,
                 };
             }
         }
         Some(sum * self.unit)
+    }
+
+    /// Whether so many counts can have been made in so many seconds. A counter is brought up to date now and then: of a
+    /// second at least is allowed for.
+    fn possible(&self, counts: u64, seconds: f64) -> bool {
+        counts as f64 * self.unit <= self.domain.most_watts() * seconds.max(1.0)
     }
 
     /// Whether a counter counted nothing between its readings, as those of some virtual machines and the DRAM zone of
@@ -145,7 +163,7 @@ fn powercap(host: &dyn Host) -> Found {
         let depth = name.matches(':').count();
         let domain = match title.as_str() {
             title if title.starts_with("package") && depth == 1 => Domain::Package,
-            "psys" => Domain::Platform,
+            title if title.strip_prefix("psys").is_some_and(platform) => Domain::Platform,
             "dram" => Domain::Dram,
             "core" => Domain::Cores,
             _ => continue,
@@ -166,6 +184,13 @@ fn powercap(host: &dyn Host) -> Found {
         };
         zones.push((source, Access::File(path)));
     }
+    // The kernel shows a platform's counter of each package where it counts; each is the whole platform's, and only the
+    // first is used.
+    let mut platforms = 0;
+    zones.retain(|(source, _)| {
+        platforms += usize::from(source.domain == Domain::Platform);
+        source.domain != Domain::Platform || platforms == 1
+    });
     // One of two packages would pass for the sum of both: all zones of a domain, or none.
     zones.retain(|(source, _)| !incomplete.contains(&source.domain));
     let measures = zones.iter().any(|(source, _)| source.domain != Domain::Cores);
@@ -182,6 +207,12 @@ fn powercap(host: &dyn Host) -> Found {
         _ if zones.is_empty() => Err(format!("no energy zones in {CLASS} (is intel_rapl_msr loaded?)")),
         _ => Ok(zones),
     }
+}
+
+/// What follows `psys` in the name of a platform's zone: nothing for package 0, `-N` for package N (intel_rapl_common.c,
+/// `rapl_init_domains`).
+fn platform(rest: &str) -> bool {
+    rest.is_empty() || rest.strip_prefix('-').is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// The PMU `power` (arch/x86/events/rapl.c): one CPU of each package counts for it.
@@ -308,13 +339,31 @@ mod tests {
     #[test]
     fn counters_wrap() {
         let range = 262_143_328_850;
-        let series = [(0.0, range - 1_000_000), (1.0, 500_000), (2.0, 2_500_000), (3.0, range), (4.0, 0)];
+        let series = [(0.0, range - 1_000_000), (1.0, 500_000), (2.0, 2_500_000), (400.0, range), (401.0, 0)];
         let joules = counter(Some(range)).joules(&series).expect("two wraps");
         assert!((joules - (1.5 + 2.0 + (range - 2_500_000) as f64 / 1e6)).abs() < 1e-6, "{joules}");
         assert_eq!(counter(None).joules(&series), None);
         assert_eq!(counter(Some(10)).joules(&[(0.0, 20), (1.0, 5)]), None);
         assert_eq!(counter(None).joules(&[(0.0, 20)]), None);
         assert_eq!(counter(None).joules(&[(0.0, 20), (1.0, 20), (2.0, 20)]), None, "it stands still");
+    }
+
+    #[test]
+    fn a_counter_that_was_set_to_0_is_no_wrap() {
+        let range = 262_143_328_850;
+        let series = [(0.0, 100_000_000_000), (10.0, 101_000_000_000), (20.0, 500_000_000)];
+        assert_eq!(counter(Some(range)).joules(&series), None, "16 kW");
+        // A machine as a whole may draw that.
+        let platform = EnergySource { domain: Domain::Platform, ..counter(Some(range)) };
+        assert!(platform.joules(&series).is_some());
+        // And 1 kW for ten seconds is a package's.
+        let series = [(0.0, range - 5_000_000_000), (10.0, 5_000_000_000)];
+        assert_eq!(counter(Some(range)).joules(&series).map(f64::round), Some(10_000.0));
+    }
+
+    #[test]
+    fn platforms_are_known_by_name() {
+        assert!(platform("") && platform("-1") && !platform("x") && !platform("-"));
     }
 
     #[test]

@@ -74,6 +74,23 @@ fn powercap_zones_are_summed_by_domain() {
 }
 
 #[test]
+fn the_platform_is_counted_once() {
+    let tree = Tree::new(ZONES);
+    // The counter of package 1, where it counts: it is the same platform's.
+    tree.put("sys/class/powercap/intel-rapl:3/name", "psys-1\n");
+    tree.put("sys/class/powercap/intel-rapl:3/energy_uj", "7000000\n");
+    let named = |tree: &Tree| -> Vec<String> {
+        let meters = Meters::find(&tree.host(), None);
+        let platforms = meters.list().energy.iter().filter(|source| source.domain == Domain::Platform);
+        platforms.map(|source| source.name.clone()).collect()
+    };
+    assert_eq!(named(&tree), ["psys"]);
+    // And where it alone does.
+    tree.put("sys/class/powercap/intel-rapl:2/name", "package-7\n");
+    assert_eq!(named(&tree), ["psys-1"]);
+}
+
+#[test]
 fn a_zone_that_goes_away_makes_no_number() {
     let tree = Tree::new(ZONES);
     let host = tree.host();
