@@ -8,6 +8,7 @@
 //! of the hardware, a governor change resets preferences. After those, applying plans again from a fresh look; what a
 //! printed plan says about the time after them is what can be known before, and says that it is.
 
+mod absences;
 mod couplings;
 mod limits;
 mod speed_select;
@@ -31,6 +32,7 @@ use crate::{
         spot::{Content, Spot},
     },
 };
+use absences::Absence;
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -147,6 +149,7 @@ struct Planner<'m, 'h> {
     /// What was refused for a coupling; the value itself need not be judged any more.
     contradicted: BTreeSet<(Id, At)>,
     absent: Vec<String>,
+    missing: Vec<Absence>,
 }
 
 /// Plans what `intent` needs on `machine`.
@@ -164,6 +167,7 @@ pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
         refused: Vec::new(),
         contradicted: BTreeSet::new(),
         absent: Vec::new(),
+        missing: Vec::new(),
     };
     for setting in &intent.settings {
         planner.place(setting);
@@ -216,7 +220,7 @@ impl Planner<'_, '_> {
             return self.absent.push(format!("{}: this machine has no {}: {why}", setting.from, knob.name));
         }
         if setting.name.instance.is_some() {
-            let names: BTreeSet<String> = places.iter().map(ToString::to_string).collect();
+            let names: BTreeSet<String> = places.iter().map(instance).collect();
             places.retain(|place| setting.name.matches(place));
             if places.is_empty() {
                 let mut names: Vec<String> = names.into_iter().collect();
@@ -323,16 +327,21 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whether what this knob's value is judged by will be different when its turn has come.
-    fn is_open(&self, knob: Id, place: &Place) -> bool {
-        let of_policy = knob.knob().scope == Scope::Policy;
-        let of_driver =
-            of_policy || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
+    /// Whether the knob itself may come to be there by what is changed before: a driver makes its policies' files when it
+    /// makes the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`), so no governor brings one.
+    fn may_appear(&self, knob: Id, place: &Place) -> bool {
+        let of_driver = knob.knob().scope == Scope::Policy
+            || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
         (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
-            || (self.ahead.capacity
-                && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
             || (self.ahead.level && matches!(knob, Id::SstBf | Id::SstTf))
             || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
+    }
+
+    /// Whether what this knob's value is judged by will be different when its turn has come.
+    fn is_open(&self, knob: Id, place: &Place) -> bool {
+        self.may_appear(knob, place)
+            || (self.ahead.capacity
+                && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
             || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
     }
 
@@ -342,12 +351,14 @@ impl Planner<'_, '_> {
         if let Some(why) = self.absence(want)? {
             // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), whatever else changes.
             let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
-            if open && (comes_online || !matches!(why, Why::Offline)) {
+            let appears = self.may_appear(want.knob, &want.place);
+            if appears && (comes_online || !matches!(why, Why::Offline)) {
                 self.provisional(want, None, "can be read and judged only when its turn has come");
             } else if matches!(why, Why::Offline) {
                 self.note(format!("{}: {} is offline and left alone", want.knob, want.place));
             } else {
-                self.absent.push(format!("{}: {} has no {}: {why}", want.from, want.place, want.knob));
+                let (from, place) = (want.from.clone(), want.place.clone());
+                self.missing.push(Absence { from, knob: want.knob, place, why });
             }
             return Ok(());
         }
@@ -539,6 +550,7 @@ impl Planner<'_, '_> {
         if !self.refused.is_empty() {
             return Err(PlanError::Refused(self.refused));
         }
+        self.absent.extend(absences::lines(self.machine, &self.missing));
         if !self.absent.is_empty() {
             self.absent.dedup();
             shorten(&mut self.absent);
@@ -557,6 +569,14 @@ pub(crate) fn sort(changes: &mut [Change]) {
         let order = rank(&change.spot, change.old.as_deref().unwrap_or_default(), &change.new);
         (change.step, order, path, change.spot.clone())
     });
+}
+
+/// A place as a setting names it: every CPU has an idle state of the name.
+fn instance(place: &Place) -> String {
+    match place.at {
+        At::IdleState { .. } => place.name.clone(),
+        _ => place.to_string(),
+    }
 }
 
 /// Hundreds of CPUs must not fill the screen with one and the same thing.

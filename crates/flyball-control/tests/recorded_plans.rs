@@ -5,7 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_control::{Intent, Machine, plan::plan, profile::Profile, save::save, verify::verify};
+use flyball_control::{
+    Intent, Machine,
+    plan::{PlanError, plan},
+    profile::Profile,
+    save::save,
+    verify::verify,
+};
 use flyball_host::Recorded;
 
 /// Directories of recorded machines; none where there are none.
@@ -84,6 +90,25 @@ fn every_wish_is_planned_or_refused_in_words() {
                 }
                 Err(error) => assert!(error.to_string().len() > 20, "{wish:?}: {error}"),
             }
+        }
+    }
+}
+
+#[test]
+fn no_governor_brings_a_preference() {
+    for folder in machines() {
+        let host = Recorded::open(&folder).unwrap();
+        let machine = Machine::inspect(&host).unwrap();
+        let planned = |words: &[&str]| plan(&machine, &Intent::from_arguments(words, None).unwrap());
+        let alone = planned(&["epp=balance_performance"]);
+        for governor in ["powersave", "performance", "schedutil"] {
+            let both = planned(&[&format!("governor={governor}"), "epp=balance_performance"]);
+            if let (Err(PlanError::NotHere(lines)), false) = (&alone, both.is_err()) {
+                panic!("{}: {governor} opens what is refused alone: {lines:?}", folder.display());
+            }
+        }
+        if let Err(PlanError::NotHere(lines)) = alone {
+            assert_eq!(lines.len(), 1, "{}: {lines:?}", folder.display());
         }
     }
 }

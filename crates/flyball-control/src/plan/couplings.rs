@@ -11,8 +11,16 @@ use crate::{At, Id, Machine, Place, Value};
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
 /// Then `performance` and `powersave` are all the governors there are.
 pub(super) fn chooses_by_itself(machine: &Machine<'_>) -> bool {
-    let driver = machine.value(Id::Driver, &Place::new(At::Machine, machine.topology().present.clone()));
-    matches!(driver, Ok(Some(Value::Word(name))) if name == "intel_pstate" || name == "amd-pstate-epp")
+    matches!(driver(machine).as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
+}
+
+/// The cpufreq driver's name.
+pub(super) fn driver(machine: &Machine<'_>) -> Option<String> {
+    let everywhere = Place::new(At::Machine, machine.topology().present.clone());
+    match machine.value(Id::Driver, &everywhere) {
+        Ok(Some(Value::Word(name))) => Some(name),
+        _ => None,
+    }
 }
 
 impl Planner<'_, '_> {

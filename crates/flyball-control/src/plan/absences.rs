@@ -1,0 +1,134 @@
+//! What a machine lacks of what was asked for: one line for the many places that lack it alike, and the remedy where there
+//! is one.
+
+use flyball_host::CpuList;
+
+use super::{couplings::driver, shorten};
+use crate::{At, Id, Machine, Place, Value, Vendor, Why};
+
+/// A knob that is missing at a place.
+#[derive(Debug, Clone)]
+pub(super) struct Absence {
+    /// Who asked for it, in the words in which it was asked.
+    pub from: String,
+    /// The knob.
+    pub knob: Id,
+    /// Where it is missing.
+    pub place: Place,
+    /// Why.
+    pub why: Why,
+}
+
+/// The absences in words, alike ones in one line.
+pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest: Vec<&Absence> = absences.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let is_like =
+            |a: &&Absence| a.from == first.from && a.knob == first.knob && a.why.is_like(&first.why);
+        let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_like);
+        rest = others;
+        let remedy = match first.knob {
+            Id::Epp => preference(machine).map(|words| format!("; {words}")),
+            _ => None,
+        };
+        let where_ = places(&alike);
+        let have = if alike.len() > 1 { "have" } else { "has" };
+        let why = match (&first.why, &first.place.at) {
+            (Why::NoFile(path), At::Policy(number)) if alike.len() > 1 => {
+                Why::NoFile(path.replacen(&format!("policy{number}/"), "policy*/", 1))
+            }
+            (why, _) => why.clone(),
+        };
+        let line =
+            format!("{}: {where_} {have} no {}: {why}{}", first.from, first.knob, remedy.unwrap_or_default());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    shorten(&mut lines);
+    lines
+}
+
+/// `policies 0-127`, `CPUs 0,2`, or the places one by one.
+fn places(alike: &[&Absence]) -> String {
+    if let [one] = alike {
+        return one.place.to_string();
+    }
+    let number = |absence: &&Absence| match absence.place.at {
+        At::Policy(number) => Some(("policies", number)),
+        At::Cpu(number) => Some(("CPUs", number)),
+        _ => None,
+    };
+    let numbers: Option<Vec<(&str, u32)>> = alike.iter().map(number).collect();
+    match numbers.as_deref() {
+        Some([(what, first), rest @ ..]) if rest.iter().all(|(other, _)| other == what) => {
+            let list: CpuList =
+                std::iter::once(*first).chain(rest.iter().map(|(_, number)| *number)).collect();
+            format!("{what} {list}")
+        }
+        _ => {
+            let mut names: Vec<String> = alike.iter().map(|absence| absence.place.to_string()).collect();
+            names.dedup();
+            let more = names.len().saturating_sub(4);
+            names.truncate(4);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", names.join(", "))
+        }
+    }
+}
+
+/// What would bring a preference (EPP): the drivers that have one are intel_pstate with HWP
+/// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode (drivers/cpufreq/amd-pstate.c,
+/// `amd_pstate_epp_attr`).
+fn preference(machine: &Machine<'_>) -> Option<String> {
+    let topology = machine.topology();
+    let everywhere = Place::new(At::Machine, topology.present.clone());
+    let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
+    let mode = machine.value(Id::DriverMode, &everywhere).ok().flatten();
+    let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
+    match (topology.vendor, driver(machine).as_deref()) {
+        (Vendor::Amd, Some("amd-pstate")) if has_mode => {
+            Some("driver-mode=active in the same command brings it".to_owned())
+        }
+        (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => {
+            Some("acpi-cpufreq has none; amd-pstate has: boot with amd_pstate=active".to_owned())
+        }
+        (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(
+            "it is a part of hardware P-states (HWP), which this processor lacks or firmware hides"
+                .to_owned(),
+        ),
+        (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(
+            "driver-mode=active in the same command brings it, unless intel_pstate=no_hwp was booted"
+                .to_owned(),
+        ),
+        (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => {
+            Some("acpi-cpufreq has none; intel_pstate has: boot without intel_pstate=disable".to_owned())
+        }
+        (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {
+            Some(format!("{name} has none"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn absence(from: &str, at: At, why: Why) -> Absence {
+        let place = Place::new(at, CpuList::new());
+        Absence { from: from.to_owned(), knob: Id::Epp, place, why }
+    }
+
+    #[test]
+    fn places_that_lack_it_alike_are_one_line() {
+        let path = |n: u32| Why::NoFile(format!("/c/policy{n}/epp"));
+        let all: Vec<Absence> = [0, 1, 2, 5].map(|n| absence("epp=power", At::Policy(n), path(n))).into();
+        let alike: Vec<&Absence> = all.iter().collect();
+        assert_eq!(places(&alike), "policies 0-2,5");
+        assert_eq!(places(&alike[..1]), "policy 0");
+        let mixed = [absence("a", At::Cpu(1), path(0)), absence("a", At::Package(0), path(0))];
+        assert_eq!(places(&mixed.iter().collect::<Vec<_>>()), "CPU 1, package 0");
+    }
+}
