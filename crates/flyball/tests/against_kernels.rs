@@ -18,11 +18,11 @@ mod guest;
 mod inside;
 #[path = "against/script.rs"]
 mod script;
+#[path = "against/twin.rs"]
+mod twin;
 
 use std::process::ExitCode;
 
-use flyball_guest::{Interface, machine::GuestMachine};
-use flyball_sim::{Boot, Kernel, SimMachine};
 use libtest_mimic::Failed;
 
 /// One boot.
@@ -94,26 +94,9 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The simulated machine that is the guest's: the same file, cut down the same way. The guest's firmware names no
-/// preferred profile, which AMD's driver takes for a server and Intel's does not.
-fn simulated(case: &Case) -> Result<(SimMachine, bool), String> {
-    let interface = match case.interface {
-        Some(_) => Some(Interface::CppcMailbox),
-        // As the guest does: firmware that has HWP on does not let it be refused.
-        None => case.driver.ends_with("no_hwp").then_some(Interface::HwpOff),
-    };
-    let mut spec = GuestMachine::find(case.machine, CPUS, interface).map_err(|e| e.to_string())?.spec;
-    let amd = spec.identity.vendor == flyball_silicon::spec::Vendor::Amd;
-    spec.identity.server = amd;
-    let kernel =
-        Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == case.kernel).ok_or("no such kernel")?;
-    let boot =
-        Boot { options: case.words.iter().map(|&word| word.to_owned()).collect(), modular_governors: false };
-    Ok((SimMachine::boot(spec, kernel, boot, 0)?, amd))
-}
-
 fn run(case: &Case) -> Result<(), Failed> {
-    let (mut machine, amd) = simulated(case)?;
+    let &Case { kernel, machine, driver, words, interface, .. } = case;
+    let (mut machine, amd) = twin::Twin { kernel, machine, driver, words, interface, cpus: CPUS }.boot()?;
     machine.advance(std::time::Duration::from_millis(100));
     let registers = case.interface.is_none() && !case.driver.ends_with("no_hwp");
     let watch = generate::watch(CPUS, amd, registers);

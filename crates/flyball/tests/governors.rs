@@ -1,0 +1,210 @@
+//! What governors ask for over time: the simulator's against real kernels', under the same loads.
+//!
+//! A schedule of pulses on four CPUs, made by a fixed seed ([`schedule`]), is played in a guest in the closed loop, where
+//! the kernel's own governor decides, and on the simulated machine of the same silicon. What is written to the request
+//! registers is compared over time ([`compare`]).
+//!
+//! Kernels and the emulator are what `flyball guest fetch` has put into the cache; what is missing is skipped and
+//! counted. By default one guest is booted; `FLYBALL_GUEST_TESTS=all` boots all. `FLYBALL_SCHEDULE_SEED=N` chooses
+//! other schedules, `FLYBALL_SCHEDULE_OUT=DIR` keeps every request of both sides.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+#[path = "governors/compare.rs"]
+mod compare;
+#[path = "governors/decisions.rs"]
+mod decisions;
+mod guest;
+#[path = "governors/inside.rs"]
+mod inside;
+#[path = "governors/schedule.rs"]
+mod schedule;
+#[path = "against/twin.rs"]
+mod twin;
+
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+
+use decisions::Decoder;
+use libtest_mimic::Failed;
+use schedule::CPUS;
+
+/// One boot.
+pub struct Case {
+    kernel: &'static str,
+    machine: &'static str,
+    driver: &'static str,
+    words: &'static [&'static str],
+    trials: &'static [Trial],
+    everyday: bool,
+}
+
+/// A governor and its tunables.
+pub struct Trial {
+    name: &'static str,
+    governor: &'static str,
+    tunables: &'static [(&'static str, &'static str)],
+}
+
+impl Trial {
+    /// What is written where.
+    fn writes(&self) -> Vec<(String, String)> {
+        const BASE: &str = "/sys/devices/system/cpu/cpufreq";
+        let governors = (0..CPUS)
+            .map(|cpu| (format!("{BASE}/policy{cpu}/scaling_governor"), self.governor.to_owned()));
+        let tunables = self.tunables.iter().map(|(name, value)| {
+            (format!("{BASE}/{}/{name}", self.governor), (*value).to_owned())
+        });
+        governors.chain(tunables).collect()
+    }
+}
+
+impl Case {
+    /// A register of which the processor refuses every write.
+    fn mark(&self) -> u32 {
+        if self.machine.starts_with("ryzen") { 0xc001_0063 } else { flyball_silicon::msr::PLATFORM_INFO }
+    }
+}
+
+const fn trial(
+    name: &'static str,
+    governor: &'static str,
+    tunables: &'static [(&'static str, &'static str)],
+) -> Trial {
+    Trial { name, governor, tunables }
+}
+
+/// In this order: tunables are forgotten when another governor is chosen.
+const GOVERNORS: &[Trial] = &[
+    trial("schedutil", "schedutil", &[]),
+    trial("schedutil rate 20 ms", "schedutil", &[("rate_limit_us", "20000")]),
+    trial("ondemand", "ondemand", &[]),
+    trial("ondemand 60 %, down 10", "ondemand", &[("up_threshold", "60"), ("sampling_down_factor", "10")]),
+    trial("performance", "performance", &[]),
+    trial("conservative", "conservative", &[]),
+    trial(
+        "conservative 20 %, 60-40",
+        "conservative",
+        &[("freq_step", "20"), ("up_threshold", "60"), ("down_threshold", "40")],
+    ),
+    trial("powersave", "powersave", &[]),
+];
+
+const CASES: &[Case] = &[Case {
+    kernel: "6.12",
+    machine: "ryzen-5750g",
+    driver: "amd-pstate=passive",
+    words: &["amd_pstate=passive"],
+    trials: GOVERNORS,
+    everyday: true,
+}];
+
+/// Before each schedule the machine is left alone for so long.
+pub const SETTLE_MS: u64 = 250;
+const SEED: u64 = 1;
+
+fn seed() -> u64 {
+    std::env::var("FLYBALL_SCHEDULE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(SEED)
+}
+
+fn run(number: usize) -> Result<(), Failed> {
+    let case = &CASES[number];
+    let &Case { kernel, machine, driver, words, .. } = case;
+    let twin = twin::Twin { kernel, machine, driver, words, interface: None, cpus: CPUS };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let program = format!("{}:governors", std::env::current_exe().unwrap().display());
+    let (cpus, place) = (CPUS.to_string(), out.to_str().unwrap());
+    let options = [
+        case.machine, "--driver", case.driver, "--cpus", &cpus, "--file", &program, "--closed", "--cycles", "4",
+        "--modules", "?msr,?cpufreq_powersave,?cpufreq_ondemand,?cpufreq_conservative",
+        "--append", "msr.allow_writes=on", "--out", place,
+    ];
+    let (index, seed_text) = (number.to_string(), seed().to_string());
+    let output = guest::run(kernel, &options, &["./governors", "--inside", &index, &seed_text])?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let played = text.lines().filter(|line| line.starts_with("played ")).count();
+    if !output.status.success() || played != case.trials.len() || text.lines().count() != played {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{}\n{text}\n{errors}", output.status).into());
+    }
+    let log = std::fs::read_to_string(out.join("registers.log"))?;
+
+    let (mut simulated, _) = twin.boot()?;
+    simulated.advance(Duration::from_secs(1));
+    let decoder = Decoder::new(simulated.silicon().spec(), driver);
+    let length = schedule::schedule(seed())[0].iter().map(|phase| phase.ms).sum::<u64>() * 1_000_000;
+    let real = decoder.of_log(&log, case.mark(), CPUS, length);
+    let mut table = String::new();
+    for (number, (trial, real)) in case.trials.iter().zip(&real).enumerate() {
+        for (path, value) in trial.writes() {
+            simulated.write(&path, value.as_bytes()).map_err(|errno| format!("{path}: {errno:?}"))?;
+        }
+        simulated.advance(Duration::from_millis(SETTLE_MS));
+        let plan = schedule::schedule(seed() + number as u64);
+        let ours = decoder.of_machine(&mut simulated, &plan, length);
+        let found = compare::compare(&plan, decoder.range, real, &ours);
+        row(&mut table, trial.name, &found);
+        keep(case, trial, real, &ours);
+    }
+    eprintln!("{kernel} {driver}\n{HEAD}\n{table}");
+    if real.len() != case.trials.len() {
+        return Err(format!("{} of {} schedules in the register log", real.len(), case.trials.len()).into());
+    }
+    Ok(())
+}
+
+const HEAD: &str = "                          mean %        phase rms, worst     dist  up ms       down ms     changes/s\n\
+                    governor                  guest   sim                            guest  sim  guest  sim  guest  sim";
+
+fn row(table: &mut String, name: &str, found: &compare::Findings) {
+    let percent = |share: f64| share * 100.0;
+    let _ = writeln!(
+        table,
+        "{name:25} {:6.1} {:6.1} {:6.1} {:+6.1} {:5.1} {:5.0} {:5.0} {:5.0} {:5.0} {:6.0} {:6.0}  {}",
+        percent(found.mean[0]),
+        percent(found.mean[1]),
+        percent(found.phases.0),
+        percent(found.phases.1),
+        percent(found.distance),
+        found.up[0],
+        found.up[1],
+        found.down[0],
+        found.down[1],
+        found.changes[0],
+        found.changes[1],
+        found.phases.2
+    );
+}
+
+/// Every request of both sides, if somebody wants to see them.
+fn keep(case: &Case, trial: &Trial, real: &[decisions::Requests], ours: &[decisions::Requests]) {
+    let Some(dir) = std::env::var_os("FLYBALL_SCHEDULE_OUT") else { return };
+    let name = format!("{}-{}-{}.txt", case.kernel, case.driver, trial.name).replace(' ', "-");
+    let mut text = String::new();
+    for (side, all) in [("guest", real), ("sim", ours)] {
+        for (cpu, requests) in all.iter().enumerate() {
+            for (at, khz) in requests {
+                let _ = writeln!(text, "{side} {cpu} {:.3} {khz}", *at as f64 / 1e6);
+            }
+        }
+    }
+    let _ = std::fs::create_dir_all(&dir);
+    let _ = std::fs::write(std::path::Path::new(&dir).join(name), text);
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, inside, case, seed] = &words[..]
+        && inside == "--inside"
+    {
+        inside::run(&CASES[case.parse::<usize>().unwrap()], seed.parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    let suited = |(number, case): (usize, &'static Case)| guest::Suited {
+        name: format!("{}-{}", case.kernel, case.driver),
+        kernel: case.kernel,
+        everyday: case.everyday,
+        test: Box::new(move || run(number)),
+    };
+    guest::run_suite("schedules", CASES.iter().enumerate().map(suited).collect())
+}

@@ -1,0 +1,150 @@
+//! What was asked for over time: from a guest's register log, and from a simulated machine's registers.
+
+use std::time::Duration;
+
+use flyball_sim::{CpuWork, Load, SimMachine, Step};
+use flyball_silicon::{Activity, MachineSpec, msr, spec::Vendor};
+
+use super::schedule::{self, Phase};
+
+/// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first is of time 0.
+pub type Requests = Vec<(u64, u32)>;
+
+/// Makes frequencies of what is written to a request register.
+pub struct Decoder {
+    /// The register.
+    pub register: u32,
+    p_states: Vec<u32>,
+    /// kHz of a performance level.
+    level: f64,
+    /// Lowest and highest frequency of a request, kHz.
+    pub range: (u32, u32),
+}
+
+impl Decoder {
+    /// For a driver on a machine.
+    pub fn new(spec: &MachineSpec, driver: &str) -> Decoder {
+        let core = &spec.core[0];
+        let p_states = spec.firmware.pstates_mhz.clone();
+        let (lowest, highest) = (core.min_mhz * 1000, core.max_mhz * 1000);
+        let amd = spec.identity.vendor == Vendor::Amd;
+        let (register, level, range) = match driver {
+            "acpi-cpufreq" => {
+                let (high, low) = (p_states[0], p_states[p_states.len() - 1]);
+                (0xc001_0062, 0.0, (low * 1000, high * 1000))
+            }
+            _ if amd => {
+                let level = f64::from(core.base_mhz) * 1000.0 / f64::from(core.perf.nominal);
+                (msr::AMD_CPPC_REQ, level, ((f64::from(core.perf.efficient) * level) as u32, highest))
+            }
+            _ if driver.ends_with("no_hwp") => (msr::PERF_CTL, 100_000.0, (lowest, highest)),
+            _ => (msr::HWP_REQUEST, 100_000.0, (lowest, highest)),
+        };
+        Decoder { register, p_states, level, range }
+    }
+
+    /// What a value asks for, kHz.
+    pub fn khz(&self, value: u64) -> u32 {
+        let level = match self.register {
+            // Desired, or where that is left to the firmware, the least.
+            msr::AMD_CPPC_REQ | msr::HWP_REQUEST => {
+                let (least, desired) = match self.register {
+                    msr::AMD_CPPC_REQ => (value >> 8 & 0xff, value >> 16 & 0xff),
+                    _ => (value & 0xff, value >> 16 & 0xff),
+                };
+                least.max(desired)
+            }
+            msr::PERF_CTL => value >> 8 & 0xff,
+            _ => return self.p_states.get((value & 7) as usize).copied().unwrap_or(0) * 1000,
+        };
+        (level as f64 * self.level) as u32
+    }
+
+    /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a trial.
+    pub fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Vec<Requests>> {
+        let (mark, register) = (format!("{mark:#x}"), format!("{:#x}", self.register));
+        let mut present = vec![0; cpus as usize];
+        let mut trials: Vec<(u64, Vec<Requests>)> = Vec::new();
+        for line in log.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [time, cpu, "wrmsr", name, value, rest @ ..] = &words[..] else { continue };
+            let (Some(at), Some(cpu)) = (nanoseconds(time), cpu.strip_prefix("cpu")) else { continue };
+            let Ok(cpu) = cpu.parse::<usize>() else { continue };
+            if *name == mark && *rest == ["refused"] {
+                trials.push((at, present.iter().map(|khz| vec![(0, *khz)]).collect()));
+            } else if *name == register && rest.is_empty() && cpu < present.len() {
+                let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap_or(0);
+                present[cpu] = self.khz(value);
+                if let Some((begin, requests)) = trials.last_mut()
+                    && at - *begin < length_ns
+                {
+                    push(&mut requests[cpu], at - *begin, present[cpu]);
+                }
+            }
+        }
+        trials.into_iter().map(|(_, requests)| requests).collect()
+    }
+
+    /// Plays a schedule on a simulated machine.
+    pub fn of_machine(&self, machine: &mut SimMachine, plan: &[Vec<Phase>], length_ns: u64) -> Vec<Requests> {
+        let begin = machine.now().as_nanos() as u64;
+        let pulses = plan.iter().map(|phases| schedule::pulses(phases)).collect();
+        machine.run(Some(Box::new(Pulses { begin, pulses })));
+        let mut requests = vec![Requests::new(); plan.len()];
+        let mut at = 0;
+        loop {
+            for (cpu, requests) in requests.iter_mut().enumerate() {
+                let value = machine.silicon().read_msr(cpu, self.register).unwrap_or(0);
+                push(requests, at, self.khz(value));
+            }
+            if at >= length_ns {
+                break;
+            }
+            machine.advance(Duration::from_millis(1));
+            at = machine.now().as_nanos() as u64 - begin;
+        }
+        machine.run(None);
+        requests
+    }
+}
+
+fn push(requests: &mut Requests, at: u64, khz: u32) {
+    if requests.last().is_none_or(|last| last.1 != khz) {
+        requests.push((at, khz));
+    }
+}
+
+/// Seconds with nine decimals.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, rest) = text.split_once('.')?;
+    Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + rest.parse::<u64>().ok()?)
+}
+
+/// The schedule's pulses as a simulated load.
+struct Pulses {
+    begin: u64,
+    pulses: Vec<Vec<(u64, u64)>>,
+}
+
+impl Load for Pulses {
+    fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
+        let end = step.now_ns.saturating_sub(self.begin);
+        let start = end.saturating_sub(step.span_ns);
+        for (pulses, work) in self.pulses.iter().zip(work) {
+            let first = pulses.partition_point(|pulse| pulse.1 * 1000 <= start);
+            let (mut busy, mut wakes) = (0, 0);
+            let mut next = u64::MAX;
+            for &(from, to) in &pulses[first..] {
+                let (from, to) = (from * 1000, to * 1000);
+                if from >= end {
+                    next = from;
+                    break;
+                }
+                busy += to.min(end) - from.max(start);
+                wakes += u16::from(from >= start);
+            }
+            work.activity = Activity::partly(busy as u32, wakes, 0);
+            work.gap_us = (next.saturating_sub(end) / 1000).clamp(1, 1_000_000) as u32;
+        }
+    }
+}
