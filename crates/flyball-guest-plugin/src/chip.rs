@@ -41,6 +41,8 @@ pub struct Chip {
     /// Time of the last line of the trace, ns, and each package's energy since, W ns.
     traced_ns: u64,
     traced_energy: Vec<f64>,
+    /// Each CPU's busy time since that line, ns.
+    traced_busy: Vec<u64>,
     /// Register writes that real hardware would have refused.
     pub refused: u64,
     /// The guest may break its firmware.
@@ -71,6 +73,7 @@ impl Chip {
             trace: None,
             traced_ns: 0,
             traced_energy: vec![0.0; packages],
+            traced_busy: vec![0; cpus],
             refused: 0,
             breakable: false,
         };
@@ -102,7 +105,8 @@ impl Chip {
     pub fn trace_to(&mut self, mut to: Box<dyn Write + Send>) {
         let _ = writeln!(
             to,
-            "# ms, then for each package: mean W since the line before, C; then for each CPU: kHz busy_ns"
+            "# ms, then for each package: mean W since the line before, C; then for each CPU: kHz, busy ns since the line \
+             before"
         );
         self.trace = Some(to);
     }
@@ -347,6 +351,9 @@ impl Chip {
         for (package, energy) in self.traced_energy.iter_mut().enumerate() {
             *energy += self.silicon.power(package).0 * dt_ns as f64;
         }
+        for (busy, activity) in self.traced_busy.iter_mut().zip(&self.activity) {
+            *busy += u64::from(activity.busy_ns);
+        }
         let now = self.silicon.now_ns();
         if now / 1_000_000 == self.traced_ns / 1_000_000 {
             return;
@@ -358,8 +365,8 @@ impl Chip {
             let watts = std::mem::take(energy) / passed;
             let _ = write!(trace, " {watts:.3} {:.2}", self.silicon.temperature(package).0);
         }
-        for (cpu, activity) in self.activity.iter().enumerate() {
-            let _ = write!(trace, " {} {}", self.silicon.frequency(cpu).0, activity.busy_ns);
+        for (cpu, busy) in self.traced_busy.iter_mut().enumerate() {
+            let _ = write!(trace, " {} {}", self.silicon.frequency(cpu).0, std::mem::take(busy));
         }
         let _ = writeln!(trace);
     }

@@ -1,6 +1,9 @@
 //! What the scheduler keeps per CPU: whether it is online, what it spent its time on, how busy it has been.
 
-use crate::governor::{CpuTimes, Decay, Demand, Pelt};
+use crate::{
+    governor::{CpuTimes, Decay, Demand, Pelt},
+    load::CpuWork,
+};
 
 /// Time since boot by kind, in nanoseconds, as /proc/stat has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,6 +19,18 @@ impl Times {
     pub(crate) fn dbs(self) -> CpuTimes {
         CpuTimes { idle: self.idle + self.iowait, iowait: self.iowait, nice: 0 }
     }
+}
+
+/// The scheduler's call to the governor (cpufreq_update_util): when a task comes or goes, and at each tick of a CPU that
+/// runs. A CPU that rests makes none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heard {
+    /// When, ns.
+    pub(crate) at: u64,
+    /// The utilisation then.
+    util: u32,
+    /// The accounted time then.
+    times: Times,
 }
 
 /// Counters of one idle state of one CPU.
@@ -36,8 +51,20 @@ pub(crate) struct Cpu {
     pub(crate) load: Pelt,
     /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c, util_est).
     pub(crate) estimate: u32,
+    /// What the scheduler told the governor in the last step, if anything.
+    pub(crate) heard: Option<Heard>,
+    /// How long it has rested, ns.
+    pub(crate) rested: u64,
     /// It went idle since the governor last looked.
     pub(crate) idled: bool,
+    /// It was running when the last step ended.
+    pub(crate) running: bool,
+    /// What ran last was a task of the workload, not the kernel's own.
+    pub(crate) task: bool,
+    /// A task went to sleep in the last step.
+    pub(crate) slept: bool,
+    /// Speed against that of full capacity, as frequency invariance last saw it; 0 not yet.
+    pub(crate) speed: f64,
     /// A task woke from waiting for IO since the governor last looked.
     pub(crate) woke_from_io: bool,
     /// Share of the last step that it was busy.
@@ -65,20 +92,17 @@ pub(crate) struct IdleWish {
 }
 
 impl Cpu {
-    /// Idle for so long that nothing is left of what it did.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.busy == 0.0 && !self.woke_from_io && self.load.utilisation() == 0
+    /// Accounted time as the sampling governors see it.
+    pub(crate) fn dbs_times(&self) -> CpuTimes {
+        self.heard.map_or(self.times, |heard| heard.times).dbs()
     }
 
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
+        let util = self.heard.map_or_else(|| self.load.utilisation(), |heard| heard.util);
         Demand {
-            // Estimates count while the tasks are on the run queue.
-            util: if self.busy > 0.0 {
-                self.load.utilisation().max(self.estimate)
-            } else {
-                self.load.utilisation()
-            },
+            // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before the call.
+            util: if self.running && self.task { util.max(self.estimate) } else { util },
             capacity: 1024,
             idled: std::mem::take(&mut self.idled),
             woke_from_io: std::mem::take(&mut self.woke_from_io),
@@ -87,42 +111,93 @@ impl Cpu {
         }
     }
 
-    /// A step of `decay.span()` nanoseconds, `busy` of which it ran at `khz` of `highest`.
+    /// util_est_update() when the tasks go to sleep: up at once, down by a quarter of the way.
+    fn sleep(&mut self) {
+        (self.running, self.rested) = (false, 0);
+        let last = self.load.utilisation();
+        if !self.task {
+            return;
+        }
+        self.estimate = if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
+    }
+
+    /// A step of `decay.span()` nanoseconds, `busy` of which it ran at `khz` of `full`, with a tick every
+    /// `tick` nanoseconds.
     pub(crate) fn step(
         &mut self,
         now: u64,
         decay: Decay,
         busy: f64,
-        waits_for_io: bool,
+        work: &CpuWork,
         khz: u32,
-        highest: u32,
+        full: u32,
+        tick: u64,
     ) {
         let span = decay.span();
+        let waits_for_io = work.io;
+        self.heard = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
             self.times.idle += span;
             self.idled = true;
             return;
         }
         let ran = (span as f64 * busy.clamp(0.0, 1.0)) as u64;
-        let system = ran / 8;
-        self.times.user += ran - system;
-        self.times.system += system;
-        if waits_for_io {
-            self.times.iowait += span - ran;
-        } else {
-            self.times.idle += span - ran;
-        }
-        self.idled |= ran < span;
-        if ran == 0 && self.busy > 0.0 {
-            // util_est_update(): up at once, down by a quarter of the way.
-            let last = self.load.utilisation();
-            self.estimate =
-                if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
-        }
+        self.idled |= std::mem::take(&mut self.slept);
         self.busy = busy;
         if ran > 0 {
             self.measured = (khz, now);
+            self.task = !work.kernel;
+            if self.speed == 0.0 || now.is_multiple_of(tick) {
+                // arch_scale_freq_tick()
+                self.speed = (f64::from(khz) / f64::from(full.max(1))).min(1.0);
+            }
         }
-        self.load.run(decay, busy, f64::from(khz) / f64::from(highest.max(1)));
+        let share = ran as f64 / span as f64;
+        // The idle loop gives the tick up, which schedutil counts (tick_nohz_idle_stop_tick), only if it expects to sleep for
+        // longer than a tick. After a process has ended it has nothing to expect by: the next one comes when it comes.
+        let stays = u64::from(work.gap_us) * 1000 >= tick || work.fork;
+        if self.running {
+            // It runs on, and then sleeps unless the step was too short for that.
+            self.run(ran, decay.part(share));
+            if ran < span {
+                self.hear(now - (span - ran));
+                self.sleep();
+                self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
+                self.slept = stays;
+            } else if now.is_multiple_of(tick) {
+                self.hear(now);
+            }
+            return;
+        }
+        self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
+        self.idled |= self.rested >= tick;
+        if ran > 0 {
+            self.rested = 0;
+            self.running = true;
+            self.hear(now - ran);
+            self.run(ran, decay.part(share));
+        }
+    }
+
+    /// The scheduler calls the governor.
+    fn hear(&mut self, at: u64) {
+        self.heard = Some(Heard { at, util: self.load.utilisation(), times: self.times });
+    }
+
+    fn run(&mut self, ran: u64, decay: Decay) {
+        let system = ran / 8;
+        self.times.user += ran - system;
+        self.times.system += system;
+        self.load.run(decay, self.speed);
+    }
+
+    fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay) {
+        self.rested += rested;
+        if waits_for_io {
+            self.times.iowait += rested;
+        } else {
+            self.times.idle += rested;
+        }
+        self.load.rest(decay);
     }
 }

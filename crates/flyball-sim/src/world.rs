@@ -6,7 +6,10 @@ use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
     cpu::{Cpu, IdleCount, IdleWish},
-    cpufreq::{Cpufreq, Platform, amd, intel},
+    cpufreq::{
+        Cpufreq, Platform, amd, intel,
+        invariance::{FullSpeed, full_speed},
+    },
     errno::{Answer, Errno},
     governor::Decay,
     kernel::Kernel,
@@ -66,6 +69,8 @@ pub(crate) struct World {
     /// Idle state of each CPU in the last step.
     states: Vec<u8>,
     work: Vec<CpuWork>,
+    /// What the kernel takes for full speed.
+    full_speed: Option<FullSpeed>,
     /// Busy time that accesses to a CPU's registers cost it and that the next step takes into account, ns.
     disturbed: Vec<u32>,
     /// The processors' own time, which trails `platform.now` by less than a step.
@@ -123,6 +128,7 @@ impl World {
             name,
             title,
             boot,
+            full_speed: full_speed(&platform),
             platform,
             cpufreq,
             cpus,
@@ -337,6 +343,7 @@ impl World {
         for (work, cost) in self.work.iter_mut().zip(&mut self.disturbed) {
             if *cost > 0 {
                 let activity = &mut work.activity;
+                work.kernel |= activity.busy_ns == 0;
                 activity.busy_ns = activity.busy_ns.saturating_add(std::mem::take(cost));
                 activity.wakes = activity.wakes.saturating_add(1);
             }
@@ -380,22 +387,26 @@ impl World {
             }
         }
         let decay = Decay::over(STEP_NS);
+        let tick = self.platform.board.tick_us * 1000;
+        let full_speed = self.full_speed;
         for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
             if !cpu.online {
                 continue;
             }
             let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
             let khz = self.platform.chip.khz(number as u32);
-            let highest = match self.cpufreq.highest[number] {
-                0 => khz,
-                highest => highest,
+            let full = match (full_speed, self.cpufreq.highest[number]) {
+                (Some(full), _) if self.platform.intel.no_turbo => full.base,
+                (Some(full), _) => full.turbo,
+                (None, 0) => khz,
+                (None, highest) => highest,
             };
             cpu.woke_from_io |= work.io;
             if work.fork {
                 cpu.load.fork();
                 cpu.estimate = 0;
             }
-            cpu.step(now, decay, busy, work.io, khz, highest);
+            cpu.step(now, decay, busy, work, khz, full, tick);
         }
         self.cpufreq.tick(&mut self.platform, &mut self.cpus);
     }

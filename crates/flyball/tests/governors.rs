@@ -115,7 +115,7 @@ fn run(number: usize) -> Result<(), Failed> {
     let program = format!("{}:governors", std::env::current_exe().unwrap().display());
     let (cpus, place) = (CPUS.to_string(), out.to_str().unwrap());
     let options = [
-        case.machine, "--driver", case.driver, "--cpus", &cpus, "--file", &program, "--closed", "--cycles", "4",
+        case.machine, "--driver", case.driver, "--cpus", &cpus, "--file", &program, "--closed",
         "--modules", "?msr,?cpufreq_powersave,?cpufreq_ondemand,?cpufreq_conservative",
         "--append", "msr.allow_writes=on", "--out", place,
     ];
@@ -128,6 +128,7 @@ fn run(number: usize) -> Result<(), Failed> {
         return Err(format!("{}\n{text}\n{errors}", output.status).into());
     }
     let log = std::fs::read_to_string(out.join("registers.log"))?;
+    let silicon_log = std::fs::read_to_string(out.join("silicon.log"))?;
 
     let (mut simulated, _) = twin.boot()?;
     simulated.advance(Duration::from_secs(1));
@@ -135,13 +136,14 @@ fn run(number: usize) -> Result<(), Failed> {
     let length = schedule::schedule(seed())[0].iter().map(|phase| phase.ms).sum::<u64>() * 1_000_000;
     let real = decoder.of_log(&log, case.mark(), CPUS, length);
     let mut table = String::new();
-    for (number, (trial, real)) in case.trials.iter().zip(&real).enumerate() {
+    for (number, (trial, (begin, real))) in case.trials.iter().zip(&real).enumerate() {
         for (path, value) in trial.writes() {
             simulated.write(&path, value.as_bytes()).map_err(|errno| format!("{path}: {errno:?}"))?;
         }
         simulated.advance(Duration::from_millis(SETTLE_MS));
         let plan = schedule::schedule(seed() + number as u64);
-        let ours = decoder.of_machine(&mut simulated, &plan, length);
+        let busy = decisions::busy(&silicon_log, *begin, CPUS as usize, length);
+        let ours = decoder.of_machine(&mut simulated, &plan, busy);
         let found = compare::compare(&plan, decoder.range, real, &ours);
         row(&mut table, trial.name, &found);
         keep(case, trial, real, &ours);

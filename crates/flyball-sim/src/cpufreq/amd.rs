@@ -396,7 +396,14 @@ impl Driver for AmdPstate {
 
     fn adjust(&self, platform: &mut Platform, policy: &mut Policy, min: u32, target: u32, capacity: u32) {
         let Ok(caps) = Caps::of(platform, policy.number) else { return };
-        let (floor, max) = limit_levels(platform, &caps, policy);
+        let (mut floor, mut max) = limit_levels(platform, &caps, policy);
+        if platform.is(Kernel::V6_1) {
+            // The limits do not act on what schedutil asks for.
+            (floor, max) = (caps.lowest, caps.highest);
+        }
+        if !platform.since(Kernel::V6_18) {
+            floor = floor.max(caps.lowest_nonlinear);
+        }
         let top = u64::from(ceiling(&caps, policy));
         let scale = |value: u32| {
             if value >= capacity {

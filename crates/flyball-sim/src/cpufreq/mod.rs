@@ -3,6 +3,7 @@
 pub(crate) mod acpi;
 pub(crate) mod amd;
 pub(crate) mod intel;
+pub(crate) mod invariance;
 pub(crate) mod policy;
 pub(crate) mod tunables;
 
@@ -14,6 +15,7 @@ use crate::{
     governor::{Conservative, Ondemand, Relation, Request, Schedutil, SchedutilMode},
     kernel::Kernel,
     trace::{Context, Event, Tracer},
+    world::STEP_NS,
 };
 use policy::{Governor, Limits, Policy};
 use tunables::Tunables;
@@ -21,6 +23,9 @@ use tunables::Tunables;
 /// How long after a write to a limit the work item that applies it runs. On real machines a read right after the
 /// write may still see the old value; here it always does, until this much of the machine's time has passed.
 pub(crate) const SETTLE_NS: u64 = 40_000;
+
+/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times a second, as the workloads' models have it.
+const HOUSEKEEPING: u64 = 100;
 
 /// The governors' names in the order of scaling_available_governors (the last registered comes first).
 pub(crate) const GOVERNORS: [&str; 6] =
@@ -540,15 +545,18 @@ impl Cpufreq {
             if !policy.is_active() {
                 continue;
             }
+            // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on a CPU that sleeps: what
+            // was asked for stays asked for until something wakes it, if only the kernel's own work now and then.
+            let turn = now / STEP_NS + 7 * u64::from(policy.number);
+            let heard = policy.online.iter().filter_map(|&cpu| cpus[cpu as usize].heard).map(|heard| heard.at).max();
+            let limited = matches!(&policy.governor, Governor::Schedutil(governor) if governor.is_told());
+            if heard.is_none() && !limited && !turn.is_multiple_of(HOUSEKEEPING) {
+                continue;
+            }
+            let at = heard.unwrap_or(now);
             platform.trace.context = Context::Tick;
             if setpolicy {
                 driver.sample(platform, policy, cpus);
-                continue;
-            }
-            if let Governor::Schedutil(governor) = &policy.governor
-                && governor.is_at_rest()
-                && policy.online.iter().all(|&cpu| cpus[cpu as usize].is_at_rest())
-            {
                 continue;
             }
             let bounds = policy.bounds();
@@ -556,19 +564,19 @@ impl Cpufreq {
             let request = match &mut policy.governor {
                 Governor::Performance | Governor::Powersave | Governor::Userspace(_) => None,
                 Governor::Ondemand(governor) => self.tunables.ondemand.as_ref().and_then(|tunables| {
-                    let times = online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
-                    governor.update(now, tunables, bounds, &policy.table, times)
+                    let times = online.iter().map(|&cpu| cpus[cpu as usize].dbs_times());
+                    governor.update(at, tunables, bounds, &policy.table, times)
                 }),
                 Governor::Conservative(governor) => {
                     self.tunables.conservative.as_ref().and_then(|tunables| {
-                        let times = online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());
-                        governor.update(now, tunables, bounds, times)
+                        let times = online.iter().map(|&cpu| cpus[cpu as usize].dbs_times());
+                        governor.update(at, tunables, bounds, times)
                     })
                 }
                 Governor::Schedutil(governor) => {
                     let rate = self.tunables.rate_limit_us.unwrap_or(1000);
                     let demands = online.iter().map(|&cpu| cpus[cpu as usize].take_demand());
-                    governor.update(now, tick, rate, bounds, demands)
+                    governor.update(at, tick, rate, bounds, demands)
                 }
             };
             match request {

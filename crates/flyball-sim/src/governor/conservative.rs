@@ -83,19 +83,16 @@ impl Conservative {
             0 => 5,
             step => step,
         };
+        // Steps for time asleep are forgotten again where the load asks for neither up nor down.
+        let mut wish = self.requested;
         if let Some(periods) = self.common.idle_periods
-            && (self.unconditional || load < tunables.down_threshold)
+            && (self.unconditional || self.common.measured < tunables.down_threshold)
         {
-            let steps = step.saturating_mul(periods);
-            self.requested =
-                if self.requested > steps { (self.requested - steps).max(bounds.min) } else { bounds.min };
+            wish = down(wish, step.saturating_mul(periods), bounds.min);
         }
         if load > tunables.up_threshold {
             self.skipped = 0;
-            if self.requested >= bounds.max {
-                return None;
-            }
-            self.requested = self.requested.saturating_add(step).min(bounds.max);
+            self.requested = wish.saturating_add(step).min(bounds.max);
             return Some(Request::Frequency(self.requested, Relation::High));
         }
         self.skipped += 1;
@@ -103,12 +100,17 @@ impl Conservative {
             return None;
         }
         self.skipped = 0;
-        if load < tunables.down_threshold && self.requested > bounds.min {
-            self.requested = self.requested.saturating_sub(step).max(bounds.min);
+        if load < tunables.down_threshold {
+            self.requested = down(wish, step, bounds.min);
             return Some(Request::Frequency(self.requested, Relation::Low));
         }
         None
     }
+}
+
+/// A step down, to the least at most.
+fn down(khz: u32, step: u32, least: u32) -> u32 {
+    if khz > least.saturating_add(step) { khz - step } else { least }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ struct PerCpu {
 pub struct DbsCommon {
     cpus: Vec<PerCpu>,
     sampled: u64,
+    /// The highest load of the last sample as it was measured, without what a sleeper keeps from before, percent.
+    pub measured: u32,
     /// Periods that the CPUs were idle beyond one; `None` if they were not.
     pub idle_periods: Option<u32>,
 }
@@ -31,7 +33,7 @@ impl DbsCommon {
     /// Starts sampling at `now` with the times that the CPUs have then.
     pub fn start(now: u64, times: impl Iterator<Item = CpuTimes>) -> DbsCommon {
         let cpus = times.map(|seen| PerCpu { seen, at: now, load: 0 }).collect();
-        DbsCommon { cpus, sampled: now, idle_periods: None }
+        DbsCommon { cpus, sampled: now, measured: 0, idle_periods: None }
     }
 
     /// Whether a sample is due.
@@ -59,7 +61,7 @@ impl DbsCommon {
         self.sampled = now;
         let period = period_us.max(1) * 1000;
         let mut highest = 0;
-        self.idle_periods = None;
+        (self.idle_periods, self.measured) = (None, 0);
         for (cpu, times) in self.cpus.iter_mut().zip(times) {
             let elapsed = now.saturating_sub(cpu.at);
             let mut idle = times.idle.saturating_sub(cpu.seen.idle);
@@ -71,14 +73,20 @@ impl DbsCommon {
             }
             cpu.at = now;
             cpu.seen = times;
+            let measured = if elapsed == 0 {
+                cpu.load
+            } else {
+                (100 * elapsed.saturating_sub(idle) / elapsed) as u32
+            };
+            self.measured = self.measured.max(measured);
             let load = if elapsed == 0 {
                 cpu.load
             } else if idle > 2 * period && cpu.load > 0 {
                 // The CPU slept through its samples: what it did before counts once more, then no longer.
                 std::mem::take(&mut cpu.load)
             } else {
-                cpu.load = (100 * elapsed.saturating_sub(idle) / elapsed) as u32;
-                cpu.load
+                cpu.load = measured;
+                measured
             };
             if idle > 2 * period {
                 let periods = (idle / period) as u32;

@@ -17,42 +17,76 @@ impl Decay {
         Decay { span, keep: (-(span as f64) / PERIOD / 32.0).exp2() }
     }
 
+    /// The decay over a part of the span, or over more than it.
+    pub fn part(self, share: f64) -> Decay {
+        if share == 1.0 {
+            return self;
+        }
+        let span = self.span as f64 * share;
+        Decay { span: span as u64, keep: (-span / PERIOD / 32.0).exp2() }
+    }
+
     /// The span that this decay is for, in nanoseconds.
     pub fn span(self) -> u64 {
         self.span
     }
 }
 
+/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to count as lost: nobody knows
+/// then how long it would have taken (update_idle_rq_clock_pelt; the series' limits are 47742 and 1024).
+const FULL: f64 = 1024.0 * (47742.0 - 1024.0 - 47.0) / (47742.0 - 512.0);
+
 /// A utilisation average on the capacity scale of 0 to 1024.
+///
+/// A CPU that runs below full capacity lets the average's time pass more slowly, so that the average reaches 1024 on a
+/// CPU that never rests whatever its speed; what time it is behind it makes up for as soon as it rests
+/// (kernel/sched/pelt.h, update_rq_clock_pelt).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pelt(f64);
+pub struct Pelt {
+    value: f64,
+    /// How far the average's time is behind, ns.
+    behind: f64,
+}
 
 impl Pelt {
-    /// Lets time pass during which the entity ran for `running` (0 to 1) of the time on a CPU that gave `speed`
-    /// (0 to 1) of full capacity: frequency and core type together, as frequency invariance scales it.
-    pub fn run(&mut self, decay: Decay, running: f64, speed: f64) {
-        let goal = 1024.0 * (running * speed).clamp(0.0, 1.0);
-        let value = goal + (self.0 - goal) * decay.keep;
+    /// The CPU runs for `decay`'s span with `speed` (0 to 1) of full capacity: frequency and core type together, as
+    /// frequency invariance scales it.
+    pub fn run(&mut self, decay: Decay, speed: f64) {
+        let speed = speed.clamp(0.0, 1.0);
+        self.behind += decay.span as f64 * (1.0 - speed);
+        let keep = if speed < 1.0 { decay.part(speed).keep } else { decay.keep };
+        self.value = 1024.0 + (self.value - 1024.0) * keep;
+    }
+
+    /// The CPU rests for `decay`'s span.
+    pub fn rest(&mut self, decay: Decay) {
+        let keep = if self.behind == 0.0 || self.value >= FULL {
+            decay.keep
+        } else {
+            decay.part(1.0 + self.behind / decay.span.max(1) as f64).keep
+        };
+        self.behind = 0.0;
+        let value = self.value * keep;
         // What is left of it in the end is nothing, and must not become numbers that processors are slow with.
-        self.0 = if value < 1e-9 { 0.0 } else { value };
+        self.value = if value < 1e-9 { 0.0 } else { value };
     }
 
     /// A new process of unknown size joins, and the one before it has gone with what it had: half of the capacity
     /// (kernel/sched/fair.c, post_init_entity_util_avg), and a sixth of the rest for the parent that waits (estimated).
     pub fn fork(&mut self) {
         let begun = 512.0 + 512.0 / 6.0;
-        self.0 = if self.0 > begun { self.0 } else { begun };
+        self.value = self.value.max(begun);
     }
 
     /// Whether nothing is left of what ran.
     pub fn is_zero(self) -> bool {
-        self.0 == 0.0
+        self.value == 0.0
     }
 
     /// The utilisation, 0 to 1024, truncated as the kernel's integers are.
     pub fn utilisation(self) -> u32 {
         // A hair above, so that the limit of the series counts as reached.
-        (self.0 + 1e-6) as u32
+        (self.value + 1e-6) as u32
     }
 }
 
@@ -65,18 +99,38 @@ mod tests {
         let mut pelt = Pelt::default();
         let decay = Decay::over(32 * 1024 * 1024);
         for expected in [512, 768, 896, 960] {
-            pelt.run(decay, 1.0, 1.0);
+            pelt.run(decay, 1.0);
             assert_eq!(pelt.utilisation(), expected);
         }
+        pelt.rest(decay);
+        assert_eq!(pelt.utilisation(), 480);
     }
 
     #[test]
     fn steps_of_any_length_agree() {
         let (mut fine, mut coarse) = (Pelt::default(), Pelt::default());
         for _ in 0..64 {
-            fine.run(Decay::over(1_000_000), 0.5, 0.8);
+            fine.run(Decay::over(1_000_000), 0.8);
         }
-        coarse.run(Decay::over(64_000_000), 0.5, 0.8);
+        coarse.run(Decay::over(64_000_000), 0.8);
         assert_eq!(fine.utilisation(), coarse.utilisation());
+    }
+
+    #[test]
+    fn a_slow_cpu_that_never_rests_is_full_and_one_that_rests_is_not() {
+        let mut busy = Pelt::default();
+        busy.run(Decay::over(2_000_000_000), 0.25);
+        assert_eq!(busy.utilisation(), 1023);
+        // Half busy at half speed: a quarter of the capacity, in the mean of a period.
+        let mut half = Pelt::default();
+        let mut sum = 0;
+        for step in 0..4000 {
+            match step % 2 {
+                0 => half.run(Decay::over(1_000_000), 0.5),
+                _ => half.rest(Decay::over(1_000_000)),
+            }
+            sum += if step >= 2000 { half.utilisation() } else { 0 };
+        }
+        assert!((250..=262).contains(&(sum / 2000)), "{}", sum / 2000);
     }
 }

@@ -39,6 +39,8 @@ struct Boost {
     value: u32,
     pending: bool,
     updated: u64,
+    /// The CPU went idle since the last update that the rate limit let through (sugov_hold_freq).
+    idled: bool,
 }
 
 /// The governor's state for one policy.
@@ -65,9 +67,9 @@ impl Schedutil {
         }
     }
 
-    /// Nothing that an update of idle CPUs without utilisation could change: it asked for the least, and no boost decays.
-    pub fn is_at_rest(&self) -> bool {
-        !self.limits_changed && self.raw == 0 && self.boosts.iter().all(|boost| boost.value == 0)
+    /// Whether it was told of new limits that it has not looked at.
+    pub fn is_told(&self) -> bool {
+        self.limits_changed
     }
 
     /// The policy's limits changed: the next update goes through whatever the rate limit says.
@@ -93,6 +95,7 @@ impl Schedutil {
         let mut busy_single = self.boosts.len() == 1;
         for (boost, demand) in self.boosts.iter_mut().zip(demands) {
             boost.wake(now, tick, demand.woke_from_io);
+            boost.idled |= demand.idled;
             if !due {
                 continue;
             }
@@ -100,7 +103,7 @@ impl Schedutil {
             let capacity = demand.capacity.max(1);
             let util = demand.util.max(boosted).min(capacity);
             let wanted = (util + (util >> 2)).min(demand.ceiling).max(demand.floor);
-            busy_single &= !demand.idled && demand.ceiling >= CAPACITY;
+            busy_single &= !std::mem::take(&mut boost.idled) && demand.ceiling >= CAPACITY;
             let share = u64::from(wanted) * 1024 / u64::from(capacity);
             if share >= best.0 {
                 best = (share, wanted, capacity, demand.floor);

@@ -10,6 +10,9 @@ use super::schedule::{self, Phase};
 /// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first is of time 0.
 pub type Requests = Vec<(u64, u32)>;
 
+/// When a trial began, ns of guest time, and each CPU's requests.
+pub type Trace = (u64, Vec<Requests>);
+
 /// Makes frequencies of what is written to a request register.
 pub struct Decoder {
     /// The register.
@@ -61,10 +64,10 @@ impl Decoder {
     }
 
     /// The requests of each trial and CPU in a register log. A refused write to `mark` begins a trial.
-    pub fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Vec<Requests>> {
+    pub fn of_log(&self, log: &str, mark: u32, cpus: u32, length_ns: u64) -> Vec<Trace> {
         let (mark, register) = (format!("{mark:#x}"), format!("{:#x}", self.register));
         let mut present = vec![0; cpus as usize];
-        let mut trials: Vec<(u64, Vec<Requests>)> = Vec::new();
+        let mut trials: Vec<Trace> = Vec::new();
         for line in log.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let [time, cpu, "wrmsr", name, value, rest @ ..] = &words[..] else { continue };
@@ -82,14 +85,15 @@ impl Decoder {
                 }
             }
         }
-        trials.into_iter().map(|(_, requests)| requests).collect()
+        trials
     }
 
-    /// Plays a schedule on a simulated machine.
-    pub fn of_machine(&self, machine: &mut SimMachine, plan: &[Vec<Phase>], length_ns: u64) -> Vec<Requests> {
+    /// Plays on a simulated machine what a guest was busy with.
+    pub fn of_machine(&self, machine: &mut SimMachine, plan: &[Vec<Phase>], busy: Vec<Vec<u32>>) -> Vec<Requests> {
+        let length_ns = busy[0].len() as u64 * 1_000_000;
         let begin = machine.now().as_nanos() as u64;
         let pulses = plan.iter().map(|phases| schedule::pulses(phases)).collect();
-        machine.run(Some(Box::new(Pulses { begin, pulses })));
+        machine.run(Some(Box::new(Played { begin, busy, pulses })));
         let mut requests = vec![Requests::new(); plan.len()];
         let mut at = 0;
         loop {
@@ -120,31 +124,53 @@ fn nanoseconds(text: &str) -> Option<u64> {
     Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + rest.parse::<u64>().ok()?)
 }
 
-/// The schedule's pulses as a simulated load.
-struct Pulses {
+/// How long each CPU was busy in each millisecond of a trial, ns, as the silicon log has it: `[cpu][ms]`.
+pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
+    const MS: u32 = 1_000_000;
+    let (first, count) = (begin_ns / u64::from(MS), (length_ns / u64::from(MS)) as usize);
+    let mut busy = vec![vec![0u32; count]; cpus];
+    let mut last = 0;
+    for line in silicon_log.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ms = words[0].split('.').next().and_then(|ms| ms.parse::<u64>().ok()).unwrap_or(0);
+        let from = std::mem::replace(&mut last, ms);
+        let Some(index) = from.checked_sub(first).map(|index| index as usize) else { continue };
+        // What is before each CPU's pair: the time and two columns a package, of which these machines have one.
+        for (cpu, busy) in busy.iter_mut().enumerate() {
+            let mut ns = words.get(4 + 2 * cpu).and_then(|word| word.parse::<u32>().ok()).unwrap_or(0);
+            for slot in busy.iter_mut().skip(index) {
+                let part = ns.min(MS - *slot);
+                *slot += part;
+                ns -= part;
+                if ns == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    busy
+}
+
+/// What a guest's CPUs were busy with, as a simulated load: how long is the log's, whose it was the schedule's.
+struct Played {
     begin: u64,
+    busy: Vec<Vec<u32>>,
     pulses: Vec<Vec<(u64, u64)>>,
 }
 
-impl Load for Pulses {
+impl Load for Played {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
         let end = step.now_ns.saturating_sub(self.begin);
-        let start = end.saturating_sub(step.span_ns);
-        for (pulses, work) in self.pulses.iter().zip(work) {
-            let first = pulses.partition_point(|pulse| pulse.1 * 1000 <= start);
-            let (mut busy, mut wakes) = (0, 0);
-            let mut next = u64::MAX;
-            for &(from, to) in &pulses[first..] {
-                let (from, to) = (from * 1000, to * 1000);
-                if from >= end {
-                    next = from;
-                    break;
-                }
-                busy += to.min(end) - from.max(start);
-                wakes += u16::from(from >= start);
-            }
-            work.activity = Activity::partly(busy as u32, wakes, 0);
-            work.gap_us = (next.saturating_sub(end) / 1000).clamp(1, 1_000_000) as u32;
+        let index = (end.saturating_sub(1) / 1_000_000) as usize;
+        for ((busy, pulses), work) in self.busy.iter().zip(&self.pulses).zip(work) {
+            let ns = busy.get(index).copied().unwrap_or(0);
+            let gap = busy.iter().skip(index + 1).take(1000).take_while(|next| **next == 0).count();
+            // What runs is a little behind the schedule.
+            let (from, to) = ((index as u64).saturating_sub(1) * 1000, (index as u64 + 1) * 1000);
+            let next = pulses.partition_point(|pulse| pulse.1 <= from);
+            work.kernel = index > 1 && pulses.get(next).is_none_or(|pulse| pulse.0 >= to);
+            work.activity = Activity::partly(ns, u16::from(ns < 1_000_000), 0);
+            work.gap_us = (1_000_000 - ns) / 1000 + 1000 * gap as u32;
         }
     }
 }

@@ -4,35 +4,47 @@
 use std::{
     fs::{self, OpenOptions},
     os::unix::fs::FileExt as _,
+    sync::{Arc, Barrier, OnceLock},
     thread,
     time::{Duration, Instant},
 };
 
 use flyball_host::process::pin_thread;
 
-use super::{Case, schedule};
+use super::{
+    Case, SETTLE_MS,
+    schedule::{self, CPUS},
+};
 
 /// Runs all trials of a case.
 pub fn run(case: &Case, seed: u64) {
     pin_thread(0).expect("CPU 0");
+    let marks = OpenOptions::new().write(true).open("/dev/cpu/0/msr").expect("the msr driver");
     for (number, trial) in case.trials.iter().enumerate() {
         for (path, value) in trial.writes() {
             if let Err(error) = fs::write(&path, &value) {
                 println!("{}: {path} <- {value}: {error}", trial.name);
             }
         }
-        thread::sleep(Duration::from_millis(super::SETTLE_MS));
-        let plan = schedule::schedule(seed + number as u64);
-        let marks = OpenOptions::new().write(true).open("/dev/cpu/0/msr").expect("the msr driver");
-        // Refused by the processor, but the write has been seen: the answer does not matter.
-        let _ = marks.write_at(&(number as u64).to_le_bytes(), case.mark().into());
-        let begin = Instant::now();
-        let loads: Vec<_> = plan
+        // The scheduler takes a new thread for half a CPU until it has seen it: a while of little work shows it.
+        let ready = Arc::new(Barrier::new(CPUS as usize + 1));
+        let epoch = Instant::now();
+        let begin = Arc::new(OnceLock::new());
+        let loads: Vec<_> = schedule::schedule(seed + number as u64)
             .into_iter()
             .enumerate()
             .map(|(cpu, phases)| {
+                let (ready, begin) = (Arc::clone(&ready), Arc::clone(&begin));
                 thread::spawn(move || {
                     pin_thread(cpu as u32).expect("a CPU");
+                    for turn in 1..=SETTLE_MS / 8 {
+                        let at = Duration::from_millis(8 * turn);
+                        thread::sleep(at.saturating_sub(epoch.elapsed()));
+                        while epoch.elapsed() < at + Duration::from_micros(100) {}
+                    }
+                    ready.wait();
+                    ready.wait();
+                    let begin: Instant = *begin.get().expect("a beginning");
                     for (from, to) in schedule::pulses(&phases) {
                         let (from, to) = (Duration::from_micros(from), Duration::from_micros(to));
                         thread::sleep(from.saturating_sub(begin.elapsed()));
@@ -41,6 +53,11 @@ pub fn run(case: &Case, seed: u64) {
                 })
             })
             .collect();
+        ready.wait();
+        // Refused by the processor, but the write has been seen: the answer does not matter.
+        let _ = marks.write_at(&(number as u64).to_le_bytes(), case.mark().into());
+        let begin = *begin.get_or_init(Instant::now);
+        ready.wait();
         for load in loads {
             load.join().expect("a load ends");
         }

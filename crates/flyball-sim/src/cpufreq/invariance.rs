@@ -1,0 +1,82 @@
+//! What the kernel takes for a CPU's full speed when it scales utilisation: neither the highest frequency nor the nominal
+//! one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
+
+use super::Platform;
+use crate::{
+    board::{CppcAccess, Vendor},
+    kernel::Kernel,
+};
+
+const PLATFORM_INFO: u32 = 0xce;
+const TURBO_RATIO_LIMIT: u32 = 0x1ad;
+const TURBO_RATIO_LIMIT1: u32 = 0x1ae;
+const SKYLAKE_X: u32 = 0x55;
+const BUS_KHZ: u64 = 100_000;
+/// A ratio of one.
+const ONE: u64 = 1024;
+
+/// Frequencies at which a CPU's utilisation grows as fast as time passes, kHz.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct FullSpeed {
+    /// While there is turbo.
+    pub(crate) turbo: u32,
+    /// While intel_pstate keeps turbo off.
+    pub(crate) base: u32,
+}
+
+/// Full speed of all CPUs, as the first one's registers and tables say it; nothing where the kernel would not know, and
+/// on machines with cores of several kinds, whose scales are others.
+pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
+    if platform.chip.silicon().spec().core.len() > 1 {
+        return None;
+    }
+    let (base, ratio) = match platform.board.vendor {
+        Vendor::Intel => intel(platform)?,
+        Vendor::Amd => amd(platform)?,
+    };
+    let turbo = (base * ratio / ONE) as u32;
+    Some(FullSpeed { turbo, base: base as u32 })
+}
+
+/// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there are fewer.
+fn intel(platform: &Platform) -> Option<(u64, u64)> {
+    let base = platform.chip.read(0, PLATFORM_INFO).ok()? >> 8 & 0xff;
+    let ratios = platform.chip.read(0, TURBO_RATIO_LIMIT).ok()?;
+    let of = |group: u64| ratios >> (8 * group) & 0xff;
+    let four = if platform.board.model == SKYLAKE_X {
+        let counts = platform.chip.read(0, TURBO_RATIO_LIMIT1).ok()?;
+        let group = (0..8).find(|group| counts >> (8 * group) & 0xff >= 4);
+        group.map_or_else(|| of(3), of)
+    } else {
+        of(3)
+    };
+    let turbo = if four == 0 { of(0) } else { four };
+    if base == 0 || turbo == 0 {
+        return None;
+    }
+    Some((base * BUS_KHZ, turbo * ONE / base))
+}
+
+/// `amd_set_max_freq_ratio`: halfway between nominal and highest performance.
+fn amd(platform: &Platform) -> Option<(u64, u64)> {
+    let board = &platform.board;
+    let first = board.cppc.first().filter(|first| first.nominal > 0)?;
+    if board.access == CppcAccess::None {
+        return None;
+    }
+    let highest = if platform.is(Kernel::V6_1) {
+        // amd_get_highest_perf() of that kernel knows two families; for others it is the scale's end.
+        match (board.family, board.model) {
+            (0x17, 0x30..0x40 | 0x70..0x80) | (0x19, 0x20..0x30 | 0x40..0x70) => 166,
+            _ => 255,
+        }
+    } else if board.cppc.iter().all(|cpu| cpu.highest == first.highest) {
+        u64::from(first.highest)
+    } else if board.family == 0x19 && (0x70..0x80).contains(&board.model) {
+        196
+    } else {
+        166
+    };
+    let ratio = (highest * ONE / u64::from(first.nominal)).midpoint(ONE);
+    Some((u64::from(first.nominal_mhz) * 1000, ratio))
+}
