@@ -548,7 +548,8 @@ impl Cpufreq {
             // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on a CPU that sleeps: what
             // was asked for stays asked for until something wakes it, if only the kernel's own work now and then.
             let turn = now / STEP_NS + 7 * u64::from(policy.number);
-            let heard = policy.online.iter().filter_map(|&cpu| cpus[cpu as usize].heard).map(|heard| heard.at).max();
+            let heard =
+                policy.online.iter().filter_map(|&cpu| cpus[cpu as usize].heard).map(|heard| heard.at).max();
             let limited = matches!(&policy.governor, Governor::Schedutil(governor) if governor.is_told());
             if heard.is_none() && !limited && !turn.is_multiple_of(HOUSEKEEPING) {
                 continue;

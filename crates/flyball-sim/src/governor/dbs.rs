@@ -73,11 +73,8 @@ impl DbsCommon {
             }
             cpu.at = now;
             cpu.seen = times;
-            let measured = if elapsed == 0 {
-                cpu.load
-            } else {
-                (100 * elapsed.saturating_sub(idle) / elapsed) as u32
-            };
+            let busy = 100 * elapsed.saturating_sub(idle);
+            let measured = busy.checked_div(elapsed).map_or(cpu.load, |load| load as u32);
             self.measured = self.measured.max(measured);
             let load = if elapsed == 0 {
                 cpu.load

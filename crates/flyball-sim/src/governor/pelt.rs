@@ -18,6 +18,7 @@ impl Decay {
     }
 
     /// The decay over a part of the span, or over more than it.
+    #[must_use]
     pub fn part(self, share: f64) -> Decay {
         if share == 1.0 {
             return self;

@@ -29,8 +29,10 @@ impl Twin<'_> {
         spec.identity.server = amd;
         let kernel = Kernel::ALL.into_iter().find(|kernel| kernel.to_string() == self.kernel);
         let kernel = kernel.ok_or("no such kernel")?;
-        let boot =
-            Boot { options: self.words.iter().map(|&word| word.to_owned()).collect(), modular_governors: false };
+        let boot = Boot {
+            options: self.words.iter().map(|&word| word.to_owned()).collect(),
+            modular_governors: false,
+        };
         Ok((SimMachine::boot(spec, kernel, boot, 0)?, amd))
     }
 }

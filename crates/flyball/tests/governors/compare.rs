@@ -1,7 +1,10 @@
 //! Two records of requests held against each other: means by phase, time at each frequency, how soon a step is followed,
 //! how often anything is asked for.
 
-use super::{decisions::Requests, schedule::{self, Phase}};
+use super::{
+    decisions::Requests,
+    schedule::{self, Phase},
+};
 
 /// Mean request from `from` to `to`, ns, kHz.
 pub fn mean(requests: &Requests, from: u64, to: u64) -> f64 {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use flyball_sim::{CpuWork, Load, SimMachine, Step};
 use flyball_silicon::{Activity, MachineSpec, msr, spec::Vendor};
+use flyball_sim::{CpuWork, Load, SimMachine, Step};
 
-use super::schedule::{self, Phase};
+use super::{
+    SETTLE_MS,
+    schedule::{self, Phase},
+};
 
 /// A CPU's requests: since when, ns from the schedule's begin, and what frequency, kHz. The first is of time 0.
 pub type Requests = Vec<(u64, u32)>;
@@ -78,34 +81,36 @@ impl Decoder {
             } else if *name == register && rest.is_empty() && cpu < present.len() {
                 let value = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap_or(0);
                 present[cpu] = self.khz(value);
+                // Within a turn CPUs are not in order.
                 if let Some((begin, requests)) = trials.last_mut()
-                    && at - *begin < length_ns
+                    && at.saturating_sub(*begin) < length_ns
                 {
-                    push(&mut requests[cpu], at - *begin, present[cpu]);
+                    push(&mut requests[cpu], at.saturating_sub(*begin), present[cpu]);
                 }
             }
         }
         trials
     }
 
-    /// Plays on a simulated machine what a guest was busy with.
-    pub fn of_machine(&self, machine: &mut SimMachine, plan: &[Vec<Phase>], busy: Vec<Vec<u32>>) -> Vec<Requests> {
-        let length_ns = busy[0].len() as u64 * 1_000_000;
-        let begin = machine.now().as_nanos() as u64;
+    /// Plays on a simulated machine what a guest was busy with: [`SETTLE_MS`] without being looked at, then the schedule.
+    pub fn of_machine(
+        &self,
+        machine: &mut SimMachine,
+        plan: &[Vec<Phase>],
+        busy: Vec<Vec<u32>>,
+    ) -> Vec<Requests> {
+        let (begin, steps) = (machine.now().as_nanos() as u64, busy[0].len() as u64);
         let pulses = plan.iter().map(|phases| schedule::pulses(phases)).collect();
         machine.run(Some(Box::new(Played { begin, busy, pulses })));
         let mut requests = vec![Requests::new(); plan.len()];
-        let mut at = 0;
-        loop {
-            for (cpu, requests) in requests.iter_mut().enumerate() {
-                let value = machine.silicon().read_msr(cpu, self.register).unwrap_or(0);
-                push(requests, at, self.khz(value));
-            }
-            if at >= length_ns {
-                break;
+        for step in 0..=steps {
+            if let Some(ms) = step.checked_sub(SETTLE_MS) {
+                for (cpu, requests) in requests.iter_mut().enumerate() {
+                    let value = machine.silicon().read_msr(cpu, self.register).unwrap_or(0);
+                    push(requests, ms * 1_000_000, self.khz(value));
+                }
             }
             machine.advance(Duration::from_millis(1));
-            at = machine.now().as_nanos() as u64 - begin;
         }
         machine.run(None);
         requests
@@ -124,10 +129,12 @@ fn nanoseconds(text: &str) -> Option<u64> {
     Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + rest.parse::<u64>().ok()?)
 }
 
-/// How long each CPU was busy in each millisecond of a trial, ns, as the silicon log has it: `[cpu][ms]`.
+/// How long each CPU was busy in each millisecond of a trial and [`SETTLE_MS`] before it, ns, as the silicon log has it:
+/// `[cpu][ms]`.
 pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Vec<Vec<u32>> {
     const MS: u32 = 1_000_000;
-    let (first, count) = (begin_ns / u64::from(MS), (length_ns / u64::from(MS)) as usize);
+    let first = (begin_ns / u64::from(MS)).saturating_sub(SETTLE_MS);
+    let count = (length_ns / u64::from(MS) + SETTLE_MS) as usize;
     let mut busy = vec![vec![0u32; count]; cpus];
     let mut last = 0;
     for line in silicon_log.lines().filter(|line| !line.starts_with('#')) {
@@ -166,9 +173,9 @@ impl Load for Played {
             let ns = busy.get(index).copied().unwrap_or(0);
             let gap = busy.iter().skip(index + 1).take(1000).take_while(|next| **next == 0).count();
             // What runs is a little behind the schedule.
-            let (from, to) = ((index as u64).saturating_sub(1) * 1000, (index as u64 + 1) * 1000);
-            let next = pulses.partition_point(|pulse| pulse.1 <= from);
-            work.kernel = index > 1 && pulses.get(next).is_none_or(|pulse| pulse.0 >= to);
+            let index = (index as u64).saturating_sub(SETTLE_MS);
+            let next = pulses.partition_point(|pulse| pulse.1 <= index.saturating_sub(1) * 1000);
+            work.kernel = index > 0 && pulses.get(next).is_none_or(|pulse| pulse.0 >= (index + 1) * 1000);
             work.activity = Activity::partly(ns, u16::from(ns < 1_000_000), 0);
             work.gap_us = (1_000_000 - ns) / 1000 + 1000 * gap as u32;
         }

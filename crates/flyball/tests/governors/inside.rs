@@ -17,10 +17,10 @@ use super::{
 };
 
 /// Runs all trials of a case.
-pub fn run(case: &Case, seed: u64) {
+pub fn run(case: &Case, seed: u64, all: bool) {
     pin_thread(0).expect("CPU 0");
     let marks = OpenOptions::new().write(true).open("/dev/cpu/0/msr").expect("the msr driver");
-    for (number, trial) in case.trials.iter().enumerate() {
+    for (number, trial) in case.trials(all).into_iter().enumerate() {
         for (path, value) in trial.writes() {
             if let Err(error) = fs::write(&path, &value) {
                 println!("{}: {path} <- {value}: {error}", trial.name);

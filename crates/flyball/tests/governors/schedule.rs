@@ -52,11 +52,7 @@ pub fn schedule(seed: u64) -> Vec<Vec<Phase>> {
     let mut first = vec![phase(200, 1000, 0), phase(500, 1000, 1000), phase(500, 1000, 0)];
     first.extend(stair);
     let length: u64 = first.iter().map(|phase| phase.ms).sum();
-    let last = vec![
-        phase(length - 800, 100_000, 3000),
-        phase(400, 1000, 1000),
-        phase(400, 4000, 1200),
-    ];
+    let last = vec![phase(length - 800, 100_000, 3000), phase(400, 1000, 1000), phase(400, 4000, 1200)];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut draw = |n: u64| {
         // xorshift64*
