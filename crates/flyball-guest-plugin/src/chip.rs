@@ -52,6 +52,12 @@ pub struct Chip {
 /// TSC and its adjustment, for which an emulator has its own clock.
 const TIME: [u32; 2] = [msr::TSC, msr::TSC_ADJUST];
 
+/// Ratios of Atoms: nominal and turbo.
+const ATOM_RATIOS: [u32; 2] = [0x66a, 0x66c];
+
+/// Whose turbo ratios are by number of cores (skx_set_max_freq_ratio).
+const SKYLAKE_X: u32 = 0x55;
+
 impl Chip {
     /// Around `silicon`; with a mailbox if the machine keeps its CPPC registers in memory.
     pub fn new(silicon: Silicon, mailbox: Option<Mailbox>) -> Chip {
@@ -153,7 +159,27 @@ impl Chip {
         if TIME.contains(&register) {
             return None;
         }
+        if self.intel && ATOM_RATIOS.contains(&register) {
+            return self.atom_ratios(cpu, register);
+        }
         self.silicon.read_msr_within(cpu, register, elapsed_ns).ok()
+    }
+
+    /// The registers of Atoms in which the kernel looks for its scale of utilisation before it looks elsewhere
+    /// (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors refuse the access; here an unknown
+    /// register reads 0, the kernel would take that for an answer and do without frequency invariance. So they say what it
+    /// would go on to find: the base ratio, and turbo with four busy cores.
+    fn atom_ratios(&self, cpu: usize, register: u32) -> Option<u64> {
+        let read = |register| self.silicon.read_msr(cpu, register).ok();
+        if register == ATOM_RATIOS[0] {
+            return Some((read(msr::PLATFORM_INFO)? >> 8 & 0xff) << 16);
+        }
+        let ratios = read(msr::TURBO_RATIO_LIMIT)?;
+        let of = |group: u64| ratios >> (8 * group) & 0xff;
+        let counted = self.silicon.spec().identity.model == SKYLAKE_X;
+        let counts = if counted { read(msr::TURBO_RATIO_LIMIT1)? } else { 0 };
+        let group = (0..8).find(|group| counted && counts >> (8 * group) & 0xff >= 4).unwrap_or(3);
+        Some(if of(group) == 0 { of(0) } else { of(group) })
     }
 
     /// WRMSR. `false`: the register is QEMU's.

@@ -34,6 +34,8 @@ pub struct Case {
     machine: &'static str,
     driver: &'static str,
     words: &'static [&'static str],
+    /// Those of them that the driver's name does not bring.
+    append: &'static str,
     trials: &'static [Trial],
     everyday: bool,
 }
@@ -82,10 +84,10 @@ const fn trial(
 }
 
 /// In this order, because tunables stay as long as their governor is used. A sampling period of 10 ms is three ticks;
-/// of the default's 8 ms it depends on nanoseconds whether they are two or three.
+/// of the default's 8 ms it depends on nanoseconds whether they are two or three. So with rate limits.
 const GOVERNORS: &[Trial] = &[
     trial(true, "schedutil", "schedutil", &[]),
-    trial(false, "schedutil, 20 ms", "schedutil", &[("rate_limit_us", "20000")]),
+    trial(false, "schedutil, 18 ms", "schedutil", &[("rate_limit_us", "18000")]),
     trial(false, "ondemand", "ondemand", &[]),
     trial(true, "ondemand, 10 ms", "ondemand", &[("sampling_rate", "10000")]),
     trial(
@@ -118,29 +120,41 @@ const fn case(
     trials: &'static [Trial],
     everyday: bool,
 ) -> Case {
-    Case { kernel, machine, driver, words, trials, everyday }
+    Case { kernel, machine, driver, words, append: "", trials, everyday }
+}
+
+/// intel_pstate's own algorithm, which follows load without HWP in its active mode.
+const fn own(kernel: &'static str) -> Case {
+    let words = &["intel_pstate=no_hwp", "intel_pstate=active"];
+    Case {
+        append: "intel_pstate=active",
+        ..case(kernel, "sst-guide", "intel_pstate=no_hwp", words, OWN, false)
+    }
 }
 
 const PASSIVE: &[&str] = &["amd_pstate=passive"];
 const GUIDED: &[&str] = &["amd_pstate=guided"];
 const NONE: &[&str] = &["amd_pstate=disable", "intel_pstate=disable"];
 const INTEL_PASSIVE: &[&str] = &["intel_pstate=passive"];
-const NO_HWP: &[&str] = &["intel_pstate=active", "intel_pstate=no_hwp"];
+const NO_HWP: &[&str] = &["intel_pstate=no_hwp"];
 
 const CASES: &[Case] = &[
     case("6.12", "ryzen-5750g", "amd-pstate=passive", PASSIVE, GOVERNORS, true),
     case("6.12", "ryzen-5750g", "amd-pstate=guided", GUIDED, GOVERNORS, false),
     case("6.12", "ryzen-5750g", "acpi-cpufreq", NONE, GOVERNORS, false),
     case("6.12", "sst-guide", "intel_pstate=passive", INTEL_PASSIVE, GOVERNORS, false),
-    case("6.12", "sst-guide", "intel_pstate=no_hwp", NO_HWP, OWN, false),
+    case("6.12", "sst-guide", "intel_pstate=no_hwp", NO_HWP, GOVERNORS, false),
+    own("6.12"),
     case("7.2", "ryzen-5750g", "amd-pstate=passive", PASSIVE, GOVERNORS, false),
     case("7.2", "ryzen-5750g", "acpi-cpufreq", NONE, GOVERNORS, false),
     case("7.2", "sst-guide", "intel_pstate=passive", INTEL_PASSIVE, GOVERNORS, false),
-    case("7.2", "sst-guide", "intel_pstate=no_hwp", NO_HWP, OWN, false),
+    case("7.2", "sst-guide", "intel_pstate=no_hwp", NO_HWP, GOVERNORS, false),
+    own("7.2"),
     case("6.1", "ryzen-5750g", "amd-pstate=passive", PASSIVE, GOVERNORS, false),
     case("6.1", "ryzen-5750g", "acpi-cpufreq", NONE, GOVERNORS, false),
     case("6.1", "sst-guide", "intel_pstate=passive", INTEL_PASSIVE, GOVERNORS, false),
-    case("6.1", "sst-guide", "intel_pstate=no_hwp", NO_HWP, OWN, false),
+    case("6.1", "sst-guide", "intel_pstate=no_hwp", NO_HWP, GOVERNORS, false),
+    own("6.1"),
 ];
 
 /// Before each schedule the machine is left alone for so long.
@@ -172,6 +186,8 @@ fn run(number: usize) -> Result<(), Failed> {
         "?msr,?cpufreq_powersave,?cpufreq_ondemand,?cpufreq_conservative",
         "--append",
         "msr.allow_writes=on",
+        "--append",
+        case.append,
         "--out",
         place,
     ];
@@ -209,7 +225,7 @@ fn run(number: usize) -> Result<(), Failed> {
         }
         keep(case, trial, real, &ours);
     }
-    eprintln!("{kernel} {driver}\n{HEAD}\n{table}");
+    eprintln!("{kernel} {driver} {}\n{HEAD}\n{table}", case.append);
     if real.len() != trials.len() {
         return Err(format!("{} of {} schedules in the register log", real.len(), trials.len()).into());
     }
@@ -267,7 +283,7 @@ fn row(table: &mut String, name: &str, found: &compare::Findings) {
 /// Every request of both sides, if somebody wants to see them.
 fn keep(case: &Case, trial: &Trial, real: &[decisions::Requests], ours: &[decisions::Requests]) {
     let Some(dir) = std::env::var_os("FLYBALL_SCHEDULE_OUT") else { return };
-    let name = format!("{}-{}-{}.txt", case.kernel, case.driver, trial.name).replace(' ', "-");
+    let name = format!("{}-{}{}-{}.txt", case.kernel, case.driver, case.append, trial.name).replace(' ', "-");
     let mut text = String::new();
     for (side, all) in [("guest", real), ("sim", ours)] {
         for (cpu, requests) in all.iter().enumerate() {
@@ -289,7 +305,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let suited = |(number, case): (usize, &'static Case)| guest::Suited {
-        name: format!("{}-{}", case.kernel, case.driver),
+        name: format!("{}-{}{}", case.kernel, case.driver, if case.append.is_empty() { "" } else { "-own" }),
         kernel: case.kernel,
         everyday: case.everyday,
         test: Box::new(move || run(number)),
