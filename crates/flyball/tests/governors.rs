@@ -308,6 +308,7 @@ fn main() -> ExitCode {
         name: format!("{}-{}{}", case.kernel, case.driver, if case.append.is_empty() { "" } else { "-own" }),
         kernel: case.kernel,
         everyday: case.everyday,
+        missing: None,
         test: Box::new(move || run(number)),
     };
     guest::run_suite("schedules", CASES.iter().enumerate().map(suited).collect())
