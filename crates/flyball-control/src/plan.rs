@@ -139,6 +139,9 @@ struct Ahead {
     governor_changes: BTreeSet<u32>,
 }
 
+/// cpufreq's own governors, which every driver takes that does not choose frequencies by itself.
+const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+
 struct Planner<'m, 'h> {
     machine: &'m Machine<'h>,
     wants: BTreeMap<(Id, At), Want>,
@@ -465,8 +468,18 @@ impl Planner<'_, '_> {
                 let everywhere = Place::new(At::Machine, CpuList::new());
                 let capped = matches!(want.knob, Id::MinFreq | Id::MaxFreq)
                     && self.machine.value(Id::Turbo, &everywhere) == Ok(Some(Value::Switch(false)));
-                let tail = format!("{tail}{}", if capped { " (turbo is off)" } else { "" });
-                let line = format!("{head} is not possible on {}: {tail}", want.place);
+                let more = match (&want.wanted, want.knob) {
+                    _ if capped => " (turbo is off)",
+                    // cpufreq's own governors, on a driver that has a pair of its own.
+                    (Wanted::Exactly(Value::Word(word)), Id::Governor)
+                        if couplings::chooses_by_itself(self.machine) && KERNEL.contains(&word.as_str()) =>
+                    {
+                        "; driver-mode=passive brings the kernel's governors"
+                    }
+                    _ => "",
+                };
+                let tail = format!("{tail}{more}");
+                let line = format!("{head} is not possible on {}: {tail}", absences::place(&want.place));
                 let alike = |known: &String| {
                     known.starts_with(&format!("{head} is")) && known.ends_with(&format!(": {tail}"))
                 };
@@ -539,8 +552,6 @@ impl Planner<'_, '_> {
     /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
     /// driver chooses frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> bool {
-        const KERNEL: [&str; 6] =
-            ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
         knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL.contains(&word))
             && !couplings::chooses_by_itself(self.machine)

@@ -28,11 +28,8 @@ pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> 
             |a: &&Absence| a.from == first.from && a.knob == first.knob && a.why.is_like(&first.why);
         let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_like);
         rest = others;
-        let remedy = match first.knob {
-            Id::Epp => preference(machine).map(|words| format!("; {words}")),
-            _ => None,
-        };
-        let where_ = places(&alike);
+        let remedy = remedy(machine, first.knob).map(|words| format!("; {words}"));
+        let where_ = places(&alike.iter().map(|absence| &absence.place).collect::<Vec<_>>());
         let have = if alike.len() > 1 { "have" } else { "has" };
         let why = match (&first.why, &first.place.at) {
             (Why::NoFile(path), At::Policy(number)) if alike.len() > 1 => {
@@ -51,11 +48,11 @@ pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> 
 }
 
 /// `policies 0-127`, `CPUs 0,2`, or the places one by one.
-fn places(alike: &[&Absence]) -> String {
+pub(super) fn places(alike: &[&Place]) -> String {
     if let [one] = alike {
-        return one.place.to_string();
+        return place(one);
     }
-    let number = |absence: &&Absence| match absence.place.at {
+    let number = |place: &&Place| match place.at {
         At::Policy(number) => Some(("policies", number)),
         At::Cpu(number) => Some(("CPUs", number)),
         _ => None,
@@ -68,13 +65,39 @@ fn places(alike: &[&Absence]) -> String {
             format!("{what} {list}")
         }
         _ => {
-            let mut names: Vec<String> = alike.iter().map(|absence| absence.place.to_string()).collect();
+            let mut names: Vec<String> = alike.iter().map(ToString::to_string).collect();
             names.dedup();
             let more = names.len().saturating_sub(4);
             names.truncate(4);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", names.join(", "))
         }
+    }
+}
+
+/// A place in a sentence.
+pub(super) fn place(place: &Place) -> String {
+    match place.at {
+        At::Machine => "this machine".to_owned(),
+        _ => place.to_string(),
+    }
+}
+
+/// What to do about it, where something can be done.
+fn remedy(machine: &Machine<'_>, knob: Id) -> Option<String> {
+    let everywhere = Place::new(At::Machine, machine.topology().present.clone());
+    match knob {
+        Id::Epp => preference(machine),
+        Id::DriverMode => match driver(machine)?.as_str() {
+            "acpi-cpufreq" if machine.topology().flags.contains("cppc") => {
+                Some("acpi-cpufreq has no modes; amd-pstate has: boot with amd_pstate=active".to_owned())
+            }
+            other => Some(format!("{other} has no modes")),
+        },
+        Id::Boost if matches!(machine.value(Id::Turbo, &everywhere), Ok(Some(_))) => {
+            Some("turbo is the whole machine's here: turbo=on or turbo=off".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -116,19 +139,18 @@ fn preference(machine: &Machine<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn absence(from: &str, at: At, why: Why) -> Absence {
-        let place = Place::new(at, CpuList::new());
-        Absence { from: from.to_owned(), knob: Id::Epp, place, why }
+    fn place_at(at: At) -> Place {
+        Place::new(at, CpuList::new())
     }
 
     #[test]
     fn places_that_lack_it_alike_are_one_line() {
-        let path = |n: u32| Why::NoFile(format!("/c/policy{n}/epp"));
-        let all: Vec<Absence> = [0, 1, 2, 5].map(|n| absence("epp=power", At::Policy(n), path(n))).into();
-        let alike: Vec<&Absence> = all.iter().collect();
-        assert_eq!(places(&alike), "policies 0-2,5");
-        assert_eq!(places(&alike[..1]), "policy 0");
-        let mixed = [absence("a", At::Cpu(1), path(0)), absence("a", At::Package(0), path(0))];
+        let all = [0, 1, 2, 5].map(|n| place_at(At::Policy(n)));
+        let all: Vec<&Place> = all.iter().collect();
+        assert_eq!(places(&all), "policies 0-2,5");
+        assert_eq!(places(&all[..1]), "policy 0");
+        let mixed = [place_at(At::Cpu(1)), place_at(At::Package(0))];
         assert_eq!(places(&mixed.iter().collect::<Vec<_>>()), "CPU 1, package 0");
+        assert_eq!(places(&[&place_at(At::Machine)]), "this machine");
     }
 }

@@ -3,9 +3,11 @@
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will* have: the wanted
 //! value where there is one, else the present one.
 
+use std::collections::BTreeMap;
+
 use flyball_host::Epp;
 
-use super::{Planner, Want};
+use super::{Planner, Want, absences};
 use crate::{At, Id, Machine, Place, Value};
 
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
@@ -149,6 +151,8 @@ impl Planner<'_, '_> {
             (Id::UncoreMinFreq, Id::UncoreMaxFreq),
         ] {
             let wants: Vec<Want> = self.wants_of(low).into_iter().chain(self.wants_of(high)).collect();
+            // Words before the place and after it, and the places that they are about.
+            let mut crossed: BTreeMap<(String, String), Vec<Place>> = BTreeMap::new();
             for want in wants {
                 let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
                 let (lower, upper) = (side(low), side(high));
@@ -166,29 +170,40 @@ impl Planner<'_, '_> {
                     continue;
                 }
                 let open = self.is_open(high, &want.place);
+                // What the hardware does not have is told by itself.
+                let possible = |want: &Want| {
+                    let Some(value) = &want.value else { return true };
+                    self.machine.check(want.knob, &want.place, value).is_ok()
+                };
                 match (&lower, &upper) {
                     (Some(lower), Some(upper)) => self.refuse(format!(
                         "{low} {} is above {high} {} ({}, {})",
                         lower.wanted, upper.wanted, lower.from, upper.from
                     )),
-                    (Some(lower), None) if !open => self.refuse(format!(
-                        "{}: {low} would be above the present {high} ({}) of {}; set {high} as well",
-                        lower.from,
-                        value(&upper, high).map(|value| value.to_string()).unwrap_or_default(),
-                        want.place
-                    )),
+                    (Some(lower), None) if !open && possible(lower) => {
+                        let present = value(&upper, high).map(|value| value.to_string()).unwrap_or_default();
+                        let before =
+                            format!("{}: {low} would be above the present {high} ({present}) of", lower.from);
+                        let after = format!("set {high} as well");
+                        crossed.entry((before, after)).or_default().push(want.place.clone());
+                    }
                     (None, Some(upper)) if low == Id::MinFreq => self.note(format!(
                         "{}: below the present {low}; while it is, the kernel uses it for both",
                         upper.from
                     )),
-                    (None, Some(upper)) if !open => self.refuse(format!(
-                        "{}: {high} would be below the present {low} ({}) of {}; set {low} as well",
-                        upper.from,
-                        value(&lower, low).map(|value| value.to_string()).unwrap_or_default(),
-                        want.place
-                    )),
+                    (None, Some(upper)) if !open && possible(upper) => {
+                        let present = value(&lower, low).map(|value| value.to_string()).unwrap_or_default();
+                        let before =
+                            format!("{}: {high} would be below the present {low} ({present}) of", upper.from);
+                        let after = format!("set {low} as well");
+                        crossed.entry((before, after)).or_default().push(want.place.clone());
+                    }
                     _ => {}
                 }
+            }
+            for ((before, after), places) in crossed {
+                let places = absences::places(&places.iter().collect::<Vec<_>>());
+                self.refuse(format!("{before} {places}; {after}"));
             }
         }
     }
