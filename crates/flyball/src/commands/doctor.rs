@@ -82,6 +82,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let host = machine::open(&cli.machine)?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    if report.not_visible.is_some() {
+        left_out(args);
+    }
     if args.write && report.not_visible.is_none() {
         let found = write_tests(cli, &*host)?;
         if found.is_empty() {
@@ -123,6 +126,22 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             _ => Exit::Done,
         }
     })
+}
+
+/// What was asked for and cannot be, where the processor's control is not to be seen.
+fn left_out(args: &Args) {
+    if let Some(file) = &args.trace {
+        eprintln!(
+            "flyball: --trace tells what the trace says beside the machine's files, which are not here; the trace alone is \
+             read by: flyball trace diagnose {}",
+            file.display()
+        );
+    }
+    for (asked, option) in [(args.write, "--write"), (args.fix, "--fix"), (args.storpool, "--storpool")] {
+        if asked {
+            eprintln!("flyball: {option} does nothing here: there is no driver to look at");
+        }
+    }
 }
 
 /// Refuses a name that no check has, and one whose checks have not been asked for.
