@@ -200,12 +200,17 @@ pub(super) struct CpuMeter {
 }
 
 impl CpuMeter {
-    /// Books the time since the sample before on its level. Answers whether there was one.
-    fn step(&mut self, time: u64, level: u32) -> bool {
+    /// Counts a request for this level.
+    fn count(&mut self, level: u32) {
         let level = level.min(4095) as usize;
         if self.levels.len() <= level {
             self.levels.resize(level + 1, (0, 0));
         }
+        self.levels[level].0 += 1;
+    }
+
+    /// Books the time since the sample before on its level. Answers whether there was one.
+    fn step(&mut self, time: u64) -> bool {
         let known = self.samples > 0;
         if std::mem::take(&mut self.lost) {
             // What was asked for meanwhile is not known.
@@ -221,7 +226,6 @@ impl CpuMeter {
         if !known {
             self.first = time;
         }
-        self.levels[level].0 += 1;
         self.last = time;
         self.samples += 1;
         known
@@ -260,6 +264,10 @@ impl CpuMeter {
     /// Adds the requests that wait.
     fn settle(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
+        // By itself, so that the levels of all of them are fetched at the same time.
+        for (_, event) in &waiting {
+            self.count(event.des);
+        }
         for (time, event) in &waiting {
             self.request(*time, event);
         }
@@ -268,7 +276,7 @@ impl CpuMeter {
     }
 
     fn request(&mut self, time: u64, event: &AmdPerf) {
-        let known = self.step(time, event.des);
+        let known = self.step(time);
         self.min.add(f64::from(event.min));
         self.des.add(f64::from(event.des));
         self.max.add(f64::from(event.max));
@@ -301,7 +309,8 @@ impl CpuMeter {
     /// Adds a sample; as [`CpuMeter::amd`].
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample) -> bool {
         self.settle();
-        let known = self.step(time, event.to);
+        self.count(event.to);
+        let known = self.step(time);
         self.des.add(f64::from(event.to));
         if known {
             self.counters(event.mperf, event.tsc, u64::from(event.khz));
