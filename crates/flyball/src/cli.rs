@@ -7,7 +7,7 @@ const EVERYWHERE: &str = "Options of every command";
 
 /// Put a machine's processors into the state a workload needs, prove what it is worth, put everything back.
 #[derive(Debug, Parser)]
-#[command(name = "flyball", version, propagate_version = true, max_term_width = 120)]
+#[command(name = "flyball", version, propagate_version = true, max_term_width = WIDEST)]
 pub struct Cli {
     /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
     /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
@@ -123,18 +123,31 @@ pub enum Command {
 
 /// The whole command line, for parsing, the manual and completions, its texts ready to be wrapped to any terminal.
 pub fn command() -> clap::Command {
-    flowing(Cli::command())
+    flowing(Cli::command(), &unbroken)
 }
 
+/// The same for the terminal at hand: examples that are too long for it are parted where they can still be read and copied.
+pub fn command_here() -> clap::Command {
+    // As clap finds its width.
+    let told = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let columns = crate::paint::terminal_columns().or_else(told).unwrap_or(100).min(WIDEST);
+    flowing(command(), &|text| fitting(text, columns))
+}
+
+/// Help is no wider than this.
+const WIDEST: usize = 120;
+
 /// Paragraphs behind the options are written in lines of source; to wrap well they must be one line each.
-fn flowing(command: clap::Command) -> clap::Command {
+fn flowing(command: clap::Command, change: &dyn Fn(&str) -> String) -> clap::Command {
     let names: Vec<String> = command.get_subcommands().map(|each| each.get_name().to_owned()).collect();
-    let text = command.get_after_help().map(|text| unbroken(&text.to_string()));
+    let text = command.get_after_help().map(|text| change(&text.to_string()));
     let command = match text {
         Some(text) => command.after_help(text),
         None => command,
     };
-    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, flowing))
+    names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |subcommand| flowing(subcommand, change)))
 }
 
 /// Joins lines that only the width of the source has parted: those behind a long line, neither indented nor empty.
@@ -159,6 +172,53 @@ fn unbroken(text: &str) -> String {
     joined
 }
 
+/// Parts indented lines that are longer than `columns`: what is said of an example goes below it, and what is left of a long
+/// command line goes on behind a backslash.
+fn fitting(text: &str, columns: usize) -> String {
+    const DEEPER: &str = "      ";
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let indented = line.starts_with("  ") && !line.trim_start().is_empty();
+        if !indented || line.len() <= columns {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let content = line.trim_start();
+        let (command, said) = content.split_once("  ").unwrap_or((content, ""));
+        let mut part = format!("  {command}");
+        // Not inside quotes, where a backslash would be taken for itself.
+        while part.len() > columns {
+            let room = columns.saturating_sub(2).min(part.len());
+            let gaps: Vec<usize> = part
+                .match_indices(' ')
+                .map(|(at, _)| at)
+                .filter(|&at| at > DEEPER.len() && at <= room && part[..at].matches('\'').count() % 2 == 0)
+                .collect();
+            // An option stays with its value.
+            let before_option = gaps.iter().rfind(|&&at| part[at..].starts_with(" -"));
+            let gap = before_option.or(gaps.last()).copied();
+            let Some(gap) = gap else { break };
+            lines.push(format!("{} \\", &part[..gap]));
+            part = format!("{DEEPER}{}", part[gap..].trim_start());
+        }
+        lines.push(part);
+        let mut below = String::new();
+        for word in said.split_whitespace() {
+            if !below.is_empty() && DEEPER.len() + below.len() + 1 + word.len() > columns {
+                lines.push(format!("{DEEPER}{}", std::mem::take(&mut below)));
+            }
+            if !below.is_empty() {
+                below.push(' ');
+            }
+            below.push_str(word);
+        }
+        if !below.is_empty() {
+            lines.push(format!("{DEEPER}{below}"));
+        }
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +226,19 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn examples_fit_the_terminal() {
+        let text = "Examples:\n  flyball x --a 'one two' -- b    what it does and why\n  short    and clear\na paragraph that clap wraps";
+        assert_eq!(fitting(text, 200), text);
+        assert_eq!(
+            fitting(text, 24),
+            "Examples:\n  flyball x \\\n      --a 'one two' -- b\n      what it does and\n      why\n  short    and clear\n\
+             a paragraph that clap wraps"
+        );
+        // A quoted text longer than the terminal is left for it to wrap.
+        assert_eq!(fitting("  c 'a b c d e f g h'", 10), "  c 'a b c d e f g h'");
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if let Some(code) = commands::intel_speed_select::of_process() {
         return code;
     }
-    let mut cli = match cli::Cli::from_arg_matches(&cli::command().get_matches()) {
+    let mut cli = match cli::Cli::from_arg_matches(&cli::command_here().get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };

@@ -197,6 +197,11 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// The columns of the terminal on standard output; `None` where it is none.
+pub fn terminal_columns() -> Option<usize> {
+    std::io::stdout().is_terminal().then(|| usize::from(flyball_guest::run::terminal_size().1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -186,11 +186,7 @@ fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str
 
 /// The columns of the terminal, within what reads well; 100 where it is none.
 fn width() -> usize {
-    if std::io::stdout().is_terminal() {
-        usize::from(flyball_guest::run::terminal_size().1).clamp(60, 110)
-    } else {
-        100
-    }
+    crate::paint::terminal_columns().map_or(100, |columns| columns.clamp(60, 110))
 }
 
 /// A check for the list: its id, group, reason, what it looks at, and the option that asks for it.
