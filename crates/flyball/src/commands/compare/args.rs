@@ -19,8 +19,8 @@ are put back at the end, also after Ctrl-C (which keeps what was measured) or a 
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
   flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: amd-mode=active' -- ./bench
   flyball compare --arm now --arm slow:max-freq=2GHz --metric 'score: ([0-9.]+)' --unit points/s -- ./bench
-  flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench    then boot as told and
-  flyball compare --resume DIR                                                   run the other arm
+  flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench    says how to boot for the arm that waits
+  flyball compare --resume DIR                                                   after that boot: the rounds that are missing
 
 With --quiet the machine is made quiet first, for the CPUs of --pin, and put back last; what an arm sets comes on top.
 Others' load, stolen time, interrupts and memory pressure are watched in every round. A round whose conditions were bad
