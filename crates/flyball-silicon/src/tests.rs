@@ -28,6 +28,31 @@ fn every_machine_loads_and_runs() {
 }
 
 #[test]
+fn a_machine_comes_back_from_its_file() {
+    for name in MachineSpec::names() {
+        let spec = MachineSpec::builtin(name).unwrap();
+        assert_eq!(MachineSpec::from_toml(&spec.to_toml().unwrap()).unwrap(), spec, "{name}");
+    }
+}
+
+#[test]
+fn cores_that_are_fused_off_leave_gaps_in_the_power_units_numbers() {
+    let mut spec = MachineSpec::builtin("tpmi-small").unwrap();
+    let cores = spec.cores_per_package() as u32;
+    // Every second core of each of two dies is left.
+    spec.topology.unit_cores = (0..cores / 2).chain(0..cores / 2).map(|core| 2 * core).collect();
+    let mut s = Silicon::new(spec.clone(), 0).unwrap();
+    let number = |s: &Silicon, core: usize| s.read_msr(s.topology().core(core).cpus[0], 0x54).unwrap();
+    assert_eq!((number(&s, 1) >> 3 & 0xff, number(&s, 1) >> 11), (2, 0));
+    assert_eq!((number(&s, 9) >> 3 & 0xff, number(&s, 9) >> 11), (2, 1));
+    // Its class is where that number is: bits 11:8 of the second die's first register.
+    assert!(s.tpmi_write(0, 1, 0x40, 3 << 8));
+    assert_eq!(s.sst_domains().nth(1).unwrap().1.class_of[2], 3);
+    spec.topology.unit_cores[0] = 64;
+    assert!(spec.check().unwrap_err().to_string().contains("unit_cores"));
+}
+
+#[test]
 fn energy_is_the_integral_of_power() {
     let mut s = chip("sst-guide");
     let load = vec![Activity::partly(600_000, 3, 1); s.cpus()];
