@@ -239,6 +239,10 @@ impl Planner<'_, '_> {
         for place in places {
             // A power domain without CPUs stands for its package, and goes with any part of it.
             let own = self.machine.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
+            if !own && knob.id == Id::SstApart {
+                // It has no CPUs that could be set apart, and those of others are theirs.
+                continue;
+            }
             if own
                 && !place.cpus.is_subset(&cpus)
                 && matches!(
