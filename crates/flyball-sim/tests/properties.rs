@@ -243,3 +243,20 @@ fn a_limit_settles_later() {
     machine.advance(Duration::from_millis(1));
     assert_eq!(machine.read(path).unwrap(), b"2000000\n");
 }
+
+#[test]
+fn tunables_go_with_the_last_cpu_of_their_governor() {
+    const BASE: &str = "/sys/devices/system/cpu/cpufreq";
+    let boot = Boot { options: vec!["amd_pstate=passive".into()], modular_governors: false };
+    let mut machine =
+        SimMachine::boot(MachineSpec::builtin("ryzen-5750g").unwrap(), Kernel::V6_12, boot, 0).unwrap();
+    for cpu in 0..15 {
+        machine.write(&format!("{BASE}/policy{cpu}/scaling_governor"), b"performance").unwrap();
+    }
+    let tunable = format!("{BASE}/schedutil/rate_limit_us");
+    assert!(machine.exists(&tunable));
+    machine.write("/sys/devices/system/cpu/cpu15/online", b"0").unwrap();
+    assert!(!machine.exists(&tunable), "nobody is left that uses it");
+    machine.write("/sys/devices/system/cpu/cpu15/online", b"1").unwrap();
+    assert!(machine.exists(&tunable), "its user came back");
+}

@@ -79,11 +79,9 @@ const CASES: &[Case] = &[
 /// SEEN` or `answer STEP PATH TEXT EXPECTED SEEN`, with modes before values and blanks as %20.
 const KNOWN: &[(&str, &str)] = &[
     ("cpuinfo_transition_latency 444%20131000 444%201000", MAILBOX_LATENCY),
-    (":epp 191 0", LEFT_BEHIND),
     ("cpufreq/schedutil/rate_limit_us 644%20131 644%201", MAILBOX_LATENCY),
 ];
 
-const LEFT_BEHIND: &str = "6.12's amd-pstate leaves one preference or another when its mode changes; by which rule is not understood";
 const MAILBOX_LATENCY: &str = "the guest's mailbox answers at once, and its firmware says so";
 
 const CPUS: u32 = 4;

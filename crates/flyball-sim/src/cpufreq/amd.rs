@@ -267,6 +267,11 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         // Up to 6.12 the default is what stands in the register whenever the driver comes.
         state.default_epp = request.epp;
     }
+    if !new && platform.amd.mode != Mode::Active && platform.board.access == CppcAccess::Msr {
+        // Up to 6.12 the driver without preferences does not look what the register holds: its first request there
+        // takes the preference away (amd_pstate_cpu_init leaves cppc_req_cached at 0).
+        state.cached = PerfRequest::unpack(0);
+    }
     policy.current = policy.lowest;
     Ok(caps)
 }

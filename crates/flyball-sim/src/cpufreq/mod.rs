@@ -308,6 +308,8 @@ impl Cpufreq {
             policy.settles = None;
         }
         driver.leave(platform, cpu);
+        // The governor of a policy without CPUs has exited (__cpufreq_offline), and the last one takes its tunables along.
+        self.drop_unused_tunables();
     }
 
     /// cpufreq_set_policy(): works out the limits from all requests and tells driver and governor.
@@ -460,7 +462,8 @@ impl Cpufreq {
 
     /// Tunables live as long as a policy uses their governor.
     fn drop_unused_tunables(&mut self) {
-        let used = |name| self.policies.iter().any(|policy| policy.governor.name() == name);
+        let used =
+            |name| self.policies.iter().any(|policy| policy.is_active() && policy.governor.name() == name);
         let (schedutil, ondemand, conservative) = (used("schedutil"), used("ondemand"), used("conservative"));
         self.tunables.rate_limit_us = self.tunables.rate_limit_us.filter(|_| schedutil);
         self.tunables.ondemand = self.tunables.ondemand.filter(|_| ondemand);

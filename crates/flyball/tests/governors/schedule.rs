@@ -46,13 +46,14 @@ pub fn pulses(phases: &[Phase]) -> Vec<(u64, u64)> {
 }
 
 /// What every CPU does, by a seed: CPU 0 a full step up and down and then a stair, CPU 1 and 2 what is drawn, CPU 3 little
-/// and at last everything. All last as long.
+/// and at last everything. All last as long. Periods are no multiples of the tick's 4 ms: a sample would fall into every
+/// pulse or into none, as chance has it.
 pub fn schedule(seed: u64) -> Vec<Vec<Phase>> {
-    let stair = [10, 30, 50, 70, 90].map(|percent| phase(260, 20_000, percent * 200));
+    let stair = [10, 30, 50, 70, 90].map(|percent| phase(260, 21_300, percent * 213));
     let mut first = vec![phase(200, 1000, 0), phase(500, 1000, 1000), phase(500, 1000, 0)];
     first.extend(stair);
     let length: u64 = first.iter().map(|phase| phase.ms).sum();
-    let last = vec![phase(length - 800, 100_000, 3000), phase(400, 1000, 1000), phase(400, 4000, 1200)];
+    let last = vec![phase(length - 800, 97_000, 3000), phase(400, 1000, 1000), phase(400, 4700, 1400)];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut draw = |n: u64| {
         // xorshift64*
@@ -67,7 +68,7 @@ pub fn schedule(seed: u64) -> Vec<Vec<Phase>> {
         while left > 0 {
             let ms = (150 + 50 * draw(8)).min(left);
             let ms = if left - ms < 150 { left } else { ms };
-            let period = [2, 5, 10, 20, 50, 100][draw(6) as usize] * 1000;
+            let period = [2_300, 5_300, 9_700, 21_300, 47_000, 97_000][draw(6) as usize];
             let percent = [0, 5, 10, 20, 30, 45, 60, 75, 80, 90, 100][draw(11) as usize];
             phases.push(phase(ms, period, period * percent / 100));
             left -= ms;
