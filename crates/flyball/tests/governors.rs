@@ -219,8 +219,8 @@ fn run(number: usize) -> Result<(), Failed> {
         let ours = decoder.of_machine(&mut simulated, &plan, busy);
         let found = compare::compare(&plan, decoder.range, real, &ours);
         row(&mut table, trial.name, &found);
-        let off = beyond(&found);
-        if !off.is_empty() && !KNOWN.iter().any(|known| known.0 == driver && known.1 == trial.name) {
+        let off = beyond(trial, &found);
+        if !off.is_empty() {
             wrong.push(format!("{}: {off}", trial.name));
         }
         keep(case, trial, real, &ours);
@@ -240,11 +240,11 @@ const MEAN: f64 = 0.06;
 const DISTANCE: f64 = 0.08;
 const PHASES: f64 = 0.25;
 
-/// What is further off: driver, trial, and why.
-const KNOWN: &[(&str, &str, &str)] = &[];
-
 /// What of a trial is further off than it may be, in words.
-fn beyond(found: &compare::Findings) -> String {
+fn beyond(trial: &Trial, found: &compare::Findings) -> String {
+    // Whether a sample comes after two ticks or three is a matter of nanoseconds in the default's 8 ms.
+    let open = trial.tunables.is_empty() && ["ondemand", "conservative"].contains(&trial.governor);
+    let factor = if open { 1.6 } else { 1.0 };
     let [real, ours] = found.mean;
     [
         ("mean", f64::abs(ours - real), MEAN),
@@ -252,6 +252,7 @@ fn beyond(found: &compare::Findings) -> String {
         ("phases", found.phases.0, PHASES),
     ]
     .into_iter()
+    .map(|(what, off, limit)| (what, off, limit * factor))
     .filter(|(_, off, limit)| off > limit)
     .map(|(what, off, limit)| format!("{what} off by {:.1} %, may be {:.0} %; ", off * 100.0, limit * 100.0))
     .collect()

@@ -294,7 +294,8 @@ impl Cpufreq {
         let word = policy.remembered.take();
         self.refresh(platform, index);
         if let Some(word) = word {
-            let _ = self.set_governor(platform, cpus, index, word);
+            // It exited with the policy's last CPU: what starts now is new.
+            let _ = self.start_governor(platform, cpus, index, word, true);
         }
     }
 
@@ -397,6 +398,18 @@ impl Cpufreq {
         index: usize,
         name: &str,
     ) -> Answer {
+        self.start_governor(platform, cpus, index, name, false)
+    }
+
+    /// The same; one that runs already goes on unless it is to be a new one.
+    fn start_governor(
+        &mut self,
+        platform: &mut Platform,
+        cpus: &[Cpu],
+        index: usize,
+        name: &str,
+        anew: bool,
+    ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         if platform.is(Kernel::V6_1) && GOVERNORS.contains(&name) {
             // cpufreq_set_policy() looks at all requests, also where amd-pstate had set the maximum by hand.
@@ -412,7 +425,7 @@ impl Cpufreq {
             self.refresh(platform, index);
             return Ok(());
         }
-        if policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
+        if !anew && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
         let delay = policy.transition_delay_us(platform.is(Kernel::V6_1));
