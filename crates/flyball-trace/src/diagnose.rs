@@ -10,9 +10,11 @@ mod judge;
 mod tests;
 mod windows;
 
+use std::{collections::HashMap, sync::Arc};
+
 use crate::{
     clock::Clock,
-    record::{Event, Record, ThermalKind},
+    record::{Event, NameId, Names, Record, ThermalKind},
 };
 
 pub(crate) use isolation::words;
@@ -121,13 +123,31 @@ struct Silence {
     ghz: f64,
 }
 
-/// An event that limits a CPU, or the machine.
+/// An event that limits a CPU, or the machine; or several of a kind, one soon after the other.
 #[derive(Debug, Clone)]
 struct Limited {
     time: u64,
+    end: u64,
+    count: u64,
     cpu: Option<u32>,
     what: String,
 }
+
+/// What a passed-through event tells of heat.
+fn tells_of_heat(name: &str) -> Option<&'static str> {
+    match name {
+        // intel_thermal_interrupt() in drivers/thermal/intel/therm_throt.c and its callers.
+        "thermal_apic_entry" => {
+            Some("its thermal interrupt fired: a limit of heat or power was reached or left")
+        }
+        // drivers/thermal/cpufreq_cooling.c, for the power allocator.
+        "thermal_power_cpu_limit" => Some("the kernel's thermal governor limited the power of CPUs"),
+        _ => None,
+    }
+}
+
+/// Between events of this distance, nanoseconds, the limit is taken to hold.
+const STILL_HOT: u64 = 1_000_000_000;
 
 /// What is known of one CPU besides its windows.
 #[derive(Debug, Clone, Default)]
@@ -157,6 +177,10 @@ pub struct Diagnoser {
     first: Option<u64>,
     last: u64,
     limited: Vec<Limited>,
+    /// Names of passed-through events, and what those say that tell of heat: by CPU, their place in `limited`.
+    names: Arc<Names>,
+    hot: HashMap<NameId, Option<&'static str>>,
+    hot_places: HashMap<(NameId, u32), usize>,
     siblings: Vec<(u32, u32)>,
     isolation: Option<Isolation>,
 }
@@ -174,9 +198,19 @@ impl Diagnoser {
             first: None,
             last: 0,
             limited: Vec::new(),
+            names: Arc::default(),
+            hot: HashMap::new(),
+            hot_places: HashMap::new(),
             siblings,
             isolation: None,
         }
+    }
+
+    /// With the names of the trace's passed-through events: some of them tell that heat limits a CPU.
+    #[must_use]
+    pub fn with_names(mut self, names: Arc<Names>) -> Diagnoser {
+        self.names = names;
+        self
     }
 
     /// With pairs of CPUs that share a core, in place of those known before.
@@ -286,9 +320,28 @@ impl Diagnoser {
                     }
                     _ => return,
                 };
-                self.limited.push(Limited { time, cpu, what });
+                self.limited.push(Limited { time, end: time, count: 1, cpu, what });
             }
+            Event::Other(name) => self.other(time, record.cpu, *name),
             _ => {}
+        }
+    }
+
+    /// An event that is passed through by its name: the driver of a cooling device may send ten a second.
+    fn other(&mut self, time: u64, cpu: u32, name: NameId) {
+        let names = &self.names;
+        let Some(what) = *self.hot.entry(name).or_insert_with(|| tells_of_heat(&names.name(name))) else {
+            return;
+        };
+        let place = self.hot_places.get(&(name, cpu)).copied();
+        if let Some(limited) = place.and_then(|place| self.limited.get_mut(place))
+            && time.saturating_sub(limited.end) <= STILL_HOT
+        {
+            (limited.end, limited.count) = (time.max(limited.end), limited.count + 1);
+        } else if self.limited.len() < KEPT {
+            self.hot_places.insert((name, cpu), self.limited.len());
+            let of_cpu = what.starts_with("its").then_some(cpu);
+            self.limited.push(Limited { time, end: time, count: 1, cpu: of_cpu, what: what.to_owned() });
         }
     }
 

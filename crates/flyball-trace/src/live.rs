@@ -77,6 +77,7 @@ impl CaptureOptions {
             ("thermal", "cdev_update"),
             ("hw_pressure", "hw_pressure_update"),
             ("thermal_pressure", "thermal_pressure_update"),
+            ("irq_vectors", "thermal_apic_entry"),
         ];
         let here = known.into_iter().filter(|(group, event)| tracefs.has_event(group, event));
         here.map(|(group, event)| format!("{group}/{event}")).collect()

@@ -204,3 +204,29 @@ fn a_cpu_that_falls_silent_is_diagnosed() {
     let wrong = flyball(&["diagnose", "--topology=/nonexistent", "-"], Some(&silent));
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
 }
+
+#[test]
+fn what_cannot_be_judged_is_not_called_right() {
+    let line = "bash-12 [001] d..2. 100.000001: amd_pstate_perf: amd_min_perf=15 amd_des_perf=39 amd_max_perf=166 \
+                freq=3300050 mperf=10 aperf=20 tsc=100 cpu_id=1 changed=false fast_switch=true\n";
+    let idle = "<idle>-0 [001] d..2. 100.000001: cpu_idle: state=1 cpu_id=1\n";
+    let hot = "<idle>-0 [001] d.h1. 100.100001: thermal_apic_entry: vector=250\n";
+    for (text, code, words) in [
+        ("", 0, "no records: there is nothing to judge"),
+        ("# tracer: nop\n#\n", 0, "no records: there is nothing to judge"),
+        (line.replace("100.000001", "100000001").as_str(), 0, "counts no time"),
+        (idle, 0, "none of them is a request"),
+        (line, 0, "nothing is wrong in these 1 records, as far"),
+        (hot, 8, "CPU 1, 100.100 s to 100.100 s: its thermal interrupt fired"),
+    ] {
+        let said = flyball(&["diagnose", "-"], Some(text));
+        assert_eq!(said.status.code(), Some(code), "{text}: {}{}", stdout(&said), stderr(&said));
+        assert!(stdout(&said).contains(words), "{text}: {}{}", stdout(&said), stderr(&said));
+    }
+    // A counter that no kernel writes is told, and is in no number.
+    let strange = line.replace("tsc=100", "tsc=99999999999999999999999");
+    let said = flyball(&["report", "-"], Some(&strange));
+    let words = "left out: 1 records of amd_pstate_perf with fields that cannot be read";
+    assert!(stdout(&said).contains(words) && !stdout(&said).contains("events: amd"), "{}", stdout(&said));
+    assert!(stderr(&flyball(&["report", "-"], Some(""))).contains("holds no records"));
+}

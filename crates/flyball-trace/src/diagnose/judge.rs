@@ -165,9 +165,10 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
     states(diagnoser, &mut findings);
     siblings(diagnoser, &scale, &mut findings);
     for event in &diagnoser.limited {
-        let range = (event.time, event.time);
-        let mut found =
-            finding(FindingKind::Throttled, Severity::Warning, 0, range, event.what.clone(), CLIPPED);
+        let range = (event.time, event.end);
+        let times = if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
+        let what = format!("{}{times}", event.what);
+        let mut found = finding(FindingKind::Throttled, Severity::Warning, 0, range, what, CLIPPED);
         found.cpu = event.cpu;
         findings.push(found);
     }

@@ -286,3 +286,36 @@ fn a_tickless_cpu_without_any_decision() {
     // A driver that never decides in a callback tells nothing.
     assert_eq!(kinds(&[switch(1_000, 4711), switch(5_000, 4711)]), []);
 }
+
+#[test]
+fn thermal_interrupts_are_told_by_their_name() {
+    let names = std::sync::Arc::new(crate::Names::default());
+    let [interrupt, limit, other] =
+        ["thermal_apic_entry", "thermal_power_cpu_limit", "local_timer_entry"].map(|name| names.intern(name));
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names);
+    for ms in 0..100 {
+        diagnoser.add(&record(ms, 1, Event::Other(other)));
+        if ms % 10 == 0 {
+            diagnoser.add(&record(ms, 3, Event::Other(interrupt)));
+        }
+    }
+    // Beyond a second it is another time, and another CPU is always another place.
+    diagnoser.add(&record(5_000, 3, Event::Other(interrupt)));
+    diagnoser.add(&record(5_000, 4, Event::Other(limit)));
+    let found: Vec<(Option<u32>, String, f64)> = diagnoser
+        .findings(Clock::Mono)
+        .into_iter()
+        .map(|found| {
+            assert_eq!((found.kind, found.severity), (FindingKind::Throttled, Severity::Warning));
+            (found.cpu, found.what, ((found.to - found.from) * 1e3).round())
+        })
+        .collect();
+    let fired = "its thermal interrupt fired: a limit of heat or power was reached or left";
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.contains(&(Some(3), format!("{fired} (10 times)"), 90.0)), "{found:?}");
+    assert!(found.contains(&(Some(3), fired.to_owned(), 0.0)), "{found:?}");
+    assert!(
+        found.iter().any(|(cpu, what, _)| cpu.is_none() && what.contains("thermal governor")),
+        "{found:?}"
+    );
+}

@@ -48,6 +48,10 @@ pub struct Report {
     pub records: u64,
     /// Records by event, the most frequent first.
     pub events: Vec<EventCount>,
+    /// Records of events that are known, with fields that are not: values that no kernel writes, or a layout of its own.
+    /// They are in none of the numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<EventCount>,
     /// Where records were lost.
     pub losses: Vec<Loss>,
     /// Records that name a CPU that cannot be.
@@ -207,11 +211,17 @@ impl Analyser {
     pub fn report(&self, clock: Clock, names: &Names) -> Report {
         let unit = if clock.nanoseconds() { 1e9 } else { 1.0 };
         let first = self.first.unwrap_or(0);
+        let (mut unread, others): (Vec<EventCount>, Vec<EventCount>) = self
+            .others
+            .iter()
+            .map(|(id, count)| EventCount { name: names.name(*id), count: *count })
+            .partition(|event| KINDS.contains(&event.name.as_str()));
+        unread.sort_by(|a, b| a.name.cmp(&b.name));
         let mut events: Vec<EventCount> = KINDS
             .iter()
             .zip(self.counts)
             .map(|(name, count)| EventCount { name: (*name).to_owned(), count })
-            .chain(self.others.iter().map(|(id, count)| EventCount { name: names.name(*id), count: *count }))
+            .chain(others)
             .filter(|event| event.count > 0)
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
@@ -225,6 +235,7 @@ impl Analyser {
             duration: self.last.saturating_sub(first) as f64 / unit,
             records: self.records,
             events,
+            unread,
             losses: self
                 .losses
                 .iter()

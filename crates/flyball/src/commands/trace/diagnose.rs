@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use flyball_trace::{
-    Names,
+    Event, Names,
     diagnose::{Diagnoser, Finding, Limits, Severity},
 };
 
@@ -57,10 +57,12 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         Some("") => Some(known::of_host(&*machine::open(&cli.machine)?)?),
         Some(from) => Some(known::of_text(from)?),
     };
-    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new());
-    let mut records = 0u64;
-    let summary = args.input.read(&Arc::new(Names::default()), false, &mut |record, _| {
+    let names = Arc::new(Names::default());
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());
+    let (mut records, mut requests) = (0u64, 0u64);
+    let summary = args.input.read(&names, false, &mut |record, _| {
         records += 1;
+        requests += u64::from(matches!(record.event, Event::AmdPerf(_) | Event::Intel(_)));
         diagnoser.add(record);
         Ok(())
     })?;
@@ -77,16 +79,14 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         let text = serde_json::to_string_pretty(&output)
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         println!("{text}");
+        if !summary.clock.nanoseconds() {
+            eprintln!("flyball: {}", silence(records, requests, false));
+        }
     } else {
         print(&findings, args.most);
         if findings.is_empty() {
-            println!("nothing is wrong in these {records} records, as far as they tell");
+            println!("{}", silence(records, requests, summary.clock.nanoseconds()));
         }
-    }
-    if !summary.clock.nanoseconds() {
-        eprintln!(
-            "flyball: the trace's clock counts no time, so nothing can be judged; record with --clock mono"
-        );
     }
     let whole = say_what_is_missing(&summary);
     Ok(match findings.iter().map(|finding| finding.severity).max() {
@@ -95,6 +95,22 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         _ if !whole => Exit::Failed,
         _ => Exit::Done,
     })
+}
+
+/// What it means that nothing was found.
+fn silence(records: u64, requests: u64, timed: bool) -> String {
+    if records == 0 {
+        "the trace holds no records: there is nothing to judge".to_owned()
+    } else if !timed {
+        "the trace's clock counts no time, so nothing can be judged; record with --clock mono".to_owned()
+    } else if requests == 0 {
+        format!(
+            "nothing is wrong in these {records} records, but none of them is a request whose effect can be judged \
+             (amd_pstate_perf, pstate_sample)"
+        )
+    } else {
+        format!("nothing is wrong in these {records} records, as far as they tell")
+    }
 }
 
 fn print(findings: &[Finding], most: usize) {

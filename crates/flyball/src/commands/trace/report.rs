@@ -166,6 +166,9 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     } else if !args.print {
         print(&summary, &report, args);
     }
+    if report.records == 0 && report.losses.is_empty() {
+        eprintln!("flyball: the trace holds no records");
+    }
     let whole = say_what_is_missing(&summary);
     Ok(if whole { Exit::Done } else { Exit::Failed })
 }
@@ -230,6 +233,9 @@ fn print(summary: &TraceSummary, report: &Report, args: &Args) {
     if !report.losses.is_empty() {
         let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
         println!("lost inside the trace: {lost} records at {places} places on {} CPUs", report.losses.len());
+    }
+    for event in &report.unread {
+        println!("left out: {} records of {} with fields that cannot be read", event.count, event.name);
     }
     if report.impossible_cpus > 0 {
         println!("left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
