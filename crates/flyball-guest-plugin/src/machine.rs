@@ -204,15 +204,26 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
         core.better.retain(|(number, _)| number < count);
         core.ranking.truncate(total as usize);
     }
-    spec.topology.core_ids.clear();
-    spec.topology.cores_per_cache = spec.topology.cores_per_cache.min(total);
+    let topology = &mut spec.topology;
+    topology.core_ids.clear();
+    topology.unit_cores.clear();
+    topology.cores_per_cache = topology.cores_per_cache.min(total);
+    // Power domains that are no dies share what is left.
+    let mut largest = total;
+    if !topology.power_domains.is_empty() {
+        let domains = total.min(topology.power_domains.len() as u32).max(1);
+        topology.power_domains =
+            (0..domains).map(|domain| total / domains + u32::from(domain < total % domains)).collect();
+        largest = topology.power_domains[0];
+    }
     if let Some(sst) = &mut spec.sst {
-        for level in &mut sst.level {
-            level.cores.retain(|core| *core < total);
+        let domains = sst.domain.iter_mut().map(|domain| &mut domain.level);
+        for level in domains.chain([&mut sst.level]).flatten() {
+            level.cores.retain(|core| *core < largest);
             if let Some(bf) = &mut level.bf {
-                bf.cores.retain(|core| *core < total);
+                bf.cores.retain(|core| *core < largest);
                 if bf.cores.is_empty() {
-                    bf.cores.push(total - 1);
+                    bf.cores.push(largest - 1);
                 }
             }
         }
@@ -251,6 +262,21 @@ mod tests {
                     ),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn power_domains_share_what_is_left() {
+        let mut spec = MachineSpec::builtin("tpmi-large").unwrap();
+        let cores = spec.cores_per_package() as u32;
+        spec.core[0].count = cores;
+        spec.topology.dies = 1;
+        spec.topology.power_domains = vec![cores / 3, cores / 3, cores - 2 * (cores / 3)];
+        for (cpus, shares) in [(6, &[2, 2, 2][..]), (4, &[2, 1, 1]), (2, &[1, 1])] {
+            let wanted = Wanted { toml: spec.to_toml().unwrap(), cpus, interface: None };
+            let (made, _) = wanted.make().unwrap();
+            assert_eq!(made.topology.power_domains, shares);
+            assert!(flyball_silicon::Silicon::new(made, 0).is_ok());
         }
     }
 

@@ -130,7 +130,8 @@ pub fn guardian(cli: &Cli, state: &StateDir) -> Result<std::process::Command, Fa
         // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
         eprintln!(
             "note: flyball is process 1 here, of a container perhaps: if it is killed, its guardian is killed with it, and \
-             nothing is put back before 'flyball restore' on the host; start it under an init (docker run --init)"
+             nothing is put back before 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
+            state.path().display()
         );
     }
     let own = std::env::current_exe()

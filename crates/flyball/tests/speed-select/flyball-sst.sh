@@ -4,6 +4,9 @@
 #   flyball-sst.sh [few]
 . ./common.sh
 few=$1
+# Of what is not asked in every guest each day, what is asked where registers are in memory.
+case $(/tmp/raw | head -1) in *1) few_more= ;; *) few_more=yes ;; esac
+[ -n "$few" ] || few_more=yes
 fly="$start /tmp/fb/flyball --state-dir /tmp/state"
 ok() { echo "ok $*"; }
 bad() { echo "not ok $*"; cat /tmp/out /tmp/err 2>/dev/null; }
@@ -66,7 +69,7 @@ fi
 
 if [ $levels -ge 2 ]; then
     check 'sst perf-profile set-config-level -l 2 -o' 'perf-profile get-config-current-level' 'current_level:2'
-    check 'sst perf-profile set-config-level -l 2 --cgroup' 'perf-profile get-config-current-level' 'current_level:2'
+    [ -z "$few_more" ] || check 'sst perf-profile set-config-level -l 2 --cgroup' 'perf-profile get-config-current-level' 'current_level:2'
     # Base-freq on, then a level that has none: two commands, one way back.
     state >/tmp/before
     fly sst base-freq enable
@@ -130,7 +133,7 @@ END
         break_firmware 0
         restored "firmware $2, then well again"
     }
-    fails 2 'refuses' 'sst-level\|perf-profile\|level'
+    [ -z "$few_more" ] || fails 2 'refuses' 'sst-level\|perf-profile\|level'
     if [ -z "$few" ]; then
         fails 4 'locks levels' 'level'
         case $(/tmp/raw | head -1) in *1) fails 1 'is busy' 'mailbox\|EBUSY\|busy' ;; esac
