@@ -41,6 +41,6 @@ pub use select::{SelectError, select};
 pub use snapshot::{Entry, Snapshot};
 pub use survey::{Outcome, Row, Wish, survey};
 pub use target::{Target, TargetError};
-pub use topology::{CoreType, Cpu, Policy, Topology, Vendor};
+pub use topology::{CoreType, Cpu, Policy, Topology, Vendor, driver_before_policies};
 pub use value::{ReadError, Reading, Source, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

@@ -153,6 +153,13 @@ pub(crate) fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<
     }
 }
 
+/// The driver of a kernel before 4.3, which has no directory of policies: each CPU has its own
+/// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
+pub fn driver_before_policies(host: &dyn Host) -> Option<String> {
+    let driver = host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").ok()?;
+    Some(driver.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 impl Topology {
     /// Three times the bus clock that the ratios of an Intel processor multiply, kHz: 133.33 MHz before Sandy Bridge, 100 MHz
     /// since (turbostat.c, `bclk`). `None` of processors before Nehalem, and of Atoms that say it in a register of their own.

@@ -107,6 +107,19 @@ fn a_machine_without_cpufreq_says_so_and_what_to_do() {
 }
 
 #[test]
+fn a_kernel_before_policies_is_told_apart_from_one_without_a_driver() {
+    let machine = Machine::bare();
+    machine.put("cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
+    let (_, _, words) = run(machine.folder.path(), &["show"]);
+    assert!(words.contains("acpi-cpufreq") && words.contains("4.3"), "{words}");
+    let (_, report, _) = run(machine.folder.path(), &["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let found = report["findings"].as_array().unwrap();
+    let present = found.iter().find(|finding| finding["id"] == "driver.present").unwrap();
+    assert_eq!(present["verdict"], "unknown");
+}
+
+#[test]
 fn a_virtual_machine_is_told_to_go_to_its_host() {
     let machine = Machine::bare();
     let proc = machine.folder.path().join("proc");

@@ -52,6 +52,9 @@ const PM_ENABLE: u32 = 0x770;
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
 const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
 
+/// Where kernels before 4.3 have their policies (see [`crate::driver_before_policies`]).
+const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver";
+
 fn present(facts: &Facts) -> Option<Answer> {
     if let Some(driver) = facts.driver() {
         return Some(ok(format!("cpufreq driver {driver}")).seen(driver_path(facts), driver));
@@ -66,6 +69,14 @@ fn present(facts: &Facts) -> Option<Answer> {
                     .fix(Fix::Settings(vec!["driver-mode=active".to_owned()])),
             );
         }
+    }
+    if let Ok(driver) = facts.read(BEFORE_POLICIES) {
+        return Some(
+            unknown(
+                "this kernel, older than 4.3, keeps its policies below each CPU, where flyball does not look",
+            )
+            .seen(BEFORE_POLICIES, driver),
+        );
     }
     let answer = fault("no cpufreq driver is running").seen("/sys/devices/system/cpu/cpufreq", "no policies");
     Some(match blocked_by_parameter(facts) {

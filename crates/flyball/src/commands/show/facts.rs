@@ -26,6 +26,9 @@ pub struct Facts {
     pub kernel: Option<String>,
     /// Whether it runs under a hypervisor that says so.
     pub virtual_machine: bool,
+    /// The driver of a kernel before 4.3, whose policies are not where flyball looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_before_policies: Option<String>,
     /// CPUs that are there.
     pub present: CpuList,
     /// CPUs that run.
@@ -67,6 +70,11 @@ impl Facts {
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
             kernel,
+            driver_before_policies: if topology.policies.is_empty() {
+                flyball_control::driver_before_policies(host)
+            } else {
+                None
+            },
             virtual_machine: topology.flags.contains("hypervisor"),
             present: topology.present.clone(),
             online: topology.online.clone(),
@@ -83,6 +91,12 @@ impl Facts {
 
     /// What it means that there is no cpufreq driver, and what to do.
     pub fn no_cpufreq(&self) -> String {
+        if let Some(driver) = &self.driver_before_policies {
+            return format!(
+                "flyball: the driver is {driver}, but this kernel is older than 4.3 and keeps its policies below each \
+                 CPU, where flyball does not look: frequency, governor and preference are not shown and cannot be set here."
+            );
+        }
         let cause = if self.virtual_machine {
             "This is a virtual machine, and its hypervisor keeps frequency control to itself. Run flyball on the host; \
              or look at a recorded machine with -M DIR or -M ARCHIVE, or try things on a simulated one, as with -M sim:ryzen-5750g (flyball sim list names them)."
