@@ -236,8 +236,8 @@ fn run(number: usize) -> Result<(), Failed> {
 /// whole ones, where the guest's CPUs have each their own: a sample falls into a pulse or beside it, and one decision
 /// stays until the next, so that a phase of a few pulses can be off by most of the range. Over all of a schedule that
 /// evens out.
-const MEAN: f64 = 0.06;
-const DISTANCE: f64 = 0.08;
+const MEAN: f64 = 0.08;
+const DISTANCE: f64 = 0.10;
 const PHASES: f64 = 0.25;
 
 /// What of a trial is further off than it may be, in words.
