@@ -50,7 +50,10 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
     let isolation = known::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
-    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
+    let names = Arc::new(Names::default());
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new())
+        .with_isolation(isolation.clone())
+        .with_names(names.clone());
     let mut decisions: BTreeMap<u32, u64> = BTreeMap::new();
     let mut sink = |records: &[Record]| {
         for record in records {
@@ -63,8 +66,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         }
         Ok(())
     };
-    let summary =
-        Trace::open(file)?.read(&TextOptions::default(), None, &Arc::new(Names::default()), &mut sink)?;
+    let summary = Trace::open(file)?.read(&TextOptions::default(), None, &names, &mut sink)?;
     let found = diagnoser.findings(summary.clock);
     let trace = TraceFacts {
         file: file.display().to_string(),
