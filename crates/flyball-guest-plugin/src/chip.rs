@@ -462,6 +462,18 @@ mod tests {
     }
 
     #[test]
+    fn the_scale_of_utilisation_is_found_where_the_kernel_looks_first() {
+        let (intel, _) = chip("sst-guide", None);
+        let base = intel.read_msr(0, msr::PLATFORM_INFO, 0).unwrap() >> 8 & 0xff;
+        let four = intel.read_msr(0, msr::TURBO_RATIO_LIMIT, 0).unwrap() >> 24 & 0xff;
+        assert_eq!(intel.read_msr(0, 0x66a, 0), Some(base << 16));
+        assert_eq!(intel.read_msr(0, 0x66c, 0), Some(four));
+        // Six bits are all that the kernel looks at.
+        assert!(four > base && four < 64);
+        assert_eq!(chip("ryzen-5750g", None).0.read_msr(0, 0x66a, 0), None);
+    }
+
+    #[test]
     fn a_request_in_the_mailbox_is_a_request() {
         let (mut chip, mailbox) = chip("ryzen-5750g", Some(Interface::CppcMailbox));
         let mut khz = Vec::new();
