@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(short = 'c', long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
-    /// Buffer of each CPU, KiB.
+    /// Buffer of each CPU, KiB [default: 8192, less with very many CPUs or little memory].
     #[arg(short = 'b', long = "buffer", value_name = "KIB")]
     buffer_kib: Option<u64>,
 
@@ -73,7 +73,7 @@ pub struct Args {
     page_kib: Option<u32>,
 
     /// Stop after this time: 10s, 500ms, 5min.
-    #[arg(short = 't', long, value_name = "TIME", value_parser = duration)]
+    #[arg(short = 't', long, alias = "duration", value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
 
     /// The trace clock.
@@ -251,6 +251,13 @@ fn say(cli: &Cli, summary: &CaptureSummary, simulated: bool) -> Result<(), Failu
         file.display(),
         *bytes as f64 / f64::from(1 << 20)
     );
+    if *written == 0 {
+        let _ = writeln!(
+            stderr,
+            "flyball: nothing was raised: no P-state driver decided anything in this time (a virtual machine has none, one in \
+             active mode with hardware P-states leaves decisions to the processor); --sched and --idle record what CPUs do"
+        );
+    }
     if *lost > 0 {
         let worst = summary.cpus.iter().max_by_key(|cpu| cpu.stats.lost());
         if let Some(cpu) = worst {
