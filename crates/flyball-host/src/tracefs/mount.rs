@@ -29,7 +29,7 @@ impl Tracefs {
     /// this value.
     ///
     /// # Errors
-    /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing.
+    /// `EACCES`/`EPERM` without the right to see it or under lockdown, `ENODEV` in a kernel without tracing.
     pub fn open() -> Result<Tracefs, HostError> {
         let mut refused = None;
         for root in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -51,13 +51,21 @@ impl Tracefs {
         let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
             .map_err(fail)?;
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        // Under lockdown tracefs can be mounted and is empty (fs/tracefs/inode.c, `tracefs_create_file`).
+        if !root.join("trace_clock").exists() {
+            return Err(HostError::new(Op::Read, "tracefs, which is empty", Errno::PERM));
+        }
         Ok(Tracefs { root, _mount: Some(Arc::new(mount)) })
     }
 
     /// Whether the kernel keeps its secrets from root too (security/lockdown/lockdown.c): then nobody can trace.
     pub fn is_locked_down() -> bool {
-        fs::read_to_string("/sys/kernel/security/lockdown")
-            .is_ok_and(|text| text.contains("[confidentiality]"))
+        match fs::read_to_string("/sys/kernel/security/lockdown") {
+            Ok(text) => text.contains("[confidentiality]"),
+            // Without securityfs, what was asked for at boot.
+            Err(_) => fs::read_to_string("/proc/cmdline")
+                .is_ok_and(|line| line.split_whitespace().any(|word| word == "lockdown=confidentiality")),
+        }
     }
 
     /// Where it is.

@@ -32,10 +32,12 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
         ));
     }
     let tracefs = Tracefs::open().map_err(|error| {
-        Failure::new(
-            Exit::NotHere,
-            format!("--trace: {error}; tracing needs root, and a kernel with tracefs"),
-        )
+        let why = if Tracefs::is_locked_down() {
+            "the kernel is locked down (confidentiality): nobody can trace"
+        } else {
+            "tracing needs root, and a kernel with tracefs"
+        };
+        Failure::new(Exit::NotHere, format!("--trace: {error}; {why}"))
     })?;
     if CaptureOptions::default_events(&tracefs).is_empty() {
         return Err(Failure::new(
