@@ -153,10 +153,13 @@ pub(crate) fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<
     }
 }
 
+/// Where the driver's name is in kernels before 4.3.
+pub(crate) const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver";
+
 /// The driver of a kernel before 4.3, which has no directory of policies: each CPU has its own
 /// (drivers/cpufreq/cpufreq.c made `policyN` in 4.3). flyball does not read those.
 pub fn driver_before_policies(host: &dyn Host) -> Option<String> {
-    let driver = host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").ok()?;
+    let driver = host.read(BEFORE_POLICIES).ok()?;
     Some(driver.trim().to_owned()).filter(|name| !name.is_empty())
 }
 

@@ -55,9 +55,6 @@ const TIME: [u32; 2] = [msr::TSC, msr::TSC_ADJUST];
 /// Ratios of Atoms: nominal and turbo.
 const ATOM_RATIOS: [u32; 2] = [0x66a, 0x66c];
 
-/// Whose turbo ratios are by number of cores (skx_set_max_freq_ratio).
-const SKYLAKE_X: u32 = 0x55;
-
 impl Chip {
     /// Around `silicon`; with a mailbox if the machine keeps its CPPC registers in memory.
     pub fn new(silicon: Silicon, mailbox: Option<Mailbox>) -> Chip {
@@ -174,12 +171,7 @@ impl Chip {
         if register == ATOM_RATIOS[0] {
             return Some((read(msr::PLATFORM_INFO)? >> 8 & 0xff) << 16);
         }
-        let ratios = read(msr::TURBO_RATIO_LIMIT)?;
-        let of = |group: u64| ratios >> (8 * group) & 0xff;
-        let counted = self.silicon.spec().identity.model == SKYLAKE_X;
-        let counts = if counted { read(msr::TURBO_RATIO_LIMIT1)? } else { 0 };
-        let group = (0..8).find(|group| counted && counts >> (8 * group) & 0xff >= 4).unwrap_or(3);
-        Some(if of(group) == 0 { of(0) } else { of(group) })
+        msr::turbo_ratio_of_four(self.silicon.spec().identity.model, read)
     }
 
     /// WRMSR. `false`: the register is QEMU's.

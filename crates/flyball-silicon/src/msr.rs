@@ -1,4 +1,5 @@
-//! The numbers of the model-specific registers that the processors have, as in the kernel's asm/msr-index.h.
+//! The numbers of the model-specific registers that the processors have, as in the kernel's asm/msr-index.h, and what the
+//! kernel reads from several of them at once.
 
 #![allow(
     missing_docs,
@@ -107,3 +108,22 @@ pub const AMD_CPPC_REQ2: u32 = 0xc001_02b5;
 pub const AMD_RAPL_POWER_UNIT: u32 = 0xc001_0299;
 pub const AMD_CORE_ENERGY_STATUS: u32 = 0xc001_029a;
 pub const AMD_PKG_ENERGY_STATUS: u32 = 0xc001_029b;
+
+/// Model number of the processors whose turbo ratios stand beside the core counts that they are for.
+const SKYLAKE_X: u32 = 0x55;
+
+/// The turbo ratio with four busy cores, of one core where there are fewer: what the kernel takes for full speed when it
+/// scales utilisation (arch/x86/kernel/cpu/aperfmperf.c, `skx_set_max_freq_ratio`, `core_set_max_freq_ratio`). `model` is
+/// an Intel processor's of family 6, `read` reads a register. `None` where one that is needed cannot be read.
+pub fn turbo_ratio_of_four(model: u32, read: impl Fn(u32) -> Option<u64>) -> Option<u64> {
+    let ratios = read(TURBO_RATIO_LIMIT)?;
+    let of = |group: u64| ratios >> (8 * group) & 0xff;
+    let group = if model == SKYLAKE_X {
+        let counts = read(TURBO_RATIO_LIMIT1)?;
+        (0..8).find(|group| counts >> (8 * group) & 0xff >= 4)
+    } else {
+        None
+    };
+    let four = of(group.unwrap_or(3));
+    Some(if four == 0 { of(0) } else { four })
+}

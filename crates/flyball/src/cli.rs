@@ -131,7 +131,7 @@ pub fn command_here() -> clap::Command {
     // As clap finds its width.
     let told = || std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let columns = crate::paint::terminal_columns().or_else(told).unwrap_or(100).min(WIDEST);
-    flowing(command(), &|text| fitting(text, columns))
+    flowing(Cli::command(), &|text| fitting(&unbroken(text), columns))
 }
 
 /// Help is no wider than this.

@@ -3,6 +3,7 @@
 //! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+use crate::topology::BEFORE_POLICIES;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -51,9 +52,6 @@ pub(super) const CHECKS: &[Check] = &[
 const PM_ENABLE: u32 = 0x770;
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
 const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
-
-/// Where kernels before 4.3 have their policies (see [`crate::driver_before_policies`]).
-const BEFORE_POLICIES: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver";
 
 fn present(facts: &Facts) -> Option<Answer> {
     if let Some(driver) = facts.driver() {

@@ -3,7 +3,7 @@
 
 use flyball_host::CpuList;
 
-use super::{couplings::driver, shorten};
+use super::couplings::driver;
 use crate::{At, Id, Machine, Place, Value, Vendor, Why};
 
 /// A knob that is missing at a place.
@@ -37,13 +37,9 @@ pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> 
             }
             (why, _) => why.clone(),
         };
-        let line =
-            format!("{}: {where_} {have} no {}: {why}{}", first.from, first.knob, remedy.unwrap_or_default());
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
+        let remedy = remedy.unwrap_or_default();
+        lines.push(format!("{}: {where_} {have} no {}: {why}{remedy}", first.from, first.knob));
     }
-    shorten(&mut lines);
     lines
 }
 

@@ -2,15 +2,13 @@
 //! one (arch/x86/kernel/cpu/aperfmperf.c, arch/x86/kernel/acpi/cppc.c).
 
 use super::Platform;
+use flyball_silicon::msr;
+
 use crate::{
     board::{CppcAccess, Vendor},
     kernel::Kernel,
 };
 
-const PLATFORM_INFO: u32 = 0xce;
-const TURBO_RATIO_LIMIT: u32 = 0x1ad;
-const TURBO_RATIO_LIMIT1: u32 = 0x1ae;
-const SKYLAKE_X: u32 = 0x55;
 const BUS_KHZ: u64 = 100_000;
 /// A ratio of one.
 const ONE: u64 = 1024;
@@ -40,17 +38,9 @@ pub(crate) fn full_speed(platform: &Platform) -> Option<FullSpeed> {
 
 /// `intel_set_max_freq_ratio`: the turbo frequency with four busy cores, of one core where there are fewer.
 fn intel(platform: &Platform) -> Option<(u64, u64)> {
-    let base = platform.chip.read(0, PLATFORM_INFO).ok()? >> 8 & 0xff;
-    let ratios = platform.chip.read(0, TURBO_RATIO_LIMIT).ok()?;
-    let of = |group: u64| ratios >> (8 * group) & 0xff;
-    let four = if platform.board.model == SKYLAKE_X {
-        let counts = platform.chip.read(0, TURBO_RATIO_LIMIT1).ok()?;
-        let group = (0..8).find(|group| counts >> (8 * group) & 0xff >= 4);
-        group.map_or_else(|| of(3), of)
-    } else {
-        of(3)
-    };
-    let turbo = if four == 0 { of(0) } else { four };
+    let read = |register| platform.chip.read(0, register).ok();
+    let base = read(msr::PLATFORM_INFO)? >> 8 & 0xff;
+    let turbo = msr::turbo_ratio_of_four(platform.board.model, read)?;
     if base == 0 || turbo == 0 {
         return None;
     }
