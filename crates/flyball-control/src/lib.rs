@@ -4,7 +4,7 @@
 //! place in the order of writes, and the files and registers that hold it. [`Machine::inspect`] learns what a machine is
 //! made of ([`Topology`]); [`Machine::places`] says where on this machine a knob exists; [`Machine::read`] reads it there;
 //! [`Machine::resolve`] turns a wanted value (`min`, `2.6GHz`, `balance_power`) into what fits that place; and
-//! [`Machine::target`] gives the exact bytes or register bits that a write would have to carry.
+//! [`Machine::target`] gives the location and content of the write that this takes.
 //!
 //! On top of the table: an [`Intent`] says what is wanted, [`plan::plan`] which writes that takes, and only [`write`] makes
 //! them, as a transaction that can always be undone.
@@ -12,6 +12,7 @@
 pub mod doctor;
 pub mod intent;
 pub mod knob;
+mod location;
 mod machine;
 mod name;
 pub mod owners;
@@ -34,13 +35,14 @@ pub mod write;
 
 pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
+pub use location::{Content, Location};
 pub use machine::Machine;
 pub use name::KnobName;
 pub use place::{At, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Snapshot};
 pub use survey::{Outcome, Row, Wish, survey};
-pub use target::{Target, TargetError};
+pub use target::TargetError;
 pub use topology::{CoreType, Cpu, Policy, Topology, Vendor, driver_before_policies};
-pub use value::{ReadError, Reading, Source, Value, Why};
+pub use value::{ReadError, Reading, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

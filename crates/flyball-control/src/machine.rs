@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz};
 
 use crate::{
-    At, Form, Id, Mechanism, Place, ReadError, Reading, Scope, Source, Target, TargetError, Topology, Value,
-    Why, parse,
+    At, Form, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TargetError, Topology, Value, Why,
+    parse,
     topology::{self, CPUS, Vendor},
 };
 
@@ -204,7 +204,7 @@ impl<'h> Machine<'h> {
                     return Ok(Reading::Absent(Why::NoFile(path.to_owned())));
                 };
                 let value = Value::Switch(place.cpus.first().is_some_and(|cpu| list.contains(cpu)));
-                Ok(Reading::Value { value, source: Source::File(path.to_owned()) })
+                Ok(Reading::Value { value, source: Location::File(path.to_owned()) })
             }
         }
     }
@@ -225,7 +225,7 @@ impl<'h> Machine<'h> {
         match parse::value(form, &text) {
             // Firmware that does not fill in the nominal frequency leaves 0 there.
             Ok(Value::Frequency(KiloHertz(0))) if form == Form::MHz => Ok(Reading::Absent(Why::Unset(path))),
-            Ok(value) => Ok(Reading::Value { value, source: Source::File(path) }),
+            Ok(value) => Ok(Reading::Value { value, source: Location::File(path) }),
             Err(expected) => Err(topology::bad(&path, &text, expected)),
         }
     }
@@ -269,7 +269,7 @@ impl<'h> Machine<'h> {
         }
         match self.host.msr(cpu, register) {
             Ok(raw) => {
-                let source = Source::Msr { cpu, register };
+                let source = Location::Msr { cpu, register, mask: parse::mask(bits) };
                 match parse::field(form, raw, bits) {
                     Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {
                         Ok(match self.topology.bus_third_khz() {
@@ -296,11 +296,12 @@ impl<'h> Machine<'h> {
         }
     }
 
-    /// The write that would give `knob` the value `value` at `place`: by the mechanism that a read would use.
+    /// The write that would give `knob` the value `value` at `place`, by the mechanism that a read would use: the location
+    /// and its new content.
     ///
     /// # Errors
     /// Where the row is a fact, where nothing here takes the write, or where the value is of another type.
-    pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<Target, TargetError> {
+    pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
         if row.phase.is_none() {
             return Err(TargetError::ReadOnly(row.name));
@@ -312,18 +313,17 @@ impl<'h> Machine<'h> {
                 Mechanism::File { path, form, .. } => {
                     let Some(path) = self.expand(path, &place.at) else { continue };
                     if self.host.exists(&path) {
-                        let bytes = parse::text(form, value).ok_or_else(wrong)?.into_bytes();
-                        return Ok(Target::File { path, bytes });
+                        let content = parse::text(form, value).ok_or_else(wrong)?;
+                        return Ok((Location::File(path), content));
                     }
                     why.get_or_insert(format!("no {path}"));
                 }
                 Mechanism::Msr { vendor, register, bits, form, .. } if vendor == self.topology.vendor => {
                     match self.read_msr(register, bits, form, place) {
-                        Ok(Reading::Value { source: Source::Msr { cpu, .. }, .. }) => {
+                        Ok(Reading::Value { source: location @ Location::Msr { mask, .. }, .. }) => {
                             let text = parse::text(form, value).ok_or_else(wrong)?;
                             let raw = text.parse::<u64>().map_err(|_| wrong())?;
-                            let mask = parse::mask(bits);
-                            return Ok(Target::Msr { cpu, register, mask, value: (raw << bits.1) & mask });
+                            return Ok((location, format!("{:#x}", (raw << bits.1) & mask)));
                         }
                         Ok(Reading::Absent(reason)) => {
                             why.get_or_insert(reason.to_string());
@@ -337,7 +337,7 @@ impl<'h> Machine<'h> {
                 Mechanism::SpeedSelect { field, form, .. } => match self.speed_select_setting(field, place) {
                     Some(setting) => {
                         let content = parse::text(form, value).ok_or_else(wrong)?;
-                        return Ok(Target::SpeedSelect { setting: setting.to_string(), content });
+                        return Ok((Location::SpeedSelect(setting), content));
                     }
                     None => {
                         why.get_or_insert("this processor has no such field".to_owned());

@@ -22,14 +22,13 @@ use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    At, Id, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting, Target, Value,
-    Wanted, Why,
+    At, Content, Id, Location, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting,
+    Value, Wanted, Why,
     intent::Intent,
     select,
     write::{
         order::{Step, natural, rank},
         settle::agrees,
-        spot::{Content, Spot},
     },
 };
 use absences::Absence;
@@ -48,7 +47,7 @@ pub struct Change {
     /// When it has its turn.
     pub step: Step,
     /// The file or register.
-    pub spot: Spot,
+    pub location: Location,
     /// What is there now; `None` where that can only be known when its turn has come.
     pub old: Option<String>,
     /// What will be written; a word (`max`) where its number can only be known then.
@@ -402,8 +401,8 @@ impl Planner<'_, '_> {
             )),
             Err(error) => return self.unresolved(want, error),
         }
-        let target = match self.machine.target(want.knob, &want.place, &value) {
-            Ok(target) => target,
+        let (location, new) = match self.machine.target(want.knob, &want.place, &value) {
+            Ok(write) => write,
             Err(_) if open => {
                 self.provisional(want, Some(&value), "its file may appear only when its turn has come");
                 return Ok(());
@@ -416,15 +415,14 @@ impl Planner<'_, '_> {
                 return Ok(());
             }
         };
-        let (spot, new) = spot_of(target);
-        let old = Content::of(&spot.read(self.machine.host()));
+        let old = Content::of(&location.read(self.machine.host()));
         let always = want.knob == Id::Epp && new == "default";
         let same = match value {
             Value::Epp(number) => self.machine.preference_is(&want.place, number, old.trimmed()),
-            _ => agrees(&spot, &new, old.trimmed()),
+            _ => agrees(&location, &new, old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
-        let reset = self.resets(want).filter(|_| !matches!(spot, Spot::SpeedSelect(_)) || new != "0");
+        let reset = self.resets(want).filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
         if holds && reset.is_none() {
             return Ok(());
         }
@@ -436,8 +434,8 @@ impl Planner<'_, '_> {
             instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
-            step: Step::of(&spot, &new),
-            spot,
+            step: Step::of(&location, &new),
+            location,
             old: Some(old.to_string()),
             new,
             was: want.now.as_ref().map(ToString::to_string),
@@ -514,22 +512,22 @@ impl Planner<'_, '_> {
 
     /// A change whose file, old value or number is known only when its turn has come.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) {
-        let Some(spot) = self.path_then(want) else { return };
+        let Some(location) = self.path_then(want) else { return };
         let new = match value {
             Some(value) => self
                 .machine
                 .target(want.knob, &want.place, value)
-                .map_or_else(|_| value.to_string(), |target| spot_of(target).1),
+                .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
-        let old = self.ahead.mode.is_none().then(|| spot.read(self.machine.host()).ok()).flatten();
+        let old = self.ahead.mode.is_none().then(|| location.read(self.machine.host()).ok()).flatten();
         self.changes.push(Change {
             knob: want.knob,
             instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
-            step: Step::of(&spot, &new),
-            spot,
+            step: Step::of(&location, &new),
+            location,
             old: old.map(|bytes| Content::bytes(&bytes).to_string()),
             new,
             was: want.now.as_ref().map(ToString::to_string),
@@ -540,17 +538,17 @@ impl Planner<'_, '_> {
     }
 
     /// The file that the knob will have at the place: the first of its own that can be written.
-    fn path_then(&self, want: &Want) -> Option<Spot> {
+    fn path_then(&self, want: &Want) -> Option<Location> {
         let paths = want.knob.knob().mechanisms.iter().filter_map(|mechanism| match mechanism {
             Mechanism::File { path, write: true, .. } => self.machine.expand(path, &want.place.at),
             _ => None,
         });
         if let [Mechanism::SpeedSelect { field, write: true, .. }, ..] = want.knob.knob().mechanisms {
-            return self.machine.speed_select_setting(*field, &want.place).map(Spot::SpeedSelect);
+            return self.machine.speed_select_setting(*field, &want.place).map(Location::SpeedSelect);
         }
         let mut paths: Vec<String> = paths.collect();
         let there = paths.iter().position(|path| self.machine.host().exists(path));
-        (!paths.is_empty()).then(|| Spot::File(paths.swap_remove(there.unwrap_or(0))))
+        (!paths.is_empty()).then(|| Location::File(paths.swap_remove(there.unwrap_or(0))))
     }
 
     /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
@@ -580,9 +578,9 @@ impl Planner<'_, '_> {
 /// Puts changes into the order in which they are made.
 pub(crate) fn sort(changes: &mut [Change]) {
     changes.sort_by_cached_key(|change| {
-        let path = change.spot.path().map(natural).unwrap_or_default();
-        let order = rank(&change.spot, change.old.as_deref().unwrap_or_default(), &change.new);
-        (change.step, order, path, change.spot.clone())
+        let path = change.location.path().map(natural).unwrap_or_default();
+        let order = rank(&change.location, change.old.as_deref().unwrap_or_default(), &change.new);
+        (change.step, order, path, change.location.clone())
     });
 }
 
@@ -601,19 +599,5 @@ fn shorten(lines: &mut Vec<String>) {
         let more = lines.len() - SHOWN;
         lines.truncate(SHOWN);
         lines.push(format!("(and {more} more like these)"));
-    }
-}
-
-fn spot_of(target: Target) -> (Spot, String) {
-    match target {
-        Target::File { path, bytes } => (Spot::File(path), String::from_utf8_lossy(&bytes).into_owned()),
-        // Our own text form: it reads back, or the knob's row is at fault.
-        Target::SpeedSelect { setting, content } => match setting.parse() {
-            Ok(setting) => (Spot::SpeedSelect(setting), content),
-            Err(_) => (Spot::File(setting), content),
-        },
-        Target::Msr { cpu, register, mask, value } => {
-            (Spot::Msr { cpu, register, mask }, format!("{value:#x}"))
-        }
     }
 }

@@ -8,10 +8,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, KiloHertz};
 use serde::Serialize;
 
-use crate::{
-    Id, Machine,
-    write::{partition, spot::Spot},
-};
+use crate::{Id, Location, Machine, write::partition};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -89,10 +86,10 @@ pub struct Partition {
 
 impl Partition {
     /// The writes that make it, in order.
-    pub fn writes(&self) -> Vec<(Spot, String)> {
-        let root = Spot::file(format!("{}/cgroup.subtree_control", partition::ROOT));
+    pub fn writes(&self) -> Vec<(Location, String)> {
+        let root = Location::file(format!("{}/cgroup.subtree_control", partition::ROOT));
         let hand_down = self.hand_down.then(|| (root, "+cpuset".to_owned()));
-        hand_down.into_iter().chain([(self.spot(), self.content.clone())]).collect()
+        hand_down.into_iter().chain([(self.location(), self.content.clone())]).collect()
     }
 
     /// Whether this is what it reads when it holds: the kernel has its own spelling of lists (`2-3` for `2,3`).
@@ -105,8 +102,8 @@ impl Partition {
     }
 
     /// Where it is.
-    pub fn spot(&self) -> Spot {
-        Spot::Partition(self.path.clone())
+    pub fn location(&self) -> Location {
+        Location::Partition(self.path.clone())
     }
 }
 
@@ -279,7 +276,7 @@ fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
 
 /// Files beside the knobs that a quiet machine wants changed: interrupts away from the benchmark's CPUs, and the
 /// kernel's profiling interrupt as rare as can be. Not every interrupt can be moved, so these are offered, not demanded.
-pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Spot, String)> {
+pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Location, String)> {
     let host = machine.host();
     let mut extras = Vec::new();
     let others = machine.topology().online.difference(cpus);
@@ -292,13 +289,13 @@ pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Spot, String)> {
                 && host.writable(&path)
                 && !allowed.intersection(cpus).is_empty()
             {
-                extras.push((Spot::file(path), others.to_string()));
+                extras.push((Location::file(path), others.to_string()));
             }
         }
     }
     let rate = "/proc/sys/kernel/perf_event_max_sample_rate";
     if host.read(rate).is_ok_and(|text| text != "1") {
-        extras.push((Spot::file(rate), "1".to_owned()));
+        extras.push((Location::file(rate), "1".to_owned()));
     }
     extras
 }

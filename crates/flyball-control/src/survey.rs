@@ -5,7 +5,7 @@
 use flyball_host::CpuList;
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, KnobName, Machine, Place, ReadError, Reading, Scope, Source, Value, Why};
+use crate::{Id, KnobName, Location, Machine, Place, ReadError, Reading, Scope, Value, Why};
 
 /// What a row's places have in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Outcome {
         }
     }
 
-    fn of(reading: Result<Reading, ReadError>) -> (Outcome, Option<Source>) {
+    fn of(reading: Result<Reading, ReadError>) -> (Outcome, Option<Location>) {
         match reading {
             Ok(Reading::Value { value, source }) => (Outcome::Value(value), Some(source)),
             Ok(Reading::Absent(why)) => (Outcome::Absent(why), None),
@@ -70,7 +70,7 @@ pub struct Row {
     /// What they hold.
     pub outcome: Outcome,
     /// Where the first of them was read.
-    pub source: Option<Source>,
+    pub source: Option<Location>,
 }
 
 /// What limits a survey.
@@ -126,7 +126,7 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
         let reading = match online {
             Some(online) => Ok(Reading::Value {
                 value: Value::Switch(place.cpus.intersects(online)),
-                source: Source::File("/sys/devices/system/cpu/online".to_owned()),
+                source: Location::File("/sys/devices/system/cpu/online".to_owned()),
             }),
             None => machine.read(knob, place),
         };

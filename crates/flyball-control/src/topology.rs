@@ -11,7 +11,7 @@ use std::{
 use flyball_host::{CpuList, Host};
 use serde::{Deserialize, Serialize};
 
-use crate::value::{ReadError, Source};
+use crate::{Location, value::ReadError};
 
 /// Where the kernel keeps CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
@@ -141,7 +141,7 @@ fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, ReadError> {
 
 pub(crate) fn bad(path: &str, found: &str, expected: &'static str) -> ReadError {
     let found = found.chars().take(60).collect();
-    ReadError::Content { source: Source::File(path.to_owned()), found, expected }
+    ReadError::Content { source: Location::File(path.to_owned()), found, expected }
 }
 
 /// The numbers of the entries of `folder` that are named `stem` and a number; none where there is no such folder.

@@ -7,7 +7,7 @@ use flyball_host::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::topology::Vendor;
+use crate::{Location, topology::Vendor};
 
 /// A typed value of a knob or fact.
 ///
@@ -156,33 +156,6 @@ impl fmt::Display for Value {
     }
 }
 
-/// Where a value was read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// An attribute file.
-    File(String),
-    /// A setting of Speed Select, in its text form.
-    SpeedSelect(String),
-    /// A model-specific register of one CPU.
-    Msr {
-        /// The CPU.
-        cpu: u32,
-        /// The register's number.
-        register: u32,
-    },
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::File(path) => f.write_str(path),
-            Source::SpeedSelect(setting) => f.write_str(setting),
-            Source::Msr { cpu, register } => write!(f, "MSR {register:#x} of CPU {cpu}"),
-        }
-    }
-}
-
 /// What reading a knob at a place gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -192,7 +165,7 @@ pub enum Reading {
         /// The value.
         value: Value,
         /// Where it was read.
-        source: Source,
+        source: Location,
     },
     /// This machine, or this place of it, does not have it.
     Absent(Why),
@@ -208,7 +181,7 @@ impl Reading {
     }
 
     /// Where the value was read, where there is one.
-    pub fn source(&self) -> Option<&Source> {
+    pub fn source(&self) -> Option<&Location> {
         match self {
             Reading::Value { source, .. } => Some(source),
             Reading::Absent(_) => None,
@@ -287,7 +260,7 @@ pub enum ReadError {
     /// The content cannot be what the kernel prints.
     Content {
         /// The file or register.
-        source: Source,
+        source: Location,
         /// What was found, shortened.
         found: String,
         /// What was expected.

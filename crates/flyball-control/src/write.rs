@@ -13,5 +13,4 @@ pub mod partition;
 pub mod reasons;
 pub mod restore;
 pub mod settle;
-pub mod spot;
 pub mod state;

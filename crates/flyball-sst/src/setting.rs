@@ -1,4 +1,4 @@
-//! One setting of Speed Select as a spot that can be read, written, remembered and put back.
+//! One setting of Speed Select as a location that can be read, written, remembered and put back.
 //!
 //! A [`Setting`] has a text form of its own (`sst:tpmi3:0.1:level`), so that a journal can name it after the process
 //! that changed it is gone, and its content is text: a number, `1` or `0`, a frequency in MHz. It carries how it is

@@ -208,7 +208,7 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
         let tail = match outcome {
             Outcome::Applied => format!("{} (was {was})", change.value),
             Outcome::Clamped(to) => {
-                format!("{to}: the kernel clamped {} to it (was {was}); see {}", change.new, change.spot)
+                format!("{to}: the kernel clamped {} to it (was {was}); see {}", change.new, change.location)
             }
         };
         match lines.iter_mut().find(|(knob, text, _)| *knob == head && *text == tail) {
@@ -269,19 +269,19 @@ const FOLDED_FROM: usize = 8;
 /// A write's line, cut where the number of its CPU or policy stands.
 fn line_of(change: &Change) -> (String, Option<u32>, String) {
     let old = change.old.as_deref().unwrap_or("(known then)");
-    let spot = change.spot.to_string();
+    let location = change.location.to_string();
     let tail = format!("  {old} -> {}  # {}", change.new, change.because);
     for word in ["/policy", "/cpu"] {
-        for (at, _) in spot.match_indices(word) {
+        for (at, _) in location.match_indices(word) {
             let number = at + word.len();
-            let digits = spot[number..].bytes().take_while(u8::is_ascii_digit).count();
-            if let Ok(cpu) = spot[number..number + digits].parse() {
-                let rest = format!("{}{tail}", &spot[number + digits..]);
-                return (spot[..number].to_owned(), Some(cpu), rest);
+            let digits = location[number..].bytes().take_while(u8::is_ascii_digit).count();
+            if let Ok(cpu) = location[number..number + digits].parse() {
+                let rest = format!("{}{tail}", &location[number + digits..]);
+                return (location[..number].to_owned(), Some(cpu), rest);
             }
         }
     }
-    (spot, None, tail)
+    (location, None, tail)
 }
 
 fn render(plan: &Plan, each: bool) -> String {

@@ -30,12 +30,12 @@ fn flyball(arguments: &[&str]) -> Command {
 fn touched(cpu: &str) -> Vec<String> {
     let output = flyball(&["--json", "quiet", "-n", "--level", "fixed", "--cpus", cpu]).output().unwrap();
     let Ok(preview) = serde_json::from_slice::<Value>(&output.stdout) else { return Vec::new() };
-    let spots = |list: &Value| -> Vec<String> {
+    let locations = |list: &Value| -> Vec<String> {
         let all = list.as_array().cloned().unwrap_or_default();
-        all.iter().filter_map(|one| one["spot"].as_str().map(str::to_owned)).collect()
+        all.iter().filter_map(|one| one["location"].as_str().map(str::to_owned)).collect()
     };
-    let mut paths = spots(&preview["extras"]);
-    paths.extend(spots(&preview["plan"]["changes"]));
+    let mut paths = locations(&preview["extras"]);
+    paths.extend(locations(&preview["plan"]["changes"]));
     paths.retain(|path| path.starts_with('/'));
     paths.push("/proc/irq/default_smp_affinity".to_owned());
     paths.push("/sys/kernel/mm/transparent_hugepage/enabled".to_owned());

@@ -7,9 +7,9 @@
 use flyball_host::{Errno, Host};
 
 use super::{Answer, Facts, Finding, Fix, Group, amd_tests::since, fault, finding, ok, unknown};
-use crate::write::{
-    hold::{ApplyError, Hold, Probed},
-    spot::Spot,
+use crate::{
+    Location,
+    write::hold::{ApplyError, Hold, Probed},
 };
 
 const STATUS: &str = "/sys/devices/system/cpu/amd_pstate/status";
@@ -57,7 +57,7 @@ impl Writer<'_, '_> {
         if (self.interrupted)() {
             return Err(ApplyError::Interrupted { restoration: Box::new(self.hold.put_back()) });
         }
-        self.hold.probe(&Spot::file(path), value)
+        self.hold.probe(&Location::file(path), value)
     }
 
     /// Writes a value that must hold; the complaint where it does not.

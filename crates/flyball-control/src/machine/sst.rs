@@ -6,7 +6,7 @@ use flyball_sst::{
     setting::{Domain, Field, Layout, Setting},
 };
 
-use crate::{At, Form, Machine, Place, ReadError, Reading, Source, Value, Why, knob::SpeedSelect, parse};
+use crate::{At, Form, Location, Machine, Place, ReadError, Reading, Value, Why, knob::SpeedSelect, parse};
 
 /// How many classes of service there are.
 const CLASSES: u32 = 4;
@@ -121,7 +121,7 @@ impl Machine<'_> {
                     "ready" => "none",
                     text => text,
                 };
-                let source = Source::SpeedSelect(setting.to_string());
+                let source = Location::SpeedSelect(setting);
                 match parse::value(form, text) {
                     Ok(value) => Ok(Reading::Value { value, source }),
                     Err(expected) => Err(ReadError::Content { source, found: text.to_owned(), expected }),

@@ -1,4 +1,4 @@
-//! What else changes when a spot is written.
+//! What else changes when a location is written.
 //!
 //! The kernel does more than it is told: a governor change resets the energy preference and throws the old governor's
 //! tunables away, a driver switch makes every policy anew, a CPU that goes offline takes its policy along. To put back
@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use flyball_host::{CpuList, Host};
 use flyball_sst::setting::{Field, Setting};
 
-use super::{order::GOVERNORS, spot::Spot};
+use super::order::GOVERNORS;
+use crate::Location;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
@@ -56,14 +57,14 @@ impl<'h> Footprints<'h> {
         Footprints { host, listed: BTreeMap::new(), policies_of: None, pinned: None }
     }
 
-    /// The spots that may change when `spot` is written, itself included. Only spots that exist.
-    pub fn of(&mut self, spot: &Spot) -> BTreeSet<Spot> {
-        let mut found = BTreeSet::from([spot.clone()]);
-        if let Spot::SpeedSelect(setting) = spot {
+    /// The locations that may change when `location` is written, itself included. Only locations that exist.
+    pub fn of(&mut self, location: &Location) -> BTreeSet<Location> {
+        let mut found = BTreeSet::from([location.clone()]);
+        if let Location::SpeedSelect(setting) = location {
             self.speed_select(*setting, &mut found);
             return found;
         }
-        let Some(path) = spot.path().map(str::to_owned) else {
+        let Some(path) = location.path().map(str::to_owned) else {
             return found;
         };
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -113,7 +114,7 @@ impl<'h> Footprints<'h> {
 
     /// A level change switches features off and moves every limit there is: of frequency, of the uncore, of turbo, of
     /// power. Features move the frequency limits; a class word and the switch of core-power each hold several settings.
-    fn speed_select(&mut self, setting: Setting, found: &mut BTreeSet<Spot>) {
+    fn speed_select(&mut self, setting: Setting, found: &mut BTreeSet<Location>) {
         let fields: &[Field] = match setting.field {
             Field::Level => {
                 self.everything(found);
@@ -132,7 +133,7 @@ impl<'h> Footprints<'h> {
             Field::CorePower | Field::Priority => &[Field::CorePower, Field::Priority],
             _ => &[],
         };
-        found.extend(fields.iter().map(|&field| Spot::SpeedSelect(Setting { field, ..setting })));
+        found.extend(fields.iter().map(|&field| Location::SpeedSelect(Setting { field, ..setting })));
     }
 
     fn list(&mut self, folder: &str) -> Vec<String> {
@@ -144,14 +145,14 @@ impl<'h> Footprints<'h> {
         names
     }
 
-    fn take(&self, path: String, found: &mut BTreeSet<Spot>) {
+    fn take(&self, path: String, found: &mut BTreeSet<Location>) {
         if self.host.writable(&path) {
-            found.insert(Spot::File(path));
+            found.insert(Location::File(path));
         }
     }
 
     /// A policy's own settings, with the tunables of a governor that is kept per policy.
-    fn policy(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+    fn policy(&mut self, folder: &str, found: &mut BTreeSet<Location>) {
         for name in OF_POLICY {
             self.take(format!("{folder}/{name}"), found);
         }
@@ -159,7 +160,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// Writable files in the directories of governors below `prefix`.
-    fn tunables(&mut self, prefix: &str, found: &mut BTreeSet<Spot>) {
+    fn tunables(&mut self, prefix: &str, found: &mut BTreeSet<Location>) {
         let names = self.list(prefix.trim_end_matches('/'));
         for governor in GOVERNORS.iter().filter(|governor| names.iter().any(|name| name == *governor)) {
             for name in self.list(&format!("{prefix}{governor}")) {
@@ -169,7 +170,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// The energy bias files of a policy's CPUs.
-    fn biases(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+    fn biases(&mut self, folder: &str, found: &mut BTreeSet<Location>) {
         let cpus = self.host.read(&format!("{folder}/related_cpus")).unwrap_or_default();
         for cpu in CpuList::from_words(&cpus).unwrap_or_default().iter() {
             self.take(format!("{CPUS}/cpu{cpu}/power/energy_perf_bias"), found);
@@ -186,7 +187,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// The frequency limits of every policy.
-    fn limits(&mut self, found: &mut BTreeSet<Spot>) {
+    fn limits(&mut self, found: &mut BTreeSet<Location>) {
         for folder in self.policies() {
             for name in ["scaling_min_freq", "scaling_max_freq"] {
                 self.take(format!("{folder}/{name}"), found);
@@ -195,7 +196,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// The power limits of every zone, with their windows.
-    fn power_limits(&mut self, found: &mut BTreeSet<Spot>) {
+    fn power_limits(&mut self, found: &mut BTreeSet<Location>) {
         for zone in self.list(POWERCAP) {
             for name in self.list(&format!("{POWERCAP}/{zone}")) {
                 if name.ends_with("_power_limit_uw") || name.ends_with("_time_window_us") {
@@ -205,7 +206,7 @@ impl<'h> Footprints<'h> {
         }
     }
 
-    fn turbo(&mut self, found: &mut BTreeSet<Spot>) {
+    fn turbo(&mut self, found: &mut BTreeSet<Location>) {
         for name in OF_DRIVER {
             if name.ends_with("boost") || name.ends_with("turbo") || name.ends_with("pct") {
                 self.take(format!("{CPUS}/{name}"), found);
@@ -220,7 +221,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// What belongs to one CPU: its policy, its preference, its idle states.
-    fn one_cpu(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+    fn one_cpu(&mut self, folder: &str, found: &mut BTreeSet<Location>) {
         self.take(format!("{folder}/power/energy_perf_bias"), found);
         self.take(format!("{folder}/power/pm_qos_resume_latency_us"), found);
         for state in self.list(&format!("{folder}/cpuidle")) {
@@ -228,7 +229,7 @@ impl<'h> Footprints<'h> {
                 self.take(format!("{folder}/cpuidle/{state}/disable"), found);
             }
         }
-        // By the policy's own name, not through cpuN/cpufreq: one file must have one spot.
+        // By the policy's own name, not through cpuN/cpufreq: one file must have one location.
         if let Some(policy) = number_of(folder).and_then(|cpu| self.policy_of(cpu)) {
             self.policy(&policy, found);
         }
@@ -236,7 +237,7 @@ impl<'h> Footprints<'h> {
 
     /// Interrupts that may not be anywhere, on one CPU or on any: when the last CPU that one may be on goes offline, the
     /// kernel lets it be anywhere, and forgets (`migrate_one_irq` in kernel/irq/cpuhotplug.c).
-    fn interrupts(&mut self, cpu: Option<u32>, found: &mut BTreeSet<Spot>) {
+    fn interrupts(&mut self, cpu: Option<u32>, found: &mut BTreeSet<Location>) {
         if self.pinned.is_none() {
             let online = self.host.read(&format!("{CPUS}/online")).unwrap_or_default();
             let online: CpuList = online.parse().unwrap_or_default();
@@ -277,7 +278,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// Every setting that a driver switch or SMT can touch.
-    fn everything(&mut self, found: &mut BTreeSet<Spot>) {
+    fn everything(&mut self, found: &mut BTreeSet<Location>) {
         for name in OF_DRIVER {
             self.take(format!("{CPUS}/{name}"), found);
         }
@@ -295,7 +296,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// The uncore limits of a package: the root entry of a TPMI package writes to all its clusters.
-    fn uncore(&mut self, folder: &str, found: &mut BTreeSet<Spot>) {
+    fn uncore(&mut self, folder: &str, found: &mut BTreeSet<Location>) {
         self.take(format!("{folder}/min_freq_khz"), found);
         self.take(format!("{folder}/max_freq_khz"), found);
         for name in self.list(UNCORE) {

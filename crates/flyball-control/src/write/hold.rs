@@ -22,11 +22,10 @@ use super::{
     reasons,
     restore::{Restoration, put_back},
     settle::{Expected, Found, settle},
-    spot::{Content, Spot},
     state::{Lock, LockError, StateDir},
 };
 use crate::{
-    Machine, ReadError,
+    Content, Location, Machine, ReadError,
     intent::Intent,
     plan::{Change, Plan, PlanError, plan},
 };
@@ -41,8 +40,8 @@ pub struct Hold<'h> {
     id: u32,
     open: bool,
     notes: Vec<String>,
-    /// What the spots journaled until [`Hold::set_floor`] held at that moment.
-    floor: Option<BTreeMap<Spot, Content>>,
+    /// What the locations journaled until [`Hold::set_floor`] held at that moment.
+    floor: Option<BTreeMap<Location, Content>>,
 }
 
 /// What became of a change.
@@ -181,7 +180,7 @@ impl fmt::Display for Restoration {
         }
         write!(f, "{} of {} settings could not be put back:", self.left.len(), self.remembered)?;
         for left in &self.left {
-            write!(f, "\n  {} holds '{}', was '{}'", left.spot, left.found, left.wanted)?;
+            write!(f, "\n  {} holds '{}', was '{}'", left.location, left.found, left.wanted)?;
             if let Some(error) = &left.error {
                 write!(f, "\n    {error}")?;
             }
@@ -281,7 +280,7 @@ impl<'h> Hold<'h> {
     /// See [`ApplyError`].
     pub fn apply(&mut self, intent: &Intent, interrupted: &dyn Fn() -> bool) -> Result<Applied, ApplyError> {
         let mut applied = Applied::default();
-        let mut done: BTreeMap<Spot, String> = BTreeMap::new();
+        let mut done: BTreeMap<Location, String> = BTreeMap::new();
         let mut first = true;
         loop {
             let fresh = Machine::inspect(self.host)
@@ -299,8 +298,10 @@ impl<'h> Hold<'h> {
             }
             first = false;
             // What was written once is not written again: the kernel clamped it, or spells it in its own way.
-            let changes: Vec<Change> =
-                changes.into_iter().filter(|change| done.get(&change.spot) != Some(&change.new)).collect();
+            let changes: Vec<Change> = changes
+                .into_iter()
+                .filter(|change| done.get(&change.location) != Some(&change.new))
+                .collect();
             let Some(step) = changes.first().map(|change| change.step) else { break };
             let group: Vec<Change> = if step <= Step::Governor {
                 changes.into_iter().filter(|change| change.step == step).collect()
@@ -312,7 +313,7 @@ impl<'h> Hold<'h> {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
                 }
                 let made = self.write(batch)?;
-                done.extend(made.iter().map(|made| (made.change.spot.clone(), made.change.new.clone())));
+                done.extend(made.iter().map(|made| (made.change.location.clone(), made.change.new.clone())));
                 applied.made.extend(made);
             }
         }
@@ -322,36 +323,37 @@ impl<'h> Hold<'h> {
     /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
     fn write(&mut self, batch: &[Change]) -> Result<Vec<Made>, ApplyError> {
         let mut footprints = Footprints::new(self.host);
-        let disturbed: BTreeSet<Spot> = batch.iter().flat_map(|change| footprints.of(&change.spot)).collect();
-        let mut was: Vec<(Spot, Content)> = Vec::new();
-        for spot in self.journal.unknown(&disturbed) {
-            match self.remember(&spot) {
-                Ok(content) => was.push((spot, content)),
+        let disturbed: BTreeSet<Location> =
+            batch.iter().flat_map(|change| footprints.of(&change.location)).collect();
+        let mut was: Vec<(Location, Content)> = Vec::new();
+        for location in self.journal.unknown(&disturbed) {
+            match self.remember(&location) {
+                Ok(content) => was.push((location, content)),
                 Err(error) => {
-                    let change = batch.iter().find(|change| change.spot == spot).unwrap_or(&batch[0]);
+                    let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
                     return Err(self.refused(change, error));
                 }
             }
         }
         let olds: Vec<Content> =
-            batch.iter().map(|change| Content::of(&change.spot.read(self.host))).collect();
+            batch.iter().map(|change| Content::of(&change.location.read(self.host))).collect();
         let writes = batch
             .iter()
             .zip(&olds)
-            .map(|(change, old)| (change.spot.clone(), old.clone(), Content::Text(change.new.clone())))
+            .map(|(change, old)| (change.location.clone(), old.clone(), Content::Text(change.new.clone())))
             .collect();
         if let Err(error) = self.journal.announce(was, writes) {
             return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
         for change in batch {
-            if let Err(error) = change.spot.write(self.host, change.new.as_bytes()) {
+            if let Err(error) = change.location.write(self.host, change.new.as_bytes()) {
                 return Err(self.refused(change, error));
             }
         }
         let expected: Vec<Expected<'_>> = batch
             .iter()
             .zip(&olds)
-            .map(|(change, old)| Expected { spot: &change.spot, old, new: &change.new })
+            .map(|(change, old)| Expected { location: &change.location, old, new: &change.new })
             .collect();
         let found = settle(self.host, &expected);
         Ok(batch
@@ -368,12 +370,12 @@ impl<'h> Hold<'h> {
             .collect())
     }
 
-    /// What a spot holds, to bring it back. An attribute that cannot be read is remembered as that: its CPU is offline, or
+    /// What a location holds, to bring it back. An attribute that cannot be read is remembered as that: its CPU is offline, or
     /// it has no readable form. A setting of Speed Select has one always, so that a call that failed is tried again,
     /// and one that fails for good must not be followed by a write that nobody could undo.
-    fn remember(&self, spot: &Spot) -> Result<Content, HostError> {
-        let mut read = spot.read(self.host);
-        if !matches!(spot, Spot::SpeedSelect(_)) {
+    fn remember(&self, location: &Location) -> Result<Content, HostError> {
+        let mut read = location.read(self.host);
+        if !matches!(location, Location::SpeedSelect(_)) {
             return Ok(Content::of(&read));
         }
         for _ in 0..2 {
@@ -381,13 +383,13 @@ impl<'h> Hold<'h> {
                 break;
             }
             self.host.sleep(Duration::from_millis(5));
-            read = spot.read(self.host);
+            read = location.read(self.host);
         }
         read.map(|bytes| Content::bytes(&bytes))
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
-        let reason = reasons::reason(self.host, &change.spot, &error);
+        let reason = reasons::reason(self.host, &change.location, &error);
         let restoration = Box::new(self.put_back());
         ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration }
     }
@@ -397,46 +399,54 @@ impl<'h> Hold<'h> {
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been put back.
-    pub fn offer(&mut self, writes: &[(Spot, String)]) -> Result<Vec<(Spot, HostError)>, ApplyError> {
-        let spots: BTreeSet<Spot> = writes.iter().map(|(spot, _)| spot.clone()).collect();
-        let content = |spot: &Spot| Content::of(&spot.read(self.host));
-        let was =
-            self.journal.unknown(&spots).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
+    pub fn offer(&mut self, writes: &[(Location, String)]) -> Result<Vec<(Location, HostError)>, ApplyError> {
+        let locations: BTreeSet<Location> = writes.iter().map(|(location, _)| location.clone()).collect();
+        let content = |location: &Location| Content::of(&location.read(self.host));
+        let was = self
+            .journal
+            .unknown(&locations)
+            .into_iter()
+            .map(|location| (location.clone(), content(&location)))
+            .collect();
         let announced = writes
             .iter()
-            .map(|(spot, new)| (spot.clone(), content(spot), Content::Text(new.clone())))
+            .map(|(location, new)| (location.clone(), content(location), Content::Text(new.clone())))
             .collect();
         if let Err(error) = self.journal.announce(was, announced) {
             return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
         let mut refused = Vec::new();
-        for (spot, new) in writes {
-            if let Err(error) = spot.write(self.host, new.as_bytes()) {
-                refused.push((spot.clone(), error));
+        for (location, new) in writes {
+            if let Err(error) = location.write(self.host, new.as_bytes()) {
+                refused.push((location.clone(), error));
             }
         }
         Ok(refused)
     }
 
-    /// Writes one spot to see what the kernel makes of it: journaled with all that it disturbs, read back, and put
+    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs, read back, and put
     /// back with the rest when the hold ends. Whatever the kernel answers is an answer.
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been put back.
-    pub fn probe(&mut self, spot: &Spot, new: &str) -> Result<Probed, ApplyError> {
-        let content = |spot: &Spot| Content::of(&spot.read(self.host));
-        let disturbed = Footprints::new(self.host).of(spot);
-        let was =
-            self.journal.unknown(&disturbed).into_iter().map(|spot| (spot.clone(), content(&spot))).collect();
-        let old = content(spot);
-        let announced = vec![(spot.clone(), old.clone(), Content::Text(new.to_owned()))];
+    pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
+        let content = |location: &Location| Content::of(&location.read(self.host));
+        let disturbed = Footprints::new(self.host).of(location);
+        let was = self
+            .journal
+            .unknown(&disturbed)
+            .into_iter()
+            .map(|location| (location.clone(), content(&location)))
+            .collect();
+        let old = content(location);
+        let announced = vec![(location.clone(), old.clone(), Content::Text(new.to_owned()))];
         if let Err(error) = self.journal.announce(was, announced) {
             return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
-        if let Err(error) = spot.write(self.host, new.as_bytes()) {
+        if let Err(error) = location.write(self.host, new.as_bytes()) {
             return Ok(Probed::Refused(error));
         }
-        let found = settle(self.host, &[Expected { spot, old: &old, new }]);
+        let found = settle(self.host, &[Expected { location, old: &old, new }]);
         Ok(match found.into_iter().next() {
             Some(Found::Other(content)) => Probed::Reads(content.to_string()),
             _ => Probed::Held,
@@ -452,8 +462,8 @@ impl<'h> Hold<'h> {
     pub fn put_back(&mut self) -> Restoration {
         let mut goals = self.goals();
         if let Some(floor) = &self.floor {
-            for (spot, content) in floor {
-                goals.content.insert(spot.clone(), content.clone());
+            for (location, content) in floor {
+                goals.content.insert(location.clone(), content.clone());
             }
         }
         put_back(self.host, &goals)
@@ -463,8 +473,9 @@ impl<'h> Hold<'h> {
     /// later [`Hold::apply`], goes back to this moment only. The journal does not know of floors: [`Hold::end`], a
     /// guardian and `flyball restore` put everything back.
     pub fn set_floor(&mut self) {
-        let spots = self.goals().content.into_keys();
-        let floor = spots.map(|spot| (spot.clone(), Content::of(&spot.read(self.host)))).collect();
+        let locations = self.goals().content.into_keys();
+        let floor =
+            locations.map(|location| (location.clone(), Content::of(&location.read(self.host)))).collect();
         self.floor = Some(floor);
     }
 

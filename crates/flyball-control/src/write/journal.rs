@@ -10,7 +10,7 @@
 //! e2c41a90 {"commit":{"id":1}}
 //! ```
 //!
-//! A transaction begins, says what *was* at every spot that its writes can disturb, says each write before making it,
+//! A transaction begins, says what *was* at every location that its writes can disturb, says each write before making it,
 //! and is committed, or put back. Every group of lines is flushed to the file system before the writes that it
 //! speaks of. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
 //! made, so leaving it out is right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
@@ -26,10 +26,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    spot::{Content, Spot},
-    state::{StateDir, now},
-};
+use super::state::{StateDir, now};
+use crate::{Content, Location};
 
 /// The format that this flyball writes, and the newest that it reads.
 pub const FORMAT: u32 = 1;
@@ -52,13 +50,15 @@ enum Record {
         at: u64,
     },
     Was {
-        spot: Spot,
+        #[serde(rename = "spot")]
+        location: Location,
         content: Content,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
     Write {
-        spot: Spot,
+        #[serde(rename = "spot")]
+        location: Location,
         old: Content,
         new: Content,
     },
@@ -95,15 +95,15 @@ pub struct Entry {
     pub at: u64,
     /// How it stands.
     pub standing: Standing,
-    /// What was at each spot before.
+    /// What was at each location before.
     #[serde(skip)]
-    pub was: BTreeMap<Spot, Content>,
-    /// Spots that were looked at only after the first write: some of them that write may have brought into being.
+    pub was: BTreeMap<Location, Content>,
+    /// Locations that were looked at only after the first write: some of them that write may have brought into being.
     #[serde(skip)]
-    pub late: BTreeSet<Spot>,
-    /// What the first write to each spot found there.
+    pub late: BTreeSet<Location>,
+    /// What the first write to each location found there.
     #[serde(skip)]
-    pub first_old: BTreeMap<Spot, Content>,
+    pub first_old: BTreeMap<Location, Content>,
     /// How many writes it announced.
     pub writes: usize,
 }
@@ -249,20 +249,20 @@ impl Contents {
                 first_old: BTreeMap::new(),
                 writes: 0,
             }),
-            Record::Was { spot, content, late } => {
+            Record::Was { location, content, late } => {
                 if let Some(entry) = self.entries.last_mut() {
-                    if entry.was.get(&spot).is_none_or(Content::is_out_of_reach) {
+                    if entry.was.get(&location).is_none_or(Content::is_out_of_reach) {
                         if late {
-                            entry.late.insert(spot.clone());
+                            entry.late.insert(location.clone());
                         }
-                        entry.was.insert(spot, content);
+                        entry.was.insert(location, content);
                     }
                 }
             }
-            Record::Write { spot, old, .. } => {
+            Record::Write { location, old, .. } => {
                 if let Some(entry) = self.entries.last_mut() {
                     entry.writes += 1;
-                    entry.first_old.entry(spot).or_insert(old);
+                    entry.first_old.entry(location).or_insert(old);
                 }
             }
             Record::Commit { id } => self.stand(id, Standing::Committed),
@@ -286,26 +286,26 @@ impl Contents {
         self.entries.iter().rfind(|entry| entry.standing == Standing::Open)
     }
 
-    /// What to put back to undo these transactions together: for each spot what the oldest of them found, and what a
+    /// What to put back to undo these transactions together: for each location what the oldest of them found, and what a
     /// governor that they left had as its preference (see `restore`).
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals = Goals::default();
         let entries: Vec<&Entry> = entries.collect();
         for (age, entry) in entries.iter().enumerate().rev() {
-            for (spot, content) in &entry.was {
-                // An older look that could not reach the spot says nothing against a newer one that could.
-                if content.is_out_of_reach() && goals.content.contains_key(spot) {
+            for (location, content) in &entry.was {
+                // An older look that could not reach the location says nothing against a newer one that could.
+                if content.is_out_of_reach() && goals.content.contains_key(location) {
                     continue;
                 }
-                goals.content.insert(spot.clone(), content.clone());
-                if age > 0 || entry.late.contains(spot) {
-                    goals.late.insert(spot.clone());
+                goals.content.insert(location.clone(), content.clone());
+                if age > 0 || entry.late.contains(location) {
+                    goals.late.insert(location.clone());
                 } else {
-                    goals.late.remove(spot);
+                    goals.late.remove(location);
                 }
             }
-            for (spot, old) in &entry.first_old {
-                goals.first_old.insert(spot.clone(), old.clone());
+            for (location, old) in &entry.first_old {
+                goals.first_old.insert(location.clone(), old.clone());
             }
         }
         goals
@@ -315,14 +315,14 @@ impl Contents {
 /// What is to be put back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goals {
-    /// What each spot held.
-    pub content: BTreeMap<Spot, Content>,
-    /// Spots that need not have been there at the very beginning: a governor's tunables that came with a change of
+    /// What each location held.
+    pub content: BTreeMap<Location, Content>,
+    /// Locations that need not have been there at the very beginning: a governor's tunables that came with a change of
     /// driver mode, the policy of a CPU that was brought online. They may be gone when all is as it was.
-    pub late: BTreeSet<Spot>,
-    /// What the first write to a spot found there: differs from what it held when something else of the same
+    pub late: BTreeSet<Location>,
+    /// What the first write to a location found there: differs from what it held when something else of the same
     /// transaction had disturbed it first.
-    pub first_old: BTreeMap<Spot, Content>,
+    pub first_old: BTreeMap<Location, Content>,
 }
 
 /// A journal that is open for appending. Whoever has one holds the lock.
@@ -470,13 +470,13 @@ impl Journal {
         Ok(id)
     }
 
-    /// Which of these spots the open transaction has no memory of yet; those that were out of reach count.
-    pub fn unknown(&self, spots: &BTreeSet<Spot>) -> Vec<Spot> {
+    /// Which of these locations the open transaction has no memory of yet; those that were out of reach count.
+    pub fn unknown(&self, locations: &BTreeSet<Location>) -> Vec<Location> {
         let entry = self.contents.interrupted();
-        spots
+        locations
             .iter()
-            .filter(|spot| {
-                entry.is_none_or(|entry| entry.was.get(*spot).is_none_or(Content::is_out_of_reach))
+            .filter(|location| {
+                entry.is_none_or(|entry| entry.was.get(*location).is_none_or(Content::is_out_of_reach))
             })
             .cloned()
             .collect()
@@ -488,12 +488,12 @@ impl Journal {
     /// The file system refused; then nothing may be written.
     pub fn announce(
         &mut self,
-        was: Vec<(Spot, Content)>,
-        writes: Vec<(Spot, Content, Content)>,
+        was: Vec<(Location, Content)>,
+        writes: Vec<(Location, Content, Content)>,
     ) -> Result<(), JournalError> {
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
-        let was = was.into_iter().map(|(spot, content)| Record::Was { spot, content, late });
-        let writes = writes.into_iter().map(|(spot, old, new)| Record::Write { spot, old, new });
+        let was = was.into_iter().map(|(location, content)| Record::Was { location, content, late });
+        let writes = writes.into_iter().map(|(location, old, new)| Record::Write { location, old, new });
         self.record(was.chain(writes).collect())?;
         if self.size > COMPACT_ABOVE { self.compact() } else { Ok(()) }
     }
@@ -530,20 +530,20 @@ impl Journal {
     }
 
     /// Rewrites the file without what restoring does not need: transactions that were put back, and all but the first
-    /// write to each spot. A comparison of many arms writes the same spots over and over.
+    /// write to each location. A comparison of many arms writes the same locations over and over.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
         let mut records = vec![self.header()];
         for entry in self.contents.pending() {
             let Entry { id, pid, command, at, .. } = entry.clone();
             records.push(Record::Begin { id, pid, command, at });
-            records.extend(entry.was.iter().map(|(spot, content)| Record::Was {
-                spot: spot.clone(),
+            records.extend(entry.was.iter().map(|(location, content)| Record::Was {
+                location: location.clone(),
                 content: content.clone(),
-                late: entry.late.contains(spot),
+                late: entry.late.contains(location),
             }));
-            records.extend(entry.first_old.iter().map(|(spot, old)| Record::Write {
-                spot: spot.clone(),
+            records.extend(entry.first_old.iter().map(|(location, old)| Record::Write {
+                location: location.clone(),
                 old: old.clone(),
                 new: Content::Text(String::new()),
             }));
@@ -574,8 +574,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn spot(number: u32) -> Spot {
-        Spot::file(format!("/sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor"))
+    fn location(number: u32) -> Location {
+        Location::file(format!("/sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor"))
     }
 
     fn text(text: &str) -> Content {
@@ -595,16 +595,16 @@ mod tests {
         let first = journal.begin("flyball set governor=performance").unwrap();
         journal
             .announce(
-                vec![(spot(0), text("powersave\n"))],
-                vec![(spot(0), text("powersave\n"), text("performance"))],
+                vec![(location(0), text("powersave\n"))],
+                vec![(location(0), text("powersave\n"), text("performance"))],
             )
             .unwrap();
         journal.commit(first).unwrap();
         journal.begin("flyball apply quiet.toml").unwrap();
         journal
             .announce(
-                vec![(spot(0), text("performance\n")), (spot(1), text("powersave\n"))],
-                vec![(spot(0), text("performance\n"), text("powersave"))],
+                vec![(location(0), text("performance\n")), (location(1), text("powersave\n"))],
+                vec![(location(0), text("performance\n"), text("powersave"))],
             )
             .unwrap();
         std::fs::read(state.journal()).unwrap()
@@ -619,8 +619,8 @@ mod tests {
         assert_eq!(contents.entries[0].standing, Standing::Committed);
         assert_eq!(contents.interrupted().unwrap().id, 2);
         let goals = Contents::goals(contents.pending());
-        assert_eq!(goals.content[&spot(0)], text("powersave\n"), "the oldest memory counts");
-        assert_eq!(goals.content[&spot(1)], text("powersave\n"));
+        assert_eq!(goals.content[&location(0)], text("powersave\n"), "the oldest memory counts");
+        assert_eq!(goals.content[&location(1)], text("powersave\n"));
     }
 
     #[test]
@@ -712,12 +712,12 @@ mod tests {
         let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
         for round in 0..50 {
             let new = if round % 2 == 0 { "performance" } else { "powersave" };
-            journal.announce(vec![], vec![(spot(0), text("x"), text(new))]).unwrap();
+            journal.announce(vec![], vec![(location(0), text("x"), text(new))]).unwrap();
         }
         let before = std::fs::metadata(state.journal()).unwrap().len();
         let goals = Contents::goals(journal.contents().pending());
         journal.compact().unwrap();
-        journal.announce(vec![], vec![(spot(1), text("x"), text("y"))]).unwrap();
+        journal.announce(vec![], vec![(location(1), text("x"), text("y"))]).unwrap();
         let after = Journal::load(&state).unwrap().unwrap();
         assert!(std::fs::metadata(state.journal()).unwrap().len() < before / 3);
         assert_eq!(Contents::goals(after.pending()).content, goals.content);
@@ -739,8 +739,8 @@ mod tests {
             bytes[at] ^= 1 << bit;
             let (_, after) = parse(&bytes);
             for entry in &after.entries {
-                for (spot, content) in &entry.was {
-                    prop_assert!(before.entries.iter().any(|known| known.was.get(spot) == Some(content)));
+                for (location, content) in &entry.was {
+                    prop_assert!(before.entries.iter().any(|known| known.was.get(location) == Some(content)));
                 }
             }
         }

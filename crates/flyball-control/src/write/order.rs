@@ -1,4 +1,4 @@
-//! The order in which spots are written, by what the kernel does with them.
+//! The order in which locations are written, by what the kernel does with them.
 //!
 //! Both directions use it: a plan's changes are made in this order, and what was journaled is put back in it. The
 //! order is by path alone, because a journal must be put back by a flyball that may know other knobs than the one
@@ -6,7 +6,7 @@
 
 use flyball_sst::setting::Field;
 
-use super::spot::Spot;
+use crate::Location;
 
 /// The steps of a change, in the order in which they are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -64,18 +64,20 @@ impl Step {
         Step::Offline,
     ];
 
-    /// The step in which `spot` gets the content `new`.
-    pub fn of(spot: &Spot, new: &str) -> Step {
-        let Some(path) = spot.path() else {
-            return match spot {
-                Spot::SpeedSelect(setting) => speed_select(setting.field, new),
-                Spot::Partition(_) => Step::Idle,
+    /// The step in which `location` gets the content `new`.
+    pub fn of(location: &Location, new: &str) -> Step {
+        let Some(path) = location.path() else {
+            return match location {
+                Location::SpeedSelect(setting) => speed_select(setting.field, new),
+                Location::Partition(_) => Step::Idle,
                 // Limits of IA32_HWP_REQUEST, uncore ratio and package power limits; other registers hold preferences.
-                Spot::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. } if mask & 0xff00_0000 == 0 => {
+                Location::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. }
+                    if mask & 0xff00_0000 == 0 =>
+                {
                     Step::Limit
                 }
-                Spot::Msr { register: 0x620 | 0x610 | 0x618, .. } => Step::Power,
-                Spot::Msr { register: 0x1a0 | 0xc001_0015, .. } => Step::Turbo,
+                Location::Msr { register: 0x620 | 0x610 | 0x618, .. } => Step::Power,
+                Location::Msr { register: 0x1a0 | 0xc001_0015, .. } => Step::Turbo,
                 _ => Step::Preference,
             };
         };
@@ -128,8 +130,8 @@ pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "inte
 /// Where a write stands among those of its step: maxima that rise come before minima, maxima that fall after them, so
 /// that minimum and maximum never cross on the way. Some files (min_perf_pct against max_perf_pct) clamp silently when
 /// they would; frequency limits would spring back later, but whoever looks in between sees the wrong value.
-pub fn rank(spot: &Spot, old: &str, new: &str) -> u8 {
-    if !spot.name().contains("max") {
+pub fn rank(location: &Location, old: &str, new: &str) -> u8 {
+    if !location.name().contains("max") {
         return 1;
     }
     match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
@@ -160,7 +162,7 @@ mod tests {
     const CPU: &str = "/sys/devices/system/cpu";
 
     fn step(path: &str, new: &str) -> Step {
-        Step::of(&Spot::file(format!("{CPU}/{path}")), new)
+        Step::of(&Location::file(format!("{CPU}/{path}")), new)
     }
 
     #[test]
@@ -176,13 +178,13 @@ mod tests {
         assert_eq!(step("intel_pstate/max_perf_pct", "6"), Step::Limit);
         assert_eq!(step("cpu0/cpuidle/state2/disable", "1"), Step::Idle);
         assert_eq!(step("intel_uncore_frequency/package_00_die_00/max_freq_khz", "800000"), Step::Power);
-        assert_eq!(Step::of(&Spot::Msr { cpu: 0, register: 0x1b0, mask: 15 }, "0x6"), Step::Preference);
+        assert_eq!(Step::of(&Location::Msr { cpu: 0, register: 0x1b0, mask: 15 }, "0x6"), Step::Preference);
     }
 
     #[test]
     fn maxima_rise_first_and_fall_last() {
-        let max = Spot::file("/a/scaling_max_freq");
-        let min = Spot::file("/a/scaling_min_freq");
+        let max = Location::file("/a/scaling_max_freq");
+        let min = Location::file("/a/scaling_min_freq");
         assert!(rank(&max, "1000", "2000") < rank(&min, "1", "2"));
         assert!(rank(&max, "2000", "1000\n") > rank(&min, "1", "2"));
     }

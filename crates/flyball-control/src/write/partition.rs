@@ -1,6 +1,6 @@
 //! A partition of CPUs: a control group whose CPUs no task outside of it may run on (cgroup v2, cpuset).
 //!
-//! It is one spot: `absent`, or its CPUs and its kind, as `3 isolated`. Taking it away sends the tasks that are in it to
+//! It is one location: `absent`, or its CPUs and its kind, as `3 isolated`. Taking it away sends the tasks that are in it to
 //! the root group first, so that it can be undone by whoever is left (Documentation/admin-guide/cgroup-v2.rst, Cpuset).
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const ROOT: &str = "/sys/fs/cgroup";
 pub const ABSENT: &str = "absent";
 
 /// What the partition holds: its CPUs and its kind, or [`ABSENT`].
-pub(super) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
+pub(crate) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
     if !host.exists(path) {
         // Where the root cannot be looked into either, nothing is known.
         return if host.exists(ROOT) {
@@ -29,7 +29,7 @@ pub(super) fn read(host: &dyn Host, path: &str) -> Result<Vec<u8>, HostError> {
 }
 
 /// Makes it (`CPUS KIND`) or takes it away.
-pub(super) fn write(host: &dyn Host, path: &str, content: &str) -> Result<(), HostError> {
+pub(crate) fn write(host: &dyn Host, path: &str, content: &str) -> Result<(), HostError> {
     let Some((cpus, kind)) = content.trim().split_once(' ') else {
         return remove(host, path);
     };

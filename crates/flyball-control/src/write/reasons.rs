@@ -5,24 +5,24 @@
 
 use flyball_host::{Errno, Host, HostError};
 
-use super::spot::Spot;
+use crate::Location;
 
-/// Why `spot` answered `error`, in words for a person; `None` where nothing is known beyond the errno.
-pub fn reason(host: &dyn Host, spot: &Spot, error: &HostError) -> Option<String> {
+/// Why `location` answered `error`, in words for a person; `None` where nothing is known beyond the errno.
+pub fn reason(host: &dyn Host, location: &Location, error: &HostError) -> Option<String> {
     let words = match error.errno {
         Errno::ROFS => "this machine is a recording or is mounted read-only: nothing can be written to it",
-        Errno::PERM | Errno::ACCES if spot.path().is_none() => {
+        Errno::PERM | Errno::ACCES if location.path().is_none() => {
             "writing registers needs root, and the kernel refuses it under lockdown (secure boot) or msr.allow_writes=off"
         }
         Errno::ACCES => "it is root's, or read-only on this kernel: run flyball with sudo",
-        Errno::PERM => return Some(permission(spot)),
-        _ => return by_file(host, spot, error.errno),
+        Errno::PERM => return Some(permission(location)),
+        _ => return by_file(host, location, error.errno),
     };
     Some(words.to_owned())
 }
 
-fn permission(spot: &Spot) -> String {
-    match spot.name() {
+fn permission(location: &Location) -> String {
+    match location.name() {
         "no_turbo" => "the firmware has turbo switched off: switch it on in the BIOS setup",
         "min_freq_khz" | "max_freq_khz" => "the firmware blocks writes to the uncore registers",
         "disable" => "it needs CAP_SYS_ADMIN: run flyball with sudo, outside a container",
@@ -32,11 +32,11 @@ fn permission(spot: &Spot) -> String {
     .to_owned()
 }
 
-fn by_file(host: &dyn Host, spot: &Spot, errno: Errno) -> Option<String> {
-    let path = spot.path().unwrap_or_default();
+fn by_file(host: &dyn Host, location: &Location, errno: Errno) -> Option<String> {
+    let path = location.path().unwrap_or_default();
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let text = |name: &str| host.read(&format!("{folder}/{name}")).unwrap_or_default();
-    let words = match (spot.name(), errno) {
+    let words = match (location.name(), errno) {
         (name, Errno::BUSY) if path.contains("/cpufreq/policy") => {
             let cpus = text("affected_cpus");
             if cpus.is_empty() {

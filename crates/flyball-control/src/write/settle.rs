@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_host::Host;
 
-use super::spot::{Content, Spot};
+use crate::{Content, Location};
 
 /// Pauses between two looks, in milliseconds; about a second in all. A worker needs far less than a millisecond on
 /// hardware, up to some tens in an emulator on a busy host.
@@ -19,7 +19,7 @@ const PAUSES: [u64; 11] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// kernel has acted, and clamped.
 const STEADY: u32 = 4;
 
-/// What was found at a spot after a write.
+/// What was found at a location after a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// The wanted value.
@@ -28,18 +28,18 @@ pub enum Found {
     Other(Content),
 }
 
-/// A spot with what it held, and what it is to hold.
+/// A location with what it held, and what it is to hold.
 #[derive(Debug, Clone)]
 pub struct Expected<'a> {
     /// Where.
-    pub spot: &'a Spot,
+    pub location: &'a Location,
     /// What was there before the write.
     pub old: &'a Content,
     /// What was written.
     pub new: &'a str,
 }
 
-/// Waits until every spot holds what is expected, or has settled on something else. The answers are in order.
+/// Waits until every location holds what is expected, or has settled on something else. The answers are in order.
 pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
     let mut found: Vec<Option<Found>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
@@ -50,8 +50,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
         for (index, want) in
             expected.iter().enumerate().filter(|(index, _)| found[*index].is_none()).collect::<Vec<_>>()
         {
-            let now = Content::of(&want.spot.read(host));
-            if agrees(want.spot, want.new, now.trimmed()) && !matches!(now, Content::Unreadable(_)) {
+            let now = Content::of(&want.location.read(host));
+            if agrees(want.location, want.new, now.trimmed()) && !matches!(now, Content::Unreadable(_)) {
                 found[index] = Some(Found::Held);
                 continue;
             }
@@ -69,13 +69,13 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
     found.into_iter().zip(seen).map(|(found, (last, _))| found.unwrap_or(Found::Other(last))).collect()
 }
 
-/// Whether `found` is how the kernel spells `wanted` at this spot.
-pub fn agrees(spot: &Spot, wanted: &str, found: &str) -> bool {
+/// Whether `found` is how the kernel spells `wanted` at this location.
+pub fn agrees(location: &Location, wanted: &str, found: &str) -> bool {
     let (wanted, found) = (wanted.trim(), found.trim());
     if wanted == found {
         return true;
     }
-    match spot.name() {
+    match location.name() {
         "energy_performance_preference" => preference_agrees(wanted, found),
         "cgroup.subtree_control" => {
             let has = found.split_whitespace().any(|name| name == "cpuset");
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn agree(name: &str, wanted: &str, found: &str) -> bool {
-        agrees(&Spot::file(format!("/x/{name}")), wanted, found)
+        agrees(&Location::file(format!("/x/{name}")), wanted, found)
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `flyball restore`: brings back what was before flyball changed it.
 
-use flyball_control::write::{
-    hold::{self, Scope},
-    journal::{Contents, Entry, Journal, Standing},
-    spot::Content,
+use flyball_control::{
+    Content,
+    write::{
+        hold::{self, Scope},
+        journal::{Contents, Entry, Journal, Standing},
+    },
 };
 
 use crate::{
@@ -111,9 +113,9 @@ fn preview(
     let differing: Vec<_> = goals
         .content
         .iter()
-        .map(|(spot, was)| (spot, was, Content::of(&spot.read(host))))
+        .map(|(location, was)| (location, was, Content::of(&location.read(host))))
         .filter(|(_, was, now)| *was != now)
-        .map(|(spot, was, now)| serde_json::json!({"spot": spot, "was": was.to_string(), "now": now.to_string()}))
+        .map(|(location, was, now)| serde_json::json!({"location": location, "was": was.to_string(), "now": now.to_string()}))
         .collect();
     if cli.json {
         change::print_json(
@@ -126,7 +128,7 @@ fn preview(
     }
     println!("{} settings are remembered, {} differ now", goals.content.len(), differing.len());
     for item in differing {
-        println!("  {}  {} -> {}", text(&item["spot"]), text(&item["now"]), text(&item["was"]));
+        println!("  {}  {} -> {}", text(&item["location"]), text(&item["now"]), text(&item["was"]));
     }
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ mod facts;
 mod lines;
 mod screen;
 
-use flyball_control::{Id, KnobName, Machine, Outcome, Row, Source, Why, Wish, survey};
+use flyball_control::{Id, KnobName, Location, Machine, Outcome, Row, Why, Wish, survey};
 use flyball_host::CpuList;
 
 use crate::{
@@ -179,5 +179,5 @@ fn reason(why: &Why) -> String {
 
 /// A source for people.
 fn source(row: &Row) -> String {
-    row.source.as_ref().map(Source::to_string).unwrap_or_default()
+    row.source.as_ref().map(Location::to_string).unwrap_or_default()
 }

@@ -10,14 +10,13 @@ use std::{
 };
 
 use flyball_control::{
-    Intent, Machine, Setting,
+    Intent, Location, Machine, Setting,
     plan::plan,
     quiet::{Recipe, extras, recipe, remarks},
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
         partition,
-        spot::Spot,
     },
 };
 use flyball_host::{CpuList, Host, Kind, Launch};
@@ -83,8 +82,10 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
     let plan = plan(&machine, &intent)?;
     let extras = extras(&machine, &recipe.cpus);
     if cli.json {
-        let extras: Vec<_> =
-            extras.iter().map(|(spot, new)| serde_json::json!({"spot": spot, "new": new})).collect();
+        let extras: Vec<_> = extras
+            .iter()
+            .map(|(location, new)| serde_json::json!({"location": location, "new": new}))
+            .collect();
         change::print_json(&serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras}))?;
         return Ok(Exit::Done);
     }
@@ -103,19 +104,19 @@ pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
 }
 
 /// Writes to files beside the knobs, interrupts that go from the same CPUs to the same in one line.
-fn folded(host: &dyn Host, extras: &[(Spot, String)]) -> Vec<String> {
+fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
     let mut interrupts: std::collections::BTreeMap<(String, &str), CpuList> =
         std::collections::BTreeMap::new();
     let mut lines = Vec::new();
-    for (spot, new) in extras {
-        let path = spot.path().unwrap_or_default();
+    for (location, new) in extras {
+        let path = location.path().unwrap_or_default();
         let old = host.read(path).unwrap_or_default();
         let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()?.parse().ok());
         match number {
             Some(number) => {
                 interrupts.entry((old, new)).or_default().insert(number);
             }
-            None => lines.push(format!("{spot}  {old} -> {new}")),
+            None => lines.push(format!("{location}  {old} -> {new}")),
         }
     }
     let of_interrupts = interrupts
@@ -175,8 +176,9 @@ fn hush(
     }
     let extras = extras(machine, &recipe.cpus);
     let refused = hold.offer(&extras).map_err(Failure::from)?;
-    let stuck =
-        refused.iter().filter(|(spot, _)| spot.path().is_some_and(|path| path.starts_with("/proc/irq/")));
+    let stuck = refused
+        .iter()
+        .filter(|(location, _)| location.path().is_some_and(|path| path.starts_with("/proc/irq/")));
     let stuck = stuck.count();
     if stuck > 0 {
         let moved = extras.len() - refused.len();
@@ -187,7 +189,7 @@ fn hush(
     let mut group = None;
     if let Some(partition) = &recipe.partition {
         let refused = hold.offer(&partition.writes()).map_err(Failure::from)?;
-        let found = partition.spot().read(machine.host());
+        let found = partition.location().read(machine.host());
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
             group = Some(partition.path.clone());
@@ -198,7 +200,7 @@ fn hush(
                 (None, Err(error)) => error.to_string(),
             };
             notes.push(format!("cannot keep other tasks off CPUs {}: {why}", recipe.cpus));
-            hold.offer(&[(partition.spot(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
+            hold.offer(&[(partition.location(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
         }
     }
     Ok(Hushed { notes, group })

@@ -1,19 +1,20 @@
-//! A spot of a machine that a write can change: an attribute file, or some bits of one register of one CPU.
+//! A place of a machine that holds a value: an attribute file, a setting of Speed Select, a control group, or some bits of
+//! one register of one CPU.
 //!
-//! Spots are what the journal remembers and what is put back, so they have a text form that survives the process and a
-//! content that is kept byte for byte as the kernel printed it.
+//! What is read, planned, written, journaled and put back is named by its location. A location has a text form that
+//! survives the process ([`Location::to_text`]), and its content is kept byte for byte as the kernel printed it.
 
 use std::{fmt, str::FromStr};
 
 use flyball_host::{Errno, Host, HostError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::partition;
+use crate::write::partition;
 
-/// Something that holds a setting and can be written.
+/// Where a value is held.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Spot {
-    /// An attribute file, by the path that the machine's kernel gives it.
+pub enum Location {
+    /// An attribute file, by its path.
     File(String),
     /// A setting of Speed Select.
     SpeedSelect(flyball_sst::setting::Setting),
@@ -25,31 +26,31 @@ pub enum Spot {
         cpu: u32,
         /// The register's number.
         register: u32,
-        /// The bits that belong to the spot.
+        /// The bits that hold the value.
         mask: u64,
     },
 }
 
-impl Spot {
+impl Location {
     /// An attribute file.
-    pub fn file(path: impl Into<String>) -> Spot {
-        Spot::File(path.into())
+    pub fn file(path: impl Into<String>) -> Location {
+        Location::File(path.into())
     }
 
-    /// The path, where the spot is a file.
+    /// The path, where the location is a file.
     pub fn path(&self) -> Option<&str> {
         match self {
-            Spot::File(path) => Some(path),
-            Spot::Msr { .. } | Spot::SpeedSelect(_) | Spot::Partition(_) => None,
+            Location::File(path) => Some(path),
+            Location::Msr { .. } | Location::SpeedSelect(_) | Location::Partition(_) => None,
         }
     }
 
-    /// The name after the last `/`, where the spot is a file; that of a Speed Select field; empty for registers.
+    /// The name after the last `/`, where the location is a file; that of a Speed Select field; empty for registers.
     pub fn name(&self) -> &str {
         match self {
-            Spot::File(path) => path.rsplit('/').next().unwrap_or_default(),
-            Spot::SpeedSelect(setting) => setting.field.name(),
-            Spot::Msr { .. } | Spot::Partition(_) => "",
+            Location::File(path) => path.rsplit('/').next().unwrap_or_default(),
+            Location::SpeedSelect(setting) => setting.field.name(),
+            Location::Msr { .. } | Location::Partition(_) => "",
         }
     }
 
@@ -59,35 +60,35 @@ impl Spot {
     /// What the kernel answered.
     pub fn read(&self, host: &dyn Host) -> Result<Vec<u8>, HostError> {
         match self {
-            Spot::File(path) => {
+            Location::File(path) => {
                 let mut bytes = Vec::with_capacity(64);
                 host.read_into(path, &mut bytes)?;
                 Ok(bytes)
             }
-            Spot::Partition(path) => partition::read(host, path),
-            Spot::SpeedSelect(setting) => setting.read(host).map(String::into_bytes),
-            Spot::Msr { cpu, register, mask } => {
+            Location::Partition(path) => partition::read(host, path),
+            Location::SpeedSelect(setting) => setting.read(host).map(String::into_bytes),
+            Location::Msr { cpu, register, mask } => {
                 Ok(format!("{:#x}", host.msr(*cpu, *register)? & mask).into_bytes())
             }
         }
     }
 
-    /// Writes a content in the form that [`Spot::read`] gives. The bits of a register outside the mask are read
+    /// Writes a content in the form that [`Location::read`] gives. The bits of a register outside the mask are read
     /// first and kept.
     ///
     /// # Errors
     /// What the kernel answered; `EINVAL` for a register content that is no number.
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
-            Spot::File(path) => host.write(path, content),
-            Spot::Partition(path) => partition::write(host, path, &String::from_utf8_lossy(content)),
-            Spot::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
-            Spot::Msr { cpu, register, mask } => {
+            Location::File(path) => host.write(path, content),
+            Location::Partition(path) => partition::write(host, path, &String::from_utf8_lossy(content)),
+            Location::SpeedSelect(setting) => setting.write(host, &String::from_utf8_lossy(content)),
+            Location::Msr { cpu, register, mask } => {
                 let bits = std::str::from_utf8(content)
                     .ok()
                     .and_then(|text| u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok())
                     .ok_or_else(|| {
-                        HostError::new(flyball_host::Op::WriteMsr, self.to_string(), Errno::INVAL)
+                        HostError::new(flyball_host::Op::WriteMsr, self.to_text(), Errno::INVAL)
                     })?;
                 let now = host.msr(*cpu, *register)?;
                 host.write_msr(*cpu, *register, (now & !mask) | (bits & mask))
@@ -96,34 +97,45 @@ impl Spot {
     }
 }
 
-impl fmt::Display for Spot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Location {
+    /// The text form that journals and JSON have, which [`FromStr`] reads back. [`fmt::Display`] is for people.
+    pub fn to_text(&self) -> String {
         match self {
-            Spot::File(path) => f.write_str(path),
-            Spot::SpeedSelect(setting) => setting.fmt(f),
-            Spot::Partition(path) => write!(f, "partition:{path}"),
-            Spot::Msr { cpu, register, mask } => write!(f, "msr:{cpu}:{register:#x}:{mask:#x}"),
+            Location::File(path) => path.clone(),
+            Location::SpeedSelect(setting) => setting.to_string(),
+            Location::Partition(path) => format!("partition:{path}"),
+            Location::Msr { cpu, register, mask } => format!("msr:{cpu}:{register:#x}:{mask:#x}"),
         }
     }
 }
 
-impl FromStr for Spot {
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::File(path) => f.write_str(path),
+            Location::SpeedSelect(setting) => setting.fmt(f),
+            Location::Partition(path) => write!(f, "partition:{path}"),
+            Location::Msr { cpu, register, .. } => write!(f, "MSR {register:#x} of CPU {cpu}"),
+        }
+    }
+}
+
+impl FromStr for Location {
     type Err = &'static str;
 
-    /// Reads the text form back.
-    fn from_str(text: &str) -> Result<Spot, &'static str> {
+    fn from_str(text: &str) -> Result<Location, &'static str> {
         if text.starts_with('/') {
-            return Ok(Spot::File(text.to_owned()));
+            return Ok(Location::File(text.to_owned()));
         }
         if let Some(path) = text.strip_prefix("partition:") {
             return if path.starts_with('/') {
-                Ok(Spot::Partition(path.to_owned()))
+                Ok(Location::Partition(path.to_owned()))
             } else {
                 Err("partition: needs a path")
             };
         }
         if text.starts_with("sst:") {
-            return text.parse().map(Spot::SpeedSelect);
+            return text.parse().map(Location::SpeedSelect);
         }
         fn hex(part: Option<&str>) -> Option<&str> {
             part.and_then(|part| part.strip_prefix("0x"))
@@ -134,25 +146,25 @@ impl FromStr for Spot {
         let register = hex(parts.next()).and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let mask = hex(parts.next()).and_then(|digits| u64::from_str_radix(digits, 16).ok());
         match (cpu, register, mask, parts.next()) {
-            (Some(cpu), Some(register), Some(mask), None) => Ok(Spot::Msr { cpu, register, mask }),
+            (Some(cpu), Some(register), Some(mask), None) => Ok(Location::Msr { cpu, register, mask }),
             _ => Err("not of the form msr:CPU:REGISTER:MASK"),
         }
     }
 }
 
-impl Serialize for Spot {
+impl Serialize for Location {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.to_text())
     }
 }
 
-impl<'de> Deserialize<'de> for Spot {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Spot, D::Error> {
+impl<'de> Deserialize<'de> for Location {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Location, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
-/// What a spot held at one moment.
+/// What a location held at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Content {
@@ -193,8 +205,8 @@ impl Content {
         }
     }
 
-    /// Whether the spot was not there to be read: its CPU offline, its driver off, its directory not made yet. A
-    /// spot that is there and has no readable form (`EINVAL`) is not out of reach.
+    /// Whether the location was not there to be read: its CPU offline, its driver off, its directory not made yet. A
+    /// location that is there and has no readable form (`EINVAL`) is not out of reach.
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))
@@ -225,18 +237,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn spots_survive_their_text() {
-        for spot in [
-            Spot::file("/sys/devices/system/cpu/cpufreq/boost"),
-            Spot::Partition("/sys/fs/cgroup/flyball".to_owned()),
-            Spot::Msr { cpu: 511, register: 0xc001_02b3, mask: 0xff00_0000 },
+    fn locations_survive_their_text() {
+        for location in [
+            Location::file("/sys/devices/system/cpu/cpufreq/boost"),
+            Location::Partition("/sys/fs/cgroup/flyball".to_owned()),
+            Location::Msr { cpu: 511, register: 0xc001_02b3, mask: 0xff00_0000 },
         ] {
-            assert_eq!(spot.to_string().parse::<Spot>().unwrap(), spot);
+            assert_eq!(location.to_text().parse::<Location>().unwrap(), location);
         }
         for bad in
             ["", "sys/x", "msr:", "msr:1:0x774", "msr:1:774:0xff", "msr:1:0x774:0xff:1", "msr:-1:0x1:0x1"]
         {
-            assert!(bad.parse::<Spot>().is_err(), "{bad}");
+            assert!(bad.parse::<Location>().is_err(), "{bad}");
         }
     }
 
