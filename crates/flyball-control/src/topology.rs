@@ -8,35 +8,14 @@ use std::{
     fmt,
 };
 
-use flyball_host::{CpuList, Host};
+pub use flyball_host::Vendor;
+use flyball_host::{CpuInfo, CpuList, Host};
 use serde::{Deserialize, Serialize};
 
 use crate::{Location, value::ReadError};
 
 /// Where the kernel keeps CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
-
-/// Who made the processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Vendor {
-    /// `GenuineIntel`.
-    Intel,
-    /// `AuthenticAMD`, and `HygonGenuine`, whose processors are AMD's first Zen.
-    Amd,
-    /// Anyone else, or unknown.
-    Other,
-}
-
-impl fmt::Display for Vendor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Vendor::Intel => "Intel",
-            Vendor::Amd => "AMD",
-            Vendor::Other => "other",
-        })
-    }
-}
 
 /// The kind of core on a hybrid processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -228,54 +207,17 @@ impl Topology {
         })
     }
 
-    /// What /proc/cpuinfo says. It may be cut short or belong to an older format: unknown lines are passed over.
     fn cpuinfo(&mut self, host: &dyn Host) -> Result<(), ReadError> {
-        let mut bytes = Vec::with_capacity(1 << 16);
-        match host.read_into("/proc/cpuinfo", &mut bytes) {
-            Ok(()) => {}
-            Err(error) if error.is_absent() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        let mut cpu = None;
-        let mut start = 0;
-        while start < bytes.len() {
-            let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
-            let line = &bytes[start..end];
-            start = end + 1;
-            // The long lines come last in a block and are wanted once only.
-            if line.len() > 300 && !self.flags.is_empty() {
-                continue;
-            }
-            let Ok(line) = std::str::from_utf8(line) else { continue };
-            let Some((key, value)) = line.split_once(':') else { continue };
-            let (key, value) = (key.trim_end(), value.trim());
-            match key {
-                "processor" => cpu = value.parse::<u32>().ok(),
-                "physical id" | "core id" => {
-                    if let Some(cpu) = cpu.and_then(|cpu| self.cpus.get_mut(&cpu)) {
-                        let id = if key == "core id" { &mut cpu.core } else { &mut cpu.package };
-                        *id = value.parse().ok();
-                    }
-                }
-                "vendor_id" if self.vendor == Vendor::Other => {
-                    self.vendor = match value {
-                        "GenuineIntel" => Vendor::Intel,
-                        "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
-                        _ => Vendor::Other,
-                    }
-                }
-                "cpu family" if self.family.is_none() => self.family = value.parse().ok(),
-                "model" if self.model.is_none() => self.model = value.parse().ok(),
-                "stepping" if self.stepping.is_none() => self.stepping = value.parse().ok(),
-                "model name" if self.model_name.is_none() && !value.is_empty() => {
-                    self.model_name = Some(value.split_whitespace().collect::<Vec<_>>().join(" "));
-                }
-                "flags" if self.flags.is_empty() => {
-                    self.flags = value.split_whitespace().map(str::to_owned).collect();
-                }
-                _ => {}
+        let info = CpuInfo::read(host)?;
+        for (number, ids) in &info.cpus {
+            if let Some(cpu) = self.cpus.get_mut(number) {
+                (cpu.package, cpu.core) = (ids.package, ids.core);
             }
         }
+        self.vendor = info.vendor();
+        (self.family, self.model, self.stepping) = (info.family, info.model, info.stepping);
+        self.model_name = info.model_name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "));
+        self.flags = info.flags;
         Ok(())
     }
 

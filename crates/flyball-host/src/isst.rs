@@ -14,7 +14,7 @@ pub mod registers;
 pub mod tpmi;
 mod wire;
 
-use crate::{Errno, Host, HostError, Kind, Op};
+use crate::{CpuInfo, Errno, Host, HostError, Kind, Op};
 
 /// The node of the common driver (isst_if_common.c).
 pub const NODE: &str = "/dev/isst_interface";
@@ -147,17 +147,8 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
 }
 
 fn explain_absence(host: &dyn Host) -> String {
-    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        cpuinfo.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            (key.trim() == name).then(|| value.trim().to_owned())
-        })
-    };
-    let family = field("cpu family").and_then(|text| text.parse::<u32>().ok());
-    let model = field("model").and_then(|text| text.parse::<u32>().ok());
-    let vendor = field("vendor_id").unwrap_or_default();
-    if vendor == "GenuineIntel" && family == Some(6) {
+    let CpuInfo { vendor_id, family, model, model_name, .. } = CpuInfo::read(host).unwrap_or_default();
+    if vendor_id == "GenuineIntel" && family == Some(6) {
         if let Some(modules) = model.and_then(module_for) {
             if host.kind() == Kind::Recorded {
                 return format!(
@@ -172,12 +163,12 @@ fn explain_absence(host: &dyn Host) -> String {
             );
         }
     }
-    if family == Some(19) && vendor == "GenuineIntel" {
+    if family == Some(19) && vendor_id == "GenuineIntel" {
         return format!(
             "no Speed Select driver: {NODE} is missing. Load intel_vsec, intel_vsec_tpmi and isst_tpmi with modprobe"
         );
     }
-    let name = field("model name").unwrap_or_else(|| "this CPU".to_owned());
+    let name = model_name.unwrap_or_else(|| "this CPU".to_owned());
     format!("no Speed Select here: {name} has no such feature (Intel Xeon from Cascade Lake on has)")
 }
 

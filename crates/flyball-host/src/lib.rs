@@ -10,12 +10,14 @@
 
 mod archive;
 mod child;
+mod cpuinfo;
 mod cpuset;
 mod emulated;
 mod error;
 mod event;
 pub mod isst;
 mod live;
+pub mod msr;
 mod msrfile;
 mod plain;
 pub mod process;
@@ -28,6 +30,7 @@ mod units;
 
 pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Running, Usage};
+pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpuset::{CpuList, CpuListError};
 pub use emulated::emulated;
 pub use error::{Errno, HostError, Op};

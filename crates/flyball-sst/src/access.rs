@@ -7,7 +7,7 @@ mod dump;
 mod mailbox;
 mod tpmi;
 
-use flyball_host::{Host, HostError, MegaHertz, isst};
+use flyball_host::{CpuInfo, Host, HostError, MegaHertz, isst};
 
 pub use dump::Dump;
 pub use mailbox::Mailbox;
@@ -217,27 +217,14 @@ pub struct CpuModel {
 impl CpuModel {
     /// Reads it; all zero where there is nothing to read.
     pub fn read(host: &dyn Host) -> CpuModel {
-        let text = host.read("/proc/cpuinfo").unwrap_or_default();
-        let mut found = CpuModel::default();
-        for line in text.lines() {
-            let Some((key, value)) = line.split_once(':') else {
-                if !found.name.is_empty() {
-                    break;
-                }
-                continue;
-            };
-            let value = value.trim();
-            let number = || value.parse().unwrap_or(0);
-            match key.trim() {
-                "vendor_id" => value.clone_into(&mut found.vendor),
-                "cpu family" => found.family = number(),
-                "model" => found.model = number(),
-                "stepping" => found.stepping = number(),
-                "model name" => value.clone_into(&mut found.name),
-                _ => {}
-            }
+        let info = CpuInfo::read(host).unwrap_or_default();
+        CpuModel {
+            vendor: info.vendor_id,
+            family: info.family.unwrap_or(0),
+            model: info.model.unwrap_or(0),
+            stepping: info.stepping.unwrap_or(0),
+            name: info.model_name.unwrap_or_default(),
         }
-        found
     }
 
     /// Skylake and Cascade Lake servers, whose classes of service are in the mailbox too.

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use flyball_host::{
-    CpuList, Host, HostError,
+    CpuInfo, CpuList, Host, HostError,
     isst::{self, legacy::PunitCpu},
 };
 
@@ -48,9 +48,6 @@ pub struct CpuMap {
 /// numbers (CPU, core, package, die; -1 for unknown).
 #[derive(Debug, Clone, Default)]
 pub struct TopologyCache(pub Option<PathBuf>);
-
-/// The power unit's number of a CPU on TPMI parts.
-const MSR_PM_LOGICAL_ID: u32 = 0x54;
 
 /// Where the file is on a running machine.
 pub const TOPOLOGY_CACHE: &str = "/var/run/isst_cpu_topology.dat";
@@ -111,31 +108,15 @@ fn listed(host: &dyn Host) -> Option<u32> {
     (last < 65_536).then(|| (last + 1).next_multiple_of(32))
 }
 
-/// Package and core of each CPU as /proc/cpuinfo has them, read when first asked for: recordings may lack sysfs'.
+/// /proc/cpuinfo, read when first asked for: recordings may lack the topology of sysfs.
 #[derive(Default)]
-struct OfCpuinfo(std::cell::OnceCell<BTreeMap<u32, (u32, u32)>>);
+struct LazyCpuInfo(std::cell::OnceCell<CpuInfo>);
 
-impl OfCpuinfo {
+impl LazyCpuInfo {
+    /// Package and core of a CPU.
     fn ids(&self, host: &dyn Host, cpu: u32) -> Option<(u32, u32)> {
-        let read = || {
-            let text = host.read("/proc/cpuinfo").unwrap_or_default();
-            let mut found = BTreeMap::new();
-            let (mut cpu, mut package) = (None, None);
-            for line in text.lines() {
-                let Some((key, value)) = line.split_once(':') else { continue };
-                let value = value.trim().parse::<u32>().ok();
-                match (key.trim(), cpu, package, value) {
-                    ("processor", ..) => (cpu, package) = (value, None),
-                    ("physical id", ..) => package = value,
-                    ("core id", Some(cpu), Some(package), Some(core)) => {
-                        found.insert(cpu, (package, core));
-                    }
-                    _ => {}
-                }
-            }
-            found
-        };
-        self.0.get_or_init(read).get(&cpu).copied()
+        let info = self.0.get_or_init(|| CpuInfo::read(host).unwrap_or_default());
+        info.cpus.get(&cpu).and_then(|ids| ids.package.zip(ids.core))
     }
 }
 
@@ -144,7 +125,7 @@ impl CpuMap {
     /// domain 0 and core 0.
     pub fn read(host: &dyn Host, tpmi: bool, cache: &TopologyCache) -> CpuMap {
         let room = room(host).or_else(|| listed(host)).unwrap_or(0);
-        let told = OfCpuinfo::default();
+        let cpuinfo = LazyCpuInfo::default();
         let stored = cache.read();
         let kept = |cpu: u32, field: usize| {
             let at = 8 * cpu as usize + 2 * field;
@@ -158,10 +139,10 @@ impl CpuMap {
         for cpu in map.present.iter() {
             let package = topology(host, cpu, "physical_package_id")
                 .or_else(|| kept(cpu, 2))
-                .or_else(|| told.ids(host, cpu).map(|ids| ids.0));
+                .or_else(|| cpuinfo.ids(host, cpu).map(|ids| ids.0));
             let core_id = topology(host, cpu, "core_id")
                 .or_else(|| kept(cpu, 1))
-                .or_else(|| told.ids(host, cpu).map(|ids| ids.1));
+                .or_else(|| cpuinfo.ids(host, cpu).map(|ids| ids.1));
             let die = topology(host, cpu, "die_id").or_else(|| kept(cpu, 3)).unwrap_or(0);
             if let (Some(package), Some(core_id)) = (package, core_id) {
                 known.push(Cpu { number: cpu, package, die, core_id, domain: 0, core: 0 });
@@ -170,7 +151,9 @@ impl CpuMap {
         let numbers: Vec<u32> = known.iter().map(|cpu| cpu.number).collect();
         let raw = isst::legacy::punit_cpus(host, &numbers).or_else(|error| {
             // Without the driver: the register that it would read.
-            let read = |cpu: &u32| host.msr(*cpu, MSR_PM_LOGICAL_ID).ok().map(|raw| PunitCpu(raw as u32));
+            let read = |cpu: &u32| {
+                host.msr(*cpu, flyball_host::msr::MSR_PM_LOGICAL_ID).ok().map(|raw| PunitCpu(raw as u32))
+            };
             let raw: Vec<Option<PunitCpu>> = numbers.iter().map(read).collect();
             if tpmi && raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
         });

@@ -227,7 +227,10 @@ impl Setting {
             Field::Class(core) => access.class_of(at, core)?.to_string(),
             Field::TurboLimits => {
                 let cpu = self.cpu()?;
-                format!("{:#018x}", isst::legacy::read_msr(host, cpu, isst::legacy::MSR_TURBO_RATIO_LIMIT)?)
+                format!(
+                    "{:#018x}",
+                    isst::legacy::read_msr(host, cpu, flyball_host::msr::MSR_TURBO_RATIO_LIMIT)?
+                )
             }
         })
     }
@@ -311,7 +314,7 @@ impl Setting {
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
                 let limits = u64::from_str_radix(digits, 16).map_err(|_| bad())?;
-                isst::legacy::write_msr(host, self.cpu()?, isst::legacy::MSR_TURBO_RATIO_LIMIT, limits)
+                isst::legacy::write_msr(host, self.cpu()?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT, limits)
             }
         }
     }

@@ -11,7 +11,7 @@ use flyball_control::{
     plan::{Plan, plan},
     write::hold::{Applied, Hold},
 };
-use flyball_host::Host;
+use flyball_host::{CpuInfo, Host};
 use flyball_measure::{Arm, Settings, SettingsError, Wish};
 
 use crate::{
@@ -80,7 +80,8 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
     if now.as_deref() == Some(wanted) {
         return Ok(None);
     }
-    let amd = host.read("/proc/cpuinfo").unwrap_or_default().contains("AuthenticAMD");
+    // amd_pstate drives AMD's own processors only, not Hygon's.
+    let amd = CpuInfo::read(host).is_ok_and(|info| info.vendor_id == "AuthenticAMD");
     // Documentation/admin-guide/kernel-parameters.txt: amd_pstate=, intel_pstate=.
     let parameter = match wanted {
         "acpi-cpufreq" if amd => "amd_pstate=disable",

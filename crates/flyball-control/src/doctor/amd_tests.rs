@@ -5,6 +5,7 @@
 //! module complains about is said, and is no fault. The tests that write are `amd_write`'s.
 
 use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, fault, ok, unknown};
+use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -54,10 +55,6 @@ pub(super) fn since(facts: &Facts, major: u32, minor: u32) -> bool {
     facts.kernel_version().is_none_or(|version| version >= (major, minor))
 }
 
-/// MSRs of the register kind (arch/x86/include/asm/msr-index.h).
-const CPPC_CAP1: u32 = 0xc001_02b0;
-const CPPC_ENABLE: u32 = 0xc001_02b1;
-
 fn applies(facts: &Facts) -> Option<()> {
     facts.driver()?.starts_with("amd-pstate").then_some(())
 }
@@ -105,7 +102,7 @@ fn enabled(facts: &Facts) -> Option<Answer> {
                 .kernel_says(test, None),
         );
     }
-    let values = match facts.msr_everywhere(CPPC_ENABLE) {
+    let values = match facts.msr_everywhere(MSR_AMD_CPPC_ENABLE) {
         super::Sampled::Values(values) => values,
         super::Sampled::Unreadable(why) => return Some(unknown(why)),
     };
@@ -113,11 +110,11 @@ fn enabled(facts: &Facts) -> Option<Answer> {
         values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
     Some(if off.is_empty() {
         ok("CPPC is enabled on every online CPU")
-            .seen(format!("MSR {CPPC_ENABLE:#x}"), "1")
+            .seen(format!("MSR {MSR_AMD_CPPC_ENABLE:#x}"), "1")
             .kernel_says(test, None)
     } else {
         fault(format!("CPPC is not enabled on CPUs {off}"))
-            .seen(format!("MSR {CPPC_ENABLE:#x}"), format!("0 on CPUs {off}"))
+            .seen(format!("MSR {MSR_AMD_CPPC_ENABLE:#x}"), format!("0 on CPUs {off}"))
             .kernel_says(test, Some(format!("amd pstate must be enabled (seen from one of CPUs {off})")))
     })
 }
@@ -126,10 +123,13 @@ fn enabled(facts: &Facts) -> Option<Answer> {
 /// and its test do, else the firmware's table.
 fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
     if facts.flag("cppc")
-        && let Ok(cap) = facts.msr(cpu, CPPC_CAP1)
+        && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
     {
         let byte = |shift: u32| (cap >> shift) & 0xff;
-        return Ok(([byte(24), byte(16), byte(8), byte(0)], format!("MSR {CPPC_CAP1:#x} of CPU {cpu}")));
+        return Ok((
+            [byte(24), byte(16), byte(8), byte(0)],
+            format!("MSR {MSR_AMD_CPPC_CAP1:#x} of CPU {cpu}"),
+        ));
     }
     table(facts, cpu).map(|levels| (levels, format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc")))
 }
@@ -305,8 +305,7 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
         return levels(facts, cpu).is_ok_and(|(levels, _)| kept.unwrap_or(levels[0]) > levels[1]);
     }
-    const HWCR: u32 = 0xc001_0015;
-    facts.flag("cpb") && facts.msr(cpu, HWCR).map_or(true, |value| value >> 25 & 1 == 0)
+    facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
 /// The nominal frequency: _CPC's own where it has one; else the highest frequency scaled by the levels.

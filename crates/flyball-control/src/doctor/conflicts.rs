@@ -1,6 +1,7 @@
 //! Settings that contradict each other.
 
 use flyball_host::CpuList;
+use flyball_host::msr::MSR_PM_ENABLE;
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
 
@@ -494,7 +495,7 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
 /// Whether hardware P-states are on, so that speed changes without the kernel: by the register, or by the preferences
 /// that intel_pstate offers only then.
 fn hardware_chooses(facts: &Facts) -> bool {
-    match facts.online.first().map(|cpu| facts.msr(cpu, 0x770)) {
+    match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) => value & 1 == 1,
         _ => facts.policies.iter().any(|policy| policy.get("energy_performance_preference").is_some()),
     }

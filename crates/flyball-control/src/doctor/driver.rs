@@ -4,6 +4,7 @@
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
 use crate::topology::BEFORE_POLICIES;
+use flyball_host::msr::MSR_PM_ENABLE;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -48,8 +49,6 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// IA32_PM_ENABLE: bit 0 says that hardware P-states are on.
-const PM_ENABLE: u32 = 0x770;
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
 const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
 
@@ -254,7 +253,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let register = facts.online.first().map(|cpu| facts.msr(cpu, PM_ENABLE));
+    let register = facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE));
     let says = |text: &str| facts.log.as_deref().is_some_and(|log| log.contains(text));
     if !facts.flag("hwp") {
         // Where firmware hides HWP, the flag is gone too: model 55h and later servers all have it.
@@ -278,9 +277,9 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     }
     let answer = match register {
         Some(Ok(value)) if value & 1 == 1 => {
-            ok("hardware P-states are on").seen(format!("MSR {PM_ENABLE:#x}"), format!("{value:#x}"))
+            ok("hardware P-states are on").seen(format!("MSR {MSR_PM_ENABLE:#x}"), format!("{value:#x}"))
         }
-        Some(Ok(value)) => hwp_off(facts).seen(format!("MSR {PM_ENABLE:#x}"), format!("{value:#x}")),
+        Some(Ok(value)) => hwp_off(facts).seen(format!("MSR {MSR_PM_ENABLE:#x}"), format!("{value:#x}")),
         _ if says("HWP enabled") => {
             ok("hardware P-states are on").seen("kernel log", "intel_pstate: HWP enabled")
         }

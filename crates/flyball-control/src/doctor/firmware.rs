@@ -4,6 +4,11 @@
 //! (tools/power/x86/turbostat/turbostat.c).
 
 use flyball_host::Kind;
+use flyball_host::msr::{
+    MSR_CONFIG_TDP_CONTROL, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL,
+    MSR_MISC_PWR_MGMT, MSR_PKG_CST_CONFIG_CONTROL, MSR_PKG_POWER_INFO, MSR_PKG_POWER_LIMIT,
+    MSR_PLATFORM_INFO, MSR_RAPL_POWER_UNIT,
+};
 
 use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
 
@@ -106,10 +111,6 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-const MISC_ENABLE: u32 = 0x1a0;
-const PKG_CST_CONFIG: u32 = 0xe2;
-const POWER_CTL: u32 = 0x1fc;
-
 fn first_cpu(facts: &Facts) -> u32 {
     facts.online.first().unwrap_or(0)
 }
@@ -125,8 +126,8 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 fn turbo_intel(facts: &Facts) -> Answer {
     let no_turbo = facts.read("/sys/devices/system/cpu/intel_pstate/no_turbo").ok();
     // The ida flag goes away when firmware sets bit 38 of IA32_MISC_ENABLE (arch/x86/kernel/cpu/intel.c).
-    let place = format!("MSR {MISC_ENABLE:#x} bit 38");
-    let off = match facts.msr(first_cpu(facts), MISC_ENABLE) {
+    let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
+    let off = match facts.msr(first_cpu(facts), MSR_IA32_MISC_ENABLE) {
         Ok(value) => Some(value >> 38 & 1 == 1),
         Err(_) if facts.flag("ida") => Some(false),
         Err(_) => None,
@@ -192,12 +193,12 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let value = match facts.msr(first_cpu(facts), PKG_CST_CONFIG) {
+    let value = match facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL) {
         Ok(value) => value,
         Err(why) => return Some(unknown(why)),
     };
     let locked = if value >> 15 & 1 == 1 { "locked by firmware" } else { "not locked" };
-    let place = format!("MSR {PKG_CST_CONFIG:#x}");
+    let place = format!("MSR {MSR_PKG_CST_CONFIG_CONTROL:#x}");
     let Some(name) = package_limit(facts.model, value) else {
         return Some(
             unknown(format!("the package C-state limit of CPU model {:#x} is not decoded here", facts.model))
@@ -219,14 +220,14 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel || !matches!(facts.model, 0x4f | 0x55) {
         return None;
     }
-    let value = match facts.msr(first_cpu(facts), PKG_CST_CONFIG) {
+    let value = match facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL) {
         Ok(value) => value,
         Err(why) => return Some(unknown(why)),
     };
     let on = value >> 16 & 1 == 1;
     Some(
         ok(format!("autonomous core C-states are {}", if on { "on" } else { "off" }))
-            .seen(format!("MSR {PKG_CST_CONFIG:#x} bit 16"), if on { "1" } else { "0" }),
+            .seen(format!("MSR {MSR_PKG_CST_CONFIG_CONTROL:#x} bit 16"), if on { "1" } else { "0" }),
     )
 }
 
@@ -234,11 +235,11 @@ fn c1e(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    Some(match facts.msr_everywhere(POWER_CTL) {
+    Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
         Sampled::Unreadable(why) => unknown(why),
         Sampled::Values(values) => {
             let on = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
-            let place = format!("MSR {POWER_CTL:#x} bit 1");
+            let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 1");
             if on == 0 {
                 ok("C1E is off").seen(place, "0")
             } else if on == values.len() {
@@ -261,7 +262,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         let value = match facts.read(&path).map(|text| text.parse::<u64>()) {
             Ok(Ok(value)) => value,
             Ok(Err(_)) => return Some(unknown(format!("{path} holds no number"))),
-            Err(_) => match facts.msr(cpu, 0x1b0) {
+            Err(_) => match facts.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS) {
                 Ok(value) => value & 0xf,
                 Err(why) => return Some(unknown(why)),
             },
@@ -301,7 +302,9 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     // PKG_POWER_LIMIT bits 14:0 and PKG_POWER_INFO's TDP are in the units of 0x606 bits 3:0.
     let cpu = first_cpu(facts);
     let read = |register| facts.msr(cpu, register);
-    if let (Ok(limit), Ok(info), Ok(units)) = (read(0x610), read(0x614), read(0x606)) {
+    if let (Ok(limit), Ok(info), Ok(units)) =
+        (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
+    {
         let unit = f64::from(1u32 << (units & 0xf));
         let (long, tdp) = ((limit & 0x7fff) as f64 / unit, (info & 0x7fff) as f64 / unit);
         let enabled = limit >> 15 & 1 == 1;
@@ -457,11 +460,11 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
         return None;
     }
     // Only processors with more than one configurable TDP level have something to lock (MSR 0xCE bits 34:33).
-    let info = facts.msr(first_cpu(facts), 0xce).ok()?;
+    let info = facts.msr(first_cpu(facts), MSR_PLATFORM_INFO).ok()?;
     if (info >> 33) % 4 == 0 {
         return None;
     }
-    Some(match facts.msr(first_cpu(facts), 0x64b) {
+    Some(match facts.msr(first_cpu(facts), MSR_CONFIG_TDP_CONTROL) {
         Ok(value) if value >> 31 & 1 == 1 => note("the performance level is locked by firmware")
             .seen("MSR 0x64b bit 31", "1")
             .fix(Fix::Firmware("look for Speed Select, dynamic SST-PP or Configurable TDP lock".to_owned())),
@@ -490,7 +493,7 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
                 .fix(advice),
         );
     }
-    Some(match facts.msr(first_cpu(facts), 0x1aa) {
+    Some(match facts.msr(first_cpu(facts), MSR_MISC_PWR_MGMT) {
         Ok(value) if value & OUT_OF_BAND != 0 => {
             warning("the firmware keeps P-states to itself (out of band)")
                 .seen("MSR 0x1aa", format!("{value:#x}"))
@@ -531,12 +534,12 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel || facts.family != 6 {
         return None;
     }
-    Some(match facts.msr_everywhere(POWER_CTL) {
+    Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
         Sampled::Unreadable(why) => unknown(why),
         Sampled::Values(values) => {
             let deaf: flyball_host::CpuList =
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
-            let place = format!("MSR {POWER_CTL:#x} bit 0");
+            let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 0");
             if deaf.is_empty() {
                 ok("PROCHOT from outside is obeyed, as it should be; now.prochot says whether it is pulled")
                     .seen(place, "1")

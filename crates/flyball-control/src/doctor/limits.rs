@@ -6,6 +6,10 @@
 //! drivers/platform/x86/amd/hsmp/acpi.c (files in sysfs since Linux 6.16).
 
 use flyball_host::CpuList;
+use flyball_host::msr::{
+    MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS,
+    MSR_PSTATE_CUR_LIMIT,
+};
 
 use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, fault, note, ok, unknown, warning};
 
@@ -95,7 +99,7 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
         return None;
     }
     let cpu = facts.online.first()?;
-    let value = match facts.msr(cpu, 0x64f) {
+    let value = match facts.msr(cpu, MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE) {
         Ok(value) => value,
         Err(why) => return Some(unknown(why)),
     };
@@ -128,7 +132,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let core = match facts.msr_everywhere(0x19c) {
+    let core = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
@@ -143,7 +147,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
         }
         for (package, cpus) in packaged {
             let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };
-            match facts.msr(cpu, 0x1b1) {
+            match facts.msr(cpu, MSR_IA32_PACKAGE_THERM_STATUS) {
                 Ok(value) => packages.push((package, value)),
                 Err(why) => return Some(unknown(why)),
             }
@@ -207,18 +211,16 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
 }
 
 /// The P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0, PstateMaxVal in 6:4.
-const PSTATE_CURRENT_LIMIT: u32 = 0xc001_0061;
-
 fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Amd || facts.family < 0x10 || !facts.flag("hw_pstate") {
         return None;
     }
-    let values = match facts.msr_everywhere(PSTATE_CURRENT_LIMIT) {
+    let values = match facts.msr_everywhere(MSR_PSTATE_CUR_LIMIT) {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
     let held: CpuList = values.iter().filter(|(_, value)| value & 7 != 0).map(|(cpu, _)| *cpu).collect();
-    let place = format!("MSR {PSTATE_CURRENT_LIMIT:#x}");
+    let place = format!("MSR {MSR_PSTATE_CUR_LIMIT:#x}");
     let Some(first) = held.first() else {
         let value = values.first().map_or(0, |(_, value)| *value);
         return Some(ok("every P-state is allowed on every CPU").seen(place, format!("{value:#x}")));

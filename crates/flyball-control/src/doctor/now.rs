@@ -1,6 +1,7 @@
 //! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same settings; and
 //! whether the processors can be seen at all.
 
+use flyball_host::msr::MSR_IA32_THERM_STATUS;
 use std::time::Duration;
 
 use flyball_host::{Host, Kind};
@@ -160,17 +161,15 @@ fn throttled(facts: &Facts) -> Option<Answer> {
     })
 }
 
-const THERM_STATUS: u32 = 0x19c;
-
 fn prochot(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    let values = match facts.msr_everywhere(THERM_STATUS) {
+    let values = match facts.msr_everywhere(MSR_IA32_THERM_STATUS) {
         super::Sampled::Values(values) => values,
         super::Sampled::Unreadable(why) => return Some(unknown(why)),
     };
-    let place = format!("MSR {THERM_STATUS:#x}");
+    let place = format!("MSR {MSR_IA32_THERM_STATUS:#x}");
     for (cpu, value) in &values {
         let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
         if active && valid && below > 10 {

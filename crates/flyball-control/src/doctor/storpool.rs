@@ -3,6 +3,7 @@
 //! for about 50 W (150 to 100), as measured there on a Xeon Gold 6138 with Linux 3.10.
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
+use flyball_host::msr::{MSR_PKG_CST_CONFIG_CONTROL, MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -58,7 +59,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     let advice = Fix::Firmware("set Hardware PM State Control, Hardware P-States to Native Mode".to_owned());
     let seen =
         |answer: Answer| answer.seen("/proc/cpuinfo flags", if facts.flag("hwp") { "hwp" } else { "no hwp" });
-    Some(match facts.online.first().map(|cpu| facts.msr(cpu, 0x770)) {
+    Some(match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) if value & 1 == 1 => {
             ok("hardware P-states are on").seen("MSR 0x770", format!("{value:#x}"))
         }
@@ -77,7 +78,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     let generation = generation(facts)?;
     let want = generation == 1;
     let word = |on: bool| if on { "on" } else { "off" };
-    Some(match facts.online.first().map(|cpu| facts.msr(cpu, 0xe2)) {
+    Some(match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PKG_CST_CONFIG_CONTROL)) {
         Some(Ok(value)) => {
             let on = value >> 16 & 1 == 1;
             let answer = if on == want {

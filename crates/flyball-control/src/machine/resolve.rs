@@ -235,8 +235,11 @@ impl Machine<'_> {
         }
         let topology = self.topology();
         if topology.vendor == Vendor::Intel {
-            let request =
-                place.cpus.intersection(&topology.online).first().map(|cpu| self.host().msr(cpu, 0x774));
+            let request = place
+                .cpus
+                .intersection(&topology.online)
+                .first()
+                .map(|cpu| self.host().msr(cpu, flyball_host::msr::MSR_HWP_REQUEST));
             if let Some(Ok(request)) = request {
                 return (request >> 24) as u8 == number.0;
             }

@@ -5,7 +5,13 @@
 //! sent here, so that every failure keeps its errno; only the CPU numbers, which are many and harmless, go in rows.
 
 use super::{bad_argument, number, wire};
-use crate::{Errno, Host, HostError, Op};
+use crate::{
+    Errno, Host, HostError, Op,
+    msr::{
+        MSR_CONFIG_TDP_CONTROL, MSR_PM_LOGICAL_ID, MSR_TURBO_RATIO_LIMIT, MSR_TURBO_RATIO_LIMIT1,
+        MSR_TURBO_RATIO_LIMIT2,
+    },
+};
 
 /// How many commands fit in one call (isst_if_common.c).
 pub const MAX_COMMANDS: usize = 64;
@@ -183,15 +189,17 @@ pub fn write_mmio(host: &dyn Host, cpu: u32, register: u32, value: u32) -> Resul
     mmio(host, cpu, register, Some(value)).map(|_| ())
 }
 
-/// Turbo ratio limits: eight ratios of 100 MHz, bucket 0 in the low byte.
-pub const MSR_TURBO_RATIO_LIMIT: u32 = 0x1ad;
-/// Core counts of the eight buckets.
-pub const MSR_TURBO_RATIO_LIMIT_CORES: u32 = 0x1ae;
-/// Bit 31: the level is locked (mailbox parts).
-pub const MSR_CONFIG_TDP_CONTROL: u32 = 0x64b;
+/// The registers that the driver lets through (isst_if_common.c, `punit_msr_white_list`).
+const ALLOWED: [u32; 5] = [
+    MSR_TURBO_RATIO_LIMIT,
+    MSR_TURBO_RATIO_LIMIT1,
+    MSR_TURBO_RATIO_LIMIT2,
+    MSR_CONFIG_TDP_CONTROL,
+    MSR_PM_LOGICAL_ID,
+];
 
 fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u64, HostError> {
-    if !matches!(register, 0x1ad..=0x1af | 0x64b | 0x54) {
+    if !ALLOWED.contains(&register) {
         return Err(bad_argument(format_args!("MSR {register:#x}")));
     }
     let mut argument = [0; msr_cmds_size(1)];
@@ -213,7 +221,7 @@ fn msr(host: &dyn Host, cpu: u32, register: u32, write: Option<u64>) -> Result<u
     Ok(wire::u64_at(&argument, 24))
 }
 
-/// Reads one of the MSRs that the driver allows (0x1AD, 0x1AE, 0x1AF, 0x64B, 0x54).
+/// Reads one of the MSRs that the driver allows.
 ///
 /// # Errors
 /// `EINVAL` for any other register; the errno of the call.

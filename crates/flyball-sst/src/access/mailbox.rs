@@ -249,7 +249,8 @@ impl Access for Mailbox<'_> {
     }
 
     fn bucket_cores(&self, at: &Place, _level: u8) -> Result<[u32; 8], HostError> {
-        let counts = legacy::read_msr(self.host, Mailbox::cpu(at)?, legacy::MSR_TURBO_RATIO_LIMIT_CORES)?;
+        let counts =
+            legacy::read_msr(self.host, Mailbox::cpu(at)?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT1)?;
         Ok(counts.to_le_bytes().map(u32::from))
     }
 

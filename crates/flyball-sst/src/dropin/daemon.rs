@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use flyball_host::CpuInfo;
+
 use super::{Ended, display::Id, online, session::Session};
 
 /// What the process can do for a daemon.
@@ -78,11 +80,7 @@ pub(super) fn run(
 }
 
 fn has_events(session: &Session<'_>) -> bool {
-    let cpuinfo = session.host.read("/proc/cpuinfo").unwrap_or_default();
-    cpuinfo
-        .lines()
-        .filter(|line| line.starts_with("flags"))
-        .any(|line| line.split_whitespace().any(|flag| flag == "hfi"))
+    CpuInfo::read(session.host).is_ok_and(|info| info.flags.contains("hfi"))
 }
 
 fn refused(session: &mut Session<'_>) -> Ended {

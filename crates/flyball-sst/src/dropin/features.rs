@@ -274,7 +274,7 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
         let Ok(row) = session.ask(row)? else { return Ok(()) };
         limits = u64::from_le_bytes(row[0].map(|limit| (limit.0 / 100).min(0xff) as u8));
     }
-    let register = flyball_host::isst::legacy::MSR_TURBO_RATIO_LIMIT;
+    let register = flyball_host::msr::MSR_TURBO_RATIO_LIMIT;
     let answer = flyball_host::isst::legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);
     let _ = session.ask_msr(id, register, true, answer)?;
     Ok(())

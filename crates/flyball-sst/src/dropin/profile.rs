@@ -1,6 +1,9 @@
 //! perf-profile: levels, what each offers, and changing to one.
 
-use flyball_host::{CpuList, MegaHertz};
+use flyball_host::{
+    CpuList, MegaHertz,
+    msr::{MSR_CONFIG_TDP_CONTROL, MSR_TURBO_RATIO_LIMIT, MSR_TURBO_RATIO_LIMIT1},
+};
 
 use super::{
     Ended, Options,
@@ -253,7 +256,7 @@ fn read_levels(
         level.buckets = if session.platform.is_tpmi() {
             answered!(session.ask(buckets)?)
         } else {
-            session.ask_msr(id, 0x1ae, false, buckets)?.unwrap_or_default()
+            session.ask_msr(id, MSR_TURBO_RATIO_LIMIT1, false, buckets)?.unwrap_or_default()
         };
         let limits = session.at(id, |access, place| access.turbo_limits(place, number));
         level.limits = answered!(session.ask(limits)?);
@@ -275,12 +278,12 @@ fn without_levels(session: &mut Session<'_>, id: &Id, level: &mut LevelInfo) -> 
         level.data.tdp_ratio = (base / 100_000) as u32;
     }
     let cpu = id.cpu.unsigned_abs();
-    let limits = flyball_host::isst::legacy::read_msr(session.host, cpu, 0x1ad);
-    if let Ok(limits) = session.ask_msr(id, 0x1ad, false, limits)? {
+    let limits = flyball_host::isst::legacy::read_msr(session.host, cpu, MSR_TURBO_RATIO_LIMIT);
+    if let Ok(limits) = session.ask_msr(id, MSR_TURBO_RATIO_LIMIT, false, limits)? {
         level.limits[0] = limits.to_le_bytes().map(|ratio| MegaHertz(u32::from(ratio) * 100));
     }
     let buckets = session.at(id, |access, place| access.bucket_cores(place, level.number));
-    level.buckets = session.ask_msr(id, 0x1ae, false, buckets)?.unwrap_or_default();
+    level.buckets = session.ask_msr(id, MSR_TURBO_RATIO_LIMIT1, false, buckets)?.unwrap_or_default();
     Ok(())
 }
 
@@ -531,7 +534,7 @@ fn change(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Result<(), C
         let answer = session.at(id, |access, place| access.set_level(place, number));
         return session.ask(answer);
     }
-    let register = flyball_host::isst::legacy::MSR_CONFIG_TDP_CONTROL;
+    let register = MSR_CONFIG_TDP_CONTROL;
     let lock = flyball_host::isst::legacy::read_msr(session.host, id.cpu.unsigned_abs(), register);
     let lock = session.ask_msr(id, register, false, lock)?;
     if lock.is_ok_and(|lock| lock >> 31 & 1 != 0) {

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use flyball_host::{Host, Kind};
+use flyball_host::{CpuInfo, Host, Kind};
 use flyball_measure::{
     Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
     preset::Reader, render, stats,
@@ -10,6 +10,9 @@ use flyball_measure::{
 
 use super::{args::Args, usage};
 use crate::{exit::Failure, workloads};
+
+/// Stands in a manifest where /proc/cpuinfo names no model.
+const UNKNOWN_PROCESSOR: &str = "unknown processor";
 
 /// The command that a manifest describes.
 pub(super) fn command_of(note: &WorkloadNote) -> Command {
@@ -42,13 +45,8 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
         );
     }
     let cpus = host.read("/sys/devices/system/cpu/online").ok();
-    let processor = host.read("/proc/cpuinfo").unwrap_or_default();
-    let processor = processor
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned())
-        })
-        .unwrap_or_else(|| "unknown processor".to_owned());
+    let processor = CpuInfo::read(host).unwrap_or_default().model_name;
+    let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
     let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     Manifest {
         format: FORMAT.to_owned(),
@@ -93,10 +91,10 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
 
 /// Refuses to continue on another machine.
 pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
-    let processor = host.read("/proc/cpuinfo").unwrap_or_default();
+    let processor = CpuInfo::read(host).unwrap_or_default().model_name;
+    let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name
-        && (manifest.machine.processor == "unknown processor"
-            || processor.contains(&manifest.machine.processor))
+        && (begun_on == UNKNOWN_PROCESSOR || processor.as_deref() == Some(begun_on))
     {
         return Ok(());
     }

@@ -1,0 +1,169 @@
+//! /proc/cpuinfo: what the processor is, and the package and core of each online CPU.
+//!
+//! The kernel prints a block per online CPU (arch/x86/kernel/cpu/proc.c, `show_cpuinfo`). The file may be cut short, or
+//! come from an older kernel or another architecture: lines that are not known are passed over.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Host, HostError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vendor {
+    /// `GenuineIntel`.
+    Intel,
+    /// `AuthenticAMD`, and `HygonGenuine`, whose processors are AMD's first Zen.
+    Amd,
+    /// Any other vendor, or unknown.
+    #[default]
+    Other,
+}
+
+impl Vendor {
+    /// The vendor that CPUID names so.
+    pub fn of_id(vendor_id: &str) -> Vendor {
+        match vendor_id {
+            "GenuineIntel" => Vendor::Intel,
+            "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
+            _ => Vendor::Other,
+        }
+    }
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Vendor::Intel => "Intel",
+            Vendor::Amd => "AMD",
+            Vendor::Other => "other",
+        })
+    }
+}
+
+/// `physical id` and `core id` of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuIds {
+    pub package: Option<u32>,
+    pub core: Option<u32>,
+}
+
+/// The content of /proc/cpuinfo. What describes the processor is taken from the first block that has it: all CPUs of a
+/// machine show the same, apart from the microcode while it is being loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CpuInfo {
+    /// Empty if the file does not say.
+    pub vendor_id: String,
+    /// `cpu family`, extended family included.
+    pub family: Option<u32>,
+    /// `model`, extended model included.
+    pub model: Option<u32>,
+    pub stepping: Option<u32>,
+    /// `model name`, with the runs of blanks that some processors have in it.
+    pub model_name: Option<String>,
+    /// `microcode`, which the kernel prints in hexadecimal.
+    pub microcode: Option<u32>,
+    pub flags: BTreeSet<String>,
+    /// Every CPU that has a block: the online ones.
+    pub cpus: BTreeMap<u32, CpuIds>,
+}
+
+impl CpuInfo {
+    /// Reads the file; empty if the machine has none.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read(host: &dyn Host) -> Result<CpuInfo, HostError> {
+        let mut bytes = Vec::with_capacity(1 << 16);
+        match host.read_into("/proc/cpuinfo", &mut bytes) {
+            Ok(()) => Ok(CpuInfo::parse(&bytes)),
+            Err(error) if error.is_absent() => Ok(CpuInfo::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn parse(bytes: &[u8]) -> CpuInfo {
+        let mut info = CpuInfo::default();
+        let mut cpu = None;
+        let mut start = 0;
+        while start < bytes.len() {
+            let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |length| start + length);
+            let line = &bytes[start..end];
+            start = end + 1;
+            // Flags are most of the file, and one block's are enough: 512 CPUs print more than a megabyte of them.
+            if line.len() > 300 && !info.flags.is_empty() {
+                continue;
+            }
+            let Ok(line) = std::str::from_utf8(line) else { continue };
+            let Some((key, value)) = line.split_once(':') else { continue };
+            let (key, value) = (key.trim(), value.trim());
+            match key {
+                "processor" => {
+                    cpu = value.parse::<u32>().ok();
+                    if let Some(cpu) = cpu {
+                        info.cpus.insert(cpu, CpuIds::default());
+                    }
+                }
+                "physical id" | "core id" => {
+                    if let Some(ids) = cpu.and_then(|cpu| info.cpus.get_mut(&cpu)) {
+                        let id = if key == "core id" { &mut ids.core } else { &mut ids.package };
+                        *id = value.parse().ok();
+                    }
+                }
+                "vendor_id" if info.vendor_id.is_empty() => value.clone_into(&mut info.vendor_id),
+                "cpu family" if info.family.is_none() => info.family = value.parse().ok(),
+                "model" if info.model.is_none() => info.model = value.parse().ok(),
+                "stepping" if info.stepping.is_none() => info.stepping = value.parse().ok(),
+                "model name" if info.model_name.is_none() && !value.is_empty() => {
+                    info.model_name = Some(value.to_owned());
+                }
+                "microcode" if info.microcode.is_none() => {
+                    info.microcode =
+                        value.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                }
+                "flags" if info.flags.is_empty() => {
+                    info.flags = value.split_whitespace().map(str::to_owned).collect();
+                }
+                _ => {}
+            }
+        }
+        info
+    }
+
+    pub fn vendor(&self) -> Vendor {
+        Vendor::of_id(&self.vendor_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_packages() {
+        let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\n\
+                    model name\t: Intel(R) Xeon(R) Gold 6330 CPU @ 2.00GHz\nstepping\t: 6\n\
+                    microcode\t: 0xd0003e7\nphysical id\t: 0\ncore id\t\t: 0\nflags\t\t: fpu hwp hfi\n\n\
+                    processor\t: 28\nvendor_id\t: GenuineIntel\nphysical id\t: 1\ncore id\t\t: 3\n\n\
+                    processor\t: 29\n";
+        let info = CpuInfo::parse(text.as_bytes());
+        assert_eq!((info.family, info.model, info.stepping), (Some(6), Some(106), Some(6)));
+        assert_eq!(info.model_name.as_deref(), Some("Intel(R) Xeon(R) Gold 6330 CPU @ 2.00GHz"));
+        assert_eq!(info.microcode, Some(0xd00_03e7));
+        assert_eq!(info.vendor(), Vendor::Intel);
+        assert!(info.flags.contains("hfi"));
+        assert_eq!(info.cpus[&28], CpuIds { package: Some(1), core: Some(3) });
+        assert_eq!(info.cpus[&29], CpuIds::default());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_taken(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400)) {
+            let _ = CpuInfo::parse(&bytes);
+        }
+    }
+}
