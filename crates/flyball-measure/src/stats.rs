@@ -2,7 +2,7 @@
 //!
 //! Everything here is a pure function of numbers (and, where chance is involved, of a seed). Distributions come from
 //! `statrs`; the tests themselves are ours, because small numbers of rounds need exact null distributions, ties
-//! included, and no kept crate has those. All of it is checked against SciPy in `tests/scipy.rs`.
+//! included, and no kept crate has those. All of it is checked against SciPy in `tests/measure/scipy.rs`.
 
 mod bootstrap;
 mod effect;

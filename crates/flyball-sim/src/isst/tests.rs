@@ -1,4 +1,4 @@
-//! Calls as the drivers answered them on real kernels; the whole recorded lists are replayed in tests/isst.rs.
+//! Calls as the drivers answered them on real kernels; the whole recorded lists are replayed in tests/simulator/isst.rs.
 
 use flyball_silicon::MachineSpec;
 

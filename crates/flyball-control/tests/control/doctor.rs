@@ -1,0 +1,235 @@
+//! Every check of the doctor on a machine where it fires and on one where it does not.
+//!
+//! The machines are small made-up trees (`machines`), each changed by a row (`rows`) in one place.
+
+mod machines;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flyball_control::doctor::{CHECKS, Options, Report, Verdict, examine};
+
+use machines::{
+    CPU, Files, Shelf, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
+    storpool,
+};
+use rows::rows;
+
+fn report(files: &Files, storpool: bool) -> Report {
+    try_report(files, storpool).unwrap()
+}
+
+/// None where not even the list of processors is left.
+fn try_report(files: &Files, storpool: bool) -> Option<Report> {
+    examine(&Shelf(files), Options { storpool }).ok()
+}
+
+fn verdict(report: &Report, id: &str) -> Option<Verdict> {
+    report.findings.iter().find(|finding| finding.id == id).map(|finding| finding.verdict)
+}
+
+#[test]
+fn each_row_fires() {
+    for row in rows() {
+        let mut files = (row.base)();
+        (row.change)(&mut files);
+        let report = report(&files, true);
+        assert_eq!(
+            verdict(&report, row.id),
+            Some(row.expected),
+            "{}: {:#?}",
+            row.id,
+            report.findings.iter().find(|f| f.id == row.id)
+        );
+    }
+}
+
+/// The client register of limit reasons needs a client's model.
+#[test]
+fn limit_reasons_are_named() {
+    let mut files = intel();
+    flags(&mut files, "model\t\t: 85", "model\t\t: 158");
+    assert_eq!(verdict(&report(&files, false), "now.limit-reasons"), Some(Verdict::Ok));
+    msr(&mut files, 0x64f, "400");
+    let report = report(&files, false);
+    let finding = report.findings.iter().find(|finding| finding.id == "now.limit-reasons").unwrap();
+    assert_eq!(finding.verdict, Verdict::Warning);
+    assert!(finding.what.contains("package power limit 1"), "{}", finding.what);
+}
+
+/// What is on or off by taste has nothing to complain about outside the recommended profile.
+const TASTE: &[&str] = &["firmware.autonomous-c-state"];
+
+/// Checks that ask a device, not files: the program's own tests show them on simulated machines.
+const DEVICES: &[&str] = &["conflict.clos"];
+
+/// The whole table: each check has a machine on which it is ok, and one on which it finds something. A check without
+/// either is no check.
+#[test]
+fn every_check_is_ok_somewhere_and_fires_somewhere() {
+    let bases: [(&str, fn() -> Files); 7] = [
+        ("intel", intel),
+        ("amd", amd),
+        ("acpi", acpi),
+        ("epyc", epyc),
+        ("client", client),
+        ("haswell", haswell),
+        ("storpool", storpool),
+    ];
+    let fine: Vec<(&str, Report)> = bases.iter().map(|(name, base)| (*name, report(&base(), true))).collect();
+    let fired: BTreeSet<&str> =
+        rows().iter().filter(|row| row.expected >= Verdict::Note).map(|row| row.id).collect();
+    for check in CHECKS.iter().copied().flatten().filter(|check| !DEVICES.contains(&check.id)) {
+        let on = fine.iter().find(|(_, report)| verdict(report, check.id) == Some(Verdict::Ok));
+        assert!(on.is_some(), "no machine on which {} is ok", check.id);
+        assert!(fired.contains(check.id) || TASTE.contains(&check.id), "{} never fires", check.id);
+        println!("{:<28} ok on {}", check.id, on.unwrap().0);
+    }
+    let known: BTreeSet<&str> = CHECKS.iter().copied().flatten().map(|check| check.id).collect();
+    assert!(rows().iter().all(|row| known.contains(row.id)), "a row for a check that there is not");
+}
+
+#[test]
+fn good_machines_have_nothing_worse_than_a_note() {
+    for files in [intel(), amd()] {
+        let report = report(&files, false);
+        assert!(report.worst() <= Verdict::Note, "{:#?}", report.from(Verdict::Warning));
+    }
+}
+
+/// What a machine may lose without that hiding something: a process that ends, an entry that its neighbours replace.
+fn may_go(path: &str) -> bool {
+    path.starts_with("proc/1/") || path.starts_with("proc/77/")
+}
+
+/// Files are taken away one by one and in random sets, registers line by line: no verdict may become ok by that, for ok
+/// says that somebody looked.
+#[test]
+fn no_verdict_turns_to_ok_when_files_go_away() {
+    // As for the property tests: PROPTEST_RNG_SEED and PROPTEST_CASES explore further.
+    let number =
+        |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let mut rng = Chance(number("PROPTEST_RNG_SEED", 1));
+    let sets = number("PROPTEST_CASES", 12);
+    let good: [fn() -> Files; 6] = [intel, amd, acpi, epyc, client, haswell];
+    let broken = rows().into_iter().map(|row| {
+        let mut files = (row.base)();
+        (row.change)(&mut files);
+        files
+    });
+    let mut compared = 0;
+    let mut wrong: BTreeMap<&str, (String, Vec<String>)> = BTreeMap::new();
+    for files in good.into_iter().map(|base| base()).chain(broken) {
+        let before: BTreeMap<&str, Verdict> =
+            report(&files, true).findings.iter().map(|finding| (finding.id, finding.verdict)).collect();
+        for _ in 0..sets {
+            // From a single file to three of four.
+            let share = [1, 2, 5, 20, 50, 75][rng.below(6)];
+            let single = rng.below(3) == 0;
+            let chosen = rng.below(files.len());
+            let mut damaged: Files = Files::new();
+            for (number, (path, text)) in files.iter().enumerate() {
+                let gone = if single { number == chosen } else { rng.below(100) < share };
+                if path == "msr.txt" {
+                    let lines = text.as_deref().unwrap_or_default().lines();
+                    let kept: String =
+                        lines.filter(|_| rng.below(100) >= share).map(|line| format!("{line}\n")).collect();
+                    put(&mut damaged, path.clone(), kept);
+                } else if !gone || may_go(path) {
+                    damaged.insert(path.clone(), text.clone());
+                }
+            }
+            let Some(after) = try_report(&damaged, true) else { continue };
+            for finding in after.findings.iter().filter(|finding| finding.verdict == Verdict::Ok) {
+                compared += 1;
+                // A check that had nothing to say may have lost what made it so; it still looked at what it names.
+                let Some(then) = before.get(finding.id) else { continue };
+                if *then != Verdict::Ok {
+                    let lost: Vec<&String> =
+                        files.keys().filter(|path| !damaged.contains_key(*path)).collect();
+                    let shorter = wrong.get(finding.id).is_none_or(|(_, known)| known.len() > lost.len());
+                    if shorter {
+                        let lost = lost.into_iter().cloned().collect();
+                        wrong.insert(finding.id, (format!("{} was {then:?}", finding.what), lost));
+                    }
+                }
+            }
+        }
+    }
+    println!("{compared} verdicts of ok compared");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A small generator, so that the sets are the same every time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end.max(1)
+    }
+}
+
+#[test]
+fn nothing_is_ok_where_nothing_can_be_seen() {
+    let mut files = intel();
+    files.retain(|path, _| {
+        path == "proc/cpuinfo"
+            || path.ends_with("/online")
+            || path.contains("scaling_driver")
+            || path.contains("_cpus")
+    });
+    let report = report(&files, true);
+    let ok: Vec<&str> = report
+        .findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Ok)
+        .map(|finding| finding.id)
+        .collect();
+    // What is left in sight: the drivers' names, the processor's flags, and that all known CPUs are online.
+    for id in &ok {
+        assert!(
+            matches!(
+                *id,
+                "driver.present"
+                    | "driver.best"
+                    | "driver.same"
+                    | "firmware.turbo"
+                    | "firmware.p-state-control"
+            ),
+            "{id} says ok"
+        );
+    }
+}
+
+#[test]
+fn a_virtual_machine_is_told_so() {
+    let mut files = intel();
+    no_policies(&mut files);
+    flags(&mut files, "ida", "hypervisor ida");
+    let report = report(&files, false);
+    assert!(report.not_visible.is_some() && report.findings.is_empty());
+}
+
+#[test]
+fn a_container_is_told_so() {
+    for marker in [".dockerenv", "run/.containerenv", "run/systemd/container"] {
+        let mut files = intel();
+        no_policies(&mut files);
+        put(&mut files, marker, "");
+        let hidden = report(&files, false).not_visible.unwrap();
+        assert!(hidden.what.contains("container") && hidden.evidence.len() == 2, "{hidden:?}");
+    }
+    // With the machine's own files in sight a container is as good as the host.
+    let mut files = intel();
+    put(&mut files, ".dockerenv", "");
+    assert!(report(&files, false).not_visible.is_none());
+}
+
+#[test]
+fn settings_to_make_name_each_knob_once() {
+    let mut files = intel();
+    put(&mut files, format!("{CPU}/cpufreq/policy1/scaling_governor"), "performance");
+    each_policy(&mut files, "scaling_max_freq", "1500000");
+    assert_eq!(report(&files, false).settings(), ["governor=powersave", "max-freq=max"]);
+}

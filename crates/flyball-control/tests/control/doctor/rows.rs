@@ -1,0 +1,188 @@
+//! The table: a check, a machine, a change in one place, and what the check then says.
+
+use flyball_control::doctor::Verdict;
+
+use super::machines::{
+    CPU, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
+};
+
+pub struct Row {
+    pub id: &'static str,
+    pub base: fn() -> Files,
+    pub change: fn(&mut Files),
+    pub expected: Verdict,
+}
+
+pub fn row(id: &'static str, base: fn() -> Files, change: fn(&mut Files), expected: Verdict) -> Row {
+    Row { id, base, change, expected }
+}
+
+/// Hardware P-states that are there and off: the driver then offers no preferences.
+fn hwp_off(files: &mut Files) {
+    msr(files, 0x770, "0");
+    files.retain(|path, _| !path.ends_with("energy_performance_preference"));
+}
+
+pub fn rows() -> Vec<Row> {
+    use Verdict::{Fault, Note, Warning};
+    vec![
+        row("driver.present", intel, no_policies, Fault),
+        row("driver.best", acpi, |_| {}, Warning),
+        row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=disable"), Warning),
+        row("driver.mode", intel, |f| put(f, format!("{CPU}/intel_pstate/status"), "passive"), Note),
+        row("driver.hwp", intel, |f| flags(f, " hwp hwp_epp", ""), Warning),
+        row("driver.hwp", intel, hwp_off, Warning),
+        row(
+            "driver.same",
+            intel,
+            |f| put(f, format!("{CPU}/cpufreq/policy2/scaling_driver"), "acpi-cpufreq"),
+            Fault,
+        ),
+        row("amd-pstate.cpc-valid", amd, |f| f.retain(|path, _| !path.contains("cpu3/acpi_cppc")), Fault),
+        row("amd-pstate.enabled", amd, |f| msr(f, 0xc001_02b1, "0"), Fault),
+        row("amd-pstate.perf", amd, |f| put(f, format!("{CPU}/cpu1/acpi_cppc/nominal_perf"), "70"), Fault),
+        row(
+            "amd-pstate.freq",
+            amd,
+            |f| put(f, format!("{CPU}/cpufreq/policy1/amd_pstate_lowest_nonlinear_freq"), "900000"),
+            Fault,
+        ),
+        row(
+            "firmware.p-state-control",
+            intel,
+            |f| {
+                msr(f, 0x1aa, "40100");
+                each_policy(f, "scaling_driver", "acpi-cpufreq");
+            },
+            Warning,
+        ),
+        row(
+            "firmware.turbo",
+            intel,
+            |f| {
+                msr(f, 0x1a0, "4000850089");
+                flags(f, "ida ", "");
+            },
+            Warning,
+        ),
+        row("firmware.turbo", amd, |f| flags(f, "cpb ", ""), Warning),
+        row("firmware.package-c-state", intel, |f| msr(f, 0xe2, "8400"), Note),
+        row(
+            "firmware.c1e",
+            intel,
+            |f| put(f, "msr.txt", f["msr.txt"].clone().unwrap().replace("1fc:0|2904005b", "1fc:0|29040059")),
+            Warning,
+        ),
+        row(
+            "firmware.energy-bias",
+            intel,
+            |f| put(f, format!("{CPU}/cpu2/power/energy_perf_bias"), "0"),
+            Warning,
+        ),
+        row("firmware.power-limit", intel, |f| msr(f, 0x610, "8200"), Warning),
+        row("firmware.bios-limit", acpi, |f| each_policy(f, "bios_limit", "1500000"), Warning),
+        row(
+            "firmware.uncore",
+            intel,
+            |f| put(f, format!("{CPU}/intel_uncore_frequency/package_00_die_00/max_freq_khz"), "1800000"),
+            Note,
+        ),
+        row("firmware.speed-select", intel, |f| msr(f, 0x64b, "80000000"), Note),
+        row("firmware.bd-prochot", intel, |f| msr(f, 0x1fc, "2904005a"), Note),
+        row(
+            "firmware.amd-power-limit",
+            epyc,
+            |f| put(f, "sys/class/hwmon/hwmon2/power1_cap", "400000000"),
+            Warning,
+        ),
+        row(
+            "firmware.determinism",
+            epyc,
+            |f| put(f, "sys/class/hwmon/hwmon2/power1_input", "330000000"),
+            Note,
+        ),
+        row("firmware.smt", intel, |f| put(f, format!("{CPU}/smt/control"), "off"), Note),
+        row(
+            "conflict.governor",
+            intel,
+            |f| put(f, format!("{CPU}/cpufreq/policy1/scaling_governor"), "performance"),
+            Warning,
+        ),
+        row(
+            "conflict.limits",
+            intel,
+            |f| put(f, format!("{CPU}/cpufreq/policy1/scaling_max_freq"), "2500000"),
+            Warning,
+        ),
+        row("conflict.below-base", intel, |f| each_policy(f, "scaling_max_freq", "1500000"), Warning),
+        row("conflict.pinned-minimum", intel, |f| each_policy(f, "scaling_min_freq", "3700000"), Note),
+        row("conflict.raised-minimum", intel, |f| each_policy(f, "scaling_min_freq", "2500000"), Note),
+        row("conflict.governor-epp", intel, |f| each_policy(f, "scaling_governor", "performance"), Note),
+        row(
+            "conflict.powersave",
+            acpi,
+            |f| {
+                each_policy(f, "scaling_governor", "powersave");
+                each_policy(f, "scaling_available_governors", "powersave ondemand");
+            },
+            Warning,
+        ),
+        row(
+            "conflict.epb-epp",
+            intel,
+            |f| {
+                each_policy(f, "energy_performance_preference", "performance");
+                (0..4).for_each(|cpu| put(f, format!("{CPU}/cpu{cpu}/power/energy_perf_bias"), "15"));
+            },
+            Warning,
+        ),
+        row("conflict.turbo", amd, |f| put(f, format!("{CPU}/cpufreq/policy1/boost"), "0"), Note),
+        row("conflict.nohz-full", haswell, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Fault),
+        row(
+            "conflict.nohz-full",
+            haswell,
+            |f| put(f, "proc/cmdline", "isolcpus=nohz,domain,2-N rcu_nocbs=all"),
+            Note,
+        ),
+        row("conflict.nohz-full", intel, |f| put(f, "proc/cmdline", "isolcpus=2,3 nohz_full=2,3"), Note),
+        row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpuidle/current_driver"), "none"), Warning),
+        row(
+            "now.throttled",
+            intel,
+            |f| put(f, format!("{CPU}/cpu1/thermal_throttle/core_throttle_count"), "7"),
+            Note,
+        ),
+        row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
+        row("now.limit-reasons", client, |f| msr(f, 0x64f, "400"), Warning),
+        row("now.thermal-status", intel, |f| msr(f, 0x1b1, "882a0400"), Warning),
+        row("now.thermal-status", intel, |f| msr(f, 0x19c, "882a1000"), Warning),
+        row("now.thermal-status", intel, |f| msr(f, 0x19c, "882a0010"), Fault),
+        row("now.thermal-status", intel, |f| msr(f, 0x19c, "882a0800"), Note),
+        row("now.amd-current-limit", amd, |f| msr(f, 0xc001_0061, "21"), Warning),
+        row(
+            "now.amd-limit-source",
+            epyc,
+            |f| {
+                put(
+                    f,
+                    "sys/devices/platform/AMDI0097:01/pwr_current_active_freq_limit_source",
+                    "TDC limit PPT Limit ",
+                );
+            },
+            Warning,
+        ),
+        row(
+            "now.amd-limit-source",
+            epyc,
+            |f| put(f, "sys/devices/platform/AMDI0097:00/prochot_status", "1"),
+            Fault,
+        ),
+        row("now.temperature", intel, |f| put(f, "sys/class/hwmon/hwmon0/temp1_input", "99000"), Warning),
+        row("now.offline", intel, |f| put(f, format!("{CPU}/online"), "0-2"), Note),
+        row("now.owners", intel, |f| put(f, "proc/77/comm", "thermald"), Note),
+        row("storpool.hwp", intel, hwp_off, Warning),
+        row("storpool.autonomous-c-state", intel, |f| msr(f, 0xe2, "8402"), Warning),
+        row("storpool.energy-bias", intel, |_| {}, Warning),
+        row("storpool.governor", intel, |f| each_policy(f, "scaling_governor", "performance"), Warning),
+    ]
+}

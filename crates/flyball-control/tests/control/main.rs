@@ -1,0 +1,10 @@
+//! Knobs, plans, transactions and the doctor, on machines that are made up, recorded or fail on purpose.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod doctor;
+mod fake;
+mod knobs_md;
+mod recorded_plans;
+mod speed_select;
+mod transaction;

@@ -1,0 +1,112 @@
+//! Plans for recorded machines, where these are at hand (`$FLYBALL_SHARED/machines` or `../shared/machines`): what is
+//! saved from a machine changes nothing on it, and no wish makes the planner fall over.
+
+use std::path::{Path, PathBuf};
+
+use flyball_control::{
+    Intent, Machine,
+    plan::{PlanError, plan},
+    profile::Profile,
+    save::save,
+    verify::verify,
+};
+use flyball_host::Recorded;
+
+/// Directories of recorded machines; none where there are none.
+fn machines() -> Vec<PathBuf> {
+    let unpacked = std::env::var_os("FLYBALL_MACHINES").map(PathBuf::from);
+    let shared = std::env::var_os("FLYBALL_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let folders = [unpacked, Some(shared.join("machines")), Some(shared.join("../machines"))];
+    let mut found: Vec<PathBuf> = folders
+        .into_iter()
+        .flatten()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("sys/devices/system/cpu").is_dir())
+        .collect();
+    found.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    found.dedup_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    if found.is_empty() {
+        eprintln!("skipped: no recorded machines");
+    }
+    found
+}
+
+#[test]
+fn what_is_saved_is_already_so() {
+    for folder in machines() {
+        let host = Recorded::open(&folder).unwrap();
+        let machine = Machine::inspect(&host).unwrap();
+        let text = save(&machine).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let profile =
+            Profile::parse(text.as_bytes(), "saved").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        match plan(&machine, &profile.intent) {
+            Ok(plan) => assert!(plan.is_empty(), "{}: {:#?}", folder.display(), plan.changes),
+            Err(error) => panic!("{}: {error}\n{text}", folder.display()),
+        }
+        assert!(verify(&machine, &profile.intent).unwrap().holds());
+    }
+}
+
+#[test]
+fn every_wish_is_planned_or_refused_in_words() {
+    let wishes: [&[&str]; 14] = [
+        &["governor=performance"],
+        &["governor=powersave", "epp=power"],
+        &["epp=128"],
+        &["turbo=off", "max-freq=max"],
+        &["turbo=on", "max-freq=max", "min-freq=min"],
+        &["max-freq=base"],
+        &["max-freq=nominal"],
+        &["driver-mode=passive", "governor=schedutil", "max-freq=max"],
+        &["driver-mode=off"],
+        &["idle-state=C1"],
+        &["latency-limit=20us"],
+        &["uncore-max-freq=min"],
+        &["power-limit:long=100W"],
+        &["smt=off", "epb=power", "online=off"],
+    ];
+    for folder in machines() {
+        let host = Recorded::open(&folder).unwrap();
+        let machine = Machine::inspect(&host).unwrap();
+        for wish in wishes {
+            let intent = Intent::from_arguments(wish, None).unwrap();
+            match plan(&machine, &intent) {
+                Ok(plan) => {
+                    for change in &plan.changes {
+                        assert!(!change.new.is_empty() && !change.because.is_empty(), "{change:?}");
+                        assert!(
+                            change.provisional || change.old.as_deref() != Some(&change.new),
+                            "{change:?}"
+                        );
+                    }
+                    let steps: Vec<_> = plan.changes.iter().map(|change| change.step).collect();
+                    assert!(steps.is_sorted(), "{wish:?} on {}", folder.display());
+                }
+                Err(error) => assert!(error.to_string().len() > 20, "{wish:?}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn no_governor_brings_a_preference() {
+    for folder in machines() {
+        let host = Recorded::open(&folder).unwrap();
+        let machine = Machine::inspect(&host).unwrap();
+        let planned = |words: &[&str]| plan(&machine, &Intent::from_arguments(words, None).unwrap());
+        let alone = planned(&["epp=balance_performance"]);
+        for governor in ["powersave", "performance", "schedutil"] {
+            let both = planned(&[&format!("governor={governor}"), "epp=balance_performance"]);
+            if let (Err(PlanError::NotHere(lines)), false) = (&alone, both.is_err()) {
+                panic!("{}: {governor} opens what is refused alone: {lines:?}", folder.display());
+            }
+        }
+        if let Err(PlanError::NotHere(lines)) = alone {
+            assert_eq!(lines.len(), 1, "{}: {lines:?}", folder.display());
+        }
+    }
+}

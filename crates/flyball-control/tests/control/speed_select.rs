@@ -1,0 +1,303 @@
+//! Speed Select through the knobs: plans that know the rules, apply and restore on both interfaces, a failure at
+//! every point.
+
+use flyball_control::{
+    Intent, Machine,
+    plan::{Plan, PlanError, plan},
+    write::{
+        hold::{self, Hold, Scope},
+        state::StateDir,
+    },
+};
+use flyball_host::Errno;
+use flyball_sst::player::Player;
+
+/// A folder in memory where there is such a place: the journal flushes to disk at every step, some thousand times here.
+fn memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn intent(settings: &[&str]) -> Intent {
+    Intent::from_arguments(settings, None).unwrap()
+}
+
+fn planned(player: &Player, settings: &[&str]) -> Result<Plan, PlanError> {
+    plan(&Machine::inspect(player).unwrap(), &intent(settings))
+}
+
+fn steps(plan: &Plan) -> Vec<String> {
+    plan.changes.iter().map(|change| format!("{}={} on {}", change.knob, change.new, change.place)).collect()
+}
+
+fn refused(player: &Player, settings: &[&str]) -> String {
+    match planned(player, settings) {
+        Err(PlanError::Refused(words)) => words.join("\n"),
+        other => panic!("{settings:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn base_freq_brings_what_it_stands_on_and_says_its_cost() {
+    for tpmi in [false, true] {
+        let player = Player::guide(tpmi);
+        let plan = planned(&player, &["sst-bf=on"]).unwrap();
+        assert_eq!(
+            steps(&plan),
+            [
+                "sst-cp=1 on power domain 0:0",
+                "sst-cp-priority=ordered on power domain 0:0",
+                "sst-cp=1 on power domain 1:0",
+                "sst-cp-priority=ordered on power domain 1:0",
+                "sst-bf=1 on power domain 0:0",
+                "sst-bf=1 on power domain 1:0",
+            ]
+        );
+        assert!(plan.changes[0].because.contains("sst-bf=on needs classes of service"), "{plan:?}");
+        let cost = "8 CPUs (5,6,8,13,33,34,36,41) at 3000 MHz, 20 CPUs at 2400 MHz instead of 2600 MHz";
+        assert!(plan.notes.iter().any(|note| note.contains(cost)), "{:?}", plan.notes);
+        assert!(player.take_log().is_empty(), "planning wrote");
+    }
+}
+
+#[test]
+fn contradictions_are_refused_before_the_first_write() {
+    for tpmi in [false, true] {
+        let player = Player::guide(tpmi);
+        assert!(refused(&player, &["sst-bf=on", "sst-cp=off"]).contains("works on classes of service"));
+        assert!(refused(&player, &["clos-min:1=3GHz", "clos-max:1=2GHz"]).contains("above its maximum"));
+        assert!(refused(&player, &["clos-1-max=26GHz"]).contains("25.5 GHz"));
+        assert!(refused(&player, &["sst-level=7"]).contains("levels are 0, 1, 2, 3, 4"));
+        assert!(refused(&player, &["clos=4"]).contains("classes 0 to 3"));
+        assert!(refused(&player, &["clos-weight:2=16"]).contains("0 to 15"));
+        assert!(refused(&player, &["sst-cp-priority=odd"]).contains("ordered or proportional"));
+        assert!(refused(&player, &["trl=0xzz"]).contains("hexadecimal"));
+        player.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1");
+        assert!(refused(&player, &["sst-tf=on"]).contains("needs turbo"));
+        assert!(planned(&player, &["sst-tf=on", "turbo=on"]).is_ok());
+        player.set(|state| (state.turbo_freq, state.qos, state.core_power) = (true, true, true));
+        assert!(refused(&player, &["sst-cp=off"]).contains("sst-tf=off as well"));
+        assert!(planned(&player, &["sst-cp=off", "sst-tf=off"]).is_ok());
+        player.set(|state| state.level = 4);
+        assert!(refused(&player, &["sst-bf=on"]).contains("levels with it: 0, 1"));
+        player.set(|state| state.locked = true);
+        assert!(refused(&player, &["sst-level=0"]).contains("locked"));
+        assert!(player.take_log().is_empty());
+    }
+}
+
+#[test]
+fn rounding_and_siblings_are_told() {
+    let player = Player::guide(true);
+    let plan = planned(&player, &["clos-min:1=2650MHz"]).unwrap();
+    assert_eq!(plan.changes[0].new, "2600");
+    assert!(plan.changes[0].because.contains("cut to whole hundreds"), "{:?}", plan.changes[0]);
+    let machine = Machine::inspect(&player).unwrap();
+    let one = Intent::from_arguments(&["clos=2"], Some("3")).unwrap();
+    let plan = flyball_control::plan::plan(&machine, &one).unwrap();
+    assert_eq!(plan.changes.len(), 1);
+    assert_eq!(plan.changes[0].cpus.to_string(), "3,31");
+    assert!(plan.notes.iter().any(|note| note.contains("3,31")), "{:?}", plan.notes);
+}
+
+#[test]
+fn a_level_change_says_what_goes_with_it() {
+    let player = Player::guide(false);
+    player.set(|state| (state.base_freq, state.qos, state.core_power) = (true, true, true));
+    let plan = planned(&player, &["sst-level=4"]).unwrap();
+    let notes = plan.notes.join("\n");
+    assert!(notes.contains("base-freq of power domain 0:0 is on and goes off with the level"), "{notes}");
+    assert!(notes.contains("base 2800 MHz instead of 2600 MHz"), "{notes}");
+    assert!(notes.contains("CPUs 4,6,12,13,32,34,40,41 offline"), "{notes}");
+}
+
+/// Everything at once, in an order that no firmware would take.
+const ALL: &[&str] = &[
+    "sst-tf=on",
+    "sst-bf=on",
+    "clos-max:3=2GHz",
+    "clos-min:3=1GHz",
+    "clos-weight:1=5",
+    "clos-min:0=2.6GHz",
+    "sst-level=1",
+    "trl=0x2020202020202020",
+    "clos=3",
+];
+
+#[test]
+fn applied_restored_and_failed_at_every_point() {
+    for tpmi in [false, true] {
+        let folder = memory();
+        let state = StateDir::new(folder.path());
+        let player = Player::guide(tpmi);
+        player.set(|state| {
+            state.assoc[4] = 2;
+            (state.qos, state.core_power, state.base_freq) = (true, true, true);
+        });
+        let before = player.everything();
+        player.fail_at(usize::MAX, Errno::NXIO);
+        let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+        let applied = hold.apply(&intent(ALL), &|| false).unwrap();
+        assert!(applied.clamped().next().is_none(), "{:?}", applied.clamped().collect::<Vec<_>>());
+        for package in 0..2 {
+            let now = player.state(package, 0);
+            assert_eq!(
+                (now.level, now.base_freq, now.turbo_freq, now.qos, now.ordered),
+                (1, true, true, true, true)
+            );
+            assert_eq!(now.trl, 0x2020_2020_2020_2020);
+            assert_eq!((now.clos[3] >> 8, now.assoc[0], now.assoc[13]), (0x140a, 3, 3));
+        }
+        let writes = player.changes();
+        let again = planned(&player, ALL).unwrap();
+        assert!(again.is_empty(), "{:?}", steps(&again));
+        assert!(hold.end().is_exact());
+        assert_eq!(player.everything(), before, "restored");
+        // Now a failure at each of those writes.
+        assert!(writes > 25, "{writes}");
+        for at in 0..writes {
+            player.fail_at(at, Errno::NOTTY);
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            assert!(hold.apply(&intent(ALL), &|| false).is_err(), "write {at} failed and nobody noticed");
+            let restoration = hold.end();
+            assert!(restoration.is_exact(), "write {at}: {restoration}");
+            assert_eq!(player.everything(), before, "after a failure of write {at}");
+        }
+        player.heal();
+    }
+}
+
+/// Everything at once on a machine of eight CPUs, CPUs going offline and apart included.
+const SMALL: &[&str] = &[
+    "sst-level=1",
+    "sst-bf=on",
+    "clos-max:3=2GHz",
+    "clos-weight:1=5",
+    "trl=0x2020202020202020",
+    "clos=3",
+    "sst-apart=3,7",
+];
+
+#[test]
+fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
+    for tpmi in [false, true] {
+        let folder = memory();
+        let state = StateDir::new(folder.path());
+        let player = Player::small(tpmi);
+        player.set(|state| {
+            (state.qos, state.core_power, state.turbo_freq, state.ordered) = (true, true, true, true);
+            state.assoc[2] = 1;
+        });
+        let mut wanted = intent(SMALL);
+        wanted.settings.extend(Intent::from_arguments(&["online=off"], Some("2,6")).unwrap().settings);
+        let before = player.everything();
+        player.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
+        let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+        hold.apply(&wanted, &|| false).unwrap();
+        let calls = player.calls();
+        assert_eq!((player.state(0, 0).level, player.state(0, 0).base_freq), (1, true));
+        assert_eq!(player.everything().0["/sys/devices/system/cpu/online"], "0,1,3-5,7");
+        assert!(hold.end().is_exact());
+        let with_restoring = player.calls();
+        assert_eq!(player.everything(), before, "restored");
+        assert!(calls > 100 && with_restoring > calls, "{calls}, {with_restoring}");
+        let errno = if tpmi { Errno::NOTTY } else { Errno::NXIO };
+        let again = || {
+            let restored = hold::restore(&player, &state, "restore", Scope::All).unwrap();
+            assert!(restored.restoration.is_exact(), "{}", restored.restoration);
+        };
+        for at in 0..with_restoring {
+            // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
+            player.fail_calls(at..at + 1, errno);
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            let applied = player.calls();
+            let restoration = hold.end();
+            if !restoration.is_exact() {
+                // It hit the restoring itself, which says so.
+                assert!(at >= applied, "call {at}: {restoration}");
+                again();
+            }
+            assert_eq!(player.everything().1, before.1, "after a failure of call {at}");
+            assert_eq!(player.everything().0, before.0, "after a failure of call {at}");
+        }
+        for at in (0..calls).step_by(7) {
+            // From there on: a driver that went away. Nothing can be put back then, and it is not claimed; when the
+            // driver is back, the journal still knows.
+            player.fail_calls(at..usize::MAX, errno);
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            drop(hold);
+            player.heal();
+            again();
+            assert_eq!(player.everything().1, before.1, "the driver gone at call {at}");
+            assert_eq!(player.everything().0, before.0, "the driver gone at call {at}");
+        }
+        assert_eq!(player.hazards(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn cpus_go_apart_with_the_level_and_come_back() {
+    let folder = memory();
+    let state = StateDir::new(folder.path());
+    let player = Player::guide(true);
+    let before = player.everything();
+    assert!(refused(&player, &["sst-apart=3,90"]).contains("90"));
+    let of = |cpus: &str, words: &[&str]| Intent::from_arguments(words, Some(cpus)).unwrap();
+    let machine = Machine::inspect(&player).unwrap();
+    let outside = plan(&machine, &of("package:0", &["sst-apart=3,14"])).unwrap_err().to_string();
+    assert!(outside.contains("14 are of others"), "{outside}");
+    let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
+    let plan = plan(&machine, &wanted).unwrap();
+    assert!(!plan.notes.iter().any(|note| note.contains("leaves at work")), "{:?}", plan.notes);
+    let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+    hold.apply(&wanted, &|| false).unwrap();
+    let files = player.everything().0;
+    assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus"], "4,6,12,13,32,34,40,41");
+    assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus.partition"], "isolated");
+    assert_eq!(files["/sys/devices/system/cpu/online"], "0-55");
+    assert!(hold.end().is_exact());
+    assert_eq!(player.everything(), before);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(120))]
+    #[test]
+    fn no_wish_reaches_a_driver_unchecked(
+        wishes in proptest::collection::vec(
+            "(sst-level|sst-bf|sst-tf|sst-cp|clos|clos-(min|max|weight|epp):[0-9])=(on|off|min|max|[0-9]{1,6}|[0-9]{1,3}00MHz)",
+            1..6,
+        ),
+        cpus in "([0-9]|0-7|2,6|[5-9]-9)",
+        dead: bool,
+    ) {
+        let folder = memory();
+        let state = StateDir::new(folder.path());
+        let player = Player::small(true).with_io_domains(1);
+        let player = if dead { player.with_dead_domain() } else { player };
+        let before = player.everything();
+        let words: Vec<&str> = wishes.iter().map(String::as_str).collect();
+        if let Ok(wanted) = Intent::from_arguments(&words, Some(&cpus)) {
+            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let _ = hold.apply(&wanted, &|| false);
+            proptest::prop_assert!(hold.end().is_exact());
+        }
+        proptest::prop_assert_eq!(player.hazards(), Vec::<String>::new());
+        proptest::prop_assert_eq!(player.everything(), before);
+    }
+}
+
+#[test]
+fn a_change_that_was_cut_off_is_put_back_by_the_next() {
+    let folder = memory();
+    let state = StateDir::new(folder.path());
+    let player = Player::guide(false);
+    let before = player.everything();
+    let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+    hold.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
+    // As if killed: nothing of the hold's own undoing runs; its lock goes with the process.
+    let text = std::fs::read_dir(folder.path()).unwrap().count();
+    assert!(text > 0, "no journal");
+    drop(hold);
+    assert_eq!(player.everything(), before);
+}

@@ -1,0 +1,468 @@
+//! Apply and restore as a transaction, over a small kernel that fails and dies: after `apply`, `plan` is empty; after
+//! `restore`, every file equals its first content, whatever failed and wherever the process was killed.
+
+use std::path::PathBuf;
+
+use crate::fake::{self, Driver, Faults, Kernel};
+use flyball_control::{
+    Intent, Machine,
+    plan::plan,
+    write::{
+        hold::{self, ApplyError, Hold, Scope},
+        state::StateDir,
+    },
+};
+use flyball_host::Errno;
+use proptest::prelude::*;
+
+/// Settings to draw intents from: argument and selector.
+const SETTINGS: &[(&str, Option<&str>)] = &[
+    ("governor=performance", None),
+    ("governor=powersave", None),
+    ("governor=powersave", Some("0")),
+    ("governor=ondemand", None),
+    ("governor=userspace", Some("0-1")),
+    ("epp=power", None),
+    ("epp=balance_power", Some("1")),
+    ("epp=77", None),
+    ("epp=performance", None),
+    ("max-freq=2GHz", None),
+    ("max-freq=4.6GHz", None),
+    ("max-freq=min", Some("0")),
+    ("max-freq=max", None),
+    ("min-freq=1.5GHz", None),
+    ("min-freq=min", None),
+    ("min-freq=max", Some("1")),
+    ("turbo=off", None),
+    ("turbo=on", None),
+    ("boost=off", Some("0")),
+    ("driver-mode=active", None),
+    ("driver-mode=passive", None),
+    ("driver-mode=guided", None),
+    ("online=off", Some("1")),
+    ("online=on", None),
+    ("epb=15", None),
+    ("epb=0", Some("0")),
+    ("idle-state=C1", None),
+    ("idle-state:C6=off", Some("0")),
+    ("latency-limit=20us", None),
+    ("latency-limit=n/a", Some("1")),
+    ("setspeed=2GHz", None),
+    ("uncore-max-freq=1.8GHz", None),
+    ("uncore-min-freq=1.2GHz", None),
+    ("min-perf-pct=40", None),
+    ("max-perf-pct=60", None),
+];
+
+/// What others did to the machine before: any of these may fail, as on a real one.
+const HISTORY: &[(&str, &str)] = &[
+    ("amd_pstate/status", "passive"),
+    ("amd_pstate/status", "guided"),
+    ("amd_pstate/status", "disable"),
+    ("intel_pstate/status", "passive"),
+    ("cpufreq/policy0/scaling_governor", "powersave"),
+    ("cpufreq/policy0/scaling_governor", "performance"),
+    ("cpufreq/policy0/scaling_governor", "ondemand"),
+    ("cpufreq/policy0/scaling_governor", "userspace"),
+    ("cpufreq/policy0/scaling_setspeed", "1700000"),
+    ("cpufreq/policy2/scaling_governor", "performance"),
+    ("cpufreq/policy0/energy_performance_preference", "balance_power"),
+    ("cpufreq/policy2/energy_performance_preference", "200"),
+    ("cpufreq/policy0/scaling_max_freq", "2500000"),
+    ("cpufreq/policy0/scaling_min_freq", "900000"),
+    ("cpufreq/policy2/scaling_min_freq", "4000000"),
+    ("cpufreq/ondemand/rate", "77"),
+    ("cpufreq/schedutil/rate", "500"),
+    ("cpufreq/boost", "0"),
+    ("intel_pstate/no_turbo", "1"),
+    ("cpufreq/policy2/boost", "0"),
+    ("intel_pstate/max_perf_pct", "80"),
+    ("cpu1/online", "0"),
+    ("cpu2/online", "0"),
+    ("cpu3/online", "0"),
+    ("cpu0/power/energy_perf_bias", "4"),
+    ("cpu0/cpuidle/state2/disable", "1"),
+    ("cpu1/power/pm_qos_resume_latency_us", "55"),
+];
+
+#[derive(Debug, Clone)]
+struct Scene {
+    driver: Driver,
+    per_policy: usize,
+    lag: u32,
+    history: Vec<usize>,
+    intents: Vec<Vec<usize>>,
+}
+
+fn scenes() -> impl Strategy<Value = Scene> {
+    let driver = prop_oneof![Just(Driver::AmdPstate), Just(Driver::IntelPstate), Just(Driver::AcpiCpufreq)];
+    let history = proptest::collection::vec(0..HISTORY.len(), 0..8);
+    let intent = proptest::collection::vec(0..SETTINGS.len(), 1..5);
+    (driver, 1usize..3, 0u32..4, history, proptest::collection::vec(intent, 1..4)).prop_map(
+        |(driver, per_policy, lag, history, intents)| Scene { driver, per_policy, lag, history, intents },
+    )
+}
+
+impl Scene {
+    fn kernel(&self) -> Kernel {
+        let kernel = Kernel::new(self.driver, 4, self.per_policy, self.lag);
+        for &index in &self.history {
+            let (path, value) = HISTORY[index];
+            let _ = kernel.poke(path, value);
+        }
+        kernel
+    }
+
+    fn intents(&self) -> Vec<Intent> {
+        let intent = |choice: &Vec<usize>| {
+            let mut intent = Intent::default();
+            for &index in choice {
+                let (argument, cpus) = SETTINGS[index];
+                intent.settings.extend(Intent::from_arguments(&[argument], cpus).unwrap().settings);
+            }
+            intent
+        };
+        self.intents.iter().map(intent).collect()
+    }
+}
+
+struct Place {
+    _folder: tempfile::TempDir,
+    state: StateDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir_in(memory()).unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        Place { _folder: folder, state }
+    }
+}
+
+/// Flushing to a disk would be most of the time.
+fn memory() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// Applies one intent as `flyball set` does. Whether it was applied without a clamp.
+fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, ApplyError> {
+    let mut hold = Hold::begin(kernel, state, "set", None).expect("the machine is free");
+    match hold.apply(intent, &|| false) {
+        Ok(applied) => {
+            let clamped = applied.clamped().next().is_some();
+            hold.keep().expect("the journal can be written");
+            Ok(!clamped)
+        }
+        Err(error) => {
+            drop(hold);
+            Err(error)
+        }
+    }
+}
+
+type Dump = std::collections::BTreeMap<String, Result<String, i32>>;
+
+/// The files that differ, with both contents; empty where none does.
+fn differences(first: &Dump, now: &Dump) -> String {
+    let paths: std::collections::BTreeSet<&String> = first.keys().chain(now.keys()).collect();
+    let lines = paths.into_iter().filter(|path| first.get(*path) != now.get(*path));
+    lines.map(|path| format!("{path}: {:?} became {:?}\n", first.get(path), now.get(path))).collect()
+}
+
+fn is_planned(kernel: &Kernel, intent: &Intent) -> bool {
+    let machine = Machine::inspect(kernel).unwrap();
+    plan(&machine, intent).is_ok_and(|plan| plan.is_empty())
+}
+
+fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
+    hold::restore(kernel, state, "restore", scope).expect("the machine is free").restoration.is_exact()
+}
+
+/// Random scenes for each property; FLYBALL_CASES asks for more.
+fn cases() -> u32 {
+    std::env::var("FLYBALL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Without faults: a plan after its application is empty, and restore brings every file back.
+    #[test]
+    fn applied_is_planned_and_restored_is_first(scene in scenes()) {
+        let (kernel, place) = (scene.kernel(), Place::new());
+        let first = kernel.dump();
+        for intent in scene.intents() {
+            let before = kernel.dump();
+            match set(&kernel, &place.state, &intent) {
+                Ok(true) => prop_assert!(is_planned(&kernel, &intent), "planned again: {:?}", plan(&Machine::inspect(&kernel).unwrap(), &intent)),
+                Ok(false) => {}
+                Err(error) => prop_assert_eq!(differences(&before, &kernel.dump()), "", "{}", error),
+            }
+        }
+        prop_assert!(all(&kernel, &place.state, Scope::All));
+        prop_assert_eq!(differences(&first, &kernel.dump()), "");
+        prop_assert!(!place.state.journal().exists());
+    }
+
+    /// A plan writes nothing, whatever it says.
+    #[test]
+    fn planning_writes_nothing(scene in scenes()) {
+        let kernel = scene.kernel();
+        let first = kernel.dump();
+        for intent in scene.intents() {
+            let _ = plan(&Machine::inspect(&kernel).unwrap(), &intent);
+        }
+        prop_assert!(kernel.writes().is_empty());
+        prop_assert_eq!(differences(&first, &kernel.dump()), "");
+    }
+
+    /// Any one write fails: the transaction is put back, also one that stands on an earlier one.
+    #[test]
+    fn a_failed_write_is_undone(scene in scenes(), at in 0usize..30, errno in prop_oneof![
+        Just(Errno::BUSY), Just(Errno::INVAL), Just(Errno::IO), Just(Errno::PERM)
+    ]) {
+        let (kernel, place) = (scene.kernel(), Place::new());
+        let first = kernel.dump();
+        for intent in scene.intents() {
+            let before = kernel.dump();
+            kernel.arm(Faults { fail_write: Some((at, errno.0)), ..Faults::default() }, place.state.journal());
+            let outcome = set(&kernel, &place.state, &intent);
+            let writes = kernel.writes();
+            let hit = writes.len() > at;
+            kernel.revive();
+            match outcome {
+                Ok(_) => prop_assert!(!hit, "a failed write went unnoticed"),
+                Err(error) => {
+                    prop_assert_eq!(differences(&before, &kernel.dump()), "", "{}", error);
+                    if let ApplyError::Refused { error, .. } = &error {
+                        prop_assert!(!hit || error.errno == errno, "{:?}", (error, &writes));
+                    }
+                }
+            }
+        }
+        prop_assert!(all(&kernel, &place.state, Scope::All));
+        prop_assert_eq!(differences(&first, &kernel.dump()), "");
+    }
+
+    /// Killed at any moment, with a torn journal, and perhaps killed again while restoring.
+    #[test]
+    fn killed_anywhere_is_restored(
+        scene in scenes(), at in 0.0f64..1.0, after in any::<bool>(), torn in 0usize..400, again in 0.0f64..1.5
+    ) {
+        // How many calls a whole run takes, to die at any of them alike.
+        let calls = {
+            let (kernel, place) = (scene.kernel(), Place::new());
+            kernel.arm(Faults::default(), place.state.journal());
+            for intent in scene.intents() {
+                let _ = set(&kernel, &place.state, &intent);
+            }
+            kernel.calls()
+        };
+        let (kernel, place) = (scene.kernel(), Place::new());
+        let first = kernel.dump();
+        let die = (calls as f64 * at) as usize;
+        kernel.arm(Faults { die_at: Some((die, after)), torn, ..Faults::default() }, place.state.journal());
+        for intent in scene.intents() {
+            if set(&kernel, &place.state, &intent).is_err() && kernel.calls() > die {
+                break;
+            }
+        }
+        kernel.revive();
+        if again < 1.0 {
+            let die = (60.0 * again) as usize;
+            kernel.arm(Faults { die_at: Some((die, after)), ..Faults::default() }, place.state.journal());
+            let _ = hold::restore(&kernel, &place.state, "restore", Scope::All);
+            kernel.revive();
+        }
+        let restored = hold::restore(&kernel, &place.state, "restore", Scope::All).unwrap();
+        prop_assert!(restored.restoration.is_exact(), "{}", restored.restoration);
+        prop_assert_eq!(differences(&first, &kernel.dump()), "");
+    }
+
+    /// `--last` goes back to before the last command; arms of a comparison start from one and the same state.
+    #[test]
+    fn steps_back_are_exact(scene in scenes()) {
+        let (kernel, place) = (scene.kernel(), Place::new());
+        let mut stack = vec![kernel.dump()];
+        for intent in scene.intents() {
+            let writes = kernel.writes().len();
+            if set(&kernel, &place.state, &intent).is_ok() && kernel.writes().len() > writes {
+                stack.push(kernel.dump());
+            }
+        }
+        while stack.len() > 1 {
+            stack.pop();
+            prop_assert!(all(&kernel, &place.state, Scope::Last));
+            prop_assert_eq!(differences(stack.last().unwrap(), &kernel.dump()), "");
+        }
+        let first = kernel.dump();
+        let mut hold = Hold::begin(&kernel, &place.state, "compare", None).unwrap();
+        for intent in scene.intents() {
+            let _ = hold.apply(&intent, &|| false);
+            hold.put_back();
+            prop_assert_eq!(differences(&first, &kernel.dump()), "");
+        }
+        drop(hold);
+        prop_assert!(!place.state.journal().exists());
+    }
+}
+
+/// The preference that lies hidden while `performance` reigns survives, although no file showed it.
+#[test]
+fn the_hidden_preference_comes_back() {
+    let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+    kernel.poke("cpufreq/policy0/energy_performance_preference", "balance_power").unwrap();
+    kernel.poke("cpufreq/policy0/scaling_governor", "performance").unwrap();
+    let place = Place::new();
+    let intent = Intent::from_arguments(&["governor=powersave", "epp=power"], None).unwrap();
+    set(&kernel, &place.state, &intent).unwrap();
+    assert!(all(&kernel, &place.state, Scope::All));
+    kernel.poke("cpufreq/policy0/scaling_governor", "powersave").unwrap();
+    let path = format!("{}/cpufreq/policy0/energy_performance_preference", fake::CPU);
+    assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
+}
+
+/// A guardian that sees flyball die after it has put back, or committed, leaves alone what earlier commands were to set.
+#[test]
+fn what_was_meant_to_stay_is_not_the_guardians() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let place = Place::new();
+    let intent = |words: &str| Intent::from_arguments(&[words], None).unwrap();
+    set(&kernel, &place.state, &intent("max-freq=2GHz")).unwrap();
+    let kept = kernel.dump();
+    let mut hold = Hold::begin(&kernel, &place.state, "run", None).unwrap();
+    hold.apply(&intent("turbo=off"), &|| false).unwrap();
+    assert!(hold.end().is_exact());
+    let restored = hold::restore(&kernel, &place.state, "guardian", Scope::Open).unwrap();
+    assert_eq!(restored.undone, []);
+    assert_eq!(differences(&kept, &kernel.dump()), "");
+    assert!(all(&kernel, &place.state, Scope::Last));
+    assert_ne!(differences(&kept, &kernel.dump()), "");
+}
+
+/// What an earlier command moved beside its own file is not what a later one goes back to.
+#[test]
+fn limits_that_percentages_had_moved_go_back_to_the_first_ones() {
+    let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+    kernel.poke("intel_pstate/status", "passive").unwrap();
+    let place = Place::new();
+    let first = kernel.dump();
+    for words in [["min-perf-pct=40"], ["min-freq=2GHz"]] {
+        set(&kernel, &place.state, &Intent::from_arguments(&words, None).unwrap()).unwrap();
+    }
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
+#[test]
+fn interrupts_go_back_to_the_cpus_that_were_offline() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let place = Place::new();
+    let first = kernel.dump();
+    let intent = Intent::from_arguments(&["online=off"], Some("2-3")).unwrap();
+    set(&kernel, &place.state, &intent).unwrap();
+    assert_ne!(first["/proc/irq/2/smp_affinity_list"], kernel.dump()["/proc/irq/2/smp_affinity_list"]);
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
+#[test]
+fn an_interrupt_between_two_steps_puts_everything_back() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
+    let place = Place::new();
+    let first = kernel.dump();
+    let intent = Intent::from_arguments(&["governor=powersave", "epp=power", "max-freq=2GHz"], None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, "set", None).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let error = hold.apply(&intent, &|| looks.replace(looks.get() + 1) == 2).unwrap_err();
+    assert!(matches!(&error, ApplyError::Interrupted { restoration } if restoration.is_exact()), "{error}");
+    drop(hold);
+    assert_eq!(first, kernel.dump());
+}
+
+/// A comparison in quiet: between arms the machine goes back to the floor, at the end to what was.
+#[test]
+fn with_a_floor_putting_back_goes_there_and_ending_goes_all_the_way() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
+    let place = Place::new();
+    let first = kernel.dump();
+    let intent = |words: &[&str]| Intent::from_arguments(words, None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, "compare --quiet", None).unwrap();
+    hold.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
+    hold.set_floor();
+    let floor = kernel.dump();
+    assert_ne!(first, floor);
+    for arm in [&["epp=power", "max-freq=1.5GHz"][..], &["governor=performance", "turbo=on"]] {
+        hold.apply(&intent(arm), &|| false).unwrap();
+        assert_ne!(floor, kernel.dump());
+        assert!(hold.put_back().is_exact());
+        assert_eq!(differences(&floor, &kernel.dump()), "", "after {arm:?}");
+    }
+    // What goes wrong in an arm goes back to the floor as well.
+    hold.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
+    assert_eq!(differences(&floor, &kernel.dump()), "");
+    assert!(hold.end().is_exact());
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
+#[test]
+fn couplings_are_refused_before_the_first_write() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let machine = Machine::inspect(&kernel).unwrap();
+    let refusal = |arguments: &[&str]| {
+        let intent = Intent::from_arguments(arguments, None).unwrap();
+        plan(&machine, &intent).unwrap_err().to_string()
+    };
+    for (arguments, words) in [
+        (&["epp=power"][..], "EBUSY"),
+        (&["min-freq=3GHz", "max-freq=2GHz"], "above max-freq"),
+        (&["governor=ondemand"], "performance, powersave"),
+        (&["governor=schedutil", "driver-mode=active"], "performance, powersave"),
+        (&["driver-mode=passive", "epp=power"], "only in driver-mode=active"),
+        (&["driver-mode=disable", "governor=performance"], "no policies"),
+        (&["setspeed=2GHz"], "userspace"),
+        (&["turbo=off", "boost=on"], "turbo=on as well"),
+        (&["max-freq=9GHz"], "4.6 GHz"),
+        (&["driver-mode=sideways"], "active"),
+    ] {
+        let words_found = refusal(arguments);
+        assert!(words_found.contains(words), "{arguments:?}: {words_found}");
+    }
+    assert!(kernel.writes().is_empty());
+}
+
+#[test]
+fn a_policy_whose_cpus_are_offline_is_left_alone() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    kernel.poke("cpu1/online", "0").unwrap();
+    let intent = Intent::from_arguments(&["epp=power", "governor=powersave"], None).unwrap();
+    let place = Place::new();
+    let first = kernel.dump();
+    kernel.arm(Faults::default(), place.state.journal());
+    set(&kernel, &place.state, &intent).unwrap();
+    assert!(kernel.writes().iter().all(|write| !write.contains("policy1/")), "{:?}", kernel.writes());
+    assert!(is_planned(&kernel, &intent));
+    assert!(all(&kernel, &place.state, Scope::All));
+    assert_eq!(differences(&first, &kernel.dump()), "");
+}
+
+#[test]
+fn a_number_is_not_taken_for_the_word_that_stands_there() {
+    let path = format!("{}/cpufreq/policy0/energy_performance_preference", fake::CPU);
+    for (before, wanted, after) in [
+        ("performance", "77", "77"),
+        ("balance_performance", "0", "performance"),
+        ("power", "128", "balance_performance"),
+        ("192", "190", "190"),
+    ] {
+        let kernel = Kernel::new(Driver::IntelPstate, 4, 1, 0);
+        kernel.poke("cpufreq/policy0/scaling_governor", "powersave").unwrap();
+        kernel.poke("cpufreq/policy0/energy_performance_preference", before).unwrap();
+        let intent = Intent::from_arguments(&[format!("epp={wanted}").as_str()], Some("0")).unwrap();
+        assert!(!is_planned(&kernel, &intent), "{before} is not {wanted}");
+        set(&kernel, &Place::new().state, &intent).unwrap();
+        assert_eq!(kernel.dump()[&path], Ok(format!("{after}\n")));
+        assert!(is_planned(&kernel, &intent), "{before} became {wanted}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Real kernels, booted: what drivers bind to, what they answer, and how a guest's end is told.
+//!
+//! Kernels and the emulator come from the cache that `flyball guest fetch` fills. What is not there is skipped, and
+//! how much was is said. By default the newest kernel is booted; `FLYBALL_GUEST_TESTS=all` boots
+//! all of them.
+
+use std::{fs, time::Duration};
+
+use crate::common::{Guest, number, value};
+use flyball_guest::{Interface, guest::Request, machine::Driver};
+
+const FACTS: &str = "cd /sys/devices/system/cpu
+for f in cpufreq/policy0/scaling_driver cpufreq/policy0/scaling_governor cpufreq/policy0/cpuinfo_min_freq \
+    cpufreq/policy0/cpuinfo_max_freq amd_pstate/status intel_pstate/status cpufreq/boost intel_pstate/no_turbo; do
+    [ -r $f ] && echo ${f##*/}=$(cat $f)
+done
+dmesg | grep -E 'Oops|BUG:|Call Trace|Firmware Bug|unchecked MSR' | head -3 >&2; true";
+
+/// Driver, machine and interface, and what the policies and the driver's switch say then.
+const MATRIX: &[(&str, &str, Option<Interface>, &str, &str)] = &[
+    ("amd-pstate=passive", "ryzen-5750g", None, "amd-pstate", "passive"),
+    ("amd-pstate=active", "ryzen-5750g", None, "amd-pstate-epp", "active"),
+    ("amd-pstate=guided", "ryzen-5750g", None, "amd-pstate", "guided"),
+    ("amd-pstate=passive", "ryzen-5750g", Some(Interface::CppcMailbox), "amd-pstate", "passive"),
+    ("amd-pstate=active", "ryzen-5750g", Some(Interface::CppcMailbox), "amd-pstate-epp", "active"),
+    ("acpi-cpufreq", "ryzen-5750g", None, "acpi-cpufreq", ""),
+    ("intel_pstate", "sst-guide", None, "intel_pstate", "active"),
+    ("intel_pstate=passive", "sst-guide", None, "intel_cpufreq", "passive"),
+    ("intel_pstate=no_hwp", "sst-guide", None, "intel_cpufreq", "passive"),
+];
+
+#[test]
+fn drivers_bind() {
+    let Some((guest, kernels)) = Guest::new("drivers_bind") else { return };
+    for kernel in &kernels {
+        for (driver, machine, interface, bound, status) in MATRIX {
+            // Before 6.3 there was the passive mode alone, and no file that says so.
+            let old = kernel.starts_with("6.1.");
+            if old && driver.starts_with("amd-pstate") && *driver != "amd-pstate=passive" {
+                continue;
+            }
+            let mut request = Request::new(machine, kernel, &[FACTS]);
+            request.driver = Driver::parse(driver).expect("a driver");
+            request.interface = *interface;
+            let what = format!("{kernel} {machine} {driver} {interface:?}");
+            let ended = guest.run(&request);
+            assert_eq!(ended.end.exit_code(), 0, "{what}: {}\n{}", ended.err, ended.end.last_words(20));
+            assert_eq!(value(&ended, "scaling_driver"), *bound, "{what}");
+            if !(status.is_empty() || old && driver.starts_with("amd")) {
+                assert_eq!(value(&ended, "status"), *status, "{what}");
+            }
+            // A driver that is refused its registers says so in the log.
+            assert_eq!(ended.err, "", "{what}");
+            let (least, most) = (number(&ended, "cpuinfo_min_freq"), number(&ended, "cpuinfo_max_freq"));
+            let expected = match *bound {
+                "amd-pstate" | "amd-pstate-epp" => (423_000.0, 4_683_000.0),
+                "acpi-cpufreq" => (1_400_000.0, 4_680_000.0),
+                _ => (800_000.0, 3_200_000.0),
+            };
+            assert!((least - expected.0).abs() < 25_000.0, "{what}: {least}");
+            assert!((most - expected.1).abs() < 25_000.0, "{what}: {most}");
+        }
+    }
+}
+
+#[test]
+fn a_guest_says_how_it_ended() {
+    let Some((guest, kernels)) = Guest::new("a_guest_says_how_it_ended") else { return };
+    let kernel = kernels.last().expect("a kernel");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut request =
+        Request::new("ryzen-5750g", kernel, &["echo good; echo bad >&2; echo kept > out/file; exit 7"]);
+    request.out = Some(dir.path().to_owned());
+    let ended = guest.run(&request);
+    assert_eq!((ended.out.as_str(), ended.err.as_str(), ended.end.exit_code()), ("good\n", "bad\n", 7));
+    assert_eq!(fs::read_to_string(dir.path().join("file")).expect("the file"), "kept\n");
+
+    let mut request = Request::new("ryzen-5750g", kernel, &["true"]);
+    request.append = vec!["rdinit=/nowhere".into(), "panic=1".into()];
+    let ended = guest.run(&request);
+    assert_eq!(ended.end.exit_code(), 125);
+    assert!(ended.end.last_words(40).contains("panic"), "{}", ended.end.last_words(40));
+
+    let mut request = Request::new("ryzen-5750g", kernel, &["echo begun; sleep 1000"]);
+    request.timeout = Some(Duration::from_secs(40));
+    let ended = guest.run(&request);
+    assert_eq!((ended.out.as_str(), ended.end.exit_code()), ("begun\n", 124));
+}

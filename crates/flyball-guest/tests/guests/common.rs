@@ -1,0 +1,74 @@
+//! What the tests of guests share: a turn at the emulator, a run, and the values that a guest's command printed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use flyball_guest::{
+    cache::Cache,
+    guest::{self, Request},
+    qemu::Qemu,
+    run::{End, Kept, Outlets},
+};
+
+/// One emulator at a time.
+static EMULATOR: Mutex<()> = Mutex::new(());
+
+/// A turn at the emulator.
+pub struct Guest {
+    /// Where kernels and the emulator are.
+    pub cache: Cache,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A run that is over.
+pub struct Ended {
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+    /// How it ended.
+    pub end: End,
+}
+
+impl Guest {
+    /// A turn at the emulator, if everything that a guest needs is there.
+    pub fn new(test: &str) -> Option<(Guest, Vec<String>)> {
+        let cache = Cache::of_user();
+        let why = match (Qemu::find(&cache), guest::find_plugin()) {
+            (Err(e), _) | (_, Err(e)) => Some(e.to_string()),
+            _ if cache.kernel_versions().is_empty() => Some("no kernels in the cache".to_owned()),
+            _ => None,
+        };
+        if let Some(why) = why {
+            eprintln!("skipped: 1 ({test}): {why}");
+            return None;
+        }
+        let mut kernels = cache.kernel_versions();
+        if std::env::var_os("FLYBALL_GUEST_TESTS").is_none_or(|value| value != "all") && kernels.len() > 1 {
+            eprintln!("skipped: {} of {} kernels ({test})", kernels.len() - 1, kernels.len());
+            kernels = vec![kernels.pop().unwrap_or_default()];
+        }
+        let turn = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((Guest { cache, _turn: turn }, kernels))
+    }
+
+    /// Boots a guest and waits for its end.
+    pub fn run(&self, request: &Request) -> Ended {
+        let (out, err) = (Kept::default(), Kept::default());
+        let outlets = Outlets { out: Box::new(out.clone()), err: Box::new(err.clone()), console: None };
+        let end = guest::run(&self.cache, request, outlets).expect("the guest starts");
+        Ended { out: out.text(), err: err.text(), end }
+    }
+}
+
+/// The values that a guest's command printed as `name=value`.
+pub fn value(ended: &Ended, name: &str) -> String {
+    let found = ended.out.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    found
+        .unwrap_or_else(|| panic!("no {name} in {}\n{}\n{}", ended.out, ended.err, ended.end.last_words(20)))
+        .to_owned()
+}
+
+/// The same as a number.
+pub fn number(ended: &Ended, name: &str) -> f64 {
+    value(ended, name).parse().unwrap_or_else(|_| panic!("{name} is no number: {}", ended.out))
+}

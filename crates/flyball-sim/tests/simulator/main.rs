@@ -1,0 +1,9 @@
+//! The simulated kernel against recorded answers of real ones, and properties that hold on any machine.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod isst;
+mod properties;
+mod recorded;
+mod replay;
+mod traces;

@@ -1,0 +1,261 @@
+//! Whatever is written to a simulated machine, it still answers, within its physical limits; and the same calls give the
+//! same bytes.
+
+use std::time::Duration;
+
+use flyball_sim::{Boot, Errno, Fault, Kernel, Kind, Op, SimMachine, Steady, silicon::MachineSpec};
+use proptest::prelude::*;
+
+fn machine(name: &str, kernel: Kernel) -> SimMachine {
+    SimMachine::boot(MachineSpec::builtin(name).unwrap(), kernel, Boot::default(), 0).unwrap()
+}
+
+/// Every file below a directory, links not followed.
+fn files(machine: &mut SimMachine, path: &str, found: &mut Vec<(String, u16)>) {
+    for name in machine.list(path).unwrap_or_default() {
+        let child = if path == "/" { format!("/{name}") } else { format!("{path}/{name}") };
+        match machine.kind(&child) {
+            Ok(Kind::Directory) => files(machine, &child, found),
+            Ok(Kind::File(mode)) => found.push((child, mode)),
+            Ok(Kind::Link(_)) => {
+                // What a link names must be there, or a tool that follows it stumbles.
+                assert!(machine.exists(&child), "{child} leads nowhere");
+            }
+            Ok(Kind::Msr(_) | Kind::Stream(_)) => {}
+            Err(errno) => panic!("{child} is listed and answers {errno:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_listed_file_answers_on_every_machine_and_kernel() {
+    for name in MachineSpec::names() {
+        for kernel in Kernel::ALL {
+            // The large machine once is enough.
+            if name == "epyc-512" && kernel != Kernel::V7_2 {
+                continue;
+            }
+            let mut machine = machine(name, kernel);
+            machine.advance(Duration::from_millis(20));
+            let mut found = Vec::new();
+            files(&mut machine, "/", &mut found);
+            assert!(found.len() > 500, "{name}: only {} files", found.len());
+            for (path, mode) in found {
+                match machine.read(&path) {
+                    Ok(_) => assert!(mode & 0o444 != 0, "{path}"),
+                    Err(Errno::ACCES) => assert!(mode & 0o444 == 0, "{path}"),
+                    // A device that only answers ioctl(2).
+                    Err(Errno::INVAL) => assert_eq!(path, "/dev/isst_interface"),
+                    Err(Errno::IO) => {
+                        assert!(path.ends_with("autosuspend_delay_ms"), "{name} {kernel}: {path}");
+                    }
+                    Err(errno) => panic!("{name} {kernel}: {path}: {errno:?}"),
+                }
+            }
+        }
+    }
+}
+
+const TEXTS: &[&str] = &[
+    "0",
+    "1",
+    "2",
+    "-1",
+    "50",
+    "100",
+    "255",
+    "1000000",
+    "2400000",
+    "4294967295",
+    "4294967296",
+    "99999999999999999999",
+    "",
+    "\n",
+    " ",
+    "junk",
+    "performance",
+    "powersave",
+    "ondemand",
+    "conservative",
+    "userspace",
+    "schedutil",
+    "active",
+    "passive",
+    "guided",
+    "disable",
+    "off",
+    "on",
+    "forceoff",
+    "power",
+    "balance_power",
+    "default",
+    "n/a",
+    "0x10",
+    "y",
+];
+
+fn check(machine: &mut SimMachine) {
+    let silicon = machine.silicon();
+    let spec = silicon.spec();
+    let highest = spec.core.iter().map(|core| core.max_mhz).max().unwrap();
+    for cpu in 0..silicon.cpus() {
+        let mhz = silicon.frequency(cpu).mhz();
+        assert!(mhz <= highest, "CPU {cpu} at {mhz} MHz");
+    }
+    for package in 0..silicon.topology().packages() {
+        let celsius = silicon.temperature(package).0;
+        assert!((-40.0..130.0).contains(&celsius), "{celsius}");
+        assert!(silicon.power(package).0 < spec.power.tdp_w * 4.0 + 50.0, "{}", silicon.power(package));
+    }
+    let online = machine.read("/sys/devices/system/cpu/online").unwrap();
+    assert!(!online.is_empty());
+    let mut found = Vec::new();
+    files(machine, "/sys/devices/system/cpu", &mut found);
+    for (path, _) in found {
+        let _ = machine.read(&path);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_writes_leave_a_machine_that_answers(
+        which in 0usize..4,
+        kernel in 0usize..3,
+        writes in prop::collection::vec((any::<prop::sample::Index>(), 0..TEXTS.len() + 1, any::<Vec<u8>>(), 0u32..20), 1..120),
+    ) {
+        let name = ["ryzen-5750g", "gold-6138", "hybrid-laptop", "i7-3520m"][which];
+        let mut machine = machine(name, Kernel::ALL[kernel]);
+        machine.run(Some(Box::new(Steady { cpus: vec![(0, 1.0), (1, 0.3)] })));
+        let mut found = Vec::new();
+        files(&mut machine, "/sys", &mut found);
+        found.retain(|(_, mode)| mode & 0o222 != 0);
+        // The files that matter are few beside those of every CPU: half of the writes go to them.
+        let first: Vec<(String, u16)> =
+            found.iter().filter(|(path, _)| !path.contains("/cpuidle/state") && !path.contains("cpu1")).cloned().collect();
+        for (number, (index, text, bytes, gap)) in writes.iter().enumerate() {
+            let pool = if number % 2 == 0 { &found } else { &first };
+            let (path, _) = index.get(pool);
+            let text = TEXTS.get(*text).map_or(bytes.as_slice(), |text| text.as_bytes());
+            let _ = machine.write(path, text);
+            machine.advance(Duration::from_millis(u64::from(*gap)));
+        }
+        check(&mut machine);
+    }
+
+    #[test]
+    fn any_register_can_be_touched(
+        touches in prop::collection::vec((0u32..20, prop::sample::select(vec![
+            0x10u32, 0xe7, 0xe8, 0xce, 0x198, 0x199, 0x1a0, 0x1ad, 0x1b0, 0x606, 0x610, 0x611, 0x620, 0x770, 0x771, 0x774,
+            0xc001_0015, 0xc001_0062, 0xc001_02b1, 0xc001_02b3, 0x1234_5678,
+        ]), any::<u64>()), 1..60),
+    ) {
+        let mut machine = machine("gold-6138", Kernel::V6_12);
+        for (cpu, register, value) in touches {
+            let _ = machine.write_msr(cpu, register, value);
+            let _ = machine.read_msr(cpu, register);
+            machine.advance(Duration::from_millis(2));
+        }
+        check(&mut machine);
+    }
+}
+
+/// Everything that a machine says after a given life.
+fn life(seed: u64) -> Vec<u8> {
+    let spec = MachineSpec::builtin("ryzen-5750g").unwrap();
+    let boot = Boot { options: vec!["amd_pstate=passive".to_owned()], ..Boot::default() };
+    let mut machine = SimMachine::boot(spec, Kernel::V6_12, boot, seed).unwrap();
+    machine.run(Some(Box::new(Steady { cpus: vec![(0, 0.7), (3, 1.0), (9, 0.2)] })));
+    machine.advance(Duration::from_millis(300));
+    machine.write("/sys/devices/system/cpu/cpufreq/policy3/scaling_governor", b"ondemand").unwrap();
+    machine.write("/sys/devices/system/cpu/cpu5/online", b"0").unwrap();
+    machine.advance(Duration::from_millis(500));
+    let mut found = Vec::new();
+    files(&mut machine, "/", &mut found);
+    let mut all = Vec::new();
+    for (path, _) in found {
+        all.extend_from_slice(path.as_bytes());
+        all.extend(machine.read(&path).unwrap_or_default());
+    }
+    all
+}
+
+#[test]
+fn the_same_life_gives_the_same_bytes() {
+    let first = life(7);
+    assert!(first.len() > 10_000);
+    assert!(first == life(7), "two machines of one seed differ");
+}
+
+#[test]
+fn load_raises_frequency_power_and_heat() {
+    let mut machine = machine("ryzen-5750g", Kernel::V6_12);
+    let read = |machine: &mut SimMachine, path: &str| -> u64 {
+        String::from_utf8(machine.read(path).unwrap()).unwrap().trim().parse().unwrap()
+    };
+    let (speed, heat) =
+        ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "/sys/class/hwmon/hwmon0/temp1_input");
+    let energy = "/sys/class/powercap/intel-rapl:0/energy_uj";
+    machine.advance(Duration::from_secs(2));
+    let idle = (read(&mut machine, speed), read(&mut machine, heat), read(&mut machine, energy));
+    machine.advance(Duration::from_secs(2));
+    let rested = read(&mut machine, energy) - idle.2;
+    machine.run(Some(Box::new(Steady { cpus: (0..16).map(|cpu| (cpu, 1.0)).collect() })));
+    let before = read(&mut machine, energy);
+    machine.advance(Duration::from_secs(2));
+    let worked = read(&mut machine, energy) - before;
+    assert!(read(&mut machine, speed) > 2 * idle.0);
+    assert!(read(&mut machine, heat) > idle.1 + 5_000);
+    assert!(worked > 3 * rested, "{rested} uJ idle, {worked} uJ busy");
+}
+
+#[test]
+fn faults_come_when_they_were_ordered() {
+    let mut machine = machine("gold-6138", Kernel::V6_12);
+    let limit = |cpu: u32| format!("/sys/devices/system/cpu/cpufreq/policy{cpu}/scaling_max_freq");
+    machine.inject(
+        Fault::errno("/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", Op::Write, Errno::IO).at(3),
+    );
+    let results: Vec<_> = (0..4).map(|cpu| machine.write(&limit(cpu), b"2000000")).collect();
+    assert_eq!(results, [Ok(()), Ok(()), Err(Errno::IO), Ok(())]);
+
+    // Another daemon takes the governor back just before it is read.
+    let governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+    machine.write(governor, b"performance").unwrap();
+    machine.inject(Fault::meddler(governor, Op::Read, governor, "powersave"));
+    assert_eq!(machine.read(governor).unwrap(), b"powersave\n");
+
+    // A CPU goes offline in the middle.
+    machine.inject(Fault::meddler(limit(7), Op::Write, "/sys/devices/system/cpu/cpu7/online", "0"));
+    assert_eq!(machine.write(&limit(7), b"1500000"), Err(Errno::BUSY));
+}
+
+#[test]
+fn a_limit_settles_later() {
+    let mut machine = machine("gold-6138", Kernel::V6_12);
+    let path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    let before = machine.read(path).unwrap();
+    machine.write(path, b"2000000\n").unwrap();
+    assert_eq!(machine.read(path).unwrap(), before);
+    machine.advance(Duration::from_millis(1));
+    assert_eq!(machine.read(path).unwrap(), b"2000000\n");
+}
+
+#[test]
+fn tunables_go_with_the_last_cpu_of_their_governor() {
+    const BASE: &str = "/sys/devices/system/cpu/cpufreq";
+    let boot = Boot { options: vec!["amd_pstate=passive".into()], modular_governors: false };
+    let mut machine =
+        SimMachine::boot(MachineSpec::builtin("ryzen-5750g").unwrap(), Kernel::V6_12, boot, 0).unwrap();
+    for cpu in 0..15 {
+        machine.write(&format!("{BASE}/policy{cpu}/scaling_governor"), b"performance").unwrap();
+    }
+    let tunable = format!("{BASE}/schedutil/rate_limit_us");
+    machine.write(&tunable, b"777").unwrap();
+    machine.write("/sys/devices/system/cpu/cpu15/online", b"0").unwrap();
+    assert!(!machine.exists(&tunable), "nobody is left that uses it");
+    machine.write("/sys/devices/system/cpu/cpu15/online", b"1").unwrap();
+    // As 6.12 and 7.2 answered in a guest.
+    assert_eq!(machine.read(&tunable).unwrap(), b"1000\n", "its user came back, and all is new");
+}

@@ -1,0 +1,64 @@
+//! Machines made of recordings: each boots, and shows what was recorded. The recordings are looked for in
+//! `$FLYBALL_MACHINES` (else `../machines` beside the workspace); without them the test skips and says so.
+
+use std::path::{Path, PathBuf};
+
+use flyball_sim::{Boot, Kernel, SimMachine, describe};
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = std::env::var_os("FLYBALL_MACHINES")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../machines"), PathBuf::from);
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("proc/cpuinfo").is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn recorded_machines_become_simulated_ones() {
+    let found = recordings();
+    if found.is_empty() {
+        eprintln!("skipped: no recorded machines");
+        return;
+    }
+    for folder in found {
+        let name = folder.display();
+        let spec = describe(&folder).unwrap_or_else(|error| panic!("{error}"));
+        let mut machine = SimMachine::boot(spec, Kernel::V6_12, Boot::default(), 0).unwrap();
+        let recorded = |path: &str| {
+            std::fs::read_to_string(folder.join(path.trim_start_matches('/')))
+                .ok()
+                .map(|text| text.trim().to_owned())
+        };
+        let mut shown = |path: &str| {
+            machine.read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        let mut paths = vec!["/sys/devices/system/cpu/present"];
+        // Intel's levels are taken from HWP's register, which need not agree with ACPI's table.
+        if recorded("/proc/cpuinfo").unwrap().contains("AuthenticAMD") {
+            paths.push("/sys/devices/system/cpu/cpu0/acpi_cppc/nominal_perf");
+        }
+        for path in paths {
+            if let Some(text) = recorded(path) {
+                assert_eq!(shown(path), Some(text), "{name}: {path}");
+            }
+        }
+        let cpuinfo = shown("/proc/cpuinfo").unwrap();
+        let model = |text: &str| text.lines().find(|line| line.starts_with("model name")).map(str::to_owned);
+        assert_eq!(model(&cpuinfo), model(&recorded("/proc/cpuinfo").unwrap()), "{name}");
+        for limit in ["cpuinfo_min_freq", "cpuinfo_max_freq"] {
+            let path = format!("/sys/devices/system/cpu/cpu0/cpufreq/{limit}");
+            let (Some(theirs), Some(ours)) = (recorded(&path), shown(&path)) else { continue };
+            let (theirs, ours): (f64, f64) = (theirs.parse().unwrap(), ours.parse().unwrap());
+            assert!(
+                (ours / theirs - 1.0).abs() < 0.05,
+                "{name}: {limit} {theirs} recorded, {ours} simulated"
+            );
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The commands that change a machine, on a machine of plain files: exit codes, words, and what a kill -9 leaves.
+
+use std::{
+    collections::BTreeMap,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A machine of plain files with its state directory inside.
+struct Tree {
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new(cpus: usize) -> Tree {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: String, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{text}\n")).unwrap();
+        };
+        let cpu = "sys/devices/system/cpu";
+        for name in ["online", "present", "possible"] {
+            put(format!("{cpu}/{name}"), &format!("0-{}", cpus - 1));
+        }
+        put(format!("{cpu}/offline"), "");
+        put("proc/sys/kernel/random/boot_id".to_owned(), "3f1f7a44-0000-4000-8000-5a5a5a5a5a5a");
+        for number in 0..cpus {
+            let policy = format!("{cpu}/cpufreq/policy{number}");
+            for (name, value) in [
+                ("related_cpus", number.to_string().as_str()),
+                ("affected_cpus", number.to_string().as_str()),
+                ("scaling_driver", "intel_pstate"),
+                ("scaling_governor", "powersave"),
+                ("scaling_available_governors", "performance powersave"),
+                ("energy_performance_preference", "balance_performance"),
+                (
+                    "energy_performance_available_preferences",
+                    "default performance balance_performance balance_power power",
+                ),
+                ("scaling_min_freq", "800000"),
+                ("scaling_max_freq", "4600000"),
+                ("cpuinfo_min_freq", "800000"),
+                ("cpuinfo_max_freq", "4600000"),
+            ] {
+                put(format!("{policy}/{name}"), value);
+            }
+            put(format!("{cpu}/cpu{number}/power/pm_qos_resume_latency_us"), "0");
+        }
+        Tree { folder }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path().join("sys/devices/system/cpu").join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        command.arg("-M").arg(format!("tree:{}", self.path().display())).args(arguments);
+        command.env("NO_COLOR", "1").env_remove("FLYBALL_STATE").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs and checks the exit code; the answer is stdout and stderr together.
+    fn expect(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        text
+    }
+
+    /// Every file of sys.
+    fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.path().join("sys")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                if name.starts_with('.') && name.ends_with(".new") {
+                    // What a killed write to plain files leaves beside them; a kernel has no such thing.
+                    continue;
+                }
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let content = std::fs::read(&path).unwrap();
+                    files.insert(path, content);
+                }
+            }
+        }
+        files
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.path().join("run/flyball/journal")
+    }
+
+    /// Waits for something, for at most half a minute.
+    fn wait_for(&self, what: &str, is: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{what} did not come");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+#[test]
+fn settings_are_applied_verified_and_restored() {
+    let tree = Tree::new(4);
+    let first = tree.dump();
+    let plan = tree.expect(0, &["plan", "governor=performance", "max-freq=2GHz", "-c", "1-2"]);
+    assert!(plan.contains("policy1/scaling_governor  powersave -> performance"), "{plan}");
+    assert!(!plan.contains("policy0"), "{plan}");
+    assert_eq!(first, tree.dump(), "a plan writes nothing");
+    assert!(!tree.journal().exists());
+
+    let said = tree.expect(0, &["set", "max-freq=2GHz", "latency-limit=20us", "-c", "1-2"]);
+    assert!(said.contains("max-freq of CPUs 1,2: 2 GHz (was 4.6 GHz)"), "{said}");
+    assert_eq!(std::fs::read_to_string(tree.file("cpufreq/policy1/scaling_max_freq")).unwrap(), "2000000\n");
+    assert!(tree.expect(0, &["set", "max-freq=2GHz", "-c", "1-2"]).contains("already so"));
+    assert!(tree.expect(0, &["verify", "max-freq=2GHz", "-c", "1-2"]).contains("held"));
+
+    std::fs::write(tree.file("cpufreq/policy2/scaling_max_freq"), "3000000\n").unwrap();
+    std::fs::create_dir_all(tree.path().join("proc/77")).unwrap();
+    std::fs::write(tree.path().join("proc/77/comm"), "thermald\n").unwrap();
+    let drifted = tree.expect(5, &["verify", "max-freq=2GHz", "-c", "1-2"]);
+    assert!(drifted.contains("max-freq is 3 GHz, should be 2 GHz (CPUs 2)"), "{drifted}");
+    assert!(drifted.contains("thermald (pid 77)"), "{drifted}");
+
+    assert!(tree.expect(0, &["restore", "-n"]).contains("would undo"));
+    tree.expect(0, &["restore"]);
+    assert_eq!(first, tree.dump());
+    assert!(!tree.journal().exists());
+    assert!(tree.expect(0, &["restore"]).contains("nothing to restore"));
+}
+
+#[test]
+fn mistakes_have_their_exit_code_and_their_remedy() {
+    let tree = Tree::new(4);
+    let first = tree.dump();
+    for (code, arguments, words) in [
+        (2, &["set", "govenor=performance"][..], "governor"),
+        (2, &["set", "governor=ondemand"], "performance, powersave"),
+        (2, &["set", "max-freq=2000000"], "unit"),
+        (2, &["set", "max-freq=5GHz"], "4.6 GHz"),
+        (2, &["set", "min-freq=3GHz", "max-freq=2GHz"], "above"),
+        (2, &["set", "governor=performance", "epp=power"], "EBUSY"),
+        (2, &["set", "governor=performance", "-c", "9"], "0-3"),
+        (2, &["set", "governor=performance", "-c", "x"], "CPU"),
+        (2, &["set", "driver=acpi-cpufreq"], "fact"),
+        (2, &["set", "governor"], "KNOB=VALUE"),
+        (2, &["apply", "/nonexistent.toml"], "nonexistent"),
+        (4, &["set", "turbo=off"], "turbo"),
+        (4, &["set", "uncore-max-freq=1GHz"], "uncore"),
+    ] {
+        let said = tree.expect(code, arguments);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert_eq!(first, tree.dump());
+}
+
+#[test]
+fn a_write_that_fails_is_undone_and_named() {
+    let tree = Tree::new(4);
+    let first = tree.dump();
+    // The state of the file system that a root process cannot write either: a directory in the file's place.
+    let refusing = tree.file("cpufreq/policy3/scaling_governor");
+    let mut rights = std::fs::metadata(&refusing).unwrap().permissions();
+    rights.set_readonly(true);
+    std::fs::set_permissions(&refusing, rights).unwrap();
+    let said = tree.expect(1, &["set", "governor=performance"]);
+    assert!(said.contains("policy3/scaling_governor") && said.contains("EACCES"), "{said}");
+    assert!(said.contains("3 writes put back"), "{said}");
+    assert_eq!(first, tree.dump());
+}
+
+#[test]
+fn a_profile_goes_round() {
+    let tree = Tree::new(4);
+    let first = tree.dump();
+    let profile = tree.path().join("p.toml");
+    std::fs::write(&profile, "governor = \"performance\"\n[cpus.\"2-3\"]\nmax-freq = \"2GHz\"\n").unwrap();
+    let saved = tree.path().join("saved.toml");
+    let (profile, saved) = (profile.to_str().unwrap(), saved.to_str().unwrap());
+    tree.expect(0, &["save", saved]);
+    assert!(tree.expect(1, &["save", saved]).contains("--force"));
+    assert!(tree.expect(0, &["plan", saved]).contains("already so"), "a saved profile changes nothing");
+    tree.expect(0, &["apply", profile]);
+    tree.expect(0, &["verify", profile]);
+    tree.expect(5, &["verify", saved]);
+    tree.expect(0, &["apply", saved]);
+    tree.expect(0, &["verify", saved]);
+    assert_eq!(first, tree.dump());
+    std::fs::write(profile, "governor = \"performance\"\nmax-freq = 2000000\n").unwrap();
+    assert!(tree.expect(2, &["apply", profile]).contains("line 2"));
+    std::fs::write(profile, "governor = \"perf").unwrap();
+    assert!(tree.expect(2, &["apply", profile]).contains("line 1"));
+    tree.expect(0, &["restore"]);
+    assert_eq!(first, tree.dump());
+}
+
+#[test]
+fn killed_with_sigkill_it_is_restored() {
+    let tree = Tree::new(96);
+    let first = tree.dump();
+    let mut caught = 0;
+    for round in 0..12u64 {
+        let mut child = tree
+            .command(&["set", "governor=performance", "min-freq=1GHz", "max-freq=2GHz", "latency-limit=30us"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        tree.wait_for("the journal", || tree.journal().exists() || child_is_done(&child));
+        std::thread::sleep(Duration::from_millis(3 * round));
+        child.kill().unwrap();
+        if child.wait().unwrap().signal() == Some(9) {
+            caught += 1;
+            let next = tree.run(&["set", "governor=performance"]);
+            let words = String::from_utf8_lossy(&next.stderr).into_owned();
+            // Killed before the first record or after the last: then there is nothing in the middle.
+            if next.status.code() == Some(1) {
+                assert!(words.contains("restore --last"), "{words}");
+            }
+        }
+        tree.expect(0, &["restore"]);
+        assert_eq!(first, tree.dump(), "round {round}");
+    }
+    assert!(caught > 0, "none was killed in the middle");
+}
+
+fn child_is_done(child: &std::process::Child) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    state.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn the_guardian_restores_when_flyball_is_killed() {
+    let tree = Tree::new(8);
+    let first = tree.dump();
+    let mut child = tree
+        .command(&["run", "governor=performance", "--", "sleep", "60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let governor = tree.file("cpufreq/policy7/scaling_governor");
+    tree.wait_for("the governor", || {
+        std::fs::read_to_string(&governor).is_ok_and(|text| text == "performance\n")
+    });
+    // While it is held, a second one is refused, with who has it.
+    let said = tree.expect(6, &["set", "governor=powersave"]);
+    assert!(
+        said.contains(&child.id().to_string()) && said.contains("flyball") && said.contains("run"),
+        "{said}"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tree.wait_for("the guardian", || !tree.journal().exists());
+    assert_eq!(first, tree.dump());
+}
+
+/// What would bring the machine to a crawl, or could not be undone, is refused before anything is written.
+#[test]
+fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
+    let tree = Tree::new(2);
+    let zone = tree.path().join("sys/class/powercap/intel-rapl:0");
+    std::fs::create_dir_all(&zone).unwrap();
+    for (name, value) in [
+        ("name", "package-0"),
+        ("constraint_0_name", "short_term"),
+        ("constraint_0_power_limit_uw", "150000000"),
+        ("constraint_0_time_window_us", "2440"),
+        ("constraint_0_max_power_uw", "0"),
+    ] {
+        std::fs::write(zone.join(name), format!("{value}\n")).unwrap();
+    }
+    let first = tree.dump();
+    for (setting, words) in [
+        ("power-limit=max", "no highest power"),
+        ("power-limit=min", "65W"),
+        ("power-limit=0W", "at least 1 W"),
+        ("power-limit=15mW", "at least 1 W"),
+        ("power-window=10ms", "could not be put back"),
+    ] {
+        let said = tree.expect(2, &["set", setting]);
+        assert!(said.contains(words), "{setting}: {said}");
+    }
+    assert_eq!(first, tree.dump());
+    tree.expect(0, &["set", "power-limit=65W"]);
+    assert!(tree.expect(0, &["set", "power-window=2440us"]).contains("already so"));
+    tree.expect(0, &["restore"]);
+    assert_eq!(first, tree.dump());
+}
+
+/// A level of Speed Select brings power limits of its own: what was set in the same breath is undone to the first ones.
+#[test]
+fn a_level_and_a_power_limit_together_are_undone_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        command.args(["-M", "sim:tpmi-small", "--sim-state", "box"]).args(arguments);
+        let output = command.current_dir(folder.path()).env_remove("FLYBALL_STATE").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    let settings = || {
+        let knobs = ["power-limit", "trl", "uncore-max-freq", "uncore-min-freq", "max-freq", "sst-level"];
+        run(&["get", "--json"].iter().chain(&knobs).copied().collect::<Vec<_>>())
+    };
+    let first = settings();
+    run(&["set", "sst-level=3", "power-limit:long_term=40W"]);
+    assert_ne!(first, settings());
+    run(&["restore"]);
+    assert_eq!(first, settings());
+}
+
+/// A file that may not grow fails as a full file system does: in the middle of a line.
+#[test]
+fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
+    let tree = Tree::new(8);
+    tree.expect(0, &["set", "max-freq=2GHz", "-c", "0"]);
+    let kept = tree.dump();
+    let journal = std::fs::read(tree.journal()).unwrap();
+    let mut limited = Command::new("sh");
+    let script = r#"trap '' XFSZ; ulimit -f 4; exec "$0" "$@""#;
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_flyball"), "-M"]);
+    limited.arg(format!("tree:{}", tree.path().display()));
+    let output = limited.args(["set", "governor=performance", "min-freq=1GHz"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot use the journal") && said.contains("EFBIG") || said.contains("too large"),
+        "{said}"
+    );
+    assert_eq!(kept, tree.dump());
+    let now = std::fs::read(tree.journal()).unwrap();
+    assert!(now.starts_with(&journal));
+    // The next one finds nothing torn and nothing open.
+    assert!(!tree.expect(0, &["restore", "-n"]).contains("governor=performance"));
+    tree.expect(0, &["set", "governor=performance"]);
+    assert!(!tree.expect(0, &["restore"]).contains("damaged"));
+}
+
+/// What is gone for good must not stand in the way of every later change.
+#[test]
+fn what_cannot_be_put_back_can_be_forgotten() {
+    let tree = Tree::new(2);
+    tree.expect(0, &["set", "governor=performance", "max-freq=2GHz"]);
+    std::fs::remove_dir_all(tree.file("cpufreq/policy1")).unwrap();
+    let said = tree.expect(3, &["restore"]);
+    assert!(said.contains("policy1") && said.contains("--forget"), "{said}");
+    assert!(tree.journal().exists());
+    tree.expect(3, &["restore", "--forget"]);
+    assert!(!tree.journal().exists());
+    assert!(tree.expect(0, &["restore"]).contains("nothing to restore"));
+    assert_eq!(
+        std::fs::read_to_string(tree.file("cpufreq/policy0/scaling_governor")).unwrap(),
+        "powersave\n"
+    );
+}
+
+#[test]
+fn a_journal_of_an_earlier_boot_is_not_replayed() {
+    let tree = Tree::new(2);
+    tree.expect(0, &["set", "governor=performance"]);
+    let boot = tree.path().join("proc/sys/kernel/random/boot_id");
+    std::fs::write(&boot, "00000000-0000-4000-8000-000000000000\n").unwrap();
+    let before = tree.dump();
+    let said = tree.expect(0, &["restore"]);
+    assert!(said.contains("earlier boot"), "{said}");
+    assert_eq!(before, tree.dump());
+    // And it is no obstacle.
+    tree.expect(0, &["set", "governor=powersave"]);
+    tree.expect(0, &["restore"]);
+    assert_eq!(before, tree.dump());
+}
+
+#[test]
+fn a_recording_is_planned_for_and_never_written() {
+    let tree = Tree::new(2);
+    let first = tree.dump();
+    let folder = tree.path().to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_flyball")).arg("-M").arg(folder).args(arguments).output().unwrap()
+    };
+    let plan = run(&["plan", "governor=performance", "--json"]);
+    assert!(plan.status.success());
+    let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    assert_eq!(plan["changes"].as_array().unwrap().len(), 2);
+    let refused = run(&["set", "governor=performance"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("recording"));
+    assert_eq!(first, tree.dump());
+}

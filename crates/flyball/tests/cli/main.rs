@@ -1,0 +1,16 @@
+//! flyball's commands from outside: on trees of plain files, on simulated machines, on recorded ones and on traces.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod change;
+mod doctor;
+mod guest;
+mod measure;
+mod odd;
+mod recorded;
+mod simulated;
+mod speed_select;
+mod speed_select_guide;
+mod trace;
+mod trace_files;
+mod traces;

@@ -1,0 +1,561 @@
+//! `compare`, `run` and `report` as a user meets them: on the running machine without settings, and on a tree of plain
+//! files that takes settings, where the workload itself sees which arm it runs under.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A machine of plain files: two CPUs in one policy, with a driver that has two governors.
+struct Tree {
+    place: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new() -> Tree {
+        let tree = Tree { place: tempfile::tempdir().expect("a directory") };
+        let cpu = "sys/devices/system/cpu";
+        for (path, text) in [
+            ("online", "0-1"),
+            ("possible", "0-1"),
+            ("present", "0-1"),
+            ("cpu0/topology/physical_package_id", "0"),
+            ("cpu0/topology/core_id", "0"),
+            ("cpu1/topology/physical_package_id", "0"),
+            ("cpu1/topology/core_id", "1"),
+            ("cpufreq/policy0/affected_cpus", "0 1"),
+            ("cpufreq/policy0/related_cpus", "0 1"),
+            ("cpufreq/policy0/scaling_driver", "acpi-cpufreq"),
+            ("cpufreq/policy0/scaling_governor", "schedutil"),
+            ("cpufreq/policy0/scaling_available_governors", "performance powersave schedutil"),
+            ("cpufreq/policy0/cpuinfo_min_freq", "1000000"),
+            ("cpufreq/policy0/cpuinfo_max_freq", "3000000"),
+            ("cpufreq/policy0/scaling_min_freq", "1000000"),
+            ("cpufreq/policy0/scaling_max_freq", "3000000"),
+            ("cpufreq/policy0/scaling_cur_freq", "2000000"),
+        ] {
+            tree.put(&format!("{cpu}/{path}"), text);
+        }
+        for number in 0..2 {
+            let link = tree.path().join(format!("{cpu}/cpu{number}/cpufreq"));
+            std::os::unix::fs::symlink("../cpufreq/policy0", link).expect("a link");
+        }
+        tree.put("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: A Processor\n");
+        tree.put("proc/cmdline", "quiet");
+        tree.put("proc/sys/kernel/random/boot_id", "one");
+        tree
+    }
+
+    fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+        fs::write(path, format!("{text}\n")).expect("it can be written");
+    }
+
+    fn governor_file(&self) -> PathBuf {
+        self.path().join("sys/devices/system/cpu/cpufreq/policy0/scaling_governor")
+    }
+
+    fn governor(&self) -> String {
+        fs::read_to_string(self.governor_file()).expect("it is there").trim().to_owned()
+    }
+
+    fn machine(&self) -> String {
+        format!("tree:{}", self.path().display())
+    }
+
+    fn run_directory(&self) -> PathBuf {
+        self.path().join("run-directory")
+    }
+
+    /// A command of flyball on this machine.
+    fn flyball(&self, words: &[&str]) -> Command {
+        let mut command = flyball(&["-M", &self.machine()]);
+        command.args(words);
+        command
+    }
+
+    /// Waits until the governor is this.
+    fn wait_for(&self, governor: &str) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.governor() != governor {
+            assert!(Instant::now() < deadline, "the governor is {}, not {governor}", self.governor());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn flyball(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    command.args(words).env_remove("FLYBALL_STATE").stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[track_caller]
+fn ends(mut command: Command, code: i32) -> String {
+    let output = command.output().expect("it runs");
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+fn report(directory: &Path) -> Value {
+    let bytes = fs::read(directory.join("report.json")).expect("there is a report");
+    serde_json::from_slice(&bytes).expect("it is JSON")
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(status.success());
+}
+
+#[test]
+fn a_setting_against_itself_on_the_running_machine() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("run");
+    let name = directory.to_str().expect("UTF-8");
+    let command = flyball(&[
+        "compare",
+        "--arm",
+        "a:",
+        "--arm",
+        "b:",
+        "--rounds",
+        "10",
+        "--seed",
+        "5",
+        "-o",
+        name,
+        "--workload",
+        "sched-pipe",
+        "--amount",
+        "300",
+    ]);
+    let text = ends(command, 0);
+    assert!(text.contains("99 % bootstrap intervals"), "{text}");
+    let report = report(&directory);
+    assert_eq!(report["arms"][0]["rounds"], 10);
+    assert_eq!(report["comparisons"][0]["pairs"], 10);
+    assert_eq!(report["schedule"]["seed"], 5);
+    for file in
+        ["manifest.json", "rounds.jsonl", "report.html", "report.csv", "performance.svg", "performance.png"]
+    {
+        assert!(directory.join(file).metadata().is_ok_and(|data| data.len() > 100), "{file}");
+    }
+    // Energy is there, or its absence has a reason.
+    let energy = report["arms"][0]["summaries"]
+        .as_array()
+        .is_some_and(|all| all.iter().any(|s| s["quantity"] == "energy"));
+    assert_eq!(report["no_energy"].is_null(), energy);
+    // The report can be made again from the raw readings, and is the same.
+    let before = fs::read(directory.join("report.json")).expect("it is there");
+    fs::remove_file(directory.join("report.html")).expect("it is there");
+    ends(flyball(&["report", name]), 0);
+    assert!(directory.join("report.html").exists());
+    assert_eq!(fs::read(directory.join("report.json")).expect("it is there"), before);
+}
+
+#[test]
+fn simulated_rounds_are_traced_by_the_simulated_kernel() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("run");
+    let name = directory.to_str().expect("UTF-8");
+    let words = [
+        "-M",
+        "sim:ryzen-5750g",
+        "compare",
+        "--trace",
+        "--arm",
+        "fast: driver-mode=passive governor=schedutil",
+        "--arm",
+        "slow: driver-mode=passive governor=schedutil max-freq=2GHz",
+        "--rounds",
+        "1",
+        "--warm-up",
+        "0",
+        "-o",
+        name,
+        "--workload",
+        "spin",
+    ];
+    ends(flyball(&words), 0);
+    let report = report(&directory);
+    let ghz = |arm: usize| {
+        let summaries = report["arms"][arm]["summaries"].as_array()?;
+        summaries.iter().find(|summary| summary["quantity"] == "trace-frequency")?["median"].as_f64()
+    };
+    let (fast, slow) = (ghz(0).expect("it is traced"), ghz(1).expect("it is traced"));
+    assert!(fast > 3.0 && (1.5..=2.05).contains(&slow), "{fast} {slow}");
+    let trace = directory.join("trace-0-0000-1.txt.gz");
+    ends(flyball(&["trace", "report", "--json", trace.to_str().expect("UTF-8")]), 0);
+}
+
+#[test]
+fn rounds_are_traced() {
+    let place = tempfile::tempdir().expect("a directory");
+    let directory = place.path().join("run");
+    let name = directory.to_str().expect("UTF-8");
+    let words =
+        ["compare", "--trace", "--arm", "a:", "--arm", "b:", "--rounds", "2", "--seed", "5", "-o", name];
+    let mut command = flyball(&words);
+    command.args(["--", "true"]);
+    let output = command.output().expect("it runs");
+    let text = text(&output);
+    if output.status.code() == Some(4) {
+        // No root, or no tracefs: said before anything was made.
+        assert!(text.contains("--trace"), "{text}");
+        assert!(!directory.exists());
+        eprintln!("skipped 1 test: {text}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let rounds = fs::read_to_string(directory.join("rounds.jsonl")).expect("there are rounds");
+    let rounds: Vec<Value> =
+        rounds.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let traced: Vec<&str> = rounds.iter().filter_map(|round| round["trace"]["file"].as_str()).collect();
+    assert_eq!((rounds.len(), traced.len()), (6, 4), "a warm-up and two rounds of two arms: {rounds:?}");
+    for file in &traced {
+        let path = directory.join(file);
+        ends(flyball(&["trace", "report", "--json", path.to_str().expect("UTF-8")]), 0);
+    }
+    let report = report(&directory);
+    let decisions = report["arms"][0]["summaries"]
+        .as_array()
+        .and_then(|all| all.iter().find(|summary| summary["quantity"] == "decisions"))
+        .expect("decisions are summed up");
+    assert_eq!(decisions["points"].as_array().map(Vec::len), Some(2));
+    // Files cannot be traced.
+    let tree = Tree::new();
+    let words = ["compare", "--trace", "--arm", "now", "--arm", "b:", "--", "true"];
+    let refused = ends(tree.flyball(&words), 4);
+    assert!(refused.contains("only this machine"), "{refused}");
+}
+
+/// Prints a value that depends on the governor it sees, with a little noise that depends on nothing else.
+fn workload(tree: &Tree) -> String {
+    format!(
+        "n=$(cat {0}/n 2>/dev/null || echo 0); echo $((n+1)) > {0}/n; \
+         case $(cat {1}) in performance) v=2000;; powersave) v=1000;; *) v=1500;; esac; \
+         echo speed: $((v + n * 7 % 5))",
+        tree.path().display(),
+        tree.governor_file().display()
+    )
+}
+
+#[test]
+fn arms_are_applied_and_everything_is_put_back() {
+    let tree = Tree::new();
+    let directory = tree.run_directory();
+    let script = workload(&tree);
+    let mut command = tree.flyball(&[
+        "compare",
+        "--arm",
+        "now",
+        "--matrix",
+        "governor=performance,powersave",
+        "--rounds",
+        "10",
+        "--metric",
+        "speed: ([0-9]+)",
+        "--unit",
+        "ops/s",
+        "-o",
+    ]);
+    command.arg(&directory).args(["--", "sh", "-c", &script]);
+    let text = ends(command, 0);
+    assert_eq!(tree.governor(), "schedutil");
+    assert!(text.contains("governor=performance: metric +33."), "{text}");
+    assert!(text.contains("governor=powersave: metric -33."), "{text}");
+    let report = report(&directory);
+    assert_eq!(report["comparisons"][0]["verdict"], "better");
+    assert_eq!(report["comparisons"][1]["verdict"], "worse");
+    let csv = fs::read_to_string(directory.join("report.csv")).expect("it is there");
+    assert!(csv.contains("now VS governor=performance, Comprison(%)"), "{csv}");
+    // Our CSV is read like the selftest's.
+    let name = directory.join("report.csv");
+    let mut command = flyball(&["report"]);
+    command.arg(&name);
+    let text = ends(command, 0);
+    assert!(text.contains("governor=powersave against now"), "{text}");
+}
+
+#[test]
+fn ctrl_c_stops_restores_and_keeps() {
+    let tree = Tree::new();
+    let directory = tree.run_directory();
+    let marker = tree.path().join("pids");
+    let script = format!("echo $$ >> {}; sleep 60 & sleep 60", marker.display());
+    let mut command = tree.flyball(&[
+        "compare",
+        "--arm",
+        "a: governor=performance",
+        "--arm",
+        "b: governor=powersave",
+        "-o",
+    ]);
+    command
+        .arg(&directory)
+        .args(["--warm-up", "0", "--", "sh", "-c", &script])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !marker.exists() {
+        assert!(Instant::now() < deadline, "the workload does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_ne!(tree.governor(), "schedutil");
+    signal(&child, "-INT");
+    let started = Instant::now();
+    let output = child.wait_with_output().expect("it ends");
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert_eq!(tree.governor(), "schedutil");
+    assert!(text(&output).contains("--resume"), "{}", text(&output));
+    // The workload's whole group is gone.
+    let group = fs::read_to_string(&marker).expect("it is there");
+    let gone = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        !runs_in_group(group.trim())
+    });
+    assert!(gone, "the workload's group still runs");
+}
+
+/// Whether a process of the group runs. One that has ended and that nobody has waited for is no longer running.
+fn runs_in_group(group: &str) -> bool {
+    let Ok(entries) = fs::read_dir("/proc") else { return false };
+    entries.flatten().any(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let mut words = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let state = words.next();
+        words.nth(1) == Some(group) && !matches!(state, None | Some("Z" | "X"))
+    })
+}
+
+#[test]
+fn a_killed_comparison_is_put_back_by_its_guardian() {
+    let tree = Tree::new();
+    let mut command = tree.flyball(&[
+        "compare",
+        "--arm",
+        "a: governor=performance",
+        "--arm",
+        "b: governor=performance",
+        "-o",
+    ]);
+    // The workload's own child leads a group of its own: a signal to the workload's group would not reach it.
+    let note = tree.path().join("group");
+    let script =
+        format!("setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & wait", note.display());
+    command.arg(tree.run_directory()).args(["--", "sh", "-c", &script]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    tree.wait_for("performance");
+    let group = eventually(|| fs::read_to_string(&note).ok()).expect("the workload runs");
+    assert!(runs_in_group(group.trim()));
+    signal(&child, "-KILL");
+    child.wait().expect("it is dead");
+    tree.wait_for("schedutil");
+    eventually(|| (!runs_in_group(group.trim())).then_some(()))
+        .expect("what the workload started is ended too");
+}
+
+/// What there is after a while, at most a minute.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..3000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        look()
+    })
+}
+
+#[test]
+fn a_stopped_comparison_is_continued() {
+    let tree = Tree::new();
+    let directory = tree.run_directory();
+    let script = workload(&tree);
+    // The seventh run is interrupted from inside.
+    let script = format!("{script}; if [ $n = 6 ]; then kill -INT $PPID; sleep 20; fi");
+    let mut command = tree.flyball(&[
+        "compare",
+        "--arm",
+        "now",
+        "--arm",
+        "fast: governor=performance",
+        "--rounds",
+        "8",
+        "--metric",
+        "speed: ([0-9]+)",
+        "--unit",
+        "ops/s",
+        "-o",
+    ]);
+    command.arg(&directory).args(["--", "sh", "-c", &script]);
+    ends(command, 130);
+    assert_eq!(tree.governor(), "schedutil");
+    let mut command = tree.flyball(&["compare", "--resume"]);
+    command.arg(&directory);
+    ends(command, 0);
+    let report = report(&directory);
+    assert_eq!(report["comparisons"][0]["pairs"], 8);
+    assert_eq!(report["comparisons"][0]["verdict"], "better");
+    // Another machine is refused.
+    let mut command = flyball(&["compare", "--resume"]);
+    command.arg(&directory);
+    assert!(ends(command, 2).contains("another machine"));
+}
+
+#[test]
+fn arms_of_another_boot_wait() {
+    let tree = Tree::new();
+    let directory = tree.run_directory();
+    let script = workload(&tree);
+    let mut command = tree.flyball(&[
+        "compare",
+        "--arm",
+        "acpi: driver=acpi-cpufreq",
+        "--arm",
+        "pstate: driver=amd-pstate-epp",
+        "--rounds",
+        "5",
+        "--metric",
+        "speed: ([0-9]+)",
+        "--unit",
+        "ops/s",
+        "-o",
+    ]);
+    command.arg(&directory).args(["--", "sh", "-c", &script]);
+    let text = ends(command, 0);
+    assert!(text.contains("arm 'pstate' needs a boot with amd_pstate=active"), "{text}");
+    // The other boot.
+    tree.put("proc/sys/kernel/random/boot_id", "two");
+    tree.put("proc/cmdline", "quiet amd_pstate=active");
+    tree.put("sys/devices/system/cpu/cpufreq/policy0/scaling_driver", "amd-pstate-epp");
+    let mut command = tree.flyball(&["compare", "--resume"]);
+    command.arg(&directory);
+    let text = ends(command, 0);
+    assert!(text.contains("other boot"), "{text}");
+    assert!(text.contains("Boot 2"), "{text}");
+    assert_eq!(report(&directory)["comparisons"][0]["paired"], false);
+}
+
+#[test]
+fn run_gives_the_commands_exit_code_and_puts_back() {
+    let tree = Tree::new();
+    let see = format!("cat {}; exit 7", tree.governor_file().display());
+    let text = ends(tree.flyball(&["run", "governor=performance", "--", "sh", "-c", &see]), 7);
+    assert!(text.contains("performance"), "{text}");
+    assert_eq!(tree.governor(), "schedutil");
+    ends(tree.flyball(&["run", "governor=performance", "--", "sh", "-c", "kill -TERM $$"]), 128 + 15);
+    let text = ends(tree.flyball(&["run", "governor=performance", "--", "/no/such/program"]), 127);
+    assert!(text.contains("/no/such/program"), "{text}");
+    assert_eq!(tree.governor(), "schedutil");
+    // A value that is not accepted is refused before the command runs.
+    let text = ends(tree.flyball(&["run", "governor=fast", "--", "sh", "-c", "echo ran"]), 2);
+    assert!(!text.contains("ran\n") && text.contains("powersave"), "{text}");
+    let profile = tree.path().join("p.toml");
+    fs::write(&profile, "governor = \"powersave\"\n").expect("it can be written");
+    let profile = profile.to_str().expect("UTF-8").to_owned();
+    let see = format!("cat {}", tree.governor_file().display());
+    assert!(
+        ends(tree.flyball(&["run", "--profile", &profile, "--", "sh", "-c", &see]), 0).contains("powersave")
+    );
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let tree = Tree::new();
+    let mut command =
+        tree.flyball(&["compare", "-n", "--arm", "now", "--arm", "fast: governor=performance", "-o"]);
+    command.arg(tree.run_directory()).args(["--", "sh", "-c", "echo ran > ran"]).current_dir(tree.path());
+    let text = ends(command, 0);
+    assert!(text.contains("scaling_governor  schedutil -> performance"), "{text}");
+    assert!(text.contains("32 rounds at most"), "{text}");
+    assert_eq!(tree.governor(), "schedutil");
+    assert!(!tree.run_directory().exists() && !tree.path().join("ran").exists());
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_remedy() {
+    let tree = Tree::new();
+    for (words, code, want) in [
+        (&["compare", "--arm", "now", "--", "true"][..], 2, "two arms"),
+        (&["compare", "--arm", "now", "--arm", "x: govenor=performance", "--", "true"], 2, "governor"),
+        (&["compare", "--arm", "now", "--arm", "x: governor=fast", "--", "true"], 2, "powersave"),
+        (&["compare", "--arm", "now", "--arm", "x: epp=power", "--", "true"], 4, "x"),
+        (&["compare", "--arm", "a:", "--arm", "b:"], 2, "nothing to run"),
+        (&["compare", "--arm", "a:", "--arm", "b:", "--metric", "bogus", "--", "true"], 2, "tbench"),
+        (
+            &["compare", "--arm", "a:", "--arm", "b:", "--metric", "a(b)c(d)", "--unit", "x/s", "--", "true"],
+            2,
+            "one group",
+        ),
+        (&["compare", "--arm", "a:", "--arm", "b:", "--workload", "io-4k"], 2, "--file"),
+        (&["compare", "--arm", "a:", "--arm", "b:", "--until", "0%", "--", "true"], 2, "percentage"),
+        (&["compare", "--arm", "a: driver=nonsense", "--arm", "b:", "--", "true"], 2, "amd-pstate"),
+        (&["run", "--", "true"], 2, "no settings"),
+        (&["report", "/no/such/place"], 2, "run directory"),
+    ] {
+        let mut command = tree.flyball(words);
+        command.current_dir(tree.path());
+        let text = ends(command, code);
+        assert!(text.contains(want), "{words:?}: {text}");
+        assert_eq!(tree.governor(), "schedutil");
+    }
+    let left: Vec<_> = fs::read_dir(tree.path())
+        .expect("it is there")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("flyball-compare"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new(), "a refusal leaves nothing behind");
+    // A workload that fails ends it, named with what it printed; settings are back.
+    let mut command = tree.flyball(&["compare", "--arm", "a: governor=performance", "--arm", "now", "-o"]);
+    command.arg(tree.run_directory()).args(["--", "sh", "-c", "echo broken pipe dream; exit 3"]);
+    let text = ends(command, 1);
+    assert!(text.contains("exit 3") && text.contains("broken pipe dream"), "{text}");
+    assert_eq!(tree.governor(), "schedutil");
+}
+
+#[test]
+fn a_selftest_file_is_checked() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("selftest.gitsource.csv");
+    let sheet = "\
+Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt
+Unit, , , GHz, , s, J, 1/J
+amd-pstate-ondemand, 1, , , , 100.5, 200, 0.005000000
+amd-pstate-ondemand, 2, , , , 101.5, 250, 0.004000000
+amd-pstate-ondemand, 3, , , , 1102.5, 400, 0.002500000
+amd-pstate-ondemand, Average, , , , 101.5, 283.333, 0.003529415
+amd-pstate-schedutil, 1, , , , 90, 400, 0.002500000
+amd-pstate-schedutil, 2, , , , 91, 400, 0.002500000
+amd-pstate-schedutil, 3, , , , 92, 400, 0.002500000
+amd-pstate-schedutil, Average, , , , 91, 400, 0.002500000
+amd-pstate-ondemand VS amd-pstate-schedutil, Comprison(%), , , , 10.3448, 41.1766, -29.1667
+";
+    fs::write(&file, sheet).expect("it can be written");
+    let mut command = flyball(&["report"]);
+    command.arg(&file).arg("-o").arg(place.path().join("out"));
+    let text = ends(command, 0);
+    assert!(text.contains("13 of 15 cells follow"), "{text}");
+    assert!(text.contains("with 102.5 the average is right"), "{text}");
+    assert!(text.contains("the sign is lost"), "{text}");
+    assert!(text.contains("3 and 3 rounds cannot show one: the smallest possible p is 0.10"), "{text}");
+    assert!(place.path().join("out/gitsource_time.png").exists());
+    let mut command = flyball(&["report", "--json"]);
+    command.arg(&file);
+    let output = command.output().expect("it runs");
+    let data: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(data["test"], "gitsource");
+}

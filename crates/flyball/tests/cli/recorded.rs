@@ -1,0 +1,256 @@
+//! Every reading command on every recorded machine, generated: a new machine is a new column of tests.
+//!
+//! The machines are not part of the repository. They lie in `$FLYBALL_SHARED/machines`, or in `shared/machines` beside
+//! the workspace; without them every test here is skipped, and says so.
+
+mod raw;
+mod unpack;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// Why a check does not hold.
+type Failed = Box<dyn std::error::Error>;
+
+/// Each machine a module, each check a test in it.
+macro_rules! machines {
+    ($($machine:ident $name:literal),+ $(,)?) => {
+        const MACHINES: &[&str] = &[$($name),+];
+        $(mod $machine {
+            checks!($name: show show_json show_all doctor get_json raw archive write_refused);
+        })+
+    };
+}
+
+macro_rules! checks {
+    ($name:literal: $($check:ident)+) => {
+        $(#[test]
+        fn $check() -> Result<(), super::Failed> {
+            super::on($name, super::$check)
+        })+
+    };
+}
+
+machines! {
+    adl0 "adl0",
+    bdwup0 "bdwup0",
+    clx2s0 "clx2s0",
+    dell_latitude_5420_tgl "dell-latitude-5420-tgl",
+    gnr0 "gnr0",
+    icx2s0 "icx2s0",
+    milan0 "milan0",
+    skld0 "skld0",
+    snr0 "snr0",
+    spr1 "spr1",
+    srf8 "srf8",
+    turin0 "turin0",
+}
+
+/// Runs a check on a machine, where there is one.
+fn on(name: &str, check: fn(&str, &Path) -> Result<(), Failed>) -> Result<(), Failed> {
+    let folder = unpack::shared().map(|shared| shared.join(name)).filter(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        eprintln!("skipped: 1 check of {name}: no such recorded machine (set FLYBALL_SHARED)");
+        return Ok(());
+    };
+    check(name, &unpack::tree(&folder, name)?)
+}
+
+/// Machines that were added since are tested too, without snapshots.
+#[test]
+fn later_machines() -> Result<(), Failed> {
+    let Some(shared) = unpack::shared() else { return Ok(()) };
+    for entry in std::fs::read_dir(shared)?.flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !entry.path().join("sys/inlinefiles.txt").is_file() || MACHINES.contains(&name.as_str()) {
+            continue;
+        }
+        for check in [show, show_json, show_all, doctor, get_json, raw, archive, write_refused] {
+            on(&name, check)?;
+        }
+    }
+    Ok(())
+}
+
+fn raw(name: &str, tree: &Path) -> Result<(), Failed> {
+    raw::check(name, tree)
+}
+
+/// Runs flyball on a machine.
+pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flyball"))
+        .arg("-M")
+        .arg(machine)
+        .args(arguments)
+        .env_remove("FLYBALL_STATE")
+        .output()
+        .expect("flyball runs")
+}
+
+/// Its standard output, where it ended well.
+///
+/// # Errors
+/// What went wrong, in words, with the file or the program that it went wrong with.
+pub fn stdout(machine: &Path, arguments: &[&str]) -> Result<String, Failed> {
+    let output = flyball(machine, arguments);
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{arguments:?} ended with {}: {message}", output.status).into());
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string().into())
+}
+
+/// Compares with the reviewed text. What a machine lacks is left out: that list grows with every row of the table.
+fn snapshot(name: &str, tree: &Path, text: &str) {
+    let text = text.replace(&tree.display().to_string(), "MACHINE");
+    let text = text.split("\nabsent\n").next().unwrap_or_default();
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!(name.to_owned(), text);
+    });
+}
+
+/// What a screen must never hold, on any machine.
+fn judge_screen(text: &str) -> Result<(), Failed> {
+    if text.contains('\x1b') {
+        return Err("colour without a terminal".into());
+    }
+    if let Some(line) = text.lines().find(|line| line.ends_with(' ')) {
+        return Err(format!("trailing blank: {line}").into());
+    }
+    if let Some(line) = text.lines().find(|line| line.chars().count() > 140) {
+        return Err(format!("too wide for a screen: {line}").into());
+    }
+    Ok(())
+}
+
+fn show(name: &str, tree: &Path) -> Result<(), Failed> {
+    let text = stdout(tree, &["show"])?;
+    judge_screen(&text)?;
+    let lines = text.lines().count();
+    if lines > 60 {
+        return Err(format!("{lines} lines are more than one screen").into());
+    }
+    if MACHINES.contains(&name) {
+        snapshot(&format!("show@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+/// The doctor's report of each, reviewed. Nothing is ok without something that was seen, and what a recording lacks is
+/// never called missing.
+fn doctor(name: &str, tree: &Path) -> Result<(), Failed> {
+    let output = flyball(tree, &["doctor"]);
+    let text = String::from_utf8(output.stdout)?;
+    if !matches!(output.status.code(), Some(0 | 8)) {
+        return Err(format!("{}: {text}", output.status).into());
+    }
+    judge_screen(&text.replace(&tree.display().to_string(), "MACHINE"))?;
+    let report: serde_json::Value = serde_json::from_slice(&flyball(tree, &["doctor", "--json"]).stdout)?;
+    for finding in report["findings"].as_array().ok_or("no findings")? {
+        let unseen = finding["evidence"].as_array().is_none_or(Vec::is_empty);
+        if finding["verdict"] != "unknown" && unseen {
+            return Err(format!("nothing was seen: {finding}").into());
+        }
+        if finding["what"].as_str().is_some_and(|what| what.contains("modprobe")) {
+            return Err(format!("no remedy for a recording: {finding}").into());
+        }
+    }
+    if MACHINES.contains(&name) {
+        snapshot(&format!("doctor@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+/// Three machines that are unlike, in full.
+fn show_all(name: &str, tree: &Path) -> Result<(), Failed> {
+    let text = stdout(tree, &["show", "--all"])?;
+    if ["adl0", "milan0", "turin0"].contains(&name) {
+        snapshot(&format!("show-all@{name}"), tree, &text);
+    }
+    Ok(())
+}
+
+fn json(machine: &Path, arguments: &[&str]) -> Result<serde_json::Value, Failed> {
+    serde_json::from_str(&stdout(machine, arguments)?).map_err(|error| error.to_string().into())
+}
+
+/// Rows of `show --json` cover each CPU of the machine once for each knob and instance.
+fn show_json(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let shown = json(tree, &["show", "--json"])?;
+    let online = shown["machine"]["online"].as_str().ok_or("no list of online CPUs")?.to_owned();
+    let wanted: flyball_host::CpuList = online.parse()?;
+    let mut seen: std::collections::BTreeMap<(String, String), flyball_host::CpuList> =
+        std::collections::BTreeMap::default();
+    for row in shown["rows"].as_array().ok_or("no rows")? {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let cpus: flyball_host::CpuList = text("cpus").parse()?;
+        if row["value"].is_null() == (row["absent"].is_null() && row["error"].is_null()) {
+            return Err(format!("neither a value nor a reason, or both: {row}").into());
+        }
+        let all = seen.entry((text("knob"), text("instance"))).or_default();
+        let named =
+            ["uncore", "power", "energy", "temperature", "elc"].iter().any(|s| text("knob").starts_with(s));
+        if !named && all.intersects(&cpus) {
+            return Err(format!("a CPU in two rows: {row}").into());
+        }
+        all.add(&cpus);
+    }
+    for ((knob, instance), cpus) in seen {
+        let named =
+            ["uncore", "power", "energy", "temperature", "elc"].iter().any(|start| knob.starts_with(start));
+        if !named && cpus != wanted {
+            return Err(format!("{knob}:{instance} covers {cpus}, not {wanted}").into());
+        }
+    }
+    Ok(())
+}
+
+/// `get -c` gives the places of those CPUs and no others; text and JSON say the same.
+fn get_json(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let values = json(tree, &["get", "governor", "min-freq", "max-freq", "-c", "0", "--json"])?;
+    let values = values.as_array().ok_or("no list")?;
+    let knobs: Vec<&str> = values.iter().filter_map(|value| value["knob"].as_str()).collect();
+    if knobs != ["governor", "min-freq", "max-freq"] || values.iter().any(|value| value["cpus"] != "0") {
+        return Err(format!("not one value each for CPU 0: {values:?}").into());
+    }
+    let text = stdout(tree, &["get", "governor", "-c", "0"])?;
+    let governor = values[0]["value"].as_str().unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words != ["governor", governor, "CPUs", "0"] {
+        return Err(format!("text says {text}, JSON {governor}").into());
+    }
+    Ok(())
+}
+
+/// A recording of the machine answers as the tree does.
+fn archive(name: &str, tree: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file: PathBuf = folder.path().join(format!("{name}.tar.zst"));
+    stdout(tree, &["record", &file.display().to_string()])?;
+    let same = |arguments: &[&str]| -> Result<(), Failed> {
+        let (from_tree, from_file) = (stdout(tree, arguments)?, stdout(&file, arguments)?);
+        let from_tree = from_tree.replace(&tree.display().to_string(), "MACHINE");
+        let from_file = from_file.replace(&file.display().to_string(), "MACHINE");
+        if from_tree == from_file {
+            Ok(())
+        } else {
+            Err(format!("{arguments:?} differs:\n{from_tree}\n{from_file}").into())
+        }
+    };
+    same(&["show", "--all"])?;
+    same(&["get", "--json", "epb", "hwp-request", "idle-state"])
+}
+
+/// A recorded machine says that it cannot be written.
+fn write_refused(_name: &str, tree: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().display().to_string();
+    let output = flyball(tree, &["set", "max-freq=min", "--state-dir", &state]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() || !message.contains("record") {
+        return Err(format!("{}: {message}", output.status).into());
+    }
+    Ok(())
+}

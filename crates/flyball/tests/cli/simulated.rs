@@ -1,0 +1,412 @@
+//! Commands on simulated machines, from outside.
+
+use std::process::{Command, Output, Stdio};
+
+const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
+
+fn flyball(arguments: &[&str]) -> Output {
+    let state = tempfile::tempdir().unwrap();
+    Command::new(FLYBALL).arg("--state-dir").arg(state.path()).args(arguments).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn faults_by_rule() {
+    let machine = ["-M", "sim:ryzen-5750g", "--sim-fault"];
+    let with = |rule: &str, rest: &[&str]| flyball(&[&machine[..], &[rule], rest].concat());
+    // The third write fails: what was written before it is put back, and the file is named.
+    let failed = with("write cpufreq/policy*/scaling_max_freq fails EIO nth 3", &["set", "max-freq=2GHz"]);
+    assert!(!failed.status.success());
+    assert!(err(&failed).contains("policy2/scaling_max_freq"), "{}", err(&failed));
+    // A list of CPUs keeps its comma on the way.
+    let online = with("offline 3,5 after 0s", &["get", "online"]);
+    assert!(out(&online).contains("off  CPUs 3,5"), "{}", out(&online));
+    // Firmware that holds a CPU is seen in its frequency, not in its settings.
+    let idle =
+        with("write cpufreq/policy0/scaling_governor is lost", &["set", "-c", "0", "governor=performance"]);
+    assert!(!idle.status.success(), "a write that is lost must be noticed: {}", err(&idle));
+    // What is wrong is told, with the forms.
+    let wrong = with("fan broken", &["show"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", err(&wrong));
+    assert!(
+        err(&wrong).contains("'broken'")
+            && err(&wrong).contains(flyball_sim::FAULT_FORMS.lines().next().unwrap())
+    );
+    let nowhere = with("write cpufreq/policy*/scaling_speed fails EIO", &["get", "governor"]);
+    assert!(nowhere.status.success() && err(&nowhere).contains("has no file"), "{}", err(&nowhere));
+    let live = flyball(&["--sim-fault", "offline 3", "show"]);
+    assert!(!live.status.success() && err(&live).contains("-M sim:NAME"), "{}", err(&live));
+    // Help knows every form.
+    let help = out(&flyball(&["sim", "--help"]));
+    for form in flyball_sim::FAULT_FORMS.lines() {
+        assert!(help.contains(form), "{form}");
+    }
+}
+
+/// The records of a machine's trace, once out of its text and once out of its pages.
+fn both_ways(choice: (&str, flyball_sim::Kernel, &str), work: &str) -> [Vec<flyball_trace::Record>; 2] {
+    use flyball_sim::{Boot, SimMachine, silicon::MachineSpec, workload};
+    let (name, kernel, option) = choice;
+    let spec = MachineSpec::builtin(name).unwrap();
+    let boot = Boot { options: vec![option.to_owned()], ..Boot::default() };
+    let mut machine = SimMachine::boot(spec, kernel, boot, 0).unwrap();
+    let root = "/sys/kernel/tracing";
+    machine.make_directory(&format!("{root}/instances"), "other").unwrap();
+    let other = format!("{root}/instances/other");
+    for instance in [root, &other] {
+        machine.write(&format!("{instance}/buffer_size_kb"), b"20000").unwrap();
+        machine.write(&format!("{instance}/events/enable"), b"1").unwrap();
+    }
+    let model = workload::Workload::builtin(work).unwrap();
+    machine.run(Some(Box::new(workload::Engine::new(model, vec![0, 1], 7))));
+    machine.advance(std::time::Duration::from_millis(700));
+    let limit = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    let max = machine.read(&limit.replace("scaling_max", "cpuinfo_min")).unwrap();
+    machine.write(limit, &max).unwrap();
+    machine.advance(std::time::Duration::from_millis(20));
+    machine.write(&format!("{root}/trace_marker"), b"the end").unwrap();
+
+    let text = machine.read(&format!("{root}/trace")).unwrap();
+    let names = std::sync::Arc::new(flyball_trace::Names::default());
+    let mut lines = Vec::new();
+    let summary = flyball_trace::read_text(
+        &text[..],
+        std::path::Path::new("trace"),
+        &names,
+        &flyball_trace::TextOptions::default(),
+        &mut |batch| {
+            lines.extend(batch.records.iter().copied());
+            Ok(())
+        },
+    );
+    assert!(summary.is_ok());
+
+    let mut formats = Vec::new();
+    for group in ["amd_cpu", "ftrace", "power"] {
+        for event in machine.list(&format!("{other}/events/{group}")).unwrap() {
+            if let Ok(text) = machine.read(&format!("{other}/events/{group}/{event}/format")) {
+                formats.push(flyball_trace::EventFormat::parse(group, &text).unwrap());
+            }
+        }
+    }
+    let decoder = flyball_trace::Decoder::new(&formats, &names);
+    let header = machine.read(&format!("{other}/events/header_page")).unwrap();
+    let header = flyball_trace::PageHeader::parse(&header).unwrap();
+    let mut records = Vec::new();
+    for cpu in 0..machine.silicon().cpus() as u32 {
+        let path = format!("{other}/per_cpu/cpu{cpu}/trace_pipe_raw");
+        while let Ok(page) = machine.take(&path, 4096) {
+            let page = flyball_trace::Page::parse(&page, header).unwrap();
+            for entry in page.entries() {
+                let entry = entry.unwrap();
+                records.push(decoder.decode(entry.time, cpu, entry.payload).unwrap());
+            }
+        }
+        let stats =
+            String::from_utf8(machine.read(&format!("{other}/per_cpu/cpu{cpu}/stats")).unwrap()).unwrap();
+        let stats = flyball_trace::CpuStats::parse(cpu, &stats);
+        assert_eq!((stats.entries, stats.lost()), (0, 0));
+    }
+    records.sort_by_key(|record| (record.time, record.cpu));
+    // Text cuts microseconds off, and says nothing of flags that a record has; a record nothing of the task's name.
+    for record in &mut records {
+        (record.time, record.flags, record.preempt) = (record.time / 1000 * 1000, 0, 0);
+    }
+    for record in &mut lines {
+        record.comm = flyball_trace::Comm::default();
+    }
+    [lines, records]
+}
+
+#[test]
+fn a_trace_says_the_same_as_text_and_as_pages() {
+    use flyball_sim::Kernel;
+    use flyball_trace::Event;
+    let kinds: [(&str, fn(&Event) -> bool); 6] = [
+        ("amd_pstate_perf", |event| matches!(event, Event::AmdPerf(_))),
+        ("amd_pstate_epp_perf", |event| matches!(event, Event::AmdEpp(_))),
+        ("pstate_sample", |event| matches!(event, Event::Intel(_))),
+        ("cpu_frequency", |event| matches!(event, Event::Frequency { .. })),
+        ("cpu_frequency_limits", |event| matches!(event, Event::Limits { .. })),
+        ("cpu_idle", |event| matches!(event, Event::Idle { .. })),
+    ];
+    for (choice, work, told) in [
+        (
+            ("ryzen-5750g", Kernel::V6_1, "amd_pstate=passive"),
+            "speedometer",
+            "amd_pstate_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V6_12, "amd_pstate=passive"),
+            "gitsource",
+            "amd_pstate_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V7_2, "amd_pstate=guided"),
+            "speedometer",
+            "amd_pstate_perf amd_pstate_epp_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V7_2, "amd_pstate=active"),
+            "spin",
+            "amd_pstate_epp_perf cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("ryzen-5750g", Kernel::V6_12, "amd_pstate=disable"),
+            "speedometer",
+            "cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("i7-2600", Kernel::V6_12, "intel_pstate=active"),
+            "speedometer",
+            "pstate_sample cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("i7-2600", Kernel::V6_12, "intel_pstate=passive"),
+            "speedometer",
+            "pstate_sample cpu_frequency cpu_frequency_limits cpu_idle",
+        ),
+        (
+            ("gold-6138", Kernel::V6_12, "intel_pstate=passive"),
+            "spin",
+            "pstate_sample cpu_frequency_limits cpu_idle",
+        ),
+        (("gold-6138", Kernel::V6_12, "intel_pstate=active"), "spin", "cpu_frequency_limits cpu_idle"),
+    ] {
+        let [text, pages] = both_ways(choice, work);
+        for kind in kinds {
+            let seen = pages.iter().filter(|record| kind.1(&record.event)).count();
+            assert_eq!(seen > 0, told.split(' ').any(|name| name == kind.0), "{choice:?} {}: {seen}", kind.0);
+        }
+        assert_eq!(text.len(), pages.len(), "{choice:?}");
+        let mut sorted = text.clone();
+        sorted.sort_by_key(|record| (record.time, record.cpu));
+        for (line, record) in text.iter().zip(&pages) {
+            if !matches!(line.event, Event::Other(_)) {
+                assert_eq!(line, record, "{choice:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.dat");
+    let again = folder.path().join("b.dat");
+    let machine = ["-M", "sim:ryzen-5750g,boot=amd_pstate=passive"];
+    for path in [&file, &again] {
+        let path = path.to_str().unwrap();
+        let words = [
+            "--json", "trace", "record", "--idle", "-o", path, "--", "spin", "--amount", "1", "--pin", "0,3",
+        ];
+        let output = flyball(&[&machine[..], &words].concat());
+        assert!(output.status.success(), "{}", err(&output));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["simulated"], true);
+        assert_eq!(summary["received"], summary["written"]);
+    }
+    let name = file.to_str().unwrap();
+    assert_eq!(
+        std::fs::read(&file).unwrap(),
+        std::fs::read(&again).unwrap(),
+        "the same machine, other bytes"
+    );
+    let report = out(&flyball(&["trace", "report", name]));
+    assert!(report.contains("amd_pstate_perf") && report.contains("flyball-sim"), "{report}");
+    // trace-cmd reads as many records out of it.
+    if let Ok(output) = Command::new("trace-cmd").args(["report", "-q", name]).output() {
+        let lines = out(&output).lines().filter(|line| line.contains("] ")).count();
+        let output = flyball(&["--json", "trace", "report", name]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let records = report["report"]["records"].as_u64().unwrap();
+        assert_eq!(lines as u64, records);
+    } else {
+        eprintln!("skipped 1 check: trace-cmd is not installed");
+    }
+    for (wrong, named) in [
+        (vec!["--", "make", "-j8"], "'-j8'"),
+        (vec!["--", "nonesuch"], "nonesuch"),
+        (vec!["--sched", "--", "spin"], "sched:sched_switch"),
+        (vec!["--clock", "sundial", "--", "spin"], "sundial"),
+        (vec!["--", "spin", "--amount", "much"], "'much'"),
+    ] {
+        let output = flyball(&[&machine[..], &["trace", "record", "-o", name], &wrong].concat());
+        assert!(!output.status.success() && err(&output).contains(named), "{wrong:?}: {}", err(&output));
+    }
+}
+
+/// The samples of a comparison of `arms` with a seed, and whether any verdict calls a difference.
+fn compared(seed: &str, arms: [&str; 2], rounds: &str) -> (Vec<u8>, bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let run = run.to_str().unwrap();
+    let output = flyball(&[
+        "--json",
+        "-M",
+        "sim:ryzen-5750g",
+        "compare",
+        "--arm",
+        arms[0],
+        "--arm",
+        arms[1],
+        "--workload",
+        "spin",
+        "--amount",
+        "1",
+        "--pin",
+        "0",
+        "--rounds",
+        rounds,
+        "--seed",
+        seed,
+        "-o",
+        run,
+    ]);
+    assert!(output.status.success(), "{}", err(&output));
+    let text = out(&output);
+    let called = text.matches("\"verdict\"").count() - text.matches("\"no-difference-shown\"").count();
+    let mut samples = Vec::new();
+    let mut names: Vec<_> = std::fs::read_dir(run).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    for path in names.iter().filter(|path| path.to_string_lossy().contains("rounds")) {
+        samples.extend(std::fs::read(path).unwrap());
+    }
+    assert!(!samples.is_empty(), "{names:?}");
+    (samples, called > 0)
+}
+
+#[test]
+fn rounds_differ_as_rounds_do_and_a_seed_makes_them_again() {
+    let same = ["a: governor=powersave", "b: governor=powersave"];
+    let (first, called) = compared("1", same, "10");
+    assert!(!called, "two names of one setting were called different");
+    assert_eq!(first, compared("1", same, "10").0, "the same seed, other samples");
+    assert_ne!(first, compared("2", same, "10").0, "another seed, the same samples");
+    // What is different is called so all the same.
+    let (_, called) = compared("3", ["a: turbo=on", "b: turbo=off"], "10");
+    assert!(called, "turbo makes a difference to a busy loop");
+}
+
+/// Every command on a simulated machine says that it is one: in words, and in its data.
+#[test]
+fn every_output_says_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (run, dat, archive) = (path("run"), path("t.dat"), path("a.tar.zst"));
+    let (profile, saved) = (path("p.toml"), path("saved.toml"));
+    std::fs::write(&profile, "governor = \"performance\"\n").unwrap();
+    let cases: Vec<Vec<&str>> = vec![
+        vec!["show"],
+        vec!["get", "governor"],
+        vec!["set", "governor=performance"],
+        vec!["plan", "governor=performance"],
+        vec!["apply", &profile],
+        vec!["verify", &profile],
+        vec!["save", &saved],
+        vec!["restore"],
+        vec!["doctor"],
+        vec!["record", &archive],
+        vec!["trace", "record", "-o", &dat, "--", "spin", "--amount", "1"],
+        vec![
+            "compare",
+            "--arm",
+            "a",
+            "--arm",
+            "b:turbo=off",
+            "--workload",
+            "spin",
+            "--amount",
+            "1",
+            "--rounds",
+            "2",
+            "-o",
+            &run,
+        ],
+    ];
+    let mut silent = Vec::new();
+    for words in &cases {
+        for json in [false, true] {
+            // What is there is not written over.
+            let _ = std::fs::remove_dir_all(&run);
+            let _ = std::fs::remove_file(&archive);
+            let _ = std::fs::remove_file(&saved);
+            let mut line = vec!["-M", "sim:ryzen-5750g"];
+            line.extend(json.then_some("--json"));
+            line.extend(words);
+            let output = flyball(&line);
+            assert_ne!(output.status.code(), Some(2), "{line:?}: {}", err(&output));
+            if !err(&output).contains("is simulated") {
+                silent.push(format!("{line:?} on stderr"));
+            }
+            let data = out(&output);
+            // What is data says it by itself: stderr may be gone.
+            if json && !data.trim().is_empty() && !data.contains("simulated") && !data.contains("sim:") {
+                silent.push(format!("{line:?}: {}", data.chars().take(200).collect::<String>()));
+            }
+        }
+    }
+    for name in ["report.html", "report.csv", "report.json", "manifest.json"] {
+        let file = std::path::Path::new(&run).join(name);
+        if let Ok(text) = std::fs::read_to_string(&file)
+            && !text.contains("simulated")
+        {
+            silent.push(name.to_owned());
+        }
+    }
+    assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
+}
+
+#[test]
+fn one_command_at_a_time_has_a_kept_machine() {
+    use std::io::BufRead as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, state) = (folder.path().join("box"), folder.path().join("state"));
+    let command = |words: &[&str]| {
+        let mut command = Command::new(FLYBALL);
+        command
+            .arg("--state-dir")
+            .arg(&state)
+            .args(["-M", "sim:i7-2600", "--sim-state"])
+            .arg(&kept)
+            .args(words);
+        command
+    };
+    assert!(command(&["set", "governor=performance"]).output().unwrap().status.success());
+    // Somebody else has it: the command says who, and goes on as soon as it is free.
+    let file = std::fs::File::options().append(true).open(&kept).unwrap();
+    assert!(flyball_host::process::try_lock(&file).unwrap());
+    let mut waits =
+        command(&["get", "governor"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(waits.stderr.take().unwrap());
+    while !said.contains("waiting for process") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    drop(file);
+    let output = waits.wait_with_output().unwrap();
+    assert!(output.status.success() && out(&output).contains("performance"), "{}", out(&output));
+    // Commands at the same time all leave what they did.
+    let settings = ["epb=0", "turbo=off", "max-freq=2GHz"];
+    let mut children: Vec<_> =
+        settings.iter().map(|setting| command(&["set", setting]).spawn().unwrap()).collect();
+    for child in &mut children {
+        assert!(
+            matches!(child.wait().unwrap().code(), Some(0 | 6)),
+            "done, or another flyball had the machine"
+        );
+    }
+    let text = std::fs::read_to_string(&kept).unwrap();
+    let times: Vec<u64> =
+        text.lines().skip(1).filter_map(|line| line.split(' ').nth(1)?.parse().ok()).collect();
+    assert!(times.len() > 4 && times.is_sorted(), "one history, in order: {text}");
+}

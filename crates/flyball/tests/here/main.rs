@@ -1,0 +1,9 @@
+//! What touches the machine that runs the tests: quiet, live traces, and programs under a served machine. Where the
+//! machine lacks what a test needs, the test is skipped and says so.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod quiet;
+mod sim_run;
+mod speed_select_sim;
+mod trace_record;
