@@ -121,33 +121,33 @@ pub fn anyone_uses_cpusets(host: &dyn Host) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::player::Player;
+    use flyball_sst_fake::FakeMachine;
 
     #[test]
     fn cpus_go_apart_and_come_back_with_nothing_left_behind() {
-        let player = Player::guide(true);
-        let before = player.everything();
+        let machine = FakeMachine::guide(true);
+        let before = machine.everything();
         let folder = folder(0, 0);
-        assert_eq!(read(&player, &folder).unwrap(), Apart::None);
+        assert_eq!(read(&machine, &folder).unwrap(), Apart::None);
         let some = Apart::Cpus("4,6,12,13".parse().unwrap());
-        write(&player, &folder, &some).unwrap();
-        assert_eq!(read(&player, &folder).unwrap(), some);
+        write(&machine, &folder, &some).unwrap();
+        assert_eq!(read(&machine, &folder).unwrap(), some);
         let others = Apart::Cpus("5".parse().unwrap());
-        write(&player, &folder, &others).unwrap();
-        assert_eq!(read(&player, &folder).unwrap(), others);
-        write(&player, &folder, &Apart::Ready).unwrap();
-        assert_eq!(read(&player, &folder).unwrap(), Apart::Ready);
-        write(&player, &folder, &Apart::None).unwrap();
-        assert_eq!(player.everything(), before);
+        write(&machine, &folder, &others).unwrap();
+        assert_eq!(read(&machine, &folder).unwrap(), others);
+        write(&machine, &folder, &Apart::Ready).unwrap();
+        assert_eq!(read(&machine, &folder).unwrap(), Apart::Ready);
+        write(&machine, &folder, &Apart::None).unwrap();
+        assert_eq!(machine.everything(), before);
     }
 
     #[test]
     fn cpusets_stay_where_somebody_else_has_some() {
-        let player = Player::guide(true);
+        let machine = FakeMachine::guide(true);
         let folder = folder(0, 0);
-        player.put(&format!("{CGROUP}/machine.slice/cpuset.cpus"), "0-3");
-        write(&player, &folder, &Apart::Cpus("5".parse().unwrap())).unwrap();
-        write(&player, &folder, &Apart::None).unwrap();
-        assert_eq!(read(&player, &folder).unwrap(), Apart::Ready);
+        machine.put(&format!("{CGROUP}/machine.slice/cpuset.cpus"), "0-3");
+        write(&machine, &folder, &Apart::Cpus("5".parse().unwrap())).unwrap();
+        write(&machine, &folder, &Apart::None).unwrap();
+        assert_eq!(read(&machine, &folder).unwrap(), Apart::Ready);
     }
 }

@@ -78,14 +78,16 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, level: u8) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpus::TopologyCache, player::Player};
+    use flyball_sst_fake::FakeMachine;
+
+    use crate::cpus::TopologyCache;
 
     #[test]
     fn costs_are_told_in_numbers() {
         for tpmi in [false, true] {
-            let player = Player::guide(tpmi);
-            let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
-            let access = layout.access(&player);
+            let machine = FakeMachine::guide(tpmi);
+            let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+            let access = layout.access(&machine);
             let domain = &layout.domains[0];
             assert_eq!(
                 base_freq(&layout, access.as_ref(), domain, 0).unwrap(),

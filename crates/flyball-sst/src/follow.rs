@@ -142,58 +142,60 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpus::TopologyCache, player::Player};
+    use flyball_sst_fake::FakeMachine;
 
-    fn online(player: &Player) -> String {
-        player.read("/sys/devices/system/cpu/online").unwrap()
+    use crate::cpus::TopologyCache;
+
+    fn online(machine: &FakeMachine) -> String {
+        machine.read("/sys/devices/system/cpu/online").unwrap()
     }
 
     #[test]
     fn cpus_go_and_come_back_with_the_level() {
         for tpmi in [false, true] {
-            let player = Player::guide(tpmi);
-            let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+            let machine = FakeMachine::guide(tpmi);
+            let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
             let mut follower = Follower::new(Means::Hotplug);
-            assert_eq!(follower.look(&layout, &player).unwrap().len(), 2, "the first look");
-            assert_eq!(follower.look(&layout, &player).unwrap(), []);
-            player.set(|state| state.level = 4);
-            let events = follower.look(&layout, &player).unwrap();
+            assert_eq!(follower.look(&layout, &machine).unwrap().len(), 2, "the first look");
+            assert_eq!(follower.look(&layout, &machine).unwrap(), []);
+            machine.set(|state| state.level = 4);
+            let events = follower.look(&layout, &machine).unwrap();
             assert_eq!(events[0].to_string(), "power domain 0:0: level 0 became 4");
             assert_eq!(events[1].to_string(), "offline: 4,6,12,13,32,34,40,41");
-            player.set(|state| state.level = 0);
-            let _ = follower.look(&layout, &player).unwrap();
-            assert_eq!(online(&player), "0-55");
-            player.set(|state| (state.level, state.locked) = (4, true));
-            assert_eq!(follower.look(&layout, &player).unwrap(), []);
+            machine.set(|state| state.level = 0);
+            let _ = follower.look(&layout, &machine).unwrap();
+            assert_eq!(online(&machine), "0-55");
+            machine.set(|state| (state.level, state.locked) = (4, true));
+            assert_eq!(follower.look(&layout, &machine).unwrap(), []);
         }
     }
 
     #[test]
     fn partitions_instead_of_hotplug() {
-        let player = Player::guide(true);
-        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        let machine = FakeMachine::guide(true);
+        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
         let mut follower = Follower::new(Means::Cgroup);
-        player.set(|state| state.level = 4);
-        let _ = follower.look(&layout, &player).unwrap();
+        machine.set(|state| state.level = 4);
+        let _ = follower.look(&layout, &machine).unwrap();
         let folder = apart::folder(0, 0);
-        let read = |name: &str| player.read(&format!("{folder}/{name}")).unwrap();
+        let read = |name: &str| machine.read(&format!("{folder}/{name}")).unwrap();
         assert_eq!(
             (read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()),
             ("4,6,12,13,32,34,40,41", "isolated")
         );
-        assert_eq!(online(&player), "0-55");
-        player.set(|state| state.level = 0);
-        let _ = follower.look(&layout, &player).unwrap();
-        assert!(!player.exists(&folder), "the partition is gone");
+        assert_eq!(online(&machine), "0-55");
+        machine.set(|state| state.level = 0);
+        let _ = follower.look(&layout, &machine).unwrap();
+        assert!(!machine.exists(&folder), "the partition is gone");
     }
 
     #[test]
     fn a_refusal_is_told_and_the_rest_is_done() {
-        let player = Player::guide(true);
-        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
-        player.set(|state| state.level = 4);
-        player.fail_at(1, flyball_host::Errno::BUSY);
-        let events = Follower::new(Means::Hotplug).look(&layout, &player).unwrap();
+        let machine = FakeMachine::guide(true);
+        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+        machine.set(|state| state.level = 4);
+        machine.fail_at(1, flyball_host::Errno::BUSY);
+        let events = Follower::new(Means::Hotplug).look(&layout, &machine).unwrap();
         assert!(
             events.iter().any(|event| matches!(event, Event::Refused(why) if why.contains("cpu6/online")))
         );

@@ -142,13 +142,15 @@ pub fn candidates(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cpus::TopologyCache, player::Player};
+    use flyball_sst_fake::FakeMachine;
+
+    use crate::cpus::TopologyCache;
 
     fn best(cpus: &[u32], goal: Goal) -> Candidate {
-        let player = Player::guide(true);
-        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        let machine = FakeMachine::guide(true);
+        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
         let cpus = cpus.iter().copied().collect();
-        candidates(&layout, &player, &layout.domains[0], &cpus, goal).unwrap().remove(0)
+        candidates(&layout, &machine, &layout.domains[0], &cpus, goal).unwrap().remove(0)
     }
 
     #[test]

@@ -490,7 +490,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::player::Player;
+    use flyball_sst_fake::FakeMachine;
 
     fn all_fields() -> Vec<(Field, [&'static str; 2])> {
         vec![
@@ -511,40 +511,40 @@ mod tests {
     #[test]
     fn settings_read_what_was_written_on_both_interfaces() {
         for tpmi in [false, true] {
-            let player = Player::guide(tpmi);
-            let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+            let machine = FakeMachine::guide(tpmi);
+            let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
             assert_eq!(layout.domains.len(), 2);
             assert_eq!(layout.domains[1].cpus.to_string(), "14-27,42-55");
             for (field, [before, after]) in all_fields() {
                 let setting = layout.setting(layout.domains[1].place, field);
-                assert_eq!(setting.read(&player).unwrap(), before, "{setting}");
-                setting.write(&player, after).unwrap();
-                assert_eq!(setting.read(&player).unwrap(), after, "{setting}");
+                assert_eq!(setting.read(&machine).unwrap(), before, "{setting}");
+                setting.write(&machine, after).unwrap();
+                assert_eq!(setting.read(&machine).unwrap(), after, "{setting}");
                 assert_eq!(setting.to_string().parse(), Ok(setting));
-                assert!(setting.write(&player, "nonsense").is_err());
+                assert!(setting.write(&machine, "nonsense").is_err());
             }
             // The other package is as it was, and a level change switches features off.
-            assert_eq!(player.state(0, 0), Player::guide(tpmi).state(0, 0));
-            assert!(!player.state(1, 0).base_freq && !player.state(1, 0).turbo_freq);
+            assert_eq!(machine.state(0, 0), FakeMachine::guide(tpmi).state(0, 0));
+            assert!(!machine.state(1, 0).base_freq && !machine.state(1, 0).turbo_freq);
         }
     }
 
     #[test]
     fn the_two_switches_of_a_mailbox_part_are_kept_apart() {
-        let player = Player::guide(false);
-        player.set(|state| state.qos = true);
-        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        let machine = FakeMachine::guide(false);
+        machine.set(|state| state.qos = true);
+        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
         let setting = layout.setting(layout.domains[0].place, Field::CorePower);
-        assert_eq!(setting.read(&player).unwrap(), "qos-only");
-        setting.write(&player, "1").unwrap();
-        setting.write(&player, "qos-only").unwrap();
-        assert_eq!(player.everything().1[&(0, 0)], player.state(1, 0));
+        assert_eq!(setting.read(&machine).unwrap(), "qos-only");
+        setting.write(&machine, "1").unwrap();
+        setting.write(&machine, "qos-only").unwrap();
+        assert_eq!(machine.everything().1[&(0, 0)], machine.state(1, 0));
     }
 
     #[test]
     fn domains_without_cpus_are_places_too() {
-        let player = Player::guide(true).with_io_domains(2);
-        let layout = Layout::read(&player, &TopologyCache::default()).unwrap();
+        let machine = FakeMachine::guide(true).with_io_domains(2);
+        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
         let names: Vec<String> = layout
             .domains
             .iter()
@@ -552,7 +552,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2"]);
         assert_eq!(layout.domains[1].place.cpu, None);
-        assert!(layout.setting(layout.domains[1].place, Field::Level).read(&player).is_ok());
+        assert!(layout.setting(layout.domains[1].place, Field::Level).read(&machine).is_ok());
     }
 
     proptest! {
@@ -563,12 +563,12 @@ mod tests {
             field in "(level|base-freq|turbo-freq|core-power|priority|trl|clos-(min|max|weight|epp):[0-9]|class:[0-9]{1,4})",
             content in "(-?[0-9]{1,6}|ordered|proportional|pm-only|0x[0-9a-f]{1,17}|)",
         ) {
-            let player = Player::small(true).with_dead_domain().with_io_domains(1);
+            let machine = FakeMachine::small(true).with_dead_domain().with_io_domains(1);
             if let Ok(setting) = format!("sst:tpmi3:{package}.{domain}@0:{field}").parse::<Setting>() {
-                let _ = setting.read(&player);
-                let _ = setting.write(&player, &content);
+                let _ = setting.read(&machine);
+                let _ = setting.write(&machine, &content);
             }
-            prop_assert_eq!(player.hazards(), Vec::<String>::new());
+            prop_assert_eq!(machine.hazards(), Vec::<String>::new());
         }
 
         #[test]

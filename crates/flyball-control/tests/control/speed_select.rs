@@ -10,7 +10,7 @@ use flyball_control::{
     },
 };
 use flyball_host::Errno;
-use flyball_sst::player::Player;
+use flyball_sst_fake::FakeMachine;
 
 /// A folder in memory where there is such a place: the journal flushes to disk at every step, some thousand times here.
 fn memory() -> tempfile::TempDir {
@@ -21,16 +21,16 @@ fn intent(settings: &[&str]) -> Intent {
     Intent::from_arguments(settings, None).unwrap()
 }
 
-fn planned(player: &Player, settings: &[&str]) -> Result<Plan, PlanError> {
-    plan(&Machine::inspect(player).unwrap(), &intent(settings))
+fn planned(fake: &FakeMachine, settings: &[&str]) -> Result<Plan, PlanError> {
+    plan(&Machine::inspect(fake).unwrap(), &intent(settings))
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
     plan.changes.iter().map(|change| format!("{}={} on {}", change.knob, change.new, change.place)).collect()
 }
 
-fn refused(player: &Player, settings: &[&str]) -> String {
-    match planned(player, settings) {
+fn refused(fake: &FakeMachine, settings: &[&str]) -> String {
+    match planned(fake, settings) {
         Err(PlanError::Refused(words)) => words.join("\n"),
         other => panic!("{settings:?}: {other:?}"),
     }
@@ -39,8 +39,8 @@ fn refused(player: &Player, settings: &[&str]) -> String {
 #[test]
 fn base_freq_brings_what_it_stands_on_and_says_its_cost() {
     for tpmi in [false, true] {
-        let player = Player::guide(tpmi);
-        let plan = planned(&player, &["sst-bf=on"]).unwrap();
+        let fake = FakeMachine::guide(tpmi);
+        let plan = planned(&fake, &["sst-bf=on"]).unwrap();
         assert_eq!(
             steps(&plan),
             [
@@ -55,43 +55,43 @@ fn base_freq_brings_what_it_stands_on_and_says_its_cost() {
         assert!(plan.changes[0].because.contains("sst-bf=on needs classes of service"), "{plan:?}");
         let cost = "8 CPUs (5,6,8,13,33,34,36,41) at 3000 MHz, 20 CPUs at 2400 MHz instead of 2600 MHz";
         assert!(plan.notes.iter().any(|note| note.contains(cost)), "{:?}", plan.notes);
-        assert!(player.take_log().is_empty(), "planning wrote");
+        assert!(fake.take_log().is_empty(), "planning wrote");
     }
 }
 
 #[test]
 fn contradictions_are_refused_before_the_first_write() {
     for tpmi in [false, true] {
-        let player = Player::guide(tpmi);
-        assert!(refused(&player, &["sst-bf=on", "sst-cp=off"]).contains("works on classes of service"));
-        assert!(refused(&player, &["clos-min:1=3GHz", "clos-max:1=2GHz"]).contains("above its maximum"));
-        assert!(refused(&player, &["clos-1-max=26GHz"]).contains("25.5 GHz"));
-        assert!(refused(&player, &["sst-level=7"]).contains("levels are 0, 1, 2, 3, 4"));
-        assert!(refused(&player, &["clos=4"]).contains("classes 0 to 3"));
-        assert!(refused(&player, &["clos-weight:2=16"]).contains("0 to 15"));
-        assert!(refused(&player, &["sst-cp-priority=odd"]).contains("ordered or proportional"));
-        assert!(refused(&player, &["trl=0xzz"]).contains("hexadecimal"));
-        player.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1");
-        assert!(refused(&player, &["sst-tf=on"]).contains("needs turbo"));
-        assert!(planned(&player, &["sst-tf=on", "turbo=on"]).is_ok());
-        player.set(|state| (state.turbo_freq, state.qos, state.core_power) = (true, true, true));
-        assert!(refused(&player, &["sst-cp=off"]).contains("sst-tf=off as well"));
-        assert!(planned(&player, &["sst-cp=off", "sst-tf=off"]).is_ok());
-        player.set(|state| state.level = 4);
-        assert!(refused(&player, &["sst-bf=on"]).contains("levels with it: 0, 1"));
-        player.set(|state| state.locked = true);
-        assert!(refused(&player, &["sst-level=0"]).contains("locked"));
-        assert!(player.take_log().is_empty());
+        let fake = FakeMachine::guide(tpmi);
+        assert!(refused(&fake, &["sst-bf=on", "sst-cp=off"]).contains("works on classes of service"));
+        assert!(refused(&fake, &["clos-min:1=3GHz", "clos-max:1=2GHz"]).contains("above its maximum"));
+        assert!(refused(&fake, &["clos-1-max=26GHz"]).contains("25.5 GHz"));
+        assert!(refused(&fake, &["sst-level=7"]).contains("levels are 0, 1, 2, 3, 4"));
+        assert!(refused(&fake, &["clos=4"]).contains("classes 0 to 3"));
+        assert!(refused(&fake, &["clos-weight:2=16"]).contains("0 to 15"));
+        assert!(refused(&fake, &["sst-cp-priority=odd"]).contains("ordered or proportional"));
+        assert!(refused(&fake, &["trl=0xzz"]).contains("hexadecimal"));
+        fake.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1");
+        assert!(refused(&fake, &["sst-tf=on"]).contains("needs turbo"));
+        assert!(planned(&fake, &["sst-tf=on", "turbo=on"]).is_ok());
+        fake.set(|state| (state.turbo_freq, state.qos, state.core_power) = (true, true, true));
+        assert!(refused(&fake, &["sst-cp=off"]).contains("sst-tf=off as well"));
+        assert!(planned(&fake, &["sst-cp=off", "sst-tf=off"]).is_ok());
+        fake.set(|state| state.level = 4);
+        assert!(refused(&fake, &["sst-bf=on"]).contains("levels with it: 0, 1"));
+        fake.set(|state| state.locked = true);
+        assert!(refused(&fake, &["sst-level=0"]).contains("locked"));
+        assert!(fake.take_log().is_empty());
     }
 }
 
 #[test]
 fn rounding_and_siblings_are_told() {
-    let player = Player::guide(true);
-    let plan = planned(&player, &["clos-min:1=2650MHz"]).unwrap();
+    let fake = FakeMachine::guide(true);
+    let plan = planned(&fake, &["clos-min:1=2650MHz"]).unwrap();
     assert_eq!(plan.changes[0].new, "2600");
     assert!(plan.changes[0].because.contains("cut to whole hundreds"), "{:?}", plan.changes[0]);
-    let machine = Machine::inspect(&player).unwrap();
+    let machine = Machine::inspect(&fake).unwrap();
     let one = Intent::from_arguments(&["clos=2"], Some("3")).unwrap();
     let plan = flyball_control::plan::plan(&machine, &one).unwrap();
     assert_eq!(plan.changes.len(), 1);
@@ -101,9 +101,9 @@ fn rounding_and_siblings_are_told() {
 
 #[test]
 fn a_level_change_says_what_goes_with_it() {
-    let player = Player::guide(false);
-    player.set(|state| (state.base_freq, state.qos, state.core_power) = (true, true, true));
-    let plan = planned(&player, &["sst-level=4"]).unwrap();
+    let fake = FakeMachine::guide(false);
+    fake.set(|state| (state.base_freq, state.qos, state.core_power) = (true, true, true));
+    let plan = planned(&fake, &["sst-level=4"]).unwrap();
     let notes = plan.notes.join("\n");
     assert!(notes.contains("base-freq of power domain 0:0 is on and goes off with the level"), "{notes}");
     assert!(notes.contains("base 2800 MHz instead of 2600 MHz"), "{notes}");
@@ -128,18 +128,18 @@ fn applied_restored_and_failed_at_every_point() {
     for tpmi in [false, true] {
         let folder = memory();
         let state = StateDir::new(folder.path());
-        let player = Player::guide(tpmi);
-        player.set(|state| {
+        let fake = FakeMachine::guide(tpmi);
+        fake.set(|state| {
             state.assoc[4] = 2;
             (state.qos, state.core_power, state.base_freq) = (true, true, true);
         });
-        let before = player.everything();
-        player.fail_at(usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+        let before = fake.everything();
+        fake.fail_at(usize::MAX, Errno::NXIO);
+        let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
         let applied = hold.apply(&intent(ALL), &|| false).unwrap();
         assert!(applied.clamped().next().is_none(), "{:?}", applied.clamped().collect::<Vec<_>>());
         for package in 0..2 {
-            let now = player.state(package, 0);
+            let now = fake.state(package, 0);
             assert_eq!(
                 (now.level, now.base_freq, now.turbo_freq, now.qos, now.ordered),
                 (1, true, true, true, true)
@@ -147,22 +147,22 @@ fn applied_restored_and_failed_at_every_point() {
             assert_eq!(now.trl, 0x2020_2020_2020_2020);
             assert_eq!((now.clos[3] >> 8, now.assoc[0], now.assoc[13]), (0x140a, 3, 3));
         }
-        let writes = player.changes();
-        let again = planned(&player, ALL).unwrap();
+        let writes = fake.changes();
+        let again = planned(&fake, ALL).unwrap();
         assert!(again.is_empty(), "{:?}", steps(&again));
         assert!(hold.end().is_exact());
-        assert_eq!(player.everything(), before, "restored");
+        assert_eq!(fake.everything(), before, "restored");
         // Now a failure at each of those writes.
         assert!(writes > 25, "{writes}");
         for at in 0..writes {
-            player.fail_at(at, Errno::NOTTY);
-            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            fake.fail_at(at, Errno::NOTTY);
+            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
             assert!(hold.apply(&intent(ALL), &|| false).is_err(), "write {at} failed and nobody noticed");
             let restoration = hold.end();
             assert!(restoration.is_exact(), "write {at}: {restoration}");
-            assert_eq!(player.everything(), before, "after a failure of write {at}");
+            assert_eq!(fake.everything(), before, "after a failure of write {at}");
         }
-        player.heal();
+        fake.heal();
     }
 }
 
@@ -182,57 +182,57 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
     for tpmi in [false, true] {
         let folder = memory();
         let state = StateDir::new(folder.path());
-        let player = Player::small(tpmi);
-        player.set(|state| {
+        let fake = FakeMachine::small(tpmi);
+        fake.set(|state| {
             (state.qos, state.core_power, state.turbo_freq, state.ordered) = (true, true, true, true);
             state.assoc[2] = 1;
         });
         let mut wanted = intent(SMALL);
         wanted.settings.extend(Intent::from_arguments(&["online=off"], Some("2,6")).unwrap().settings);
-        let before = player.everything();
-        player.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+        let before = fake.everything();
+        fake.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
+        let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
         hold.apply(&wanted, &|| false).unwrap();
-        let calls = player.calls();
-        assert_eq!((player.state(0, 0).level, player.state(0, 0).base_freq), (1, true));
-        assert_eq!(player.everything().0["/sys/devices/system/cpu/online"], "0,1,3-5,7");
+        let calls = fake.calls();
+        assert_eq!((fake.state(0, 0).level, fake.state(0, 0).base_freq), (1, true));
+        assert_eq!(fake.everything().0["/sys/devices/system/cpu/online"], "0,1,3-5,7");
         assert!(hold.end().is_exact());
-        let with_restoring = player.calls();
-        assert_eq!(player.everything(), before, "restored");
+        let with_restoring = fake.calls();
+        assert_eq!(fake.everything(), before, "restored");
         assert!(calls > 100 && with_restoring > calls, "{calls}, {with_restoring}");
         let errno = if tpmi { Errno::NOTTY } else { Errno::NXIO };
         let again = || {
-            let restored = hold::restore(&player, &state, "restore", Scope::All).unwrap();
+            let restored = hold::restore(&fake, &state, "restore", Scope::All).unwrap();
             assert!(restored.restoration.is_exact(), "{}", restored.restoration);
         };
         for at in 0..with_restoring {
             // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
-            player.fail_calls(at..at + 1, errno);
-            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            fake.fail_calls(at..at + 1, errno);
+            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
-            let applied = player.calls();
+            let applied = fake.calls();
             let restoration = hold.end();
             if !restoration.is_exact() {
                 // It hit the restoring itself, which says so.
                 assert!(at >= applied, "call {at}: {restoration}");
                 again();
             }
-            assert_eq!(player.everything().1, before.1, "after a failure of call {at}");
-            assert_eq!(player.everything().0, before.0, "after a failure of call {at}");
+            assert_eq!(fake.everything().1, before.1, "after a failure of call {at}");
+            assert_eq!(fake.everything().0, before.0, "after a failure of call {at}");
         }
         for at in (0..calls).step_by(7) {
             // From there on: a driver that went away. Nothing can be put back then, and it is not claimed; when the
             // driver is back, the journal still knows.
-            player.fail_calls(at..usize::MAX, errno);
-            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            fake.fail_calls(at..usize::MAX, errno);
+            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
             drop(hold);
-            player.heal();
+            fake.heal();
             again();
-            assert_eq!(player.everything().1, before.1, "the driver gone at call {at}");
-            assert_eq!(player.everything().0, before.0, "the driver gone at call {at}");
+            assert_eq!(fake.everything().1, before.1, "the driver gone at call {at}");
+            assert_eq!(fake.everything().0, before.0, "the driver gone at call {at}");
         }
-        assert_eq!(player.hazards(), Vec::<String>::new());
+        assert_eq!(fake.hazards(), Vec::<String>::new());
     }
 }
 
@@ -240,24 +240,24 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
 fn cpus_go_apart_with_the_level_and_come_back() {
     let folder = memory();
     let state = StateDir::new(folder.path());
-    let player = Player::guide(true);
-    let before = player.everything();
-    assert!(refused(&player, &["sst-apart=3,90"]).contains("90"));
+    let fake = FakeMachine::guide(true);
+    let before = fake.everything();
+    assert!(refused(&fake, &["sst-apart=3,90"]).contains("90"));
     let of = |cpus: &str, words: &[&str]| Intent::from_arguments(words, Some(cpus)).unwrap();
-    let machine = Machine::inspect(&player).unwrap();
+    let machine = Machine::inspect(&fake).unwrap();
     let outside = plan(&machine, &of("package:0", &["sst-apart=3,14"])).unwrap_err().to_string();
     assert!(outside.contains("14 are of others"), "{outside}");
     let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
     let plan = plan(&machine, &wanted).unwrap();
     assert!(!plan.notes.iter().any(|note| note.contains("leaves at work")), "{:?}", plan.notes);
-    let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+    let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
     hold.apply(&wanted, &|| false).unwrap();
-    let files = player.everything().0;
+    let files = fake.everything().0;
     assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus"], "4,6,12,13,32,34,40,41");
     assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus.partition"], "isolated");
     assert_eq!(files["/sys/devices/system/cpu/online"], "0-55");
     assert!(hold.end().is_exact());
-    assert_eq!(player.everything(), before);
+    assert_eq!(fake.everything(), before);
 }
 
 proptest::proptest! {
@@ -273,17 +273,17 @@ proptest::proptest! {
     ) {
         let folder = memory();
         let state = StateDir::new(folder.path());
-        let player = Player::small(true).with_io_domains(1);
-        let player = if dead { player.with_dead_domain() } else { player };
-        let before = player.everything();
+        let fake = FakeMachine::small(true).with_io_domains(1);
+        let fake = if dead { fake.with_dead_domain() } else { fake };
+        let before = fake.everything();
         let words: Vec<&str> = wishes.iter().map(String::as_str).collect();
         if let Ok(wanted) = Intent::from_arguments(&words, Some(&cpus)) {
-            let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
             proptest::prop_assert!(hold.end().is_exact());
         }
-        proptest::prop_assert_eq!(player.hazards(), Vec::<String>::new());
-        proptest::prop_assert_eq!(player.everything(), before);
+        proptest::prop_assert_eq!(fake.hazards(), Vec::<String>::new());
+        proptest::prop_assert_eq!(fake.everything(), before);
     }
 }
 
@@ -291,13 +291,13 @@ proptest::proptest! {
 fn a_change_that_was_cut_off_is_put_back_by_the_next() {
     let folder = memory();
     let state = StateDir::new(folder.path());
-    let player = Player::guide(false);
-    let before = player.everything();
-    let mut hold = Hold::begin(&player, &state, "test", None).unwrap();
+    let fake = FakeMachine::guide(false);
+    let before = fake.everything();
+    let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
     hold.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
     // As if killed: nothing of the hold's own undoing runs; its lock goes with the process.
     let text = std::fs::read_dir(folder.path()).unwrap().count();
     assert!(text > 0, "no journal");
     drop(hold);
-    assert_eq!(player.everything(), before);
+    assert_eq!(fake.everything(), before);
 }

@@ -14,10 +14,8 @@ use std::{
 };
 
 use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
-use flyball_sst::{
-    cpus::TopologyCache,
-    dropin::{self, Daemon, Ended, Surroundings},
-};
+use flyball_sst::cpus::TopologyCache;
+use flyball_sst_dropin::{Daemon, Ended, Surroundings};
 
 use crate::{
     cli::Cli,
@@ -100,7 +98,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
         err: &mut std::io::stderr(),
         daemon: &mut daemon,
     };
-    let code = dropin::run(args, surroundings);
+    let code = flyball_sst_dropin::run(args, surroundings);
     out.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
     Ok(code)
 }

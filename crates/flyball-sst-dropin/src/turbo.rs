@@ -1,12 +1,12 @@
 //! turbo-mode: turbo by cpufreq's upper limit, and the turbo ratio limits of the package.
 
-use flyball_host::isst::legacy;
+use flyball_host::{isst::legacy, msr::MSR_TURBO_RATIO_LIMIT};
 
-use super::{
-    Ended, Options,
+use crate::{
     display::Id,
     online,
-    session::{Code, Session},
+    options::Options,
+    session::{Code, Ended, Session},
 };
 
 /// `turbo-mode enable` and `disable`, for all online CPUs whatever `--cpu` says.
@@ -56,7 +56,7 @@ fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
 /// Writes the turbo ratio limits; 0 stands for no limit at all.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, limits: u64) -> Result<Result<(), Code>, Ended> {
     let limits = if limits == 0 { u64::MAX } else { limits };
-    let register = flyball_host::msr::MSR_TURBO_RATIO_LIMIT;
+    let register = MSR_TURBO_RATIO_LIMIT;
     let answer = legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);
     session.ask_msr(id, register, true, answer)
 }
@@ -78,7 +78,7 @@ pub(super) fn limits(session: &mut Session<'_>, options: &Options, set: bool) ->
             session.result(id, "turbo-mode", "set-trl", result);
             return Ok(());
         }
-        let register = flyball_host::msr::MSR_TURBO_RATIO_LIMIT;
+        let register = MSR_TURBO_RATIO_LIMIT;
         let answer = legacy::read_msr(session.host, id.cpu.unsigned_abs(), register);
         match session.ask_msr(id, register, false, answer)? {
             Ok(limits) => session.display.record(id, |lines| {

@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use flyball_host::CpuInfo;
 
-use super::{Ended, display::Id, online, session::Session};
+use crate::{
+    display::Id,
+    online,
+    session::{Ended, Session},
+};
 
 /// What the process can do for a daemon.
 pub trait Daemon {
@@ -25,8 +29,8 @@ pub trait Daemon {
 /// What was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Request {
-    pub wanted: bool,
-    pub stay: bool,
+    pub requested: bool,
+    pub foreground: bool,
     pub interval: Option<u64>,
 }
 
@@ -44,7 +48,7 @@ pub(super) fn run(
     if session.debug {
         session.warn("OOB mode is enabled in debug mode\n");
     }
-    if !request.stay && request.interval.is_none() && !session.debug {
+    if !request.foreground && request.interval.is_none() && !session.debug {
         session.warn("OOB mode is enabled and will run as daemon\n");
         daemon.detach()?;
     }

@@ -1,6 +1,6 @@
 //! Help, in words of our own: the one output that is not kept to the byte.
 
-use super::session::Session;
+use crate::session::{Ended, Session};
 
 /// The commands of a feature, for its help.
 const FEATURES: &[(&str, &str, &[&str])] = &[
@@ -103,6 +103,12 @@ pub(super) fn usage(session: &mut Session<'_>) {
          This is flyball's drop-in; 'flyball sst' does the same with a plan and undo.\n",
     );
     session.note(&text);
+}
+
+/// The usage after a wrong command line; the exit code is 2 with `--strict`.
+pub(super) fn usage_error(session: &mut Session<'_>) -> Ended {
+    usage(session);
+    Ended(if session.strict { 2 } else { 0 })
 }
 
 /// A feature's help, on stdout; false for an unknown feature.

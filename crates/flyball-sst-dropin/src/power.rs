@@ -2,12 +2,13 @@
 
 use flyball_host::{Errno, HostError, MegaHertz, Op};
 
-use super::{
-    Ended, Options,
+use flyball_sst::access::{Clos, Place, Qos};
+
+use crate::{
     display::Id,
-    session::{Code, FAILED, Session, place},
+    options::Options,
+    session::{Code, Ended, FAILED, Session, place},
 };
-use crate::access::{Clos, Place, Qos};
 
 /// `EINVAL`, negative: core-power cannot go off while turbo-freq is on.
 const REFUSED: Code = -22;

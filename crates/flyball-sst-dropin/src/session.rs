@@ -1,18 +1,26 @@
 //! What every command shares: the streams, the machine, the ways to walk it, and questions to the firmware with
 //! the tool's answer to each kind of failure.
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use flyball_host::{CpuList, Errno, Host, HostError, isst};
 
-use super::{
-    Ended,
-    display::{Display, Id},
-};
-use crate::{
-    access::{Access, CpuModel, Features, Levels, Place},
+use flyball_sst::{
+    access::{Access, CpuModel, Features, Levels, Mailbox, Place, PmConfig, Tpmi},
     cpus::{Cpu, CpuMap, TopologyCache, is_online},
 };
+
+use crate::{
+    display::{Display, Id},
+    trace::Traced,
+};
+
+/// The version of the tool whose behaviour this is.
+pub(super) const VERSION: &str = "v1.26";
+
+/// The run is over, with this exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended(pub u8);
 
 /// The tool's arrays end here; packages, dies and domains beyond are not addressed.
 const PACKAGES: u32 = 32;
@@ -32,7 +40,7 @@ pub(super) enum Results {
 /// One run.
 pub(super) struct Session<'a> {
     pub host: &'a dyn Host,
-    pub trace: &'a super::trace::Traced<'a>,
+    pub trace: &'a Traced<'a>,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
     pub results: Results,
@@ -62,6 +70,27 @@ pub(super) type Code = i32;
 pub(super) const FAILED: Code = -1;
 
 impl Session<'_> {
+    /// Opens the interface. A mailbox command is tried `tries` times, each after a `pause`.
+    pub(super) fn set_access(&mut self, tries: u32, pause: Duration) {
+        self.access = if self.platform.is_tpmi() {
+            Box::new(Tpmi::new(self.host, self.platform.api_version))
+        } else {
+            let mut mailbox = Mailbox::new(self.host, &self.model);
+            mailbox.tries = tries;
+            mailbox.pause = pause;
+            Box::new(mailbox)
+        };
+    }
+
+    /// Reads which CPU is where, with the tool's messages about CPUs that the driver does not know.
+    pub(super) fn read_cpus(&mut self) {
+        self.map = CpuMap::read(self.host, self.platform.is_tpmi(), &self.cache);
+        for cpu in self.map.unmapped.clone() {
+            self.warn("ISST_IF_GET_PHY_ID: Invalid argument\n");
+            self.line(&format!("Error: map logical_cpu:{cpu}\n"));
+        }
+    }
+
     /// Hands finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
         let traced = self.trace.take();
@@ -377,7 +406,7 @@ impl Session<'_> {
         let power = match self.ask(power)? {
             Ok(power) => power,
             Err(code) if self.platform.is_tpmi() => return Ok(Err(code)),
-            Err(_) => crate::access::PmConfig::default(),
+            Err(_) => PmConfig::default(),
         };
         Ok(Ok(Control { features, core_power: power.supported, core_power_on: power.enabled }))
     }

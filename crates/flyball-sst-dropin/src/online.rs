@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use flyball_host::{CpuList, Errno, MegaHertz};
 
-use super::{Ended, display::Id, session::Session};
+use crate::{
+    display::Id,
+    session::{Ended, Session},
+};
 
 const CGROUP: &str = "/sys/fs/cgroup";
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";

@@ -2,13 +2,16 @@
 
 use flyball_host::{CpuList, MegaHertz};
 
-use super::{
-    Ended, Options,
+use flyball_sst::access::{BaseFreq, Features};
+
+use crate::{
     display::Id,
-    online, profile,
-    session::{Control, Session},
+    levels::LevelInfo,
+    online,
+    options::Options,
+    session::{Control, Ended, Session},
+    show,
 };
-use crate::access::{BaseFreq, Features};
 
 /// High and low base frequency of a domain's CPUs, and which have the high one.
 pub(super) fn base_freq(session: &mut Session<'_>, id: &Id) -> Result<(BaseFreq, CpuList), Ended> {
@@ -45,8 +48,8 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     let all = session.domain_cpus(id).into_iter().map(|cpu| cpu.number).collect();
     let features = Features { base_freq: true, base_freq_on: true, ..Features::default() };
     let control = Control { features, core_power: false, core_power_on: false };
-    let level = profile::LevelInfo::bios_set(control, ratio, all, base, high);
-    profile::show_levels(session, id, &[level]);
+    let level = LevelInfo::bios_set(control, ratio, all, base, high);
+    show::show_levels(session, id, &[level]);
     Ok(())
 }
 

@@ -5,8 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use flyball_host::Host;
 use proptest::prelude::*;
 
-use super::{Daemon, Ended, Surroundings, run};
-use crate::{cpus::TopologyCache, player::Player};
+use flyball_sst::cpus::TopologyCache;
+use flyball_sst_fake::FakeMachine;
+
+use crate::{Daemon, Ended, Surroundings, run};
 
 /// No daemon: goes nowhere, hears nothing, and ends after some naps.
 struct Idle(std::cell::Cell<u32>);
@@ -56,21 +58,23 @@ fn golden() -> Option<String> {
 }
 
 /// The machine that a chapter of the record was made on.
-fn machine(part: u32, heading: &str, words: &[&str]) -> Player {
-    let player = Player::guide(part == 3);
+fn machine_of(part: u32, heading: &str, words: &[&str]) -> FakeMachine {
+    let machine = FakeMachine::guide(part == 3);
     match heading {
-        "Locked system" => player.set(|state| state.locked = true),
+        "Locked system" => machine.set(|state| state.locked = true),
         "JSON: error mixed with results" if words.contains(&"perf-profile") => {
-            player.set(|state| state.locked = true);
+            machine.set(|state| state.locked = true);
         }
-        "JSON: error mixed with results" => player.set(|state| {
+        "JSON: error mixed with results" => machine.set(|state| {
             (state.turbo_freq, state.qos, state.core_power) = (true, true, true);
         }),
-        "Turbo disabled through no_turbo" => player.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1"),
-        "Base-freq enable on a level without base-freq" => player.set(|state| state.level = 4),
+        "Turbo disabled through no_turbo" => {
+            machine.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1")
+        }
+        "Base-freq enable on a level without base-freq" => machine.set(|state| state.level = 4),
         _ => {}
     }
-    if heading.contains("IO-die") { player.with_io_domains(1) } else { player }
+    if heading.contains("IO-die") { machine.with_io_domains(1) } else { machine }
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn prints_what_the_tool_printed() {
         return;
     };
     let (mut part, mut heading, mut compared) = (0, String::new(), 0);
-    let mut player = None;
+    let mut machine = None;
     let mut lines = text.lines().peekable();
     let mut wrong = Vec::new();
     while let Some(line) = lines.next() {
@@ -88,7 +92,7 @@ fn prints_what_the_tool_printed() {
             part += 1;
         } else if let Some(title) = line.strip_prefix("## ") {
             title.clone_into(&mut heading);
-            player = None;
+            machine = None;
         } else if let Some(command) = line.strip_prefix("$ intel-speed-select ") {
             let words: Vec<&str> = command.split_whitespace().collect();
             let (mut out, mut err, mut code) = (String::new(), String::new(), None);
@@ -107,9 +111,9 @@ fn prints_what_the_tool_printed() {
                 }
             }
             if heading.starts_with("JSON: error mixed") {
-                player = None;
+                machine = None;
             }
-            let host = player.get_or_insert_with(|| machine(part, &heading, &words));
+            let host = machine.get_or_insert_with(|| machine_of(part, &heading, &words));
             if words.contains(&"-o") && words.contains(&"/tmp/result.txt") {
                 continue;
             }
@@ -137,7 +141,7 @@ fn prints_what_the_tool_printed() {
 fn results_go_into_a_file_and_warnings_with_them_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("result");
-    let got = tool(&Player::guide(false), &["-o", file.to_str().unwrap(), "core-power", "enable"], true);
+    let got = tool(&FakeMachine::guide(false), &["-o", file.to_str().unwrap(), "core-power", "enable"], true);
     assert_eq!((got.err.as_str(), got.code), ("", 0));
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.starts_with(
@@ -147,8 +151,8 @@ fn results_go_into_a_file_and_warnings_with_them_nowhere() {
 
 #[test]
 fn strict_says_what_happened() {
-    let player = Player::guide(false);
-    let good = tool(&player, &["--strict", "-f", "json", "perf-profile", "get-config-levels"], true);
+    let machine = FakeMachine::guide(false);
+    let good = tool(&machine, &["--strict", "-f", "json", "perf-profile", "get-config-levels"], true);
     assert_eq!(good.code, 0);
     assert!(good.err.starts_with("Intel(R) Speed Select Technology\n"));
     let json: serde_json::Value = serde_json::from_str(&good.out).unwrap();
@@ -161,7 +165,7 @@ fn strict_says_what_happened() {
         (vec!["--strict", "-c", "999", "core-power", "get-assoc"], 1),
         (vec!["--strict", "core-power", "config", "-c", "4"], 1),
     ] {
-        assert_eq!(tool(&player, &words, true).code, code, "{words:?}");
+        assert_eq!(tool(&machine, &words, true).code, code, "{words:?}");
     }
 }
 
@@ -171,51 +175,51 @@ fn debug_mode_tells_every_call_on_stdout_and_leaves_the_results_alone() {
         (false, "mbox_cmd response: cpu:0 command:7f sub_command:0 parameter:0 req_data:0 resp:80000401\n"),
         (true, "call 9: 0000"),
     ] {
-        let plain = tool(&Player::guide(tpmi), &["perf-profile", "get-config-levels"], true);
-        let traced = tool(&Player::guide(tpmi), &["-d", "perf-profile", "get-config-levels"], true);
+        let plain = tool(&FakeMachine::guide(tpmi), &["perf-profile", "get-config-levels"], true);
+        let traced = tool(&FakeMachine::guide(tpmi), &["-d", "perf-profile", "get-config-levels"], true);
         assert_eq!((&traced.err, traced.code), (&plain.err, plain.code));
         assert!(traced.out.contains("Debug Mode ON\n") && traced.out.contains(line), "{}", traced.out);
-        let wrote = tool(&Player::guide(tpmi), &["-d", "turbo-mode", "disable"], true);
+        let wrote = tool(&FakeMachine::guide(tpmi), &["-d", "turbo-mode", "disable"], true);
         assert!(wrote.out.contains("write /sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq: 2600000\n"));
     }
 }
 
 #[test]
 fn an_ordinary_user_reads_and_does_not_write() {
-    let player = Player::guide(true);
-    let before = player.everything();
-    let got = tool(&player, &["core-power", "enable"], false);
+    let machine = FakeMachine::guide(true);
+    let before = machine.everything();
+    let got = tool(&machine, &["core-power", "enable"], false);
     assert_eq!(got.code, 1);
     assert!(got.err.contains("Error: Insufficient privileges\n"), "{}", got.err);
-    assert_eq!(tool(&player, &["turbo-mode", "set-trl", "-t", "0x1"], false).code, 1);
-    assert_eq!(tool(&player, &["core-power", "info"], false).code, 0);
-    assert_eq!(player.everything(), before);
+    assert_eq!(tool(&machine, &["turbo-mode", "set-trl", "-t", "0x1"], false).code, 1);
+    assert_eq!(tool(&machine, &["core-power", "info"], false).code, 0);
+    assert_eq!(machine.everything(), before);
 }
 
 #[test]
 fn a_user_limit_outlives_turbo_mode() {
-    let player = Player::guide(false);
-    player.put("/sys/devices/system/cpu/cpu3/cpufreq/scaling_max_freq", "2000000");
-    let _ = tool(&player, &["turbo-mode", "enable"], true);
-    assert_eq!(player.read("/sys/devices/system/cpu/cpu3/cpufreq/scaling_max_freq").unwrap(), "2000000");
-    let _ = tool(&player, &["turbo-mode", "disable"], true);
-    assert_eq!(player.read("/sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq").unwrap(), "2600000");
-    let _ = tool(&player, &["turbo-mode", "enable"], true);
-    assert_eq!(player.read("/sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq").unwrap(), "3200000");
+    let machine = FakeMachine::guide(false);
+    machine.put("/sys/devices/system/cpu/cpu3/cpufreq/scaling_max_freq", "2000000");
+    let _ = tool(&machine, &["turbo-mode", "enable"], true);
+    assert_eq!(machine.read("/sys/devices/system/cpu/cpu3/cpufreq/scaling_max_freq").unwrap(), "2000000");
+    let _ = tool(&machine, &["turbo-mode", "disable"], true);
+    assert_eq!(machine.read("/sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq").unwrap(), "2600000");
+    let _ = tool(&machine, &["turbo-mode", "enable"], true);
+    assert_eq!(machine.read("/sys/devices/system/cpu/cpu5/cpufreq/scaling_max_freq").unwrap(), "3200000");
 }
 
 #[test]
 fn a_refused_association_is_told() {
-    let player = Player::guide(true);
-    player.fail_at(0, flyball_host::Errno::NOTTY);
-    let got = tool(&player, &["-c", "1", "core-power", "assoc", "-c", "1"], true);
+    let machine = FakeMachine::guide(true);
+    machine.fail_at(0, flyball_host::Errno::NOTTY);
+    let got = tool(&machine, &["-c", "1", "core-power", "assoc", "-c", "1"], true);
     assert!(got.err.contains("assoc:failed(error -1)"), "{}", got.err);
 }
 
 #[test]
 fn values_that_would_spill_reach_no_driver() {
     for tpmi in [false, true] {
-        let player = Player::guide(tpmi);
+        let machine = FakeMachine::guide(tpmi);
         for words in [
             "core-power config -c 1 -n 30000 -m 2000",
             "core-power config -c 1 -m 99999999999",
@@ -226,21 +230,22 @@ fn values_that_would_spill_reach_no_driver() {
             "base-freq info -l 300",
         ] {
             let words: Vec<&str> = words.split(' ').collect();
-            let _ = tool(&player, &words, true);
+            let _ = tool(&machine, &words, true);
         }
-        assert_eq!(player.take_log(), Vec::<String>::new(), "tpmi: {tpmi}");
+        assert_eq!(machine.take_log(), Vec::<String>::new(), "tpmi: {tpmi}");
     }
-    let player = Player::guide(true);
-    let got = tool(&player, &["core-power", "enable", "-p", "2"], true);
+    let machine = FakeMachine::guide(true);
+    let got = tool(&machine, &["core-power", "enable", "-p", "2"], true);
     assert!(got.err.contains("enable:failed(error -1)"));
-    assert!(player.take_log().is_empty());
+    assert!(machine.take_log().is_empty());
 }
 
 #[test]
 fn domains_without_registers_and_levels_that_are_none_reach_no_driver() {
     let numbers =
         ["0", "1", "3", "4", "5", "7", "8", "15", "63", "64", "254", "255", "256", "65536", "4294967295"];
-    for player in [Player::guide(true).with_dead_domain(), Player::small(true).with_io_domains(1)] {
+    for machine in [FakeMachine::guide(true).with_dead_domain(), FakeMachine::small(true).with_io_domains(1)]
+    {
         for number in numbers {
             for command in [
                 format!("perf-profile info -l {number}"),
@@ -259,8 +264,8 @@ fn domains_without_registers_and_levels_that_are_none_reach_no_driver() {
                 "--oob -n -w 1".to_owned(),
             ] {
                 let words: Vec<&str> = command.split(' ').collect();
-                let _ = tool(&player, &words, true);
-                assert_eq!(player.hazards(), Vec::<String>::new(), "{command}");
+                let _ = tool(&machine, &words, true);
+                assert_eq!(machine.hazards(), Vec::<String>::new(), "{command}");
             }
         }
     }
@@ -268,12 +273,12 @@ fn domains_without_registers_and_levels_that_are_none_reach_no_driver() {
 
 #[test]
 fn follows_a_level_that_another_agent_set() {
-    let player = Player::guide(false);
-    player.set(|state| state.level = 4);
-    let got = tool(&player, &["--oob", "-n", "-w", "1"], true);
+    let machine = FakeMachine::guide(false);
+    machine.set(|state| state.level = 4);
+    let got = tool(&machine, &["--oob", "-n", "-w", "1"], true);
     assert!(got.err.contains("offline cpu 13\n"), "{}", got.err);
-    assert_eq!(player.read("/sys/devices/system/cpu/cpu32/online").unwrap(), "0");
-    assert_eq!(player.read("/sys/devices/system/cpu/cpu33/online").unwrap(), "1");
+    assert_eq!(machine.read("/sys/devices/system/cpu/cpu32/online").unwrap(), "0");
+    assert_eq!(machine.read("/sys/devices/system/cpu/cpu33/online").unwrap(), "1");
 }
 
 const WORDS: &[&str] = &[
@@ -341,20 +346,20 @@ proptest! {
         picks in proptest::collection::vec(0..WORDS.len(), 0..8),
         machine in 0..4u8,
     ) {
-        let player = match machine {
-            0 => Player::guide(false),
-            1 => Player::guide(true),
-            2 => Player::guide(true).with_io_domains(2),
-            _ => Player::guide(true).with_dead_domain(),
+        let machine = match machine {
+            0 => FakeMachine::guide(false),
+            1 => FakeMachine::guide(true),
+            2 => FakeMachine::guide(true).with_io_domains(2),
+            _ => FakeMachine::guide(true).with_dead_domain(),
         };
         let words: Vec<&str> = picks.into_iter().map(|pick| WORDS[pick]).collect();
         // -o would make files.
         prop_assume!(!words.contains(&"-o"));
-        let got = tool(&player, &words, true);
+        let got = tool(&machine, &words, true);
         prop_assert!([0, 1, 3, 255].contains(&got.code));
-        prop_assert_eq!(player.hazards(), Vec::<String>::new());
+        prop_assert_eq!(machine.hazards(), Vec::<String>::new());
         for package in 0..2 {
-            let state = player.state(package, 0);
+            let state = machine.state(package, 0);
             prop_assert!(usize::from(state.level) < 5);
             prop_assert!(state.assoc.iter().all(|&class| class < 4));
         }

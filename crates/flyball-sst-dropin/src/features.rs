@@ -1,14 +1,18 @@
 //! base-freq and turbo-freq.
 
-use flyball_host::MegaHertz;
+use flyball_host::{MegaHertz, isst::legacy, msr::MSR_TURBO_RATIO_LIMIT};
 
-use super::{
-    Ended, Options, bios,
+use flyball_sst::access::Clos;
+
+use crate::{
+    bios,
     display::Id,
-    online, power, profile,
-    session::{Code, FAILED, Session},
+    levels, online,
+    options::Options,
+    power,
+    session::{Code, Control, Ended, FAILED, Session},
+    show, turbo,
 };
-use crate::access::Clos;
 
 /// `base-freq info`.
 pub(super) fn base_info(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
@@ -21,10 +25,10 @@ pub(super) fn base_info(session: &mut Session<'_>, options: &Options) -> Result<
         let base = if session.is_bios_set() {
             Ok(bios::base_freq(session, id)?)
         } else {
-            profile::base_freq(session, id, level)?
+            levels::base_freq(session, id, level)?
         };
         match base {
-            Ok(base) => profile::show_base_freq(session, id, &base),
+            Ok(base) => show::show_base_freq(session, id, &base),
             Err(_) => {
                 session.error(&format!("Failed to get base-freq info at this level {level}"));
                 session.display.finish();
@@ -89,7 +93,7 @@ fn set_base_of(
 }
 
 /// The current level and what it has.
-fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, super::session::Control), Code>, Ended> {
+fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), Code>, Ended> {
     let levels = match session.levels(id)? {
         Ok(levels) => levels,
         Err(code) => {
@@ -132,7 +136,7 @@ fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Co
         Ok(levels) => levels,
         Err(code) => return Ok(Err(code)),
     };
-    let (base, high) = match profile::base_freq(session, id, levels.current.into())? {
+    let (base, high) = match levels::base_freq(session, id, levels.current.into())? {
         Ok(base) => base,
         Err(code) => return Ok(Err(code)),
     };
@@ -186,9 +190,9 @@ pub(super) fn turbo_info(session: &mut Session<'_>, options: &Options) -> Result
         return Err(Ended(1));
     };
     session.display.start();
-    session.each(|session, id| match profile::turbo_freq(session, id, level, options.bucket)? {
+    session.each(|session, id| match levels::turbo_freq(session, id, level, options.bucket)? {
         Ok(turbo) => {
-            profile::show_turbo_freq(session, id, &turbo, options);
+            show::show_turbo_freq(session, id, &turbo, options);
             Ok(())
         }
         Err(_) => {
@@ -252,7 +256,7 @@ fn set_turbo_of(
     if on && result.is_ok() {
         result = session.levels(id)?.map(|_| ());
         if result.is_ok() && id.cpu >= 0 {
-            result = super::turbo::set_limits(session, id, options.turbo_limits)?;
+            result = turbo::set_limits(session, id, options.turbo_limits)?;
         }
     }
     // On: only after a failure. Off: always, but a failure is already the reason.
@@ -274,8 +278,8 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
         let Ok(row) = session.ask(row)? else { return Ok(()) };
         limits = u64::from_le_bytes(row[0].map(|limit| (limit.0 / 100).min(0xff) as u8));
     }
-    let register = flyball_host::msr::MSR_TURBO_RATIO_LIMIT;
-    let answer = flyball_host::isst::legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);
+    let register = MSR_TURBO_RATIO_LIMIT;
+    let answer = legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);
     let _ = session.ask_msr(id, register, true, answer)?;
     Ok(())
 }

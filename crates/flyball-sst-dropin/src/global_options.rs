@@ -1,0 +1,127 @@
+//! The options before the feature word (`main` of isst-config.c reads them with getopt_long_only).
+
+use std::time::Duration;
+
+use crate::{
+    daemon,
+    getopt::{Found, Getopt, Long},
+    help, info, numbers,
+    session::{Ended, Results, Session, VERSION},
+};
+
+const LONG: &[Long] = &[
+    Long { name: "all-cpus-online", takes_value: false, letter: 'a' },
+    Long { name: "cpu", takes_value: true, letter: 'c' },
+    Long { name: "debug", takes_value: false, letter: 'd' },
+    Long { name: "format", takes_value: true, letter: 'f' },
+    Long { name: "help", takes_value: false, letter: 'h' },
+    Long { name: "info", takes_value: false, letter: 'i' },
+    Long { name: "pause", takes_value: true, letter: 'p' },
+    Long { name: "out", takes_value: true, letter: 'o' },
+    Long { name: "retry", takes_value: true, letter: 'r' },
+    Long { name: "version", takes_value: false, letter: 'v' },
+    Long { name: "oob", takes_value: false, letter: 'b' },
+    Long { name: "no-daemon", takes_value: false, letter: 'n' },
+    Long { name: "poll-interval", takes_value: true, letter: 'w' },
+    // Declared with a value, which nothing reads.
+    Long { name: "cgroupv2", takes_value: true, letter: 'g' },
+    Long { name: "cpu0-workaround", takes_value: true, letter: 'u' },
+];
+const SHORT: &str = "c:df:hio:vabw:ngu";
+
+/// The options that later steps need; the others act on the session at once.
+pub(super) struct GlobalOptions {
+    /// `--all-cpus-online`.
+    pub all_online: bool,
+    /// `--oob` and its options.
+    pub out_of_band: daemon::Request,
+    /// `--retry`.
+    pub tries: u32,
+    /// `--pause`.
+    pub pause: Duration,
+}
+
+/// Reads the options up to the feature word.
+///
+/// Options act in the order in which they are given, as in the tool: `--info` and `--version` end the run at once,
+/// with what was set before them (`--format json --info` differs from `--info --format json`).
+pub(super) fn read(
+    session: &mut Session<'_>,
+    args: &[String],
+    getopt: &mut Getopt<'_>,
+) -> Result<GlobalOptions, Ended> {
+    let mut options = GlobalOptions {
+        all_online: false,
+        out_of_band: daemon::Request::default(),
+        tries: 3,
+        pause: Duration::ZERO,
+    };
+    loop {
+        let (letter, value) = match getopt.next(SHORT, LONG, true) {
+            Found::End => return Ok(options),
+            Found::Option(letter, value) => (letter, value.unwrap_or_default()),
+            Found::Wrong(message) => {
+                session.warn(&format!("{}: {message}\n", args[0]));
+                return Err(help::usage_error(session));
+            }
+        };
+        match letter {
+            'a' => options.all_online = true,
+            'c' => numbers::add_targets(session, &value)?,
+            'd' => {
+                session.debug = true;
+                session.note("Debug Mode ON\n");
+                session.trace.begin();
+            }
+            'f' => session.display.json |= value.starts_with("json"),
+            'h' => {
+                help::usage(session);
+                return Err(Ended(0));
+            }
+            'i' => {
+                info::show(session)?;
+                return Err(Ended(0));
+            }
+            'o' => send_results_to(session, &value)?,
+            'p' => match numbers::leading_number(&value) {
+                0 => session.warn("Invalid pause interval, ignore\n"),
+                ms => options.pause = Duration::from_millis(ms.max(0).unsigned_abs()),
+            },
+            'r' => match numbers::leading_number(&value) {
+                0 => session.warn("Invalid retry count, ignore\n"),
+                count => options.tries = u32::try_from(count).unwrap_or(1),
+            },
+            'v' => {
+                session.line(&format!("Version {VERSION}\n"));
+                return Err(Ended(0));
+            }
+            'b' => options.out_of_band.requested = true,
+            'n' => options.out_of_band.foreground = true,
+            'w' => match numbers::leading_number(&value) {
+                0 => {
+                    session.warn("Invalid poll interval count\n");
+                    session.failed = true;
+                    return Err(Ended(0));
+                }
+                seconds => options.out_of_band.interval = u64::try_from(seconds).ok(),
+            },
+            'g' => session.cgroup = true,
+            _ => session.cgroup_cpu0 = true,
+        }
+    }
+}
+
+/// `--out`: results go into a file.
+fn send_results_to(session: &mut Session<'_>, path: &str) -> Result<(), Ended> {
+    match std::fs::File::create(path) {
+        Ok(file) => {
+            session.results = Results::File(Box::new(file));
+            Ok(())
+        }
+        Err(error) => {
+            // The tool has closed stderr by now, so its message is lost.
+            session.results = Results::File(Box::new(std::io::sink()));
+            Err(session.fatal(1, &format!("{path}: open failed"), Some((&error).into())))
+        }
+    }
+}

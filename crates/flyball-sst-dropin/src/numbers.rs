@@ -1,0 +1,110 @@
+//! Numbers and lists of CPUs as the tool reads them, with strtol(3) and strtoul(3).
+
+use crate::session::{Ended, Session};
+
+/// Most CPUs that one command line may name.
+const MOST_TARGETS: usize = 512;
+
+/// The number that a text starts with, as strtol(3) reads it.
+pub(super) fn leading_number(text: &str) -> i64 {
+    let text = text.trim_start();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let value = digits[..end].parse::<i64>().unwrap_or(if end == 0 { 0 } else { i64::MAX });
+    if text.starts_with('-') { -value } else { value }
+}
+
+/// A number at the start of `text`, as strtoul(3) reads it into 32 bits, and what follows it.
+fn number(text: &str) -> (u64, &str) {
+    let start = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{b}', '\u{c}']);
+    let digits = start.strip_prefix(['-', '+']).unwrap_or(start);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if end == 0 {
+        return (0, text);
+    }
+    (digits[..end].parse().unwrap_or(u64::MAX).min(u64::from(u32::MAX)), &digits[end..])
+}
+
+/// Reads `--cpu`: `1,2,4..6,8-10`.
+pub(super) fn add_targets(session: &mut Session<'_>, text: &str) -> Result<(), Ended> {
+    match targets(text) {
+        Some(cpus) => {
+            // Numbers are counted, not CPUs: the tool keeps a row of them.
+            if cpus.len() > MOST_TARGETS {
+                session.display.start();
+                session.error(&format!("Too many CPUs in one request: max is {}", MOST_TARGETS - 1));
+                session.display.finish();
+                return Err(Ended(255));
+            }
+            if !cpus.is_empty() {
+                session.targets.get_or_insert_default().extend(cpus);
+            }
+            Ok(())
+        }
+        None => {
+            session.warn(&format!("\"--cpu {text}\" malformed\n"));
+            session.failed = true;
+            Err(Ended(255))
+        }
+    }
+}
+
+/// The numbers of a list, or `None` for a malformed one. No more than are needed to see that they are too many.
+fn targets(text: &str) -> Option<Vec<u32>> {
+    let mut cpus = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        if rest.starts_with('-') {
+            return None;
+        }
+        let (first, after) = number(rest);
+        cpus.push(first as u32);
+        if after.is_empty() {
+            break;
+        }
+        if let Some(next) = after.strip_prefix(',') {
+            rest = next;
+            continue;
+        }
+        let after = match after.strip_prefix("..") {
+            Some(after) => after,
+            None if after.starts_with('.') => return None,
+            None => after.strip_prefix('-').unwrap_or(after),
+        };
+        let (last, after) = number(after);
+        if last <= first {
+            return None;
+        }
+        cpus.extend((first + 1..=last).take(MOST_TARGETS + 1).map(|cpu| cpu as u32));
+        rest = match after.strip_prefix(',') {
+            Some(next) => next,
+            None if after.is_empty() => after,
+            None => return None,
+        };
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lists_read_as_the_tool_reads_them() {
+        assert_eq!(targets("1,2,4..6,8-10"), Some(vec![1, 2, 4, 5, 6, 8, 9, 10]));
+        assert_eq!(targets("5,"), Some(vec![5]));
+        for bad in ["0-x", "3-1", "-1", "1.2", "a", "1-2x", "4-4"] {
+            assert_eq!(targets(bad), None, "{bad}");
+        }
+        assert!(targets("0-4294967295").is_some_and(|cpus| cpus.len() > MOST_TARGETS));
+    }
+
+    proptest! {
+        #[test]
+        fn no_list_panics_or_hangs(text in "[0-9,.x -]{0,24}") {
+            let _ = targets(&text);
+            let _ = leading_number(&text);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The options of a command, which follow the feature and command words (`parse_cmd_args` of isst-config.c).
+
+use crate::{
+    getopt::{Found, Getopt, Long},
+    session::{Ended, Session},
+};
+
+/// A command's own options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Options {
+    /// `--level`.
+    pub level: Option<u32>,
+    /// `--bucket`.
+    pub bucket: Option<u32>,
+    /// `--trl-type`, as a mask of instruction classes.
+    pub kinds: Option<u32>,
+    /// `--trl`; 0 where it was not given.
+    pub turbo_limits: u64,
+    /// `--online`.
+    pub online: bool,
+    /// `--auto`.
+    pub auto: bool,
+    /// `--clos`.
+    pub clos: Option<u32>,
+    /// `--epp`.
+    pub epp: Option<u32>,
+    /// `--weight`.
+    pub weight: Option<u32>,
+    /// `--min` in MHz.
+    pub min: Option<u32>,
+    /// `--max` in MHz.
+    pub max: Option<u32>,
+    /// `--desired` in MHz.
+    pub desired: Option<u32>,
+    /// `--priority`.
+    pub priority: u32,
+    /// `--help`.
+    pub help: bool,
+}
+
+const LONG: &[Long] = &[
+    Long { name: "bucket", takes_value: true, letter: 'b' },
+    Long { name: "level", takes_value: true, letter: 'l' },
+    // Declared with a value, which nothing reads.
+    Long { name: "online", takes_value: true, letter: 'o' },
+    Long { name: "trl-type", takes_value: true, letter: 'r' },
+    Long { name: "trl", takes_value: true, letter: 't' },
+    Long { name: "help", takes_value: false, letter: 'h' },
+    Long { name: "clos", takes_value: true, letter: 'c' },
+    Long { name: "desired", takes_value: true, letter: 'd' },
+    Long { name: "epp", takes_value: true, letter: 'e' },
+    Long { name: "min", takes_value: true, letter: 'n' },
+    Long { name: "max", takes_value: true, letter: 'm' },
+    Long { name: "priority", takes_value: true, letter: 'p' },
+    Long { name: "weight", takes_value: true, letter: 'w' },
+    Long { name: "auto", takes_value: false, letter: 'a' },
+];
+const SHORT: &str = "b:l:t:c:d:e:n:m:p:w:r:hoa";
+
+fn malformed(session: &mut Session<'_>, name: &str, text: &str) -> Ended {
+    session.warn(&format!("malformed arguments for:{name} [{text}]\n"));
+    session.failed = true;
+    Ended(0)
+}
+
+fn decimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u32, Ended> {
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(malformed(session, name, text));
+    }
+    Ok(if text.is_empty() { 0 } else { text.parse().unwrap_or(u32::MAX) })
+}
+
+fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64, Ended> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    match digits {
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            // The tool reads a number after a small x alone.
+            Ok(if text.starts_with("0x") { u64::from_str_radix(digits, 16).unwrap_or(u64::MAX) } else { 0 })
+        }
+        _ => Err(malformed(session, name, text)),
+    }
+}
+
+pub(super) fn read(
+    session: &mut Session<'_>,
+    args: &[String],
+    getopt: &mut Getopt<'_>,
+) -> Result<Options, Ended> {
+    let mut options = Options::default();
+    loop {
+        let (letter, text) = match getopt.next(SHORT, LONG, false) {
+            Found::End => break,
+            Found::Option(letter, value) => (letter, value.unwrap_or_default()),
+            Found::Wrong(message) => {
+                session.warn(&format!("{}: {message}\n", args[0]));
+                session.note("Unknown option: ignore\n");
+                session.failed = true;
+                continue;
+            }
+        };
+        let skylake = session.model.is_skylake_based();
+        // 255 is the tool's "not given".
+        let known = |value: u32| (value != 255).then_some(value);
+        match letter {
+            'a' => options.auto = true,
+            'h' => options.help = true,
+            'o' => options.online = true,
+            'b' => options.bucket = known(decimal(session, "bucket", &text)?),
+            'l' => options.level = known(decimal(session, "level", &text)?),
+            't' => options.turbo_limits = hexadecimal(session, "trl", &text)?,
+            'r' => {
+                let kinds = [("sse", 1), ("avx2", 2), ("avx512", 4)];
+                let Some(kind) = kinds.iter().find(|(name, _)| text.starts_with(name)) else {
+                    session.line("Invalid sse,avx options\n");
+                    return Err(Ended(1));
+                };
+                options.kinds = Some(kind.1);
+            }
+            'c' => options.clos = Some(decimal(session, "clos", &text)?),
+            'd' => options.desired = Some(decimal(session, "desired", &text)?),
+            'n' => options.min = Some(decimal(session, "min", &text)?),
+            'm' => options.max = Some(decimal(session, "max", &text)?),
+            'e' => {
+                options.epp = Some(decimal(session, "epp", &text)?);
+                if skylake {
+                    session.error("epp can't be specified on this platform");
+                    return Err(Ended(0));
+                }
+            }
+            'p' => {
+                options.priority = decimal(session, "priority", &text)?;
+                if skylake && options.priority == 0 {
+                    session.error("Invalid clos priority type: proportional for this platform");
+                    return Err(Ended(0));
+                }
+            }
+            _ => {
+                options.weight = Some(decimal(session, "weight", &text)?);
+                if skylake {
+                    session.error("weight can't be specified on this platform");
+                    return Err(Ended(0));
+                }
+            }
+        }
+    }
+    if getopt.index < args.len() {
+        session.note("Garbage at the end of command: ignore\n");
+    }
+    Ok(options)
+}

@@ -1,0 +1,199 @@
+//! One run of the tool: who runs it, on what, then the options and the command.
+
+use std::{io::Write, time::Duration};
+
+use flyball_host::{Host, isst};
+use flyball_sst::{
+    access::{CpuModel, Mailbox},
+    cpus::{self, CpuMap, TopologyCache},
+};
+
+use crate::{
+    command,
+    daemon::{self, Daemon},
+    display::Display,
+    getopt::Getopt,
+    global_options, help, online,
+    session::{Ended, Results, Session, VERSION},
+    trace::Traced,
+};
+
+/// What a run works with.
+pub struct Surroundings<'a> {
+    /// The machine.
+    pub host: &'a dyn Host,
+    /// Whether the user is root.
+    pub root: bool,
+    /// Where the topology of CPUs that may go offline is kept.
+    pub cache: TopologyCache,
+    /// stdout.
+    pub out: &'a mut dyn Write,
+    /// stderr.
+    pub err: &'a mut dyn Write,
+    /// What `--oob` needs of the process.
+    pub daemon: &'a mut dyn Daemon,
+}
+
+/// Runs a command line, `args[0]` being the program's name; the answer is the exit code.
+pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
+    let mut args = args.to_vec();
+    if args.is_empty() {
+        args.push("intel-speed-select".to_owned());
+    }
+    let strict = take_strict(&mut args);
+    let Surroundings { host, root, cache, out, err, daemon } = surroundings;
+    let traced = Traced::new(host);
+    let host: &dyn Host = &traced;
+    let model = CpuModel::read(host);
+    let mut session = Session {
+        host,
+        trace: &traced,
+        out: &mut *out,
+        err: &mut *err,
+        results: if strict { Results::Out } else { Results::Err },
+        display: Display::default(),
+        program: args[0].clone(),
+        access: Box::new(Mailbox::new(host, &model)),
+        platform: isst::Platform {
+            api_version: 1,
+            driver_version: 0,
+            max_commands: 0,
+            mailbox: false,
+            mmio: false,
+        },
+        model,
+        map: CpuMap::default(),
+        cache,
+        targets: None,
+        read_only: false,
+        strict,
+        debug: false,
+        cgroup: false,
+        cgroup_cpu0: false,
+        failed: false,
+    };
+    let ended = start(&mut session, root).and_then(|()| options_and_command(&mut session, &args, daemon));
+    session.flush();
+    let code = match ended {
+        Ok(()) => 0,
+        Err(Ended(code)) => code,
+    };
+    if strict && code == 0 && session.failed { 1 } else { code }
+}
+
+/// Takes `--strict` out of the options before the feature word.
+fn take_strict(args: &mut Vec<String>) -> bool {
+    let options = args.iter().skip(1).take_while(|word| word.starts_with('-')).count();
+    let Some(at) = args[..=options].iter().position(|word| word == "--strict") else { return false };
+    args.remove(at);
+    true
+}
+
+/// What the tool checks and prints before it reads its options: root, processor, driver.
+fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
+    let platform = isst::Platform::read(session.host);
+    let node_missing = platform.as_ref().is_err_and(|error| error.path == isst::NODE);
+    if !root {
+        if node_missing {
+            session.warn("Must run as root\n");
+            session.failed = true;
+            return Err(Ended(0));
+        }
+        session.warn("\nNot running as root, Only read only operations are supported\n");
+        session.read_only = true;
+    }
+    let CpuModel { family, model, .. } = session.model;
+    // The tool adds the extended model on families 6 and 15 alone.
+    let shown = if matches!(family, 6 | 15) { model } else { model & 0xf };
+    session.model.model = shown;
+    if session.is_bios_set()
+        && !["6252N", "6230N", "5218N"].iter().any(|part| session.model.name.contains(part))
+    {
+        session.warn(&format!("Invalid CPU model ({shown})\n"));
+        return Err(Ended(1));
+    }
+    session.note("Intel(R) Speed Select Technology\n");
+    session.note(&format!("Executing on CPU model:{shown}[{shown:#x}]\n"));
+    if session.is_bios_set() {
+        return Ok(());
+    }
+    match platform {
+        Err(error) if node_missing => {
+            session.warn("Intel speed select drivers are not loaded on this system.\n");
+            session.warn("Verify that kernel config includes CONFIG_INTEL_SPEED_SELECT_INTERFACE.\n");
+            session.warn("If the config is included then this is not a supported platform.\n");
+            if session.strict {
+                let why = isst::explain(session.host, &error);
+                session.warn(&format!("{why}\n"));
+            }
+            session.failed = true;
+            Err(Ended(if session.strict { 4 } else { 0 }))
+        }
+        Err(error) => {
+            session.warn(&format!("ISST_IF_GET_PLATFORM_INFO: {}\n", error.errno.describe()));
+            session.failed = true;
+            Err(Ended(0))
+        }
+        Ok(platform) if platform.api_version > isst::HIGHEST_API => {
+            session.line(&format!("Version {VERSION}\n"));
+            session.note("Incompatible API versions; Upgrade of tool is required\n");
+            Err(Ended(1))
+        }
+        Ok(platform) if platform.api_version == 0 => {
+            session.warn("Failed to set platform callbacks\n");
+            session.failed = true;
+            Err(Ended(0))
+        }
+        Ok(platform) => {
+            session.platform = platform;
+            session.display.domains = platform.is_tpmi();
+            session.set_access(3, Duration::ZERO);
+            Ok(())
+        }
+    }
+}
+
+/// Reads the options, prepares the list of CPUs, and runs the command or the daemon.
+fn options_and_command(
+    session: &mut Session<'_>,
+    args: &[String],
+    daemon: &mut dyn Daemon,
+) -> Result<(), Ended> {
+    let mut getopt = Getopt::new(args);
+    let options = global_options::read(session, args, &mut getopt)?;
+    if getopt.index + 2 > args.len() && !options.out_of_band.requested {
+        return Err(help::usage_error(session));
+    }
+    session.set_access(options.tries, options.pause);
+    match cpus::room(session.host) {
+        Some(room) => session.map.room = room,
+        None => {
+            session.warn("Can't get max cpu number\n");
+            session.failed = true;
+            return Err(Ended(0));
+        }
+    }
+    if options.all_online {
+        online::all_online(session)?;
+    }
+    keep_topology(session);
+    session.read_cpus();
+    if options.out_of_band.requested {
+        return daemon::run(session, &options.out_of_band, daemon);
+    }
+    command::run(session, args, &mut getopt)
+}
+
+/// Stores the topology for the time when CPUs are offline and sysfs no longer has it.
+fn keep_topology(session: &mut Session<'_>) {
+    if session.cache.0.is_none() || session.cache.exists() {
+        return;
+    }
+    match session.cache.store(session.host, session.map.room) {
+        Ok(()) => session.warn("Caching topology information\n"),
+        Err(_) => {
+            let path = session.cache.0.clone().unwrap_or_default();
+            session.warn(&format!("Can't create file:{}\n", path.display()));
+        }
+    }
+}

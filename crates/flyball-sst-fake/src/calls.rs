@@ -1,0 +1,82 @@
+//! Which call goes to which driver, and what all drivers share.
+
+use flyball_host::{Errno, isst::number};
+
+use crate::{
+    FakeMachine,
+    wire::{half, put, word},
+};
+
+impl FakeMachine {
+    pub(crate) fn call(&self, call: u32, bytes: &mut [u8]) -> Result<i32, Errno> {
+        match call {
+            number::GET_PLATFORM_INFO => {
+                let tpmi = self.api > 1;
+                put(bytes, 0, self.api, 2);
+                put(bytes, 2, 1u16, 2);
+                put(bytes, 4, 64u16, 2);
+                bytes[6] = u8::from(!tpmi);
+                bytes[7] = u8::from(!tpmi);
+                Ok(0)
+            }
+            number::GET_PHY_ID => self.punit_numbers(bytes),
+            number::MSR_COMMAND => self.msr_command(bytes),
+            number::IO_CMD | number::MBOX_COMMAND if self.api > 1 => Err(Errno::NOTTY),
+            number::IO_CMD => self.io_command(bytes),
+            number::MBOX_COMMAND => self.mailbox(bytes),
+            _ if self.api == 1 => Err(Errno::NOTTY),
+            // isst_if_common.c answers every failure of the TPMI driver with this errno.
+            _ => self.tpmi(call, bytes).map_err(|_| Errno::NOTTY),
+        }
+    }
+
+    fn punit_numbers(&self, bytes: &mut [u8]) -> Result<i32, Errno> {
+        let count = word(bytes, 0) as usize;
+        for index in 0..count {
+            let cpu = word(bytes, 4 + 8 * index);
+            let Some((_, core)) = self.place(cpu) else {
+                return if index == 0 { Err(Errno::INVAL) } else { Ok(index as i32) };
+            };
+            let thread = cpu / (self.cores * u32::from(self.packages));
+            let raw = if self.api > 1 {
+                // Domain 5 exists for the driver and has no registers.
+                (if core < self.dead_from { 0 } else { 5 << 11 }) | core << 3 | thread
+            } else {
+                core << 1 | thread
+            };
+            put(bytes, 8 + 8 * index, raw, 4);
+        }
+        Ok(count as i32)
+    }
+
+    /// Remembers a call that must never be made: two of them fault in kernels (a core mask above the highest level in
+    /// 6.12, an association in a domain without registers in 7.2); 6.12 accepts the others, whose bits then spill into
+    /// other fields.
+    pub(crate) fn note_hazard(&self, call: u32, bytes: &[u8]) {
+        if self.api == 1 {
+            return;
+        }
+        let mut inner = self.lock();
+        let bad = match call {
+            number::GET_PERF_LEVEL_CPU_MASK | number::GET_BASE_FREQ_CPU_MASK => {
+                usize::from(bytes[2]) >= self.levels.len()
+            }
+            number::CLOS_ASSOC => {
+                half(bytes, 0) != 1
+                    || half(bytes, 8) > 63
+                    || half(bytes, 10) > 3
+                    || !inner.states.contains_key(&(bytes[6], bytes[7]))
+            }
+            number::CORE_POWER_STATE => bytes[0] > 1 || bytes[3] > 1 || bytes[5] > 1,
+            number::CLOS_PARAM => {
+                bytes[3] > 3 || bytes[8] > 15 || half(bytes, 4) > 25_500 || half(bytes, 6) > 25_500
+            }
+            number::PERF_SET_LEVEL => usize::from(bytes[2]) >= self.levels.len(),
+            number::PERF_SET_FEATURE => bytes[2] > 3,
+            _ => false,
+        };
+        if bad {
+            inner.hazards.push(format!("call {:#x}: {bytes:02x?}", call & 0xff));
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A Speed Select machine in memory: drivers, firmware and the files beside them, for tests.
+//!
+//! It answers either interface over the same state, refuses what firmware refuses, and can fail at any change or call
+//! on request, so that undoing is tested at every point. Its values are made up; the numbers of
+//! [`FakeMachine::guide`] are those of the machine in the kernel's Speed Select guide
+//! (Documentation/admin-guide/pm/intel-speed-select.rst).
+//!
+//! It is not the simulated machine of flyball-sim: that one has no faults by call number and does not report
+//! hazardous calls.
+
+mod calls;
+mod files;
+mod host;
+mod mailbox;
+mod tpmi;
+mod wire;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard},
+};
+
+use flyball_host::Errno;
+
+/// One performance level.
+#[derive(Debug, Clone)]
+pub struct FakeLevel {
+    /// Cores that run.
+    pub cores: u64,
+    /// Base ratios: SSE, AVX2, AVX-512, AMX.
+    pub base: [u8; 4],
+    /// Watts.
+    pub tdp: u16,
+    /// Degrees Celsius.
+    pub tjunction: u8,
+    /// Turbo ratios of SSE, AVX2, AVX-512 by bucket.
+    pub trl: [[u8; 8]; 3],
+    /// SST-BF: high and low ratio, cores, temperature.
+    pub base_freq: Option<(u8, u8, u64, u8)>,
+    /// SST-TF: cores of the buckets, ratios by kind and bucket, clip ratios.
+    pub turbo_freq: Option<([u8; 8], [[u8; 8]; 3], [u8; 3])>,
+}
+
+/// A power domain's changeable state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// The level in force.
+    pub level: u8,
+    /// SST-BF on.
+    pub base_freq: bool,
+    /// SST-TF on.
+    pub turbo_freq: bool,
+    /// SST-CP on.
+    pub core_power: bool,
+    /// Classes count (mailbox: apart from SST-CP).
+    pub qos: bool,
+    /// Ordered priority.
+    pub ordered: bool,
+    /// Classes as the mailbox codes them: EPP, weight, min, max, desired.
+    pub clos: [u32; 4],
+    /// Class of each core.
+    pub assoc: [u8; 64],
+    /// MSR 0x1AD.
+    pub trl: u64,
+    /// Firmware refuses another level.
+    pub locked: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Inner {
+    pub files: BTreeMap<String, String>,
+    /// By package, then domain.
+    pub states: BTreeMap<(u8, u8), State>,
+    /// Changes made so far, and the one that fails.
+    pub changes: usize,
+    pub fail_at: Option<(usize, Errno)>,
+    /// Every change that was asked for, in words.
+    pub log: Vec<String>,
+    /// Calls of the driver so far, and which of them fail.
+    pub calls: usize,
+    pub failing_calls: Option<(std::ops::Range<usize>, Errno)>,
+    /// Calls that a real kernel would not have survived, or whose bits would have spilled into other fields.
+    pub hazards: Vec<String>,
+}
+
+/// The machine.
+pub struct FakeMachine {
+    pub(crate) inner: Mutex<Inner>,
+    /// 1, or 3 for TPMI.
+    pub(crate) api: u16,
+    pub(crate) levels: Vec<FakeLevel>,
+    pub(crate) packages: u8,
+    /// TPMI: power domains without CPUs, after domain 0.
+    pub(crate) io_domains: u8,
+    pub(crate) cores: u32,
+    pub(crate) threads: u32,
+    /// TPMI: cores from this one on are in a domain without registers.
+    pub(crate) dead_from: u32,
+}
+
+impl FakeMachine {
+    /// Two packages of 14 cores with two threads: packages' first threads first, then their second ones.
+    pub fn guide(tpmi: bool) -> FakeMachine {
+        let trl = [
+            [32, 31, 31, 31, 31, 31, 31, 31],
+            [31, 30, 30, 30, 30, 30, 30, 30],
+            [30, 29, 29, 29, 29, 29, 29, 29],
+        ];
+        let turbo = (
+            [2, 4, 6, 0, 0, 0, 0, 0],
+            [[32, 31, 31, 0, 0, 0, 0, 0], [32, 30, 30, 0, 0, 0, 0, 0], [31, 29, 29, 0, 0, 0, 0, 0]],
+            [26, 24, 21],
+        );
+        let level = |cores: u64, base: [u8; 4], bf: bool| FakeLevel {
+            cores,
+            base: if tpmi { base } else { [base[0], base[1], base[2], 0] },
+            tdp: 205,
+            tjunction: 105,
+            trl,
+            base_freq: bf.then_some((30, 24, 0b10_0001_0110_0000, 125)),
+            turbo_freq: Some(turbo),
+        };
+        let all = 0x3fff;
+        FakeMachine::new(
+            if tpmi { 3 } else { 1 },
+            (2, 14, 2),
+            vec![
+                level(all, [26, 24, 21, 17], true),
+                level(0x1fff, [26, 24, 21, 17], true),
+                level(0x0fff, [27, 25, 22, 18], false),
+                level(0x07ff, [27, 25, 22, 18], false),
+                level(0x0faf, [28, 26, 23, 19], false),
+            ],
+        )
+    }
+
+    /// A machine of `(packages, cores, threads)` with these levels; API 1 or 3.
+    pub fn new(api: u16, (packages, cores, threads): (u8, u32, u32), levels: Vec<FakeLevel>) -> FakeMachine {
+        let files = files::initial(packages, cores, threads);
+        let trl = u64::from_le_bytes(std::array::from_fn(|bucket| if bucket == 0 { 0x20 } else { 0x1f }));
+        let state = State {
+            level: 0,
+            base_freq: false,
+            turbo_freq: false,
+            core_power: false,
+            qos: false,
+            ordered: false,
+            clos: [0x00ff_0000; 4],
+            assoc: [0; 64],
+            trl,
+            locked: false,
+        };
+        let states = (0..packages).map(|package| ((package, 0), state.clone())).collect();
+        FakeMachine {
+            inner: Mutex::new(Inner {
+                files,
+                states,
+                changes: 0,
+                fail_at: None,
+                log: Vec::new(),
+                calls: 0,
+                failing_calls: None,
+                hazards: Vec::new(),
+            }),
+            api,
+            levels,
+            packages,
+            io_domains: 0,
+            cores,
+            threads,
+            dead_from: u32::MAX,
+        }
+    }
+
+    /// One package of 4 cores with two threads and three levels, the last without either feature.
+    pub fn small(tpmi: bool) -> FakeMachine {
+        let trl = [[32, 31, 30, 30, 30, 30, 30, 30]; 3];
+        let turbo = ([1, 2, 0, 0, 0, 0, 0, 0], [[34, 33, 0, 0, 0, 0, 0, 0]; 3], [22, 20, 18]);
+        let level = |cores: u64, ratio: u8, features: bool| FakeLevel {
+            cores,
+            base: [ratio, ratio - 2, ratio - 4, 0],
+            tdp: 150,
+            tjunction: 100,
+            trl,
+            base_freq: features.then_some((ratio + 3, ratio - 2, 0b0101 & cores, 100)),
+            turbo_freq: features.then_some(turbo),
+        };
+        let levels = vec![level(0xf, 24, true), level(0x7, 25, true), level(0x3, 27, false)];
+        FakeMachine::new(if tpmi { 3 } else { 1 }, (1, 4, 2), levels)
+    }
+
+    /// The upper half of the cores is in a power domain that has no registers, as recorded Sierra Forests have them.
+    #[must_use]
+    pub fn with_dead_domain(mut self) -> FakeMachine {
+        self.dead_from = self.cores / 2;
+        self
+    }
+
+    /// Adds power domains without CPUs to every package (TPMI).
+    #[must_use]
+    pub fn with_io_domains(mut self, count: u8) -> FakeMachine {
+        self.io_domains = count;
+        {
+            let mut inner = self.lock();
+            for package in 0..self.packages {
+                let state = inner.states[&(package, 0)].clone();
+                for domain in 1..=count {
+                    inner.states.insert((package, domain), state.clone());
+                }
+            }
+        }
+        self
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Changes the state of every domain.
+    pub fn set(&self, change: impl Fn(&mut State)) {
+        self.lock().states.values_mut().for_each(change);
+    }
+
+    /// The state of a domain.
+    pub fn state(&self, package: u8, domain: u8) -> State {
+        self.lock().states[&(package, domain)].clone()
+    }
+
+    /// Puts a file there.
+    pub fn put(&self, path: &str, text: &str) {
+        self.lock().files.insert(path.to_owned(), text.to_owned());
+    }
+
+    /// Everything that can be changed, to compare before and after.
+    pub fn everything(&self) -> (BTreeMap<String, String>, BTreeMap<(u8, u8), State>) {
+        let inner = self.lock();
+        (inner.files.clone(), inner.states.clone())
+    }
+
+    /// Lets change number `at` (from now, counted from 0) fail.
+    pub fn fail_at(&self, at: usize, errno: Errno) {
+        let mut inner = self.lock();
+        inner.changes = 0;
+        inner.fail_at = Some((at, errno));
+    }
+
+    /// How many changes were asked for since the last [`FakeMachine::fail_at`].
+    pub fn changes(&self) -> usize {
+        self.lock().changes
+    }
+
+    /// Lets the driver's calls of these numbers (from now, counted from 0) fail, reading ones too.
+    pub fn fail_calls(&self, numbers: std::ops::Range<usize>, errno: Errno) {
+        let mut inner = self.lock();
+        inner.calls = 0;
+        inner.failing_calls = Some((numbers, errno));
+    }
+
+    /// How many calls were made since the last [`FakeMachine::fail_calls`].
+    pub fn calls(&self) -> usize {
+        self.lock().calls
+    }
+
+    /// Calls that a real kernel would not have survived, or not have kept within their fields.
+    pub fn hazards(&self) -> Vec<String> {
+        self.lock().hazards.clone()
+    }
+
+    /// Forgets the faults.
+    pub fn heal(&self) {
+        let mut inner = self.lock();
+        (inner.fail_at, inner.failing_calls) = (None, None);
+    }
+
+    /// Takes the words of every change asked for so far.
+    pub fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().log)
+    }
+
+    /// The CPU's package and core.
+    pub(crate) fn place(&self, cpu: u32) -> Option<(u8, u32)> {
+        let stride = self.cores * u32::from(self.packages);
+        (cpu < stride * self.threads).then(|| ((cpu % stride / self.cores) as u8, cpu % stride % self.cores))
+    }
+}
