@@ -25,7 +25,7 @@ pub struct Machine<'h> {
     topology: Topology,
     instances: instances::Instances,
     no_msr_driver: OnceLock<()>,
-    speed_select: OnceLock<Result<flyball_sst::setting::Layout, HostError>>,
+    speed_select: OnceLock<Result<flyball_sst::layout::Layout, HostError>>,
     why_no_speed_select: OnceLock<Why>,
 }
 

@@ -12,21 +12,21 @@ use crate::{
 
 /// What the process can do for a daemon.
 pub trait Daemon {
-    /// Begins: signals are to end it from now on.
+    /// From now on signals end the daemon between two looks.
     fn begin(&mut self) {}
-    /// Goes into the background. `Err` with an exit code where it cannot, or where the background took over.
+    /// Goes into the background.
     ///
     /// # Errors
-    /// How this process ends.
+    /// The exit code of this process: it cannot go into the background, or a background process has taken over.
     fn detach(&mut self) -> Result<(), Ended>;
-    /// Waits for CPUs whose capability the firmware changed, no longer than `time`; `None` where the kernel tells
-    /// of none.
+    /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel reports no such
+    /// changes.
     fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
     /// Whether the process was asked to end.
     fn stopped(&self) -> bool;
 }
 
-/// What was asked for.
+/// `--oob` and its options.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub requested: bool,
@@ -34,7 +34,8 @@ pub(super) struct Request {
     pub interval: Option<u64>,
 }
 
-/// A domain is looked at no more often than this.
+/// A domain is looked at no more often than this, because one level change raises an event for each CPU
+/// (`process_level_change` in isst-daemon.c).
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Levels as they were last seen, and when, by package, die and domain.
@@ -69,7 +70,7 @@ pub(super) fn run(
         return Ok(());
     };
     while !daemon.stopped() {
-        // In short naps, so that a signal does not have to wait.
+        // In short sleeps, so that a signal ends the daemon at once.
         for _ in 0..interval.saturating_mul(10) {
             if daemon.stopped() {
                 return Ok(());
@@ -95,7 +96,7 @@ fn refused(session: &mut Session<'_>) -> Ended {
     Ended(0)
 }
 
-/// Brings a domain's CPUs to the level in force, if that changed. The first look counts as a change.
+/// Switches a domain's CPUs to those of the current level if the level changed. The first look counts as a change.
 fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), Ended> {
     if id.package < 0 || id.die < 0 || id.domain < 0 {
         return Ok(());

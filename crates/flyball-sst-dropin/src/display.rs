@@ -1,9 +1,9 @@
-//! intel-speed-select's text and JSON: one line a value, containers by indentation or braces.
+//! intel-speed-select's text and JSON: one line per value, containers by indentation or braces.
 //!
-//! Scripts read both, so both are kept to the byte, the odd blank lines and commas of the JSON included. Where a
-//! comma or brace goes depends only on how deep the line before was.
+//! Scripts read both, so both equal the tool's to the byte, with the odd blank lines and commas of its JSON. Where a
+//! comma or brace goes depends only on the depth of the line before (`format_and_print` in isst-display.c).
 
-/// Longest list or mask, as the tool's buffers have it.
+/// Longest list or mask that fits the tool's buffers.
 const LONGEST: usize = 1023;
 
 /// Collects the output of one run.
@@ -18,7 +18,7 @@ pub(super) struct Display {
     messages: u32,
 }
 
-/// Whom a record is about. -1 is none.
+/// The CPU or power domain that a record is about. -1 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id {
     pub cpu: i32,
@@ -72,7 +72,7 @@ impl Display {
         }
     }
 
-    /// Ends a container at a depth, before something else of that depth.
+    /// Ends a container, before another entry of the same depth.
     fn end(&mut self, depth: usize) {
         if self.json && depth > 0 {
             if self.depth_before == depth {
@@ -129,11 +129,11 @@ impl Display {
         depth
     }
 
-    /// A record of its own: `lines` writes below the head.
+    /// One record: `lines` writes below the head.
     pub(super) fn record(&mut self, id: &Id, lines: impl FnOnce(&mut Lines<'_>)) {
         let depth = self.head(id);
         lines(&mut Lines { display: self, depth: depth + 1 });
-        // In text a record's end leaves nothing; in JSON it closes what it opened.
+        // In text a record ends without a mark; in JSON it closes what it opened.
         self.end(1);
     }
 
@@ -174,7 +174,7 @@ impl Lines<'_> {
         self.display.put(self.depth, name, Some(&value.to_string()));
     }
 
-    /// A value that is left out where it is 0.
+    /// Left out if it is 0.
     pub(super) fn value_unless_zero(&mut self, name: &str, value: u32) {
         if value != 0 {
             self.value(name, value);
@@ -187,7 +187,7 @@ impl Lines<'_> {
     }
 }
 
-/// CPUs as plain numbers, cut as the tool's buffer cuts them.
+/// CPUs as plain numbers, cut off where the tool's buffer ends.
 pub(super) fn list(cpus: &flyball_host::CpuList) -> String {
     if cpus.is_empty() {
         return "none".to_owned();

@@ -159,7 +159,7 @@ impl<'a> Getopt<'a> {
     }
 }
 
-/// Whether a short option takes a value; `None` for a letter that is no option.
+/// Whether a short option takes a value; `None` for a letter that is not an option.
 fn spec(short: &str, letter: char) -> Option<bool> {
     if letter == ':' || letter == ';' {
         return None;

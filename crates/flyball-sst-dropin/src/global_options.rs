@@ -23,7 +23,7 @@ const LONG: &[Long] = &[
     Long { name: "oob", takes_value: false, letter: 'b' },
     Long { name: "no-daemon", takes_value: false, letter: 'n' },
     Long { name: "poll-interval", takes_value: true, letter: 'w' },
-    // Declared with a value, which nothing reads.
+    // The tool declares it with a value and ignores the value.
     Long { name: "cgroupv2", takes_value: true, letter: 'g' },
     Long { name: "cpu0-workaround", takes_value: true, letter: 'u' },
 ];
@@ -71,7 +71,7 @@ pub(super) fn read(
             'd' => {
                 session.debug = true;
                 session.note("Debug Mode ON\n");
-                session.trace.begin();
+                session.debug_host.begin();
             }
             'f' => session.display.json |= value.starts_with("json"),
             'h' => {

@@ -1,4 +1,4 @@
-//! Help, in words of our own: the one output that is not kept to the byte.
+//! Help: the one output that does not equal the tool's to the byte.
 
 use crate::session::{Ended, Session};
 
@@ -6,7 +6,7 @@ use crate::session::{Ended, Session};
 const FEATURES: &[(&str, &str, &[&str])] = &[
     (
         "perf-profile",
-        "SST-PP: performance levels, each with cores, base frequency, power and temperature of its own",
+        "SST-PP: performance levels, each with cores, base frequency, power and temperature",
         &[
             "info",
             "get-lock-status",
@@ -41,15 +41,15 @@ const FEATURES: &[(&str, &str, &[&str])] = &[
 
 /// What a command does and takes.
 const COMMANDS: &[(&str, &str)] = &[
-    ("perf-profile info", "what a level offers; -l LEVEL, else all levels"),
-    ("perf-profile get-lock-status", "whether firmware refuses another level"),
+    ("perf-profile info", "what a level offers; -l LEVEL, otherwise all levels"),
+    ("perf-profile get-lock-status", "whether firmware locks the level"),
     ("perf-profile get-config-levels", "the highest level"),
     ("perf-profile get-config-version", "the feature's version"),
     ("perf-profile get-config-enabled", "whether there are levels"),
-    ("perf-profile get-config-current-level", "the level in force"),
+    ("perf-profile get-config-current-level", "the current level"),
     (
         "perf-profile set-config-level",
-        "change the level: -l LEVEL; -o brings CPUs online and offline as it wants",
+        "change the level: -l LEVEL; -o brings its CPUs online and takes the others offline",
     ),
     ("base-freq info", "what base-freq offers at a level: -l LEVEL"),
     ("base-freq enable", "switch it on; -a also sets classes of service and cpufreq's lower limits"),
@@ -60,7 +60,7 @@ const COMMANDS: &[(&str, &str)] = &[
         "turbo-freq disable",
         "switch it off; -a also switches classes of service off; -t 0xTRL sets turbo limits",
     ),
-    ("core-power info", "whether classes of service are there, on, and how they share"),
+    ("core-power info", "whether classes of service are supported and on, and how they share power"),
     ("core-power enable", "switch classes of service on; -p 0 proportional, 1 ordered priority"),
     ("core-power disable", "switch classes of service off"),
     ("core-power config", "define a class: -c CLASS [-e EPP] [-w WEIGHT] [-n MIN_MHZ] [-m MAX_MHZ]"),
@@ -77,14 +77,14 @@ const COMMANDS: &[(&str, &str)] = &[
 pub(super) fn usage(session: &mut Session<'_>) {
     let mut text = String::from(
         "\nUsage:\nintel-speed-select [OPTIONS] FEATURE COMMAND [COMMAND OPTIONS]\n\nFeatures (FEATURE -h and FEATURE \
-         COMMAND -h tell more):\n",
+         COMMAND -h show more):\n",
     );
     for (name, what, _) in FEATURES {
         text.push_str(&format!("\t{name}: {what}\n"));
     }
     text.push_str(
         "\nOptions:\n\
-         \t-c, --cpu LIST\t\tthese CPUs instead of one run a power domain\n\
+         \t-c, --cpu LIST\t\tthese CPUs instead of one run per power domain\n\
          \t-f, --format json|text\thow results are printed\n\
          \t-o, --out FILE\t\tresults into a file instead of stderr\n\
          \t-i, --info\t\twhat platform and drivers can do\n\
@@ -95,12 +95,12 @@ pub(super) fn usage(session: &mut Session<'_>) {
          \t-b, --oob\t\tfollow level changes made by a management controller\n\
          \t-n, --no-daemon\t\twith --oob: stay in the foreground\n\
          \t-w, --poll-interval S\twith --oob: look every S seconds\n\
-         \t-g\t\t\tset CPUs apart by cgroup v2 instead of taking them offline\n\
-         \t-u\t\t\tset CPU 0 apart by cgroup v2\n\
+         \t-g\t\t\tisolate CPUs by cgroup v2 instead of taking them offline\n\
+         \t-u\t\t\tisolate CPU 0 by cgroup v2\n\
          \t-v, --version\t\tversion\n\
          \t-h, --help\t\tthis\n\
-         \t--strict\t\t(flyball's) results on stdout, honest exit codes\n\n\
-         This is flyball's drop-in; 'flyball sst' does the same with a plan and undo.\n",
+         \t--strict\t\t(flyball's) results on stdout, exit codes that report failures\n\n\
+         This is flyball's drop-in; 'flyball sst' does the same with a plan, and can undo it.\n",
     );
     session.note(&text);
 }

@@ -25,7 +25,7 @@ pub(super) struct LevelInfo {
 }
 
 impl LevelInfo {
-    /// A level of which only this is known.
+    /// A level before its data is read.
     pub(super) fn new(number: u8, control: Control) -> LevelInfo {
         LevelInfo {
             number,
@@ -130,7 +130,7 @@ pub(super) fn read_levels(
     id: &Id,
     only: Option<u32>,
 ) -> Result<Result<Vec<LevelInfo>, Code>, Ended> {
-    /// Takes an answer apart: the value goes on, a failure is this function's answer.
+    /// The value of an answer; a failure ends this function, which then returns it.
     macro_rules! answered {
         ($answer:expr) => {
             match $answer {

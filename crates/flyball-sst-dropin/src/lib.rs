@@ -1,8 +1,8 @@
 //! The drop-in for intel-speed-select v1.26: its command lines, its text and JSON, its streams and exit codes.
 //!
 //! Results go to stderr and most failures exit with 0, as scripts expect; with `--strict` before the feature word
-//! results go to stdout, everything else to stderr, and the exit code says what happened. Where the tool does harm or
-//! hides a failure, this crate does not follow it: docs/speed-select.md lists every place. The tool's source is
+//! results go to stdout, everything else to stderr, and the exit code says what happened. Where the tool damages
+//! something or hides a failure, this crate behaves differently: docs/speed-select.md lists every place. The tool's source is
 //! tools/power/x86/intel-speed-select in the kernel tree; comments here name its functions where a detail follows one.
 //!
 //! Writes go straight to the host, without flyball's journal: scripts that use the tool undo its changes themselves.
@@ -10,6 +10,7 @@
 mod bios;
 mod command;
 mod daemon;
+mod debug;
 mod display;
 mod features;
 mod getopt;
@@ -25,7 +26,6 @@ mod profile;
 mod run;
 mod session;
 mod show;
-mod trace;
 mod turbo;
 
 #[cfg(test)]

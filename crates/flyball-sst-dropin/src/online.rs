@@ -1,4 +1,4 @@
-//! CPUs online and offline, or set apart with cgroup partitions, as a level wants; and cpufreq's limits.
+//! What follows a level change: CPUs online and offline or in cgroup partitions, and cpufreq's limits.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::{
 const CGROUP: &str = "/sys/fs/cgroup";
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
 
-/// After a level change: mesh limits, then the CPUs that the level has.
+/// After a level change: mesh limits, then the CPUs of the level (`set_tdp_level_for_cpu` in isst-config.c).
 pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
     session.flush();
-    // Base frequencies take a moment to change.
+    // The tool waits because base frequencies take a moment to change.
     session.host.sleep(Duration::from_millis(2));
     if session.model.family != 19 {
         set_mesh_limits(session, id, level)?;
@@ -62,11 +62,11 @@ pub(super) fn set_online(
     Ok(())
 }
 
-/// Brings one CPU online or offline. CPU 0, which most kernels keep, is set apart by cgroup instead.
+/// Brings one CPU online or takes it offline. CPU 0, which most kernels keep online, is isolated by cgroup instead.
 pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Result<(), Ended> {
     if session.cgroup_cpu0 && cpu == 0 {
         session.warn("Will use cgroup v2 for CPU 0\n");
-        set_cpu0_apart(session, !online);
+        isolate_cpu0(session, !online);
         return Ok(());
     }
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
@@ -74,7 +74,7 @@ pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Resul
         if cpu == 0 {
             session.warn("This system is not configured for CPU 0 online/offline\n");
             session.warn("Will use cgroup v2\n");
-            set_cpu0_apart(session, !online);
+            isolate_cpu0(session, !online);
             return Ok(());
         }
         return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
@@ -112,14 +112,20 @@ pub(super) fn enable_cpusets(session: &Session<'_>) -> bool {
     session.host.write(&format!("{CGROUP}/cgroup.subtree_control"), b" +cpuset").is_ok()
 }
 
-/// Puts the CPUs of a domain that are not in `cpus` (or CPU 0) into a partition of their own, or back.
-pub(super) fn isolate(session: &Session<'_>, id: &Id, cpus: &CpuList, apart: bool, cpu0_only: bool) -> bool {
+/// Puts the CPUs of a domain that are not in `cpus` (or only CPU 0) into a partition, or returns them.
+pub(super) fn isolate(
+    session: &Session<'_>,
+    id: &Id,
+    cpus: &CpuList,
+    isolated: bool,
+    cpu0_only: bool,
+) -> bool {
     let folder = format!("{CGROUP}/{}-{}-{}", id.package, id.die, id.domain);
     if !session.host.exists(&folder) && session.host.make_dir(&folder).is_err() {
         return false;
     }
     let partition = format!("{folder}/cpuset.cpus.partition");
-    if !apart {
+    if !isolated {
         return session.host.write(&partition, b"member").is_ok();
     }
     if cpus.is_empty() {
@@ -138,10 +144,10 @@ pub(super) fn isolate(session: &Session<'_>, id: &Id, cpus: &CpuList, apart: boo
     session.host.write(&partition, b"isolated").is_ok() || session.host.write(&partition, b"root").is_ok()
 }
 
-/// Sets CPU 0 apart by cgroup, or takes it back where it was.
-fn set_cpu0_apart(session: &mut Session<'_>, apart: bool) {
+/// Isolates CPU 0 by cgroup, or returns it if it was isolated so.
+fn isolate_cpu0(session: &mut Session<'_>, isolated: bool) {
     let folder = format!("{CGROUP}/0-0-0");
-    if !apart {
+    if !isolated {
         let Ok(cpus) = session.host.read(&format!("{folder}/cpuset.cpus")) else { return };
         let partition = session.host.read(&format!("{folder}/cpuset.cpus.partition"));
         if !cpus.starts_with('0') || partition.map_or(true, |kind| kind.starts_with('m')) {
@@ -150,7 +156,7 @@ fn set_cpu0_apart(session: &mut Session<'_>, apart: bool) {
     }
     let id = Id { cpu: 0, package: 0, die: 0, domain: 0 };
     let cpus = CpuList::from_iter([0]);
-    if !enable_cpusets(session) || !isolate(session, &id, &cpus, apart, true) {
+    if !enable_cpusets(session) || !isolate(session, &id, &cpus, isolated, true) {
         session.warn("Can't isolate CPU 0\n");
         session.failed = true;
     }
@@ -165,7 +171,7 @@ pub(super) fn no_turbo(session: &mut Session<'_>) -> Result<bool, Ended> {
     Ok(session.number(false, "/sys/devices/system/cpu/intel_pstate/no_turbo")? != 0)
 }
 
-/// Takes cpufreq's upper limit away where it is below the base frequency, or turbo is off.
+/// Removes cpufreq's upper limit if it is below the base frequency, or turbo is off.
 pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), Ended> {
     let max = session.number(false, &limit(cpu, "scaling_max_freq"))?;
     let base = session.number(false, &limit(cpu, "base_frequency"))?;
@@ -175,7 +181,7 @@ pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), E
     Ok(())
 }
 
-/// Writes what one limit says into another.
+/// Copies the value of one limit file to another.
 pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) {
     if let Ok(value) = session.host.read(&limit(cpu, from)) {
         let _ = session.host.write(&limit(cpu, to), format!("{value}\n").as_bytes());
@@ -231,7 +237,8 @@ fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), 
     Ok(())
 }
 
-/// The uncore driver's folder of a domain: by package and die before TPMI, then by numbers in files.
+/// The uncore driver's folder of a domain: named by package and die on mailbox parts, identified by numbers in files on
+/// TPMI parts.
 fn mesh_folder(session: &Session<'_>, id: &Id) -> Option<String> {
     if !session.platform.is_tpmi() {
         return Some(format!("{UNCORE}/package_{:02}_die_{:02}", id.package, id.die));

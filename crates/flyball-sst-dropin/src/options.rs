@@ -14,7 +14,7 @@ pub(super) struct Options {
     pub bucket: Option<u32>,
     /// `--trl-type`, as a mask of instruction classes.
     pub kinds: Option<u32>,
-    /// `--trl`; 0 where it was not given.
+    /// `--trl`; 0 if not given.
     pub turbo_limits: u64,
     /// `--online`.
     pub online: bool,
@@ -41,7 +41,7 @@ pub(super) struct Options {
 const LONG: &[Long] = &[
     Long { name: "bucket", takes_value: true, letter: 'b' },
     Long { name: "level", takes_value: true, letter: 'l' },
-    // Declared with a value, which nothing reads.
+    // The tool declares it with a value and ignores the value.
     Long { name: "online", takes_value: true, letter: 'o' },
     Long { name: "trl-type", takes_value: true, letter: 'r' },
     Long { name: "trl", takes_value: true, letter: 't' },
@@ -74,7 +74,7 @@ fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64,
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match digits {
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-            // The tool reads a number after a small x alone.
+            // The tool reads the number only after a small x; after 0X it is 0.
             Ok(if text.starts_with("0x") { u64::from_str_radix(digits, 16).unwrap_or(u64::MAX) } else { 0 })
         }
         _ => Err(malformed(session, name, text)),

@@ -2,7 +2,10 @@
 
 use flyball_host::{Errno, HostError, MegaHertz, Op};
 
-use flyball_sst::access::{Clos, Place, Qos};
+use flyball_sst::access::{
+    Clos, Place, Qos,
+    commands::{PM_CLOS_OFFSET, PQR_ASSOC_OFFSET},
+};
 
 use crate::{
     display::Id,
@@ -13,7 +16,7 @@ use crate::{
 /// `EINVAL`, negative: core-power cannot go off while turbo-freq is on.
 const REFUSED: Code = -22;
 
-/// The places of a package that a class or its switch is written to: every domain on TPMI.
+/// The power domains of a package that a class or its switch is written to: all of them on TPMI.
 fn places(session: &Session<'_>, id: &Id) -> Vec<Place> {
     let Some(own) = place(id) else { return Vec::new() };
     if !session.platform.is_tpmi() {
@@ -23,7 +26,7 @@ fn places(session: &Session<'_>, id: &Id) -> Vec<Place> {
     domains.map(|domain| Place { domain, ..own }).collect()
 }
 
-/// Switches classes of service. The priority type goes along, whatever it was.
+/// Switches classes of service. The priority type is written with the switch, so the old one is lost, as in the tool.
 pub(super) fn set_qos(
     session: &mut Session<'_>,
     id: &Id,
@@ -120,7 +123,7 @@ pub(super) fn info(session: &mut Session<'_>) -> Result<(), Ended> {
 
 pub(super) fn read_class(session: &mut Session<'_>, id: &Id, class: u8) -> Result<Result<Clos, Code>, Ended> {
     let answer = session.at(id, |access, place| access.clos(place, class));
-    session.ask_class(id, 0x08 + 4 * u32::from(class), false, answer)
+    session.ask_class(id, PM_CLOS_OFFSET + 4 * u32::from(class), false, answer)
 }
 
 pub(super) fn write_class(
@@ -131,7 +134,7 @@ pub(super) fn write_class(
 ) -> Result<Result<(), Code>, Ended> {
     for place in places(session, id) {
         let answer = session.access().set_clos(&place, class, clos);
-        if let Err(code) = session.ask_class(id, 0x08 + 4 * u32::from(class), true, answer)? {
+        if let Err(code) = session.ask_class(id, PM_CLOS_OFFSET + 4 * u32::from(class), true, answer)? {
             return Ok(Err(code));
         }
     }
@@ -142,7 +145,7 @@ pub(super) fn write_class(
 pub(super) fn associate(session: &mut Session<'_>, id: &Id, class: u8) -> Result<Result<(), Code>, Ended> {
     let core = core(session, id);
     let answer = session.at(id, |access, place| access.associate(place, core, class));
-    session.ask_class(id, 0x20 + 4 * u32::from(core), true, answer)
+    session.ask_class(id, PQR_ASSOC_OFFSET + 4 * u32::from(core), true, answer)
 }
 
 fn core(session: &Session<'_>, id: &Id) -> u16 {
@@ -204,7 +207,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     Ok(())
 }
 
-/// A frequency of the command line in MHz. The tool takes small numbers for ratios on TPMI too.
+/// A frequency of the command line in MHz. Like the tool, it takes small numbers for ratios on TPMI too.
 fn scaled(session: &Session<'_>, value: u32) -> MegaHertz {
     let ratio = !session.platform.is_tpmi() || value <= 0xff;
     MegaHertz(if ratio { value.saturating_mul(100) } else { value })
@@ -247,7 +250,7 @@ pub(super) fn show_config(session: &mut Session<'_>, options: &Options) -> Resul
     Ok(())
 }
 
-/// `core-power assoc`. A refusal is a result here; the tool keeps it to itself.
+/// `core-power assoc`. A refusal is reported; the tool ignores it.
 pub(super) fn assoc(session: &mut Session<'_>, options: &Options) -> Result<(), Ended> {
     let Some(class) = class(options) else {
         session.error("Invalid clos id\n");
@@ -277,7 +280,7 @@ pub(super) fn show_assoc(session: &mut Session<'_>) -> Result<(), Ended> {
     session.each(|session, id| {
         let core = core(session, id);
         let class = session.at(id, |access, place| access.class_of(place, core));
-        match session.ask_class(id, 0x20 + 4 * u32::from(core), false, class)? {
+        match session.ask_class(id, PQR_ASSOC_OFFSET + 4 * u32::from(core), false, class)? {
             Ok(class) => {
                 session
                     .display

@@ -11,11 +11,11 @@ use flyball_sst::{
 use crate::{
     command,
     daemon::{self, Daemon},
+    debug::DebugHost,
     display::Display,
     getopt::Getopt,
     global_options, help, online,
     session::{Ended, Results, Session, VERSION},
-    trace::Traced,
 };
 
 /// What a run works with.
@@ -42,12 +42,12 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
     }
     let strict = take_strict(&mut args);
     let Surroundings { host, root, cache, out, err, daemon } = surroundings;
-    let traced = Traced::new(host);
-    let host: &dyn Host = &traced;
+    let debug_host = DebugHost::new(host);
+    let host: &dyn Host = &debug_host;
     let model = CpuModel::read(host);
     let mut session = Session {
         host,
-        trace: &traced,
+        debug_host: &debug_host,
         out: &mut *out,
         err: &mut *err,
         results: if strict { Results::Out } else { Results::Err },

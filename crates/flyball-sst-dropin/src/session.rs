@@ -11,8 +11,8 @@ use flyball_sst::{
 };
 
 use crate::{
+    debug::DebugHost,
     display::{Display, Id},
-    trace::Traced,
 };
 
 /// The version of the tool whose behaviour this is.
@@ -40,7 +40,7 @@ pub(super) enum Results {
 /// One run.
 pub(super) struct Session<'a> {
     pub host: &'a dyn Host,
-    pub trace: &'a Traced<'a>,
+    pub debug_host: &'a DebugHost<'a>,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
     pub results: Results,
@@ -52,7 +52,7 @@ pub(super) struct Session<'a> {
     pub model: CpuModel,
     pub map: CpuMap,
     pub cache: TopologyCache,
-    /// CPUs of `--cpu`, or `None` for one run a power domain.
+    /// CPUs of `--cpu`, or `None` for one run per power domain.
     pub targets: Option<CpuList>,
     pub read_only: bool,
     pub strict: bool,
@@ -66,7 +66,7 @@ pub(super) struct Session<'a> {
 /// A failure of the tool's functions, as it shows in `failed(error N)`.
 pub(super) type Code = i32;
 
-/// A failure without a number of its own.
+/// A failure that the tool gives no number.
 pub(super) const FAILED: Code = -1;
 
 impl Session<'_> {
@@ -93,7 +93,7 @@ impl Session<'_> {
 
     /// Hands finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
-        let traced = self.trace.take();
+        let traced = self.debug_host.take();
         if !traced.is_empty() {
             self.note(&traced);
         }
@@ -101,7 +101,7 @@ impl Session<'_> {
         if text.is_empty() {
             return;
         }
-        // A reader that went away, or a full disk, is not told of: the tool does not look either.
+        // A closed pipe or a full disk is ignored, as in the tool.
         let _ = match &mut self.results {
             Results::Err => self.err.write_all(text.as_bytes()),
             Results::Out => self.out.write_all(text.as_bytes()),
@@ -146,7 +146,7 @@ impl Session<'_> {
         self.display.message(true, text);
     }
 
-    /// Ends a run that only root may make.
+    /// Ends the run if it would write and the user is not root.
     pub(super) fn check_privilege(&mut self) -> Result<(), Ended> {
         if !self.read_only {
             return Ok(());
@@ -176,7 +176,7 @@ impl Session<'_> {
         self.model.is_cascade_lake()
     }
 
-    /// Whom a CPU belongs to, within the tool's bounds.
+    /// Package, die and domain of a CPU, within the tool's bounds.
     pub(super) fn id(&self, cpu: u32) -> Id {
         let Some(known) = self.map.get(cpu) else {
             return Id { cpu: cpu as i32, package: -1, die: 0, domain: -1 };
@@ -239,8 +239,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// One [`Id`] a power domain, with its lowest online CPU. Domains without CPUs come too, where they have
-    /// registers and a CPU of the package is online.
+    /// One [`Id`] per power domain, with its lowest online CPU. Domains without CPUs are included if they have registers
+    /// and a CPU of the package is online.
     pub(super) fn power_domains(&mut self) -> Result<Vec<Id>, Ended> {
         let mut lowest = std::collections::BTreeMap::new();
         let mut dies = std::collections::BTreeSet::new();
@@ -347,8 +347,8 @@ impl Session<'_> {
         Ok(Err(FAILED))
     }
 
-    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a refusal there has a
-    /// line of its own.
+    /// [`Session::ask`] for a class register, which on most mailbox parts is in MMIO space: a refusal there has its own
+    /// line.
     pub(super) fn ask_class<T>(
         &mut self,
         id: &Id,

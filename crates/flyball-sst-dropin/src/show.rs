@@ -64,7 +64,7 @@ fn state(supported: bool, on: bool) -> &'static str {
 }
 
 impl Shown {
-    /// The lines of one level; true where SST-TF has no bucket to show.
+    /// The lines of one level; true if SST-TF has no bucket to show.
     fn level(&self, lines: &mut Lines<'_>, level: &LevelInfo) -> bool {
         if self.id.cpu >= 0 {
             lines.value("cpu-count", self.cpus);
@@ -138,7 +138,7 @@ impl Shown {
         });
     }
 
-    /// The lines of SST-TF; false, and none, where there is no bucket to show.
+    /// The lines of SST-TF; no lines and false if there is no bucket to show.
     fn turbo_freq(
         &self,
         lines: &mut Lines<'_>,
@@ -167,9 +167,9 @@ impl Shown {
                 lines.section(&format!("bucket-{index}"), |lines| {
                     lines.value("high-priority-cores-count", cores);
                     for kind in 0..self.kinds.len() {
-                        let wanted = kinds.is_none_or(|kinds| kinds >> kind & 1 != 0);
+                        let selected = kinds.is_none_or(|kinds| kinds >> kind & 1 != 0);
                         let limit = turbo.limits[kind][index].0;
-                        if limit != 0 && wanted {
+                        if limit != 0 && selected {
                             lines.value(&name(kind, "high"), limit);
                         }
                     }
@@ -209,7 +209,7 @@ pub(super) fn show_turbo_freq(session: &mut Session<'_>, id: &Id, turbo: &TurboF
     let mut good = true;
     session.display.record(id, |lines| good = shown.turbo_freq(lines, turbo, options.bucket, options.kinds));
     if !good {
-        // The tool says so before the record's end, which is no line in text.
+        // The tool warns before it ends the record; in text the end prints nothing, so the order is the same.
         session.warn("Invalid bucket\n");
         session.failed = true;
     }

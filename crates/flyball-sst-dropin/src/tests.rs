@@ -1,4 +1,4 @@
-//! The drop-in against what the real tool printed on a machine like the guide's, and against hostile words.
+//! The drop-in against recorded output of the kernel's tool on a machine like the guide's, and against hostile words.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -10,7 +10,7 @@ use flyball_sst_fake::FakeMachine;
 
 use crate::{Daemon, Ended, Surroundings, run};
 
-/// No daemon: goes nowhere, hears nothing, and ends after some naps.
+/// A daemon that cannot detach, gets no events, and ends after some sleeps.
 struct Idle(std::cell::Cell<u32>);
 
 impl Daemon for Idle {
@@ -69,7 +69,7 @@ fn machine_of(part: u32, heading: &str, words: &[&str]) -> FakeMachine {
             (state.turbo_freq, state.qos, state.core_power) = (true, true, true);
         }),
         "Turbo disabled through no_turbo" => {
-            machine.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1")
+            machine.put("/sys/devices/system/cpu/intel_pstate/no_turbo", "1");
         }
         "Base-freq enable on a level without base-freq" => machine.set(|state| state.level = 4),
         _ => {}
@@ -126,7 +126,7 @@ fn prints_what_the_tool_printed() {
             };
             if !same {
                 wrong.push(format!(
-                    "part {part}, {heading}: {command}\n--- wanted (code {code:?})\n{out}{err}--- got (code {})\n{}{}",
+                    "part {part}, {heading}: {command}\n--- expected (code {code:?})\n{out}{err}--- got (code {})\n{}{}",
                     got.code, got.out, got.err
                 ));
             }
@@ -170,7 +170,7 @@ fn strict_says_what_happened() {
 }
 
 #[test]
-fn debug_mode_tells_every_call_on_stdout_and_leaves_the_results_alone() {
+fn debug_mode_prints_every_call_on_stdout_and_leaves_the_results_alone() {
     for (tpmi, line) in [
         (false, "mbox_cmd response: cpu:0 command:7f sub_command:0 parameter:0 req_data:0 resp:80000401\n"),
         (true, "call 9: 0000"),
@@ -209,7 +209,7 @@ fn a_user_limit_outlives_turbo_mode() {
 }
 
 #[test]
-fn a_refused_association_is_told() {
+fn a_refused_association_is_reported() {
     let machine = FakeMachine::guide(true);
     machine.fail_at(0, flyball_host::Errno::NOTTY);
     let got = tool(&machine, &["-c", "1", "core-power", "assoc", "-c", "1"], true);
@@ -241,7 +241,7 @@ fn values_that_would_spill_reach_no_driver() {
 }
 
 #[test]
-fn domains_without_registers_and_levels_that_are_none_reach_no_driver() {
+fn domains_without_registers_and_levels_that_do_not_exist_reach_no_driver() {
     let numbers =
         ["0", "1", "3", "4", "5", "7", "8", "15", "63", "64", "254", "255", "256", "65536", "4294967295"];
     for machine in [FakeMachine::guide(true).with_dead_domain(), FakeMachine::small(true).with_io_domains(1)]

@@ -38,8 +38,8 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
     Ok(())
 }
 
-/// Lifts the upper limit of a domain's CPUs where it is at the base frequency, as `disable` leaves it. A limit that
-/// the user set elsewhere stays (the tool loses it).
+/// Lifts the upper limit of a domain's CPUs if it is at the base frequency, as `disable` leaves it. Another limit, set
+/// by the user, stays (the tool overwrites it).
 #[allow(clippy::unnecessary_wraps, reason = "steps share one form")]
 fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
     for cpu in session.domain_cpus(id) {

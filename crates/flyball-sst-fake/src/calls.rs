@@ -22,6 +22,7 @@ impl FakeMachine {
             number::GET_PHY_ID => self.punit_numbers(bytes),
             number::MSR_COMMAND => self.msr_command(bytes),
             number::IO_CMD | number::MBOX_COMMAND if self.api > 1 => Err(Errno::NOTTY),
+            number::IO_CMD if self.classes_in_mailbox => Err(Errno::NOTTY),
             number::IO_CMD => self.io_command(bytes),
             number::MBOX_COMMAND => self.mailbox(bytes),
             _ if self.api == 1 => Err(Errno::NOTTY),
@@ -69,7 +70,7 @@ impl FakeMachine {
             }
             number::CORE_POWER_STATE => bytes[0] > 1 || bytes[3] > 1 || bytes[5] > 1,
             number::CLOS_PARAM => {
-                bytes[3] > 3 || bytes[8] > 15 || half(bytes, 4) > 25_500 || half(bytes, 6) > 25_500
+                bytes[3] > 3 || bytes[8] > 15 || half(bytes, 4) / 100 > 255 || half(bytes, 6) / 100 > 255
             }
             number::PERF_SET_LEVEL => usize::from(bytes[2]) >= self.levels.len(),
             number::PERF_SET_FEATURE => bytes[2] > 3,

@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     pub failing_calls: Option<(std::ops::Range<usize>, Errno)>,
     /// Calls that a real kernel would not have survived, or whose bits would have spilled into other fields.
     pub hazards: Vec<String>,
+    /// The firmware accepts switches and does not follow them.
+    pub ignores_switches: bool,
 }
 
 /// The machine.
@@ -96,6 +98,8 @@ pub struct FakeMachine {
     pub(crate) threads: u32,
     /// TPMI: cores from this one on are in a domain without registers.
     pub(crate) dead_from: u32,
+    /// Mailbox: classes of service are in the mailbox, and there is no MMIO driver.
+    pub(crate) classes_in_mailbox: bool,
 }
 
 impl FakeMachine {
@@ -161,6 +165,7 @@ impl FakeMachine {
                 calls: 0,
                 failing_calls: None,
                 hazards: Vec::new(),
+                ignores_switches: false,
             }),
             api,
             levels,
@@ -169,6 +174,7 @@ impl FakeMachine {
             cores,
             threads,
             dead_from: u32::MAX,
+            classes_in_mailbox: false,
         }
     }
 
@@ -193,6 +199,15 @@ impl FakeMachine {
     #[must_use]
     pub fn with_dead_domain(mut self) -> FakeMachine {
         self.dead_from = self.cores / 2;
+        self
+    }
+
+    /// A Skylake server, which has its classes of service in the mailbox.
+    #[must_use]
+    pub fn as_skylake(mut self) -> FakeMachine {
+        self.classes_in_mailbox = true;
+        let cpuinfo = self.lock().files["/proc/cpuinfo"].replace("model\t\t: 143", "model\t\t: 85");
+        self.put("/proc/cpuinfo", &cpuinfo);
         self
     }
 
@@ -242,6 +257,11 @@ impl FakeMachine {
         let mut inner = self.lock();
         inner.changes = 0;
         inner.fail_at = Some((at, errno));
+    }
+
+    /// Whether firmware accepts requests to switch SST-CP, SST-BF and SST-TF without following them (TPMI).
+    pub fn ignore_switches(&self, ignores: bool) {
+        self.lock().ignores_switches = ignores;
     }
 
     /// How many changes were asked for since the last [`FakeMachine::fail_at`].

@@ -95,6 +95,9 @@ impl FakeMachine {
                 0
             }
             (CONFIG_CLOS, 0x02) => u32::from(state.qos) << 1 | u32::from(state.ordered) << 2,
+            (CONFIG_CLOS, 0x00 | 0x01) if self.classes_in_mailbox => {
+                class_register(state, sub, parameter, data)?
+            }
             (READ_PM_CONFIG, 3) => 1 | u32::from(state.core_power) << 16,
             (WRITE_PM_CONFIG, 3) => {
                 state.core_power = data >> 16 & 1 != 0;
@@ -140,6 +143,25 @@ impl FakeMachine {
                 Ok(0)
             }
         }
+    }
+}
+
+/// The class of a core, or the definition of a class: the same words as in MMIO space.
+fn class_register(state: &mut State, sub: u16, parameter: u32, data: u32) -> Result<u32, Errno> {
+    let index = (parameter & 0xff) as usize;
+    let write = parameter & WRITE != 0;
+    if sub == 0x01 {
+        let clos = state.clos.get_mut(index).ok_or(Errno::NXIO)?;
+        if write {
+            *clos = data;
+        }
+        Ok(*clos)
+    } else {
+        let class = state.assoc.get_mut(index).ok_or(Errno::NXIO)?;
+        if write {
+            *class = (data >> 16 & 3) as u8;
+        }
+        Ok(u32::from(*class) << 16)
     }
 }
 

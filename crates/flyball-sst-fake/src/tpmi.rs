@@ -33,6 +33,10 @@ impl FakeMachine {
         if set || matches!(call, number::PERF_SET_LEVEL | number::PERF_SET_FEATURE) {
             inner.change(format!("call {:#x} of {key:?} <- {bytes:02x?}", call & 0xff))?;
         }
+        let switches = matches!(call, number::PERF_SET_FEATURE) || set && call == number::CORE_POWER_STATE;
+        if switches && inner.ignores_switches {
+            return Ok(0);
+        }
         let state = inner.states.get_mut(&key).ok_or(Errno::INVAL)?;
         match call {
             number::CORE_POWER_STATE => core_power_state(state, bytes, set)?,

@@ -1,10 +1,10 @@
-//! What a level or a feature gives and what it takes away, in words for a plan.
+//! What a level or a feature gives and what it takes away, as notes for a plan.
 
 use flyball_host::{CpuList, MegaHertz};
 
 use crate::{
     access::Access,
-    setting::{Domain, Layout},
+    layout::{Domain, Layout},
 };
 
 /// The base frequency of a level for ordinary code.
@@ -21,7 +21,7 @@ pub fn base_of_level(access: &dyn Access, domain: &Domain, level: u8) -> Option<
 pub fn cpus_of_level(layout: &Layout, access: &dyn Access, domain: &Domain, level: u8) -> Option<CpuList> {
     let cores = access.level_cores(&domain.place, level).ok()?;
     let cpus = layout.of_cores(domain, cores);
-    // A mask that names no CPU at all is one that cannot be read as CPUs.
+    // A mask without any CPU cannot be meant: the power unit's core numbers of these CPUs are then not known.
     (!cpus.is_empty() || domain.cpus.is_empty()).then_some(cpus)
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::cpus::TopologyCache;
 
     #[test]
-    fn costs_are_told_in_numbers() {
+    fn costs_are_given_in_numbers() {
         for tpmi in [false, true] {
             let machine = FakeMachine::guide(tpmi);
             let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();

@@ -1,10 +1,10 @@
-//! Following a performance level that somebody else changes: a management controller, or another program.
+//! Following a performance level that another agent changes: a management controller, or another program.
 //!
-//! When the level of a domain is another than it was, its CPUs are brought to what the level wants: those of the level
-//! online, all others offline, or set apart in a cgroup v2 partition. The first look counts as a change, so that a
-//! service that was not running when the level changed catches up.
+//! When the level of a domain has changed, the CPUs of the new level are brought online and all others offline, or into
+//! a cgroup v2 partition. The first look counts as a change, so that a service that was not running when the level
+//! changed catches up.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use flyball_host::{CpuList, Host, HostError};
 
@@ -13,10 +13,10 @@ use crate::{
     apart::{self, Apart},
     cost,
     cpus::is_online,
-    setting::{Domain, Layout},
+    layout::{Domain, Layout},
 };
 
-/// How CPUs that are not of the level are kept from work.
+/// How CPUs that the level excludes are kept from work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
     /// Offline, by hotplug.
@@ -25,30 +25,47 @@ pub enum Means {
     Cgroup,
 }
 
-/// What was seen or done, for a log.
+/// What was found or done, for a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A level is another than before.
+    /// The level of a domain changed; `from` is `None` at the first look.
     Level {
-        /// Where.
         place: Place,
-        /// What it was, where that is known.
         from: Option<u8>,
-        /// What it is.
         to: u8,
     },
     /// CPUs were brought online.
     Online(CpuList),
     /// CPUs were taken offline.
     Offline(CpuList),
-    /// CPUs were set apart; none: they were taken back.
+    /// These CPUs are in the partition; none: the partition was removed.
     Apart(CpuList),
-    /// Something was refused.
-    Refused(String),
+    Refused(Refusal),
 }
 
-impl std::fmt::Display for Event {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Why the level was not followed, or not with every CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    LevelCpusUnknown,
+    /// The kernel has no hotplug for this CPU.
+    KeptOnline {
+        cpu: u32,
+    },
+    Host(HostError),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::LevelCpusUnknown => f.write_str("the level's CPUs cannot be read: nothing done"),
+            Refusal::KeptOnline { cpu } => write!(f, "CPU {cpu} is kept online by this kernel"),
+            Refusal::Host(error) => error.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Level { place, from: Some(from), to } => {
                 write!(f, "power domain {}:{}: level {from} became {to}", place.package, place.domain)
@@ -60,28 +77,29 @@ impl std::fmt::Display for Event {
             Event::Offline(cpus) => write!(f, "offline: {cpus}"),
             Event::Apart(cpus) if cpus.is_empty() => f.write_str("no CPU is set apart any more"),
             Event::Apart(cpus) => write!(f, "set apart in a cgroup partition: {cpus}"),
-            Event::Refused(why) => f.write_str(why),
+            Event::Refused(refusal) => refusal.fmt(f),
         }
     }
 }
 
-/// What is known of the levels.
+/// The levels as they were last seen.
 #[derive(Debug)]
 pub struct Follower {
     means: Means,
+    /// By package, die and domain.
     seen: BTreeMap<(u8, u32, u8), u8>,
 }
 
 impl Follower {
-    /// Knows nothing yet.
     pub fn new(means: Means) -> Follower {
         Follower { means, seen: BTreeMap::new() }
     }
 
-    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level cannot change.
+    /// Looks at every domain with CPUs, and follows those whose level changed. A locked level cannot change and is passed
+    /// over, so that CPUs that the user switched stay as they are.
     ///
     /// # Errors
-    /// What the driver answered to the question for levels.
+    /// The levels cannot be read.
     pub fn look(&mut self, layout: &Layout, host: &dyn Host) -> Result<Vec<Event>, HostError> {
         let mut events = Vec::new();
         let access = layout.access(host);
@@ -100,7 +118,7 @@ impl Follower {
             match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {
                 Some(inside) => self.apply(host, &at, &inside, &mut events),
                 None => {
-                    events.push(Event::Refused("the level's CPUs cannot be read: nothing done".to_owned()));
+                    events.push(Event::Refused(Refusal::LevelCpusUnknown));
                 }
             }
         }
@@ -114,22 +132,22 @@ impl Follower {
             let wanted = if outside.is_empty() { Apart::Ready } else { Apart::Cpus(outside.clone()) };
             match apart::write(host, &folder, &wanted) {
                 Ok(()) => events.push(Event::Apart(outside)),
-                Err(error) => events.push(Event::Refused(error.to_string())),
+                Err(error) => events.push(Event::Refused(Refusal::Host(error))),
             }
             return;
         }
-        // Online first: at no moment are there fewer CPUs than both levels have in common.
+        // Online first: there are never fewer CPUs online than both levels have in common.
         for (cpus, on) in [(inside, true), (&outside, false)] {
             let mut done = CpuList::new();
             for cpu in cpus.iter().filter(|&cpu| is_online(host, cpu) != on) {
                 let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
                 if !on && !host.exists(&path) {
-                    events.push(Event::Refused(format!("CPU {cpu} is kept online by this kernel")));
+                    events.push(Event::Refused(Refusal::KeptOnline { cpu }));
                     continue;
                 }
                 match host.write(&path, if on { b"1" } else { b"0" }) {
                     Ok(()) => done.insert(cpu),
-                    Err(error) => events.push(Event::Refused(error.to_string())),
+                    Err(error) => events.push(Event::Refused(Refusal::Host(error))),
                 }
             }
             if !done.is_empty() {
@@ -190,14 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_and_the_rest_is_done() {
+    fn a_refusal_is_reported_and_the_rest_is_done() {
         let machine = FakeMachine::guide(true);
         let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
         machine.set(|state| state.level = 4);
         machine.fail_at(1, flyball_host::Errno::BUSY);
         let events = Follower::new(Means::Hotplug).look(&layout, &machine).unwrap();
         assert!(
-            events.iter().any(|event| matches!(event, Event::Refused(why) if why.contains("cpu6/online")))
+            events.iter().any(
+                |event| matches!(event, Event::Refused(Refusal::Host(error)) if error.path.ends_with("cpu6/online"))
+            )
         );
         assert!(events.contains(&Event::Offline("4,12,13,32,34,40,41".parse().unwrap())), "{events:?}");
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     access::{Access, BaseFreq, Clos, Features, LevelData, Levels, PmConfig, Qos, TurboFreq},
-    setting::{Domain, Layout},
+    layout::{Domain, Layout},
 };
 
 /// One bucket of turbo limits: the frequency while no more than so many cores are active.

@@ -1,29 +1,66 @@
 //! Which level and feature serve given CPUs best.
 //!
-//! A candidate is a level with nothing more, with base-freq, or with turbo-freq and the CPUs as high-priority ones.
-//! It is judged by the frequency that the slowest of the CPUs is guaranteed (base), or may reach while every core
-//! is busy (turbo), and by what it takes from the other CPUs. All numbers are the processor's own; what a workload
-//! makes of them only a measurement can say.
+//! A candidate is a level alone, with base-freq, or with turbo-freq and the CPUs as high-priority ones. It is ranked by
+//! the frequency that the slowest of the CPUs is guaranteed (base), or may reach while every core is busy (turbo), and
+//! by what it costs the other CPUs. All numbers are the processor's own; what a workload gains only a measurement
+//! shows.
+
+use std::{cmp::Reverse, collections::BTreeSet, fmt};
 
 use flyball_host::{CpuList, Host, HostError, MegaHertz};
 use serde::Serialize;
 
 use crate::{
+    layout::{Domain, Layout},
     model::{self, Level},
-    setting::{Domain, Layout},
 };
 
-/// One way to set a power domain up for the CPUs.
+/// What a candidate adds to its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Feature {
+    None,
+    BaseFreq,
+    TurboFreq,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Feature::None => "none",
+            Feature::BaseFreq => "base-freq",
+            Feature::TurboFreq => "turbo-freq",
+        })
+    }
+}
+
+/// A setting of one of flyball's knobs; `KNOB=VALUE` as text, as `flyball set` takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnobSetting {
+    pub knob: &'static str,
+    pub value: String,
+}
+
+impl fmt::Display for KnobSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.knob, self.value)
+    }
+}
+
+impl Serialize for KnobSetting {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One way to set up a power domain for the CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Candidate {
-    /// The package.
     pub package: u8,
-    /// The domain in it.
+    /// The number in the package.
     pub domain: u8,
-    /// The level.
     pub level: u8,
-    /// `none`, `base-freq` or `turbo-freq`.
-    pub feature: &'static str,
+    pub feature: Feature,
     /// What the slowest of the CPUs is guaranteed.
     pub guaranteed_mhz: MegaHertz,
     /// What the slowest of the CPUs may reach while every core is busy.
@@ -34,11 +71,10 @@ pub struct Candidate {
     pub others_turbo_mhz: MegaHertz,
     /// CPUs of the domain that have to be offline.
     pub offline: CpuList,
-    /// The settings that make it so, as `flyball set` takes them.
-    pub settings: Vec<String>,
+    pub settings: Vec<KnobSetting>,
 }
 
-/// What matters more.
+/// What candidates are ranked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
     /// A frequency that holds under any load.
@@ -51,8 +87,8 @@ fn full_turbo(level: &Level) -> MegaHertz {
     level.turbo.first().and_then(|turbo| turbo.buckets.last()).map_or(level.base_mhz[0], |bucket| bucket.mhz)
 }
 
-/// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would take one of the
-/// CPUs offline are no candidates.
+/// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would take one of the CPUs
+/// offline are left out.
 ///
 /// # Errors
 /// What the driver answered.
@@ -64,7 +100,7 @@ pub fn candidates(
     goal: Goal,
 ) -> Result<Vec<Candidate>, HostError> {
     let access = layout.access(host);
-    let wanted = cpus.intersection(&domain.cpus);
+    let served = cpus.intersection(&domain.cpus);
     let mut found = Vec::new();
     let levels = access.levels(&domain.place)?;
     for number in model::level_numbers(access.as_ref(), domain)? {
@@ -72,54 +108,8 @@ pub fn candidates(
             continue;
         }
         let level = model::level(layout, access.as_ref(), domain, number)?;
-        if !wanted.is_subset(&level.cpus) {
-            continue;
-        }
-        let offline = domain.cpus.difference(&level.cpus);
-        let mut settings = Vec::new();
-        if number != levels.current {
-            settings.push(format!("sst-level={number}"));
-        }
-        let (base, turbo) = (level.base_mhz[0], full_turbo(&level));
-        let plain = Candidate {
-            package: domain.place.package,
-            domain: domain.place.domain,
-            level: number,
-            feature: "none",
-            guaranteed_mhz: base,
-            turbo_mhz: turbo,
-            others_guaranteed_mhz: base,
-            others_turbo_mhz: turbo,
-            offline,
-            settings: settings.clone(),
-        };
-        found.push(plain.clone());
-        if let Some(offer) = &level.base_freq {
-            let all_high = wanted.is_subset(&offer.high_cpus);
-            found.push(Candidate {
-                feature: "base-freq",
-                guaranteed_mhz: if all_high { offer.high_mhz } else { offer.low_mhz },
-                others_guaranteed_mhz: offer.low_mhz,
-                settings: settings.iter().cloned().chain(["sst-bf=on".to_owned()]).collect(),
-                ..plain.clone()
-            });
-        }
-        if let Some(offer) = &level.turbo_freq {
-            let cores: std::collections::BTreeSet<u16> =
-                wanted.iter().filter_map(|cpu| layout.map.get(cpu)).map(|cpu| cpu.core).collect();
-            let buckets = offer.high.first().map(|turbo| turbo.buckets.as_slice()).unwrap_or_default();
-            let fitting = buckets.iter().find(|bucket| cores.len() <= bucket.cores as usize);
-            if let Some(bucket) = fitting {
-                let clip = offer.clip.first().map_or(turbo, |(_, clip)| *clip);
-                let extra = ["sst-tf=on".to_owned(), "trl=0xffffffffffffffff".to_owned()];
-                found.push(Candidate {
-                    feature: "turbo-freq",
-                    turbo_mhz: bucket.mhz,
-                    others_turbo_mhz: clip,
-                    settings: settings.iter().cloned().chain(extra).collect(),
-                    ..plain
-                });
-            }
+        if served.is_subset(&level.cpus) {
+            found.extend(of_level(layout, domain, &level, &served));
         }
     }
     let rank = |candidate: &Candidate| {
@@ -127,16 +117,64 @@ pub fn candidates(
             Goal::Guaranteed => candidate.guaranteed_mhz,
             Goal::Turbo => candidate.turbo_mhz,
         };
-        // Of equals, the one that costs the others least, and changes least.
+        // Of equals, the one that costs the other CPUs least, and changes least.
         (
-            std::cmp::Reverse(first),
+            Reverse(first),
             candidate.offline.len(),
-            std::cmp::Reverse((candidate.others_guaranteed_mhz, candidate.others_turbo_mhz)),
+            Reverse((candidate.others_guaranteed_mhz, candidate.others_turbo_mhz)),
             candidate.settings.len(),
         )
     };
     found.sort_by_key(rank);
     Ok(found)
+}
+
+/// A level alone, with base-freq and with turbo-freq, as far as it has them.
+fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -> Vec<Candidate> {
+    let change = (!level.current).then(|| KnobSetting { knob: "sst-level", value: level.level.to_string() });
+    let settings = |extra: &[(&'static str, &str)]| -> Vec<KnobSetting> {
+        let extra = extra.iter().map(|&(knob, value)| KnobSetting { knob, value: value.to_owned() });
+        change.iter().cloned().chain(extra).collect()
+    };
+    let (base, turbo) = (level.base_mhz[0], full_turbo(level));
+    let plain = Candidate {
+        package: domain.place.package,
+        domain: domain.place.domain,
+        level: level.level,
+        feature: Feature::None,
+        guaranteed_mhz: base,
+        turbo_mhz: turbo,
+        others_guaranteed_mhz: base,
+        others_turbo_mhz: turbo,
+        offline: domain.cpus.difference(&level.cpus),
+        settings: settings(&[]),
+    };
+    let base_freq = level.base_freq.as_ref().map(|offer| {
+        let all_high = served.is_subset(&offer.high_cpus);
+        Candidate {
+            feature: Feature::BaseFreq,
+            guaranteed_mhz: if all_high { offer.high_mhz } else { offer.low_mhz },
+            others_guaranteed_mhz: offer.low_mhz,
+            settings: settings(&[("sst-bf", "on")]),
+            ..plain.clone()
+        }
+    });
+    let turbo_freq = level.turbo_freq.as_ref().and_then(|offer| {
+        let cores: BTreeSet<u16> =
+            served.iter().filter_map(|cpu| layout.map.get(cpu)).map(|cpu| cpu.core).collect();
+        let buckets = offer.high.first().map(|turbo| turbo.buckets.as_slice()).unwrap_or_default();
+        // The smallest bucket that holds all of the cores has their turbo frequency.
+        let bucket = buckets.iter().find(|bucket| cores.len() <= bucket.cores as usize)?;
+        Some(Candidate {
+            feature: Feature::TurboFreq,
+            turbo_mhz: bucket.mhz,
+            others_turbo_mhz: offer.clip.first().map_or(turbo, |(_, clip)| *clip),
+            // Without limits of their own the turbo ratio limits would still cap the high-priority cores.
+            settings: settings(&[("sst-tf", "on"), ("trl", "0xffffffffffffffff")]),
+            ..plain.clone()
+        })
+    });
+    std::iter::once(plain.clone()).chain(base_freq).chain(turbo_freq).collect()
 }
 
 #[cfg(test)]
@@ -156,17 +194,18 @@ mod tests {
     #[test]
     fn high_priority_cpus_get_base_freq() {
         let found = best(&[5, 6], Goal::Guaranteed);
-        assert_eq!((found.feature, found.level, found.guaranteed_mhz.0), ("base-freq", 0, 3000));
-        assert_eq!(found.settings, ["sst-bf=on"]);
+        assert_eq!((found.feature, found.level, found.guaranteed_mhz.0), (Feature::BaseFreq, 0, 3000));
+        let settings: Vec<String> = found.settings.iter().map(ToString::to_string).collect();
+        assert_eq!(settings, ["sst-bf=on"]);
         assert_eq!(found.others_guaranteed_mhz.0, 2400);
     }
 
     #[test]
     fn other_cpus_get_the_level_that_keeps_them() {
         let found = best(&[0, 1], Goal::Guaranteed);
-        assert_eq!((found.feature, found.level, found.guaranteed_mhz.0), ("none", 4, 2800));
+        assert_eq!((found.feature, found.level, found.guaranteed_mhz.0), (Feature::None, 4, 2800));
         assert_eq!(found.offline.to_string(), "4,6,12,13,32,34,40,41");
-        // CPU 4 is not of level 4, nor of those in between with a higher base than level 0.
+        // CPU 4 is offline at level 4; of the levels that keep it, 2 has the highest base.
         let found = best(&[0, 4], Goal::Guaranteed);
         assert_eq!((found.level, found.guaranteed_mhz.0), (2, 2700));
     }
@@ -174,6 +213,9 @@ mod tests {
     #[test]
     fn few_cores_get_turbo_freq() {
         let found = best(&[12, 13], Goal::Turbo);
-        assert_eq!((found.feature, found.turbo_mhz.0, found.others_turbo_mhz.0), ("turbo-freq", 3200, 2600));
+        assert_eq!(
+            (found.feature, found.turbo_mhz.0, found.others_turbo_mhz.0),
+            (Feature::TurboFreq, 3200, 2600)
+        );
     }
 }

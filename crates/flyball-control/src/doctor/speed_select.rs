@@ -1,7 +1,7 @@
 //! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and neither tells the other.
 
 use flyball_host::CpuList;
-use flyball_sst::{cpus::TopologyCache, model, setting::Layout};
+use flyball_sst::{cpus::TopologyCache, layout::Layout, model};
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
 

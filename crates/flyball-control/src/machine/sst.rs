@@ -3,7 +3,8 @@
 use flyball_host::{CpuList, HostError, isst};
 use flyball_sst::{
     cpus::TopologyCache,
-    setting::{Domain, Field, Layout, Setting},
+    layout::{Domain, Layout},
+    setting::{Field, Setting},
 };
 
 use crate::{At, Form, Location, Machine, Place, ReadError, Reading, Value, Why, knob::SpeedSelect, parse};

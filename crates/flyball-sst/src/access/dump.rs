@@ -11,7 +11,10 @@ use flyball_host::{
 };
 
 use super::{
-    Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+    interface::{
+        Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+    },
+    tpmi::Tpmi,
 };
 
 const DEBUGFS: &str = "/sys/kernel/debug";
@@ -93,7 +96,7 @@ impl Access for Dump {
     }
 
     fn turbo_kinds(&self) -> &'static [&'static str] {
-        super::Tpmi::KINDS
+        Tpmi::KINDS
     }
 
     fn has(&self, place: &Place) -> bool {

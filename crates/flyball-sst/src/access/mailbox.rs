@@ -1,28 +1,48 @@
 //! API 1: mailbox commands, and MMIO registers for the classes of service.
 //!
-//! Command numbers and fields: isst_if_mbox_pci.c's list, and what the firmware answers on the machines of the lab.
+//! Fields of the answers: isst-core-mbox.c and isst-core.c of tools/power/x86/intel-speed-select.
 
 use std::time::Duration;
 
-use flyball_host::{Errno, Host, HostError, MegaHertz, Op, isst::legacy};
-
-use super::{
-    Access, BaseFreq, Clos, CpuModel, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq,
-    TurboLimits,
+use flyball_host::{
+    Errno, Host, HostError, MegaHertz, Op,
+    isst::{self, legacy},
 };
 
-const CONFIG_TDP: u16 = 0x7f;
-const CONFIG_CLOS: u16 = 0xd0;
-const READ_PM_CONFIG: u16 = 0x94;
-const WRITE_PM_CONFIG: u16 = 0x95;
-const PM_FEATURE: u16 = 0x03;
+use super::{
+    commands::{
+        CLOS_PM_CLOS, CLOS_PM_QOS_CONFIG, CLOS_PQR_ASSOC, CONFIG_CLOS, CONFIG_TDP, CONFIG_TDP_GET_CORE_MASK,
+        CONFIG_TDP_GET_FACT_HP_TURBO_LIMIT_NUMCORES, CONFIG_TDP_GET_FACT_HP_TURBO_LIMIT_RATIOS,
+        CONFIG_TDP_GET_FACT_LP_CLIPPING_RATIO, CONFIG_TDP_GET_LEVELS_INFO, CONFIG_TDP_GET_MEM_FREQ,
+        CONFIG_TDP_GET_P1_INFO, CONFIG_TDP_GET_RATIO_INFO, CONFIG_TDP_GET_TDP_CONTROL,
+        CONFIG_TDP_GET_TDP_INFO, CONFIG_TDP_GET_TJMAX_INFO, CONFIG_TDP_GET_TURBO_LIMIT_RATIOS,
+        CONFIG_TDP_GET_UNCORE_P0_P1_INFO, CONFIG_TDP_PBF_GET_CORE_MASK_INFO,
+        CONFIG_TDP_PBF_GET_P1HI_P1LO_INFO, CONFIG_TDP_PBF_GET_TDP_INFO, CONFIG_TDP_PBF_GET_TJ_MAX_INFO,
+        CONFIG_TDP_SET_LEVEL, CONFIG_TDP_SET_TDP_CONTROL, MBOX_CMD_WRITE_BIT, PM_CLOS_OFFSET, PM_FEATURE,
+        PQR_ASSOC_OFFSET, READ_PM_CONFIG, WRITE_PM_CONFIG,
+    },
+    interface::{
+        Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+    },
+    model::{CpuModel, EMERALDRAPIDS_X, ICELAKE_D, ICELAKE_X, SAPPHIRERAPIDS_X},
+};
 
-/// Says "write" in the parameter of a class-of-service command.
-const WRITE: u32 = 1 << 8;
+/// Bits of CONFIG_TDP_GET_TDP_CONTROL and CONFIG_TDP_SET_TDP_CONTROL: the feature is on.
+const TURBO_FREQ_ON: u32 = 1 << 16;
+const BASE_FREQ_ON: u32 = 1 << 17;
 
-/// Class definitions and core associations in MMIO space.
-const MMIO_CLOS: u32 = 0x08;
-const MMIO_ASSOC: u32 = 0x20;
+/// Bits of CLOS_PM_QOS_CONFIG.
+const QOS_ENABLED: u32 = 1 << 1;
+const QOS_ORDERED: u32 = 1 << 2;
+
+/// SST-CP is on, in READ_PM_CONFIG and WRITE_PM_CONFIG.
+const CORE_POWER_ON: u32 = 1 << 16;
+
+/// In the data of a core mask, of turbo limits and of bucket counts: the second half.
+const SECOND_HALF: u32 = 1 << 8;
+
+/// In the data of CONFIG_TDP_GET_RATIO_INFO: the mesh.
+const RATIO_OF_MESH: u32 = 1 << 16;
 
 /// How the memory frequency is coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +58,7 @@ enum MemoryCode {
 /// The mailbox interface of a machine.
 pub struct Mailbox<'h> {
     host: &'h dyn Host,
-    /// Tries of a command before its error counts.
+    /// How often a command is sent before its error is returned.
     pub tries: u32,
     /// Wait before each command.
     pub pause: Duration,
@@ -56,11 +76,11 @@ impl<'h> Mailbox<'h> {
             pause: Duration::ZERO,
             classes_in_mailbox: model.is_skylake_based(),
             memory: match model.model {
-                0x8f | 0xcf => MemoryCode::Steps,
-                0x6a | 0x6c => MemoryCode::Countdown,
+                SAPPHIRERAPIDS_X | EMERALDRAPIDS_X => MemoryCode::Steps,
+                ICELAKE_X | ICELAKE_D => MemoryCode::Countdown,
                 _ => MemoryCode::None,
             },
-            kinds: if model.model == 0xcf {
+            kinds: if model.model == EMERALDRAPIDS_X {
                 &["level-0", "level-1", "level-2", "level-3", "level-4"]
             } else {
                 &["sse", "avx2", "avx512"]
@@ -92,7 +112,7 @@ impl<'h> Mailbox<'h> {
         loop {
             left -= 1;
             match request.send(self.host) {
-                // A missing driver or node does not come back by asking again.
+                // A missing driver, a wrong request and a missing privilege are the same the next time.
                 Err(error)
                     if left > 0 && !matches!(error.errno, Errno::NOTTY | Errno::INVAL | Errno::PERM) => {}
                 answer => return answer,
@@ -106,10 +126,10 @@ impl<'h> Mailbox<'h> {
 
     fn class_register(&self, at: &Place, sub: u16, index: u32, write: Option<u32>) -> Result<u32, HostError> {
         if self.classes_in_mailbox {
-            let flag = if write.is_some() { WRITE } else { 0 };
+            let flag = if write.is_some() { MBOX_CMD_WRITE_BIT } else { 0 };
             return self.send(at, CONFIG_CLOS, sub, flag | index, write.unwrap_or(0));
         }
-        let register = if sub == 0 { MMIO_ASSOC } else { MMIO_CLOS } + 4 * index;
+        let register = if sub == CLOS_PQR_ASSOC { PQR_ASSOC_OFFSET } else { PM_CLOS_OFFSET } + 4 * index;
         let cpu = Mailbox::cpu(at)?;
         match write {
             Some(value) => legacy::write_mmio(self.host, cpu, register, value).map(|()| value),
@@ -118,7 +138,6 @@ impl<'h> Mailbox<'h> {
     }
 }
 
-/// Byte `index` of a response.
 fn byte(word: u32, index: u32) -> u32 {
     word >> (8 * index) & 0xff
 }
@@ -146,26 +165,33 @@ impl Access for Mailbox<'_> {
 
     fn pm_config(&self, at: &Place) -> Result<PmConfig, HostError> {
         let answer = self.send(at, READ_PM_CONFIG, PM_FEATURE, 0, 0)?;
-        Ok(PmConfig { supported: answer & 1 != 0, enabled: answer >> 16 & 1 != 0 })
+        Ok(PmConfig { supported: answer & 1 != 0, enabled: answer & CORE_POWER_ON != 0 })
     }
 
     fn set_pm_config(&self, at: &Place, enabled: bool) -> Result<(), HostError> {
-        self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, u32::from(enabled) << 16).map(|_| ())
+        let data = if enabled { CORE_POWER_ON } else { 0 };
+        self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, data).map(|_| ())
     }
 
     fn qos(&self, at: &Place) -> Result<Qos, HostError> {
-        let answer = self.send(at, CONFIG_CLOS, 2, 0, 0)?;
-        Ok(Qos { enabled: answer & 2 != 0, ordered: answer & 4 != 0 })
+        let answer = self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, 0, 0)?;
+        Ok(Qos { enabled: answer & QOS_ENABLED != 0, ordered: answer & QOS_ORDERED != 0 })
     }
 
     fn set_qos(&self, at: &Place, qos: Qos) -> Result<(), HostError> {
-        let before = self.send(at, CONFIG_CLOS, 2, 0, 0)?;
-        let wanted = before & !6 | u32::from(qos.enabled) << 1 | u32::from(qos.ordered) << 2;
-        self.send(at, CONFIG_CLOS, 2, WRITE, wanted).map(|_| ())
+        // The word has fields that nothing names; they keep what is there.
+        let mut word = self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, 0, 0)? & !(QOS_ENABLED | QOS_ORDERED);
+        if qos.enabled {
+            word |= QOS_ENABLED;
+        }
+        if qos.ordered {
+            word |= QOS_ORDERED;
+        }
+        self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, MBOX_CMD_WRITE_BIT, word).map(|_| ())
     }
 
     fn levels(&self, at: &Place) -> Result<Levels, HostError> {
-        let answer = self.tdp(at, 0x00, 0)?;
+        let answer = self.tdp(at, CONFIG_TDP_GET_LEVELS_INFO, 0)?;
         Ok(Levels {
             version: byte(answer, 0) as u8,
             highest: byte(answer, 1) as u8,
@@ -176,27 +202,34 @@ impl Access for Mailbox<'_> {
     }
 
     fn features(&self, at: &Place, level: u8) -> Result<Features, HostError> {
-        let answer = self.tdp(at, 0x01, level.into())?;
+        let answer = self.tdp(at, CONFIG_TDP_GET_TDP_CONTROL, level.into())?;
         Ok(Features {
             turbo_freq: answer & 1 != 0,
             base_freq: answer & 2 != 0,
-            turbo_freq_on: answer >> 16 & 1 != 0,
-            base_freq_on: answer >> 17 & 1 != 0,
+            turbo_freq_on: answer & TURBO_FREQ_ON != 0,
+            base_freq_on: answer & BASE_FREQ_ON != 0,
         })
     }
 
     fn set_features(&self, at: &Place, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
-        self.tdp(at, 0x02, u32::from(turbo_freq) << 16 | u32::from(base_freq) << 17).map(|_| ())
+        let mut data = 0;
+        if turbo_freq {
+            data |= TURBO_FREQ_ON;
+        }
+        if base_freq {
+            data |= BASE_FREQ_ON;
+        }
+        self.tdp(at, CONFIG_TDP_SET_TDP_CONTROL, data).map(|_| ())
     }
 
     fn set_level(&self, at: &Place, level: u8) -> Result<(), HostError> {
-        self.tdp(at, 0x08, level.into()).map(|_| ())
+        self.tdp(at, CONFIG_TDP_SET_LEVEL, level.into()).map(|_| ())
     }
 
     fn level_data(&self, at: &Place, level: u8) -> Result<LevelData, HostError> {
         let request = u32::from(level);
-        let tdp = self.tdp(at, 0x03, request)?;
-        let tjunction = self.tdp(at, 0x05, request)?;
+        let tdp = self.tdp(at, CONFIG_TDP_GET_TDP_INFO, request)?;
+        let tjunction = self.tdp(at, CONFIG_TDP_GET_TJMAX_INFO, request)?;
         let mut data = LevelData {
             tdp_ratio: byte(tdp, 2),
             tdp_w: tdp & 0x7fff,
@@ -204,25 +237,26 @@ impl Access for Mailbox<'_> {
             uncore: self.uncore(at, level)?,
             ..LevelData::default()
         };
-        // What older firmware does not answer is not given.
-        if let Ok(base) = self.tdp(at, 0x0a, request) {
+        // Older firmware does not know these two; the values are then not given.
+        if let Ok(base) = self.tdp(at, CONFIG_TDP_GET_P1_INFO, request) {
             data.base = [0, 1, 2, 3].map(|index| ratio(base, index));
         }
-        if let Ok(answer) = self.tdp(at, 0x0b, request) {
+        if let Ok(answer) = self.tdp(at, CONFIG_TDP_GET_MEM_FREQ, request) {
             data.memory = MegaHertz(memory_speed(self.memory, byte(answer, 0)));
         }
         Ok(data)
     }
 
     fn uncore(&self, at: &Place, level: u8) -> Result<[MegaHertz; 3], HostError> {
-        let missing =
-            |error: &HostError| error.errno == Errno::NOTTY || error.path == flyball_host::isst::NODE;
-        match self.tdp(at, 0x0c, 1 << 16 | u32::from(level)) {
+        let missing = |error: &HostError| error.errno == Errno::NOTTY || error.path == isst::NODE;
+        // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio; firmware without it still knows the older command. Only
+        // a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
+        match self.tdp(at, CONFIG_TDP_GET_RATIO_INFO, RATIO_OF_MESH | u32::from(level)) {
             Ok(answer) => return Ok([ratio(answer, 0), ratio(answer, 1), ratio(answer, 3)]),
             Err(error) if missing(&error) => return Err(error),
             Err(_) => {}
         }
-        match self.tdp(at, 0x09, level.into()) {
+        match self.tdp(at, CONFIG_TDP_GET_UNCORE_P0_P1_INFO, level.into()) {
             Ok(answer) => Ok([ratio(answer, 0), ratio(answer, 1), MegaHertz(0)]),
             Err(error) if missing(&error) => Err(error),
             Err(_) => Ok([MegaHertz(0); 3]),
@@ -230,8 +264,8 @@ impl Access for Mailbox<'_> {
     }
 
     fn level_cores(&self, at: &Place, level: u8) -> Result<u64, HostError> {
-        let low = self.tdp(at, 0x06, level.into())?;
-        let high = self.tdp(at, 0x06, 1 << 8 | u32::from(level))?;
+        let low = self.tdp(at, CONFIG_TDP_GET_CORE_MASK, level.into())?;
+        let high = self.tdp(at, CONFIG_TDP_GET_CORE_MASK, SECOND_HALF | u32::from(level))?;
         Ok(u64::from(low) | u64::from(high) << 32)
     }
 
@@ -239,7 +273,8 @@ impl Access for Mailbox<'_> {
         let mut limits = TurboLimits::default();
         for (kind, row) in limits.iter_mut().enumerate().take(self.kinds.len()) {
             for half in 0..2 {
-                let answer = self.tdp(at, 0x07, u32::from(level) | half << 8 | (kind as u32) << 16)?;
+                let request = u32::from(level) | (half * SECOND_HALF) | (kind as u32) << 16;
+                let answer = self.tdp(at, CONFIG_TDP_GET_TURBO_LIMIT_RATIOS, request)?;
                 for index in 0..4 {
                     row[(4 * half + index) as usize] = ratio(answer, index);
                 }
@@ -256,11 +291,11 @@ impl Access for Mailbox<'_> {
 
     fn base_freq(&self, at: &Place, level: u8) -> Result<BaseFreq, HostError> {
         let request = u32::from(level);
-        let low = self.tdp(at, 0x20, request).unwrap_or(0);
-        let high = self.tdp(at, 0x20, 1 << 8 | request).unwrap_or(0);
-        let ratios = self.tdp(at, 0x21, request)?;
-        let tdp = self.tdp(at, 0x23, request)?;
-        let tjunction = self.tdp(at, 0x22, request)?;
+        let low = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, request).unwrap_or(0);
+        let high = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, SECOND_HALF | request).unwrap_or(0);
+        let ratios = self.tdp(at, CONFIG_TDP_PBF_GET_P1HI_P1LO_INFO, request)?;
+        let tdp = self.tdp(at, CONFIG_TDP_PBF_GET_TDP_INFO, request)?;
+        let tjunction = self.tdp(at, CONFIG_TDP_PBF_GET_TJ_MAX_INFO, request)?;
         Ok(BaseFreq {
             high: ratio(ratios, 1),
             low: ratio(ratios, 0),
@@ -273,19 +308,24 @@ impl Access for Mailbox<'_> {
     fn turbo_freq(&self, at: &Place, level: u8) -> Result<TurboFreq, HostError> {
         let request = u32::from(level);
         let mut turbo = TurboFreq::default();
-        let clip = self.tdp(at, 0x12, request)?;
+        let clip = self.tdp(at, CONFIG_TDP_GET_FACT_LP_CLIPPING_RATIO, request)?;
         for index in 0..3 {
             turbo.clip[index as usize] = ratio(clip, index);
         }
         for half in 0..2u32 {
-            let counts = self.tdp(at, 0x10, half << 8 | request)?;
+            let counts =
+                self.tdp(at, CONFIG_TDP_GET_FACT_HP_TURBO_LIMIT_NUMCORES, (half * SECOND_HALF) | request)?;
             for index in 0..4 {
                 turbo.bucket_cores[(4 * half + index) as usize] = byte(counts, index);
             }
         }
         for (kind, row) in turbo.limits.iter_mut().enumerate().take(self.kinds.len()) {
             for half in 0..2u32 {
-                let ratios = self.tdp(at, 0x11, (kind as u32) << 16 | half << 8 | request)?;
+                let ratios = self.tdp(
+                    at,
+                    CONFIG_TDP_GET_FACT_HP_TURBO_LIMIT_RATIOS,
+                    (kind as u32) << 16 | (half * SECOND_HALF) | request,
+                )?;
                 for index in 0..4 {
                     row[(4 * half + index) as usize] = ratio(ratios, index);
                 }
@@ -295,7 +335,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError> {
-        let word = self.class_register(at, 1, u32::from(class & 3), None)?;
+        let word = self.class_register(at, CLOS_PM_CLOS, u32::from(class & 3), None)?;
         Ok(Clos {
             epp: (word & 0xf) as u8,
             weight: (word >> 4 & 0xf) as u8,
@@ -316,11 +356,11 @@ impl Access for Mailbox<'_> {
             | (clos.min.0 / 100) << 8
             | (clos.max.0 / 100) << 16
             | (clos.desired.0 / 100).min(0xff) << 24;
-        self.class_register(at, 1, class.into(), Some(word)).map(|_| ())
+        self.class_register(at, CLOS_PM_CLOS, class.into(), Some(word)).map(|_| ())
     }
 
     fn class_of(&self, at: &Place, core: u16) -> Result<u8, HostError> {
-        let word = self.class_register(at, 0, u32::from(core & 0xff), None)?;
+        let word = self.class_register(at, CLOS_PQR_ASSOC, u32::from(core & 0xff), None)?;
         Ok((word >> 16 & 3) as u8)
     }
 
@@ -329,7 +369,7 @@ impl Access for Mailbox<'_> {
             let what = format!("core {core} into class {class}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));
         }
-        self.class_register(at, 0, core.into(), Some(u32::from(class) << 16)).map(|_| ())
+        self.class_register(at, CLOS_PQR_ASSOC, core.into(), Some(u32::from(class) << 16)).map(|_| ())
     }
 }
 
@@ -337,7 +377,8 @@ fn memory_speed(coding: MemoryCode, code: u32) -> u32 {
     match coding {
         MemoryCode::Steps => code * 200,
         MemoryCode::Countdown if code < 7 => {
-            // In tenths of MHz, cut; then up by one where the last digit is above 5 (3199 is 3200).
+            // The tool's arithmetic after CONFIG_TDP_GET_MEM_FREQ: cut to MHz, then up by one if the last digit is
+            // above 5, so that 3199 becomes 3200.
             let tenths = (f64::from(12 - code) * 133.33 * 2.0 * 10.0) as u32;
             let whole = tenths / 10;
             if whole % 10 > 5 { whole + 1 } else { whole }

@@ -7,7 +7,7 @@ use flyball_host::{
     isst::tpmi::{self, Domain, Level, PerfLevels},
 };
 
-use super::{
+use super::interface::{
     Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
 };
 

@@ -12,7 +12,10 @@ mod watch;
 use clap::{Args as ClapArgs, Subcommand};
 use flyball_control::{Machine, select};
 use flyball_host::{CpuList, Host, Kind, isst};
-use flyball_sst::setting::{Domain, Layout, Via};
+use flyball_sst::{
+    layout::{Domain, Layout},
+    setting::Via,
+};
 
 use crate::{
     cli::Cli,

@@ -4,8 +4,9 @@ use comfy_table::{Table, presets};
 use flyball_host::{CpuList, MegaHertz, isst};
 use flyball_sst::{
     access::{Access, Levels},
+    layout::Domain,
     model::{self, Turbo},
-    setting::{Domain, Field, Via},
+    setting::{Field, Via},
 };
 use serde::Serialize;
 use serde_json::{Value as Json, json};

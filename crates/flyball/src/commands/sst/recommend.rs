@@ -3,7 +3,7 @@
 
 use comfy_table::{Table, presets};
 use flyball_host::CpuList;
-use flyball_sst::recommend::{Candidate, Goal, candidates};
+use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
 
 use super::Session;
 use crate::{
@@ -92,13 +92,17 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         table.add_row([
             format!("{}:{}", one.package, one.domain),
             one.level.to_string(),
-            one.feature.to_owned(),
+            one.feature.to_string(),
             one.guaranteed_mhz.to_string(),
             one.turbo_mhz.to_string(),
             one.others_guaranteed_mhz.to_string(),
             one.others_turbo_mhz.to_string(),
             if one.offline.is_empty() { "-".to_owned() } else { one.offline.to_string() },
-            if one.settings.is_empty() { "as it is".to_owned() } else { one.settings.join(" ") },
+            if one.settings.is_empty() {
+                "as it is".to_owned()
+            } else {
+                one.settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            },
         ]);
     }
     for line in table.to_string().lines() {
@@ -136,15 +140,11 @@ fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result
             .iter()
             .find(|domain| (domain.place.package, domain.place.domain) == (best.package, best.domain));
         let Some(domain) = domain else { continue };
-        let pairs: Vec<(String, String)> = best
-            .settings
-            .iter()
-            .filter_map(|setting| setting.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let pairs: Vec<(String, String)> =
+            best.settings.iter().map(|setting| (setting.knob.to_owned(), setting.value.clone())).collect();
         section(&domain.cpus, pairs);
         section(&best.offline, vec![("online".to_owned(), "off".to_owned())]);
-        if best.feature == "turbo-freq" {
+        if best.feature == Feature::TurboFreq {
             let wanted = cpus.intersection(&domain.cpus);
             let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
             section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));

@@ -1,7 +1,8 @@
-//! `--debug`: every call of the driver and every write of a file, a line each.
+//! `--debug`: a line for every call of the driver and every write of a file.
 //!
-//! Mailbox, MMIO and MSR commands are told as the tool tells their answers; calls of power domains, which it does not
-//! tell, by number and bytes. The tool's own interpretation between those lines is not there.
+//! Mailbox, MMIO and MSR commands have the form of the tool's debug output; calls of power domains, which the tool does
+//! not print, show their number and bytes. What the tool prints between those lines, its reading of the answers, is
+//! left out.
 
 use std::{
     fmt::Write as _,
@@ -14,29 +15,29 @@ use std::{
 
 use flyball_host::{Host, HostError, Kind, isst::number};
 
-/// A machine whose calls are told, once that is asked for.
-pub(super) struct Traced<'h> {
+/// The machine, with a record of its calls once `--debug` was given.
+pub(super) struct DebugHost<'h> {
     host: &'h dyn Host,
     on: AtomicBool,
     lines: Mutex<String>,
 }
 
-impl<'h> Traced<'h> {
-    pub(super) fn new(host: &'h dyn Host) -> Traced<'h> {
-        Traced { host, on: AtomicBool::new(false), lines: Mutex::default() }
+impl<'h> DebugHost<'h> {
+    pub(super) fn new(host: &'h dyn Host) -> DebugHost<'h> {
+        DebugHost { host, on: AtomicBool::new(false), lines: Mutex::default() }
     }
 
-    /// Tells from now on.
+    /// Records from now on.
     pub(super) fn begin(&self) {
         self.on.store(true, Ordering::Relaxed);
     }
 
-    /// The lines since the last time.
+    /// Takes the lines recorded since the last time.
     pub(super) fn take(&self) -> String {
         std::mem::take(&mut *self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    fn tell(&self, line: &str) {
+    fn add(&self, line: &str) {
         let mut lines = self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         lines.push_str(line);
         lines.push('\n');
@@ -54,8 +55,8 @@ fn bytes(argument: &[u8]) -> String {
     })
 }
 
-/// A call before and after, in words.
-fn told(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostError>) -> String {
+/// A call with its structure before and after, as one line.
+fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostError>) -> String {
     let failed = answer.err().map_or(String::new(), |error| format!(" failed: {}", error.errno.describe()));
     match call {
         number::MBOX_COMMAND => format!(
@@ -87,7 +88,7 @@ fn told(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostError>)
     }
 }
 
-impl Host for Traced<'_> {
+impl Host for DebugHost<'_> {
     fn kind(&self) -> Kind {
         self.host.kind()
     }
@@ -108,7 +109,7 @@ impl Host for Traced<'_> {
                 .as_ref()
                 .err()
                 .map_or(String::new(), |error| format!(" failed: {}", error.errno.describe()));
-            self.tell(&format!("write {path}: {}{failed}", text.trim()));
+            self.add(&format!("write {path}: {}{failed}", text.trim()));
         }
         done
     }
@@ -151,7 +152,7 @@ impl Host for Traced<'_> {
         }
         let before = argument.to_vec();
         let answer = self.host.isst(number, argument);
-        self.tell(&told(number, &before, argument, answer.as_ref().map(|&count| count)));
+        self.add(&describe(number, &before, argument, answer.as_ref().map(|&count| count)));
         answer
     }
 

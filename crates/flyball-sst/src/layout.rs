@@ -1,0 +1,137 @@
+//! Where Speed Select is on a machine: its drivers, its power domains, and which CPUs belong to them.
+
+use std::collections::BTreeSet;
+
+use flyball_host::{CpuList, Host, HostError, isst};
+
+use crate::{
+    access::{self, Access, CpuModel, Dump, Mailbox, Place, Tpmi},
+    cpus::{CpuMap, TopologyCache},
+    setting::{Field, Setting, Via},
+};
+
+/// A power domain with its CPUs, offline ones included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// Its CPU is the lowest online one.
+    pub place: Place,
+    /// The die, as sysfs numbers it.
+    pub die: u32,
+    pub cpus: CpuList,
+}
+
+/// Where Speed Select is on a machine.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub platform: isst::Platform,
+    pub model: CpuModel,
+    pub via: Via,
+    pub map: CpuMap,
+    /// The power domains that have registers.
+    pub domains: Vec<Domain>,
+}
+
+impl Layout {
+    /// Detects it.
+    ///
+    /// # Errors
+    /// The errno of the driver; `EOPNOTSUPP` for an interface version that is not known.
+    pub fn read(host: &dyn Host, cache: &TopologyCache) -> Result<Layout, HostError> {
+        let model = CpuModel::read(host);
+        let (platform, access, dumped) = match access::open(host, &model) {
+            Ok((platform, access)) => (platform, access, false),
+            // Without the driver, debugfs may still show the registers.
+            Err(error) if error.is_absent() => {
+                let Ok(dump) = Dump::read(host) else { return Err(error) };
+                let platform = isst::Platform {
+                    api_version: isst::HIGHEST_API,
+                    driver_version: 0,
+                    max_commands: 0,
+                    mailbox: false,
+                    mmio: false,
+                };
+                (platform, Box::new(dump) as Box<dyn Access>, true)
+            }
+            Err(error) => return Err(error),
+        };
+        let via = match platform.api_version {
+            _ if dumped => Via::Dump,
+            1 if model.is_skylake_based() => Via::MailboxAlone,
+            1 => Via::Mailbox,
+            version => Via::Tpmi(version),
+        };
+        let map = CpuMap::read(host, platform.is_tpmi(), cache);
+        // Without the power unit's numbers every core would look like the first. A dump is only read, so that does no harm.
+        if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
+            return Err(error.clone());
+        }
+        let domains = domains(host, access.as_ref(), &map);
+        Ok(Layout { platform, model, via, map, domains })
+    }
+
+    /// The interface.
+    pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
+        match self.via {
+            // It was there when the layout was read; a dump that is gone since reads as one without registers.
+            Via::Dump => Box::new(Dump::read(host).unwrap_or_default()),
+            Via::Tpmi(api) => Box::new(Tpmi::new(host, api)),
+            Via::Mailbox | Via::MailboxAlone => Box::new(Mailbox::new(host, &self.model)),
+        }
+    }
+
+    /// The domain of a CPU.
+    pub fn domain_of(&self, cpu: u32) -> Option<&Domain> {
+        self.domains.iter().find(|domain| domain.cpus.contains(cpu))
+    }
+
+    pub fn setting(&self, place: Place, field: Field) -> Setting {
+        Setting { via: self.via, place, field }
+    }
+
+    /// The setting that holds the class of a CPU's core.
+    pub fn class_setting(&self, cpu: u32) -> Option<Setting> {
+        let core = self.map.get(cpu)?.core;
+        Some(self.setting(self.domain_of(cpu)?.place, Field::Class(core)))
+    }
+
+    /// CPUs of a domain's core mask.
+    pub fn of_cores(&self, domain: &Domain, cores: u64) -> CpuList {
+        domain
+            .cpus
+            .iter()
+            .filter(|&cpu| self.map.get(cpu).is_some_and(|cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0))
+            .collect()
+    }
+}
+
+/// The power domains that have registers: those of CPUs, and those without CPUs that the interface lists.
+fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
+    let online: CpuList = host
+        .read("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default();
+    let mut domains = Vec::new();
+    let packages: BTreeSet<u32> = map.iter().map(|cpu| cpu.package).collect();
+    for package in packages {
+        let Ok(number) = u8::try_from(package) else { continue };
+        // On mailbox parts with several dies, dies share the domain number 0 and are domains of their own.
+        let dies: BTreeSet<(u32, u8)> =
+            map.iter().filter(|cpu| cpu.package == package).map(|cpu| (cpu.die, cpu.domain)).collect();
+        let has_cpus = |domain: u8| dies.iter().any(|&(_, of)| of == domain);
+        let without_cpus = access.domains(number).into_iter().filter(|&domain| !has_cpus(domain));
+        for (die, domain) in dies.iter().copied().chain(without_cpus.map(|domain| (0, domain))) {
+            let cpus: CpuList = map
+                .iter()
+                .filter(|cpu| (cpu.package, cpu.die, cpu.domain) == (package, die, domain))
+                .map(|cpu| cpu.number)
+                .collect();
+            let place = Place { cpu: cpus.intersection(&online).first(), package: number, domain };
+            if access.has(&place) {
+                domains.push(Domain { place, die, cpus });
+            }
+        }
+    }
+    domains.sort_by_key(|domain| (domain.place.package, domain.place.domain, domain.die));
+    domains
+}
