@@ -14,12 +14,7 @@ use flyball_control::{
 use flyball_host::{CpuInfo, Host};
 use flyball_measure::{Arm, Settings, SettingsError, Wish};
 
-use crate::{
-    change,
-    cli::Cli,
-    commands::quiet::hold::Hush,
-    exit::{Exit, Failure},
-};
+use crate::{change, commands::quiet::hold::Hush, context::Context, exit::Failure};
 
 /// Settings that are a boot's: the cpufreq driver, and kernel parameters.
 const DRIVER: &str = "driver";
@@ -34,7 +29,7 @@ pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
             None => (wish.knob.as_str(), None),
         };
         let setting = Setting::new(name, &wish.value, on, wish.to_string())
-            .map_err(|error| Failure::new(Exit::Usage, format!("arm '{}': {error}", arm.name)))?;
+            .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
         intent.settings.push(setting);
     }
     Ok(intent)
@@ -42,9 +37,8 @@ pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
 
 /// What applying an arm would write now.
 pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
-    let machine = Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    let in_arm =
-        |failure: Failure| Failure::new(failure.exit, format!("arm '{}': {}", arm.name, failure.message));
+    let machine = Machine::inspect(host).map_err(Failure::failed)?;
+    let in_arm = |failure: Failure| failure.reworded(|message| format!("arm '{}': {message}", arm.name));
     plan(&machine, &intent(arm)?).map_err(|error| in_arm(error.into()))
 }
 
@@ -116,7 +110,7 @@ impl<'h> Knobs<'h> {
     /// Checks every arm that this boot can give, and takes the machine if one of them sets something: with its lock,
     /// a journal and a guardian. Arms without settings need none of that, nor root.
     pub fn take(
-        cli: &Cli,
+        context: &Context,
         host: &'h dyn Host,
         arms: &[Arm],
         interrupted: &Arc<AtomicBool>,
@@ -126,7 +120,7 @@ impl<'h> Knobs<'h> {
         for arm in arms {
             let intent = intent(arm)?;
             let here = boot_needed(host, arm)
-                .map_err(|error| Failure::new(Exit::Usage, format!("arm '{}': {error}", arm.name)))?;
+                .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
             if here.is_none() && !intent.is_empty() {
                 plan_of(host, arm)?;
                 sets = true;
@@ -135,8 +129,8 @@ impl<'h> Knobs<'h> {
         let mut group = None;
         let hold = if sets {
             change::must_be_writable(host)?;
-            let state = change::state(cli)?;
-            let guardian = change::guardian(cli, &state)?;
+            let state = context.state()?;
+            let guardian = context.guardian(&state)?;
             let mut hold = Hold::begin(host, &state, &change::command_line(), Some(guardian))?;
             for note in hold.notes() {
                 eprintln!("note: {note}");
@@ -186,7 +180,7 @@ impl Settings for Knobs<'_> {
             return Ok(self.last_notes.clone());
         }
         self.current = None;
-        let intent = intent(arm).map_err(|failure| SettingsError(failure.message))?;
+        let intent = intent(arm).map_err(|failure| SettingsError(failure.to_string()))?;
         let Some(hold) = &mut self.hold else {
             if intent.is_empty() {
                 self.current = Some(arm.clone());

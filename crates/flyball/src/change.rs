@@ -3,8 +3,8 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write as _,
-    io::{Read as _, Write as _},
-    path::{Path, PathBuf},
+    io::Read as _,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use flyball_control::{
+    Id, Scope,
     intent::Intent,
     plan::{Change, Plan, PlanError},
     profile::Profile,
@@ -19,14 +20,15 @@ use flyball_control::{
         hold::{Applied, ApplyError, Hold, HoldError, Made, Outcome},
         journal::JournalError,
         order::Step,
-        state::{LockError, StateDir},
+        state::LockError,
     },
 };
 use flyball_host::{CpuList, Host, Kind};
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
+    output::Reporter,
 };
 
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
@@ -44,20 +46,19 @@ pub struct Wanted {
 impl Wanted {
     /// The intent behind the arguments.
     pub fn intent(&self) -> Result<Intent, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
         let mut intent = Intent::default();
         for argument in &self.wanted {
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
-                intent.settings.extend(one.map_err(|error| usage(error.to_string()))?.settings);
+                intent.settings.extend(one.map_err(Failure::usage)?.settings);
             } else {
                 let bytes = read_profile(argument)?;
-                let profile = Profile::parse(&bytes, argument).map_err(|error| usage(error.to_string()))?;
+                let profile = Profile::parse(&bytes, argument).map_err(Failure::usage)?;
                 intent.settings.extend(profile.intent.settings);
             }
         }
         if intent.is_empty() {
-            return Err(usage("nothing is wanted: the profile has no settings".to_owned()));
+            return Err(Failure::usage("the profile contains no settings"));
         }
         Ok(intent)
     }
@@ -71,45 +72,18 @@ fn read_profile(name: &str) -> Result<Vec<u8>, Failure> {
         std::fs::read(name)
     };
     read.map_err(|error| {
-        Failure::new(
-            Exit::Usage,
-            format!("cannot read the profile '{name}': {error}; a setting would be KNOB=VALUE, as governor=performance"),
+        Failure::usage(format!("cannot read the profile '{name}': {error}; a setting would be KNOB=VALUE, as governor=performance"),
         )
     })
-}
-
-/// The state directory of the machine: given, or where this kind of machine keeps it.
-pub fn state(cli: &Cli) -> Result<StateDir, Failure> {
-    if let Some(path) = &cli.state_dir {
-        return Ok(StateDir::new(path));
-    }
-    if let Some(path) = std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty()) {
-        return Ok(StateDir::new(path));
-    }
-    match cli.machine.as_str() {
-        "live" => Ok(StateDir::new(StateDir::LIVE)),
-        // A simulated machine's journal stands beside its file, or goes with it.
-        name if name.starts_with("sim:") => Ok(StateDir::new(crate::simulated::state_of(name))),
-        name => match name.strip_prefix("tree:") {
-            Some(root) => Ok(StateDir::new(PathBuf::from(root).join("run/flyball"))),
-            None => Err(Failure::new(
-                Exit::Usage,
-                format!("changing '{name}' needs a place for its journal: give --state-dir DIR"),
-            )),
-        },
-    }
 }
 
 /// Refuses a machine that is a recording, before anything is planned for it.
 pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
     if host.kind() == Kind::Recorded {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!(
-                "{} is a recording and cannot be changed; 'flyball plan' says what would be written",
-                host.name()
-            ),
-        ));
+        return Err(Failure::failed(format!(
+            "{} is a recording and cannot be changed; 'flyball plan' says what would be written",
+            host.name()
+        )));
     }
     Ok(())
 }
@@ -123,42 +97,20 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// The command that starts a guardian for this machine, for whoever runs a workload under settings.
-#[allow(dead_code, reason = "used by the commands that run workloads")]
-pub fn guardian(cli: &Cli, state: &StateDir) -> Result<std::process::Command, Failure> {
-    if std::process::id() == 1 {
-        // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
-        eprintln!(
-            "note: flyball is process 1 here, of a container perhaps: if it is killed, its guardian is killed with it, and \
-             nothing is put back before 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
-            state.path().display()
-        );
-    }
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find flyball's own program: {error}")))?;
-    let mut command = std::process::Command::new(own);
-    // By its name, whatever the file is called: under that of intel-speed-select it would take other words.
-    std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
-    command.arg("-M").arg(&cli.machine).arg("--state-dir").arg(state.path()).arg("guardian");
-    // It steps in for this process, which holds the state file of a simulated machine.
-    command.env(crate::simulated::STATE_HELD, "1");
-    Ok(command)
-}
-
 /// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two writes.
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot catch signal {signal}: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot catch signal {signal}: {error}")))?;
     }
     Ok(flag)
 }
 
 /// Applies an intent to stay, and prints what became of it.
-pub fn apply(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
+pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
     must_be_writable(host)?;
-    let state = state(cli)?;
+    let state = context.state()?;
     let interrupted = interrupts()?;
     let mut hold = Hold::begin(host, &state, &command_line(), None)?;
     // Said at the end: a closed pipe would end the process in the middle.
@@ -176,34 +128,26 @@ pub fn apply(cli: &Cli, host: &dyn Host, intent: &Intent) -> Result<Exit, Failur
         eprintln!("note: {note}");
     }
     // A full disk behind stdout must not make it look as if nothing had been set.
-    print_applied(cli, &applied).map_err(|failure| {
-        let message = format!(
-            "the settings are made and stay ('flyball restore' undoes them), but {}",
-            failure.message
-        );
-        Failure::new(failure.exit, message)
+    print_applied(&context.output.about(host), &applied).map_err(|failure| {
+        failure.reworded(|message| {
+            format!("the settings are made and stay ('flyball restore' undoes them), but {message}")
+        })
     })?;
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
 }
 
-fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
-    if cli.json {
-        return print_json(applied);
-    }
-    let mut out = std::io::stdout().lock();
-    let failed =
-        |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}"));
+fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
+    output.object(|| applied, || render_applied(applied))
+}
+
+fn render_applied(applied: &Applied) -> String {
+    let mut out = String::new();
     if applied.made.is_empty() {
-        writeln!(out, "already so: nothing to write").map_err(failed)?;
+        out.push_str("nothing to change\n");
     }
     // CPUs that were given the same value are one line.
-    let mut lines: Vec<(String, String, CpuList)> = Vec::new();
+    let mut lines: Vec<(Id, String, String, CpuList)> = Vec::new();
     for Made { change, outcome } in &applied.made {
-        let head = if change.instance.is_empty() {
-            change.knob.to_string()
-        } else {
-            format!("{}:{}", change.knob, change.instance)
-        };
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {
             Outcome::Applied => format!("{} (was {was})", change.value),
@@ -211,36 +155,35 @@ fn print_applied(cli: &Cli, applied: &Applied) -> Result<(), Failure> {
                 format!("{to}: the kernel clamped {} to it (was {was}); see {}", change.new, change.location)
             }
         };
-        match lines.iter_mut().find(|(knob, text, _)| *knob == head && *text == tail) {
-            Some((_, _, cpus)) => cpus.extend(change.cpus.iter()),
-            None => lines.push((head, tail, change.cpus.clone())),
+        let same = |(knob, instance, text, _): &&mut (Id, String, String, CpuList)| {
+            *knob == change.knob && *instance == change.instance && *text == tail
+        };
+        match lines.iter_mut().find(same) {
+            Some((.., cpus)) => cpus.extend(change.cpus.iter()),
+            None => lines.push((change.knob, change.instance.clone(), tail, change.cpus.clone())),
         }
     }
-    for (knob, text, cpus) in lines {
-        let whole = flyball_control::Knob::named(knob.split(':').next().unwrap_or_default())
-            .is_ok_and(|knob| knob.scope == flyball_control::Scope::Machine);
-        let on = if whole { String::new() } else { format!(" of CPUs {cpus}") };
-        writeln!(out, "{knob}{on}: {text}").map_err(failed)?;
+    for (knob, instance, text, cpus) in lines {
+        let instance = if instance.is_empty() { instance } else { format!(":{instance}") };
+        let on = if knob.knob().scope == Scope::Machine { String::new() } else { format!(" of CPUs {cpus}") };
+        let _ = writeln!(out, "{knob}{instance}{on}: {text}");
     }
-    out.flush().map_err(failed)
+    out
 }
-
-pub use crate::output::print_json;
 
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Alike writes to many CPUs are
 /// one line, unless `each` is asked for.
-pub fn print_plan(cli: &Cli, plan: &Plan, each: bool) -> Result<(), Failure> {
-    if cli.json {
-        return print_json(plan);
-    }
+pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
+    output.object(|| plan, || plan_text(plan, each))
+}
+
+/// A plan as text; its notes go to stderr.
+pub fn plan_text(plan: &Plan, each: bool) -> String {
     for note in &plan.notes {
         eprintln!("note: {note}");
     }
-    if plan.is_empty() {
-        println!("already so: nothing to write");
-    }
-    print!("{}", render(plan, each));
-    Ok(())
+    let heading = if plan.is_empty() { "nothing to change\n" } else { "" };
+    format!("{heading}{}", render(plan, each))
 }
 
 fn title(step: Step) -> &'static str {
@@ -268,7 +211,7 @@ const FOLDED_FROM: usize = 8;
 
 /// A write's line, cut where the number of its CPU or policy stands.
 fn line_of(change: &Change) -> (String, Option<u32>, String) {
-    let old = change.old.as_deref().unwrap_or("(known then)");
+    let old = change.old.as_deref().unwrap_or("(unknown until applied)");
     let location = change.location.to_string();
     let tail = format!("  {old} -> {}  # {}", change.new, change.because);
     for word in ["/policy", "/cpu"] {
@@ -332,7 +275,7 @@ impl From<PlanError> for Failure {
             PlanError::NotHere(_) => Exit::NotHere,
             PlanError::Read(_) => Exit::Failed,
         };
-        Failure::new(exit, error.to_string())
+        Failure::new(exit, error)
     }
 }
 
@@ -342,11 +285,12 @@ impl From<ApplyError> for Failure {
             return error.into();
         }
         let exact = error.restoration().is_none_or(flyball_control::write::restore::Restoration::is_exact);
-        let mut message = error.to_string();
-        if !exact {
-            message.push_str("\n'flyball restore' tries again; the journal still has what was");
+        if exact {
+            return Failure::failed(error);
         }
-        Failure::new(if exact { Exit::Failed } else { Exit::HalfDone }, message)
+        Failure::new(Exit::HalfDone, error).reworded(|message| {
+            format!("{message}\n'flyball restore' tries again; the journal still has what was")
+        })
     }
 }
 
@@ -357,13 +301,13 @@ impl From<HoldError> for Failure {
         } else {
             Exit::Failed
         };
-        Failure::new(exit, error.to_string())
+        Failure::new(exit, error)
     }
 }
 
 impl From<JournalError> for Failure {
     fn from(error: JournalError) -> Failure {
-        Failure::new(Exit::Failed, error.to_string())
+        Failure::failed(error)
     }
 }
 

@@ -1,32 +1,20 @@
 //! What the user may type. Every command's own arguments are in its module under `commands`.
 
+use std::path::PathBuf;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// What every command takes stands apart from its own options.
-const EVERYWHERE: &str = "Options of every command";
+use crate::{
+    commands,
+    machine::{EVERYWHERE, MachineOptions},
+};
 
 /// Put a machine's processors into the state a workload needs, prove what it is worth, put everything back.
 #[derive(Debug, Parser)]
 #[command(name = "flyball", version, propagate_version = true, max_term_width = WIDEST)]
 pub struct Cli {
-    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
-    /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
-    #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
-    pub machine: String,
-
-    /// Whose answers a simulated machine gives (6.1, 6.12, 6.18, 7.2), or what a guest boots: a version in the cache, a
-    /// bzImage, a vmlinux or a Debian package.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
-    pub kernel: Option<String>,
-
-    /// Keep a simulated machine in this file between commands, instead of starting afresh at each.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
-    pub sim_state: Option<String>,
-
-    /// Something goes wrong on a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
-    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be given more than once.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "RULE")]
-    pub sim_fault: Vec<String>,
+    #[command(flatten)]
+    pub machine: MachineOptions,
 
     /// Print data as JSON on stdout.
     #[arg(long, global = true, help_heading = EVERYWHERE)]
@@ -35,9 +23,8 @@ pub struct Cli {
     /// Where the lock and the journal are kept, if not in /run/flyball (also: FLYBALL_STATE). Two flyballs with directories
     /// of their own do not know of each other.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
-    pub state_dir: Option<std::path::PathBuf>,
+    pub state_dir: Option<PathBuf>,
 
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -46,79 +33,79 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// The whole machine on one screen.
-    Show(crate::commands::show::Args),
+    Show(commands::show::Args),
 
     /// Values of knobs, for people and scripts.
-    Get(crate::commands::get::Args),
+    Get(commands::get::Args),
 
     /// What a knob does, takes, interacts with, and where it lives.
-    Explain(crate::commands::explain::Args),
+    Explain(commands::explain::Args),
 
     /// Is this machine set up as it should be, and what should change?
-    Doctor(crate::commands::doctor::Args),
+    Doctor(commands::doctor::Args),
 
     /// Change settings, to stay: governor=performance turbo=off and so on.
-    Set(crate::commands::set::Args),
+    Set(commands::set::Args),
 
     /// Say every write that settings would take, and why; write nothing.
-    Plan(crate::commands::plan::Args),
+    Plan(commands::plan::Args),
 
     /// Apply a profile, to stay.
-    Apply(crate::commands::apply::Args),
+    Apply(commands::apply::Args),
 
     /// Do settings hold? If not, who may have changed them?
-    Verify(crate::commands::verify::Args),
+    Verify(commands::verify::Args),
 
     /// Bring back what was before flyball changed it, also after a crash.
-    Restore(crate::commands::restore::Args),
+    Restore(commands::restore::Args),
 
     /// Write the present settings as a profile.
-    Save(crate::commands::save::Args),
+    Save(commands::save::Args),
 
     /// Run one workload under several settings, and say what differs and how surely.
-    Compare(crate::commands::compare::Args),
+    Compare(commands::compare::Args),
 
     /// Run one command under settings, then put them back.
-    Run(crate::commands::run::Args),
+    Run(commands::run::Args),
 
     /// Make the report of a comparison again, or read a selftest's CSV.
-    Report(crate::commands::report::Args),
+    Report(commands::report::Args),
 
     /// A steady machine for benchmarks, and where a series of runs shifted.
-    Quiet(crate::commands::quiet::Args),
+    Quiet(commands::quiet::Args),
 
     /// Intel Speed Select: levels, base-freq, turbo-freq, core-power, with plan and undo.
-    Sst(crate::commands::sst::Args),
+    Sst(commands::sst::Args),
 
     /// Every decision of the P-state driver: record, report, diagnose.
-    Trace(crate::commands::trace::Args),
+    Trace(commands::trace::Args),
 
     /// Machines that are not here: list them, run any tool on one, check them against measurements.
-    Sim(crate::commands::sim::Args),
+    Sim(commands::sim::Args),
 
     /// Real kernels on virtual silicon: boot one, run a command in it, see what its driver does.
-    Guest(crate::commands::guest::Args),
+    Guest(commands::guest::Args),
 
     /// Record this machine into one file, for -M on another.
-    Record(crate::commands::record::Args),
+    Record(commands::record::Args),
 
     /// The drop-in for intel-speed-select: its command lines, output and exit codes.
     #[command(disable_help_flag = true, disable_version_flag = true)]
-    IntelSpeedSelect(crate::commands::intel_speed_select::Args),
+    IntelSpeedSelect(commands::intel_speed_select::Args),
 
     /// Print the manual.
-    Man(crate::commands::man::Args),
+    Man(commands::man::Args),
 
     /// Print completions for a shell.
-    Completions(crate::commands::completions::Args),
+    Completions(commands::completions::Args),
 
     /// Do a built-in workload once and print its result.
     #[command(hide = true)]
-    Task(crate::commands::task::Args),
+    Task(commands::task::Args),
 
     /// The process that restores when flyball dies.
     #[command(hide = true)]
-    Guardian(crate::commands::guardian::Args),
+    Guardian(commands::guardian::Args),
 }
 
 /// The whole command line, for parsing, the manual and completions, its texts ready to be wrapped to any terminal.

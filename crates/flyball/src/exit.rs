@@ -1,6 +1,6 @@
 //! Exit codes, and the failures that lead to them. The table here is what help and the manual print.
 
-use std::{fmt, process::ExitCode};
+use std::{error::Error, fmt, process::ExitCode};
 
 macro_rules! exits {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)*) => {
@@ -55,58 +55,106 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure, in words for a person, with the exit code that goes with it.
+/// Any error: one of the libraries', or a message.
+pub type Cause = Box<dyn Error + Send + Sync>;
+
+/// Why a command failed, and the exit code that goes with it.
 #[derive(Debug)]
 pub struct Failure {
     /// What the process ends with.
     pub exit: Exit,
-    /// What happened, where, and what to do about it.
-    pub message: String,
+    cause: Cause,
 }
 
 impl Failure {
-    /// A failure with this message.
-    pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
-        Failure { exit, message: message.into() }
+    /// A failure with this exit code.
+    pub fn new(exit: Exit, cause: impl Into<Cause>) -> Failure {
+        Failure { exit, cause: cause.into() }
+    }
+
+    /// The command line, or a file given on it, cannot be used.
+    pub fn usage(cause: impl Into<Cause>) -> Failure {
+        Failure::new(Exit::Usage, cause)
+    }
+
+    /// Something went wrong.
+    pub fn failed(cause: impl Into<Cause>) -> Failure {
+        Failure::new(Exit::Failed, cause)
+    }
+
+    /// The machine lacks what the command needs.
+    pub fn not_here(cause: impl Into<Cause>) -> Failure {
+        Failure::new(Exit::NotHere, cause)
+    }
+
+    /// The same failure with a message around its own; the cause can still be found.
+    #[must_use]
+    pub fn reworded(self, words: impl FnOnce(&str) -> String) -> Failure {
+        let message = words(&self.cause.to_string());
+        Failure { exit: self.exit, cause: Box::new(Reworded { message, cause: self.cause }) }
+    }
+
+    /// The same failure with another exit code.
+    #[must_use]
+    pub fn exiting(self, exit: Exit) -> Failure {
+        Failure { exit, ..self }
+    }
+
+    /// The first error of type `E` among the causes.
+    pub fn find<E: Error + 'static>(&self) -> Option<&E> {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&*self.cause);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+/// A cause with another message.
+#[derive(Debug)]
+struct Reworded {
+    message: String,
+    cause: Cause,
+}
+
+impl fmt::Display for Reworded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl Error for Reworded {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.cause)
     }
 }
 
 impl From<flyball_host::HostError> for Failure {
     fn from(error: flyball_host::HostError) -> Failure {
         let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
-        Failure::new(exit, error.to_string())
+        Failure::new(exit, error)
     }
 }
 
-/// Runs a command. What it cannot print because stdout takes no more (a full disk behind `>`) is a failure like any other:
-/// the standard library's `println!` unwinds then, so that whatever the command holds is put back on the way.
-pub fn with_printing(command: impl FnOnce() -> Result<Exit, Failure>) -> Result<Exit, Failure> {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if unprinted(info.payload()).is_none() {
-            usual(info);
-        }
-    }));
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(command)).unwrap_or_else(|payload| match unprinted(
-        &*payload,
-    ) {
-        Some(why) => Err(Failure::new(Exit::Failed, format!("cannot write to stdout: {why}"))),
-        None => std::panic::resume_unwind(payload),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Why stdout could not be written to, if that is what a panic is about (`library/std/src/io/stdio.rs`, `print_to`).
-fn unprinted(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
-    payload.downcast_ref::<String>()?.strip_prefix("failed printing to stdout: ")
-}
-
-/// A reader that went away (`flyball show | head`) is no error: take SIGPIPE's default, which ends the process.
-pub fn die_quietly_on_a_closed_pipe() {
-    flyball_host::default_sigpipe();
+    #[test]
+    fn a_reworded_failure_keeps_its_cause() {
+        let number = "x".parse::<u8>().unwrap_err();
+        let failure = Failure::usage(number.clone()).reworded(|message| format!("seed 'x': {message}"));
+        assert_eq!(failure.to_string(), format!("seed 'x': {number}"));
+        assert_eq!(failure.find::<std::num::ParseIntError>(), Some(&number));
+        assert!(failure.find::<fmt::Error>().is_none());
+    }
 }

@@ -1,10 +1,10 @@
-//! What every command on knobs needs: knob names as arguments, CPU selectors, JSON on stdout.
+//! What every command on knobs needs: knob names as arguments, CPU selectors.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use flyball_control::{KnobName, Machine, ReadError, knob::TABLE, select};
 use flyball_host::CpuList;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// Reads a knob's name with its instance. Knows all names, for help and completions.
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +31,13 @@ impl TypedValueParser for Name {
 
 /// The CPUs that a selector names on a machine.
 pub fn cpus(text: &str, machine: &Machine<'_>) -> Result<CpuList, Failure> {
-    select(text, machine.topology()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+    select(text, machine.topology()).map_err(Failure::usage)
 }
 
 /// A file of the machine that should be readable and is not.
 pub fn unreadable(error: ReadError) -> Failure {
     match error {
         ReadError::Host(error) => error.into(),
-        ReadError::Content { .. } => Failure::new(Exit::Failed, error.to_string()),
+        ReadError::Content { .. } => Failure::failed(error),
     }
 }
-
-pub use crate::output::print_json;

@@ -1,84 +1,210 @@
-//! From the text after `-M` to the machine that it names.
+//! Which machine a command works on: `-M` and the options that go with it, parsed once, and how that machine is opened.
+
+mod guest;
+
+use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
 
+pub use self::guest::{GuestArg, KERNEL as GUEST_KERNEL, class as workload_class};
 use crate::{
-    cli::Cli,
-    exit::{Exit, Failure},
-    simulated::{Choice, Simulated},
+    exit::Failure,
+    simulated::{Choice, FaultRule, Simulated},
 };
 
-/// Opens the machine that `name` names: `live`, or a directory that holds `sys/`.
-pub fn open(name: &str) -> Result<Box<dyn Host>, Failure> {
-    if name == "live" {
-        return Ok(Box::new(Live::new()));
-    }
-    // Plain files that take writes, for tests.
-    if let Some(root) = name.strip_prefix("tree:") {
-        return Ok(Box::new(Plain::open(root)?));
-    }
-    if let Some(machine) = simulated(name)? {
-        return Ok(Box::new(machine));
-    }
-    if std::fs::metadata(name).is_ok_and(|status| status.is_file()) {
-        let archive = Archive::open(name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        return Ok(Box::new(archive));
-    }
-    match Recorded::open(name) {
-        Ok(host) => Ok(Box::new(host)),
-        Err(error) => Err(Failure::new(
-            Exit::Usage,
-            format!(
-                "no machine at '{name}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list') a directory that holds sys/ and proc/, or an archive of 'flyball record'"
-            ),
-        )),
+/// The machine that `-M` names.
+#[derive(Debug, Clone)]
+pub enum MachineArg {
+    /// The machine that this process runs on.
+    Live,
+    /// A machine that exists only in software.
+    Simulated(Choice),
+    /// A directory of plain files that take writes, for tests.
+    Tree(PathBuf),
+    /// A recorded machine: a directory that holds sys/ and proc/, or an archive.
+    Recorded(PathBuf),
+    /// A guest in which the whole command line runs.
+    Guest(Box<GuestArg>),
+}
+
+impl FromStr for MachineArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<MachineArg, String> {
+        if text == "live" {
+            return Ok(MachineArg::Live);
+        }
+        Ok(match text.split_once(':') {
+            Some(("sim", rest)) => MachineArg::Simulated(Choice::parse(rest)?),
+            Some(("tree", root)) => MachineArg::Tree(root.into()),
+            Some(("guest", rest)) => MachineArg::Guest(Box::new(GuestArg::parse(rest)?)),
+            _ => MachineArg::Recorded(text.into()),
+        })
     }
 }
 
-/// The machine's text with the options about simulated machines in it, so that it says everything by itself.
-pub fn complete(cli: &Cli) -> Result<String, Failure> {
-    let mut text = cli.machine.clone();
-    if matches!(cli.command, crate::cli::Command::Sim(_) | crate::cli::Command::Guest(_)) {
-        // Its machine is an argument, not -M.
-        return Ok(text);
-    }
-    let options = [("kernel", cli.kernel.as_deref()), ("state", cli.sim_state.as_deref())];
-    for (key, value) in options.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-        if !text.starts_with("sim:") {
-            let option = if key == "kernel" { "--kernel" } else { "--sim-state" };
-            return Err(Failure::new(
-                Exit::Usage,
-                format!("{option} is for simulated machines: give -M sim:NAME too"),
-            ));
+impl fmt::Display for MachineArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MachineArg::Live => f.write_str("live"),
+            MachineArg::Simulated(choice) => write!(f, "sim:{choice}"),
+            MachineArg::Tree(root) => write!(f, "tree:{}", root.display()),
+            MachineArg::Recorded(path) => path.display().fmt(f),
+            MachineArg::Guest(guest) => write!(f, "guest:{guest}"),
         }
-        text = format!("{text},{key}={value}");
     }
-    for rule in &cli.sim_fault {
-        if !text.starts_with("sim:") {
-            return Err(Failure::new(
-                Exit::Usage,
-                "--sim-fault is for simulated machines: give -M sim:NAME too",
-            ));
-        }
-        if rule.contains(';') {
-            return Err(Failure::new(Exit::Usage, format!("fault '{rule}': ';' has no place in a rule")));
-        }
-        // Commas separate the options of a machine.
-        text = format!("{text},fault={}", rule.replace(',', ";"));
-    }
-    Ok(text)
 }
 
-/// The simulated machine that `name` names, if it names one.
-pub fn simulated(name: &str) -> Result<Option<Simulated>, Failure> {
-    let Some(rest) = name.strip_prefix("sim:") else { return Ok(None) };
-    let choice = Choice::parse(rest)?;
-    let machine = Simulated::open(&choice)?;
-    crate::output::mark_simulated();
+impl MachineArg {
+    /// Opens the machine.
+    pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
+        match self {
+            MachineArg::Live => Ok(Box::new(Live::new())),
+            MachineArg::Simulated(choice) => Ok(Box::new(simulated(choice)?)),
+            MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
+            MachineArg::Recorded(path) if path.is_file() => {
+                Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
+            }
+            MachineArg::Recorded(path) => match Recorded::open(path) {
+                Ok(host) => Ok(Box::new(host)),
+                Err(error) => Err(Failure::usage(format!(
+                    "no machine at '{self}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list'), a directory that \
+                     holds sys/ and proc/, or an archive of 'flyball record'"
+                ))),
+            },
+            MachineArg::Guest(_) => {
+                Err(Failure::usage(format!("'{self}' is a guest: it runs the whole command, with -M")))
+            }
+        }
+    }
+
+    /// The simulated machine, if it is one.
+    pub fn open_simulated(&self) -> Result<Option<Simulated>, Failure> {
+        match self {
+            MachineArg::Simulated(choice) => simulated(choice).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The options that choose this machine, for another flyball.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let MachineArg::Simulated(choice) = self else { return vec!["-M".into(), self.to_string().into()] };
+        let mut arguments = Vec::new();
+        let mut choice = choice.clone();
+        // A path may hold a comma, which would end it in the text after -M.
+        if let Some(state) = choice.state.take() {
+            arguments.extend(["--sim-state".into(), state.into_os_string()]);
+        }
+        arguments.extend(["-M".into(), MachineArg::Simulated(choice).to_string().into()]);
+        arguments
+    }
+}
+
+/// Boots a simulated machine and says that it is one.
+fn simulated(choice: &Choice) -> Result<Simulated, Failure> {
+    let machine = Simulated::open(choice)?;
     eprintln!(
         "flyball: {} is simulated (kernel {}): nothing here was measured",
         machine.name(),
         choice.kernel
     );
-    Ok(Some(machine))
+    Ok(machine)
+}
+
+/// The options that choose a machine.
+#[derive(Debug, clap::Args)]
+pub struct MachineOptions {
+    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
+    /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
+    #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
+    pub machine: MachineArg,
+
+    /// Whose answers a simulated machine gives (6.1, 6.12, 6.18, 7.2), or what a guest boots: a version in the cache, a
+    /// bzImage, a vmlinux or a Debian package.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
+    pub kernel: Option<String>,
+
+    /// Keep a simulated machine in this file between commands, instead of starting afresh at each.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    pub sim_state: Option<PathBuf>,
+
+    /// Inject a fault into a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
+    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be given more than once.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "RULE")]
+    pub sim_fault: Vec<FaultRule>,
+}
+
+/// The heading of the options that every command takes.
+pub const EVERYWHERE: &str = "Options of every command";
+
+impl MachineOptions {
+    /// The machine, with what the other options say about it.
+    pub fn machine(&self) -> Result<MachineArg, Failure> {
+        let given = [
+            ("--kernel", self.kernel.is_some()),
+            ("--sim-state", self.sim_state.is_some()),
+            ("--sim-fault", !self.sim_fault.is_empty()),
+        ];
+        let mut machine = self.machine.clone();
+        let takes: &[&str] = match &mut machine {
+            MachineArg::Simulated(choice) => {
+                self.adjust(choice)?;
+                &["--kernel", "--sim-state", "--sim-fault"]
+            }
+            MachineArg::Guest(guest) => {
+                if let Some(kernel) = &self.kernel {
+                    guest.request.kernel.clone_from(kernel);
+                }
+                &["--kernel"]
+            }
+            _ => &[],
+        };
+        match given.into_iter().find(|(option, given)| *given && !takes.contains(option)) {
+            Some((option, _)) => {
+                Err(Failure::usage(format!("{option} is for simulated machines: give -M sim:NAME too")))
+            }
+            None => Ok(machine),
+        }
+    }
+
+    /// The simulated machine that an argument names, with what the options say about it.
+    pub fn simulated(&self, name: &str) -> Result<Choice, Failure> {
+        let name = name.strip_prefix("sim:").unwrap_or(name);
+        let mut choice = Choice::parse(name).map_err(Failure::usage)?;
+        self.adjust(&mut choice)?;
+        Ok(choice)
+    }
+
+    fn adjust(&self, choice: &mut Choice) -> Result<(), Failure> {
+        if let Some(kernel) = &self.kernel {
+            choice.kernel = kernel.parse().map_err(|message: String| Failure::usage(message))?;
+        }
+        if let Some(state) = &self.sim_state {
+            choice.state = Some(state.clone());
+        }
+        choice.faults.extend(self.sim_fault.iter().cloned());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_printed_as_it_is_typed() {
+        for text in [
+            "live",
+            "tree:/tmp/x",
+            "some/directory",
+            "sim:ryzen-5750g",
+            "sim:epyc-512,kernel=7.2,boot=amd_pstate=passive quiet,interface=cppc-msr,seed=3,state=/tmp/box",
+            "sim:i7-2600,fault=write cpu1/cpufreq/scaling_max_freq fails EIO nth 3",
+            "guest:ryzen-5750g,cpus=2",
+        ] {
+            assert_eq!(text.parse::<MachineArg>().unwrap().to_string(), text);
+        }
+        assert!("sim:x,kernel=5.4".parse::<MachineArg>().is_err());
+        assert!("guest:x,colour=red".parse::<MachineArg>().is_err());
+    }
 }

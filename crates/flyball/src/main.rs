@@ -1,13 +1,15 @@
 //! The command line: parse, call, render.
 //!
-//! `arms` brings a comparison's arms to the machine, `workloads` makes what it runs of what was typed.
-//! `cli` holds what the user may type, `change` what commands that write share, `commands` one module a command, `machine` how `-M` becomes a
-//! [`flyball_host::Host`], `simulated` the adapter of simulated machines, `exit` what a command's end means. No knowledge of kernels lives here.
+//! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
+//! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
+//! in this list: `cli`, `commands`, `arms`, `change`, `context`, `machine`, `simulated`, `output`, `exit`. No knowledge of
+//! kernels lives here.
 
 mod arms;
 mod change;
 mod cli;
 mod commands;
+mod context;
 mod exit;
 mod knobs;
 mod machine;
@@ -22,34 +24,101 @@ mod workloads;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use flyball_control::plan::PlanError;
+use flyball_host::{Host, Live};
+
+use crate::{
+    cli::{Cli, Command},
+    commands::{
+        apply, compare, completions, doctor, explain, get, guardian, guest, intel_speed_select, man, plan,
+        quiet, record, report, restore, run, save, set, show, sim, sst, task, trace, verify,
+    },
+    context::Context,
+    exit::{Exit, Failure},
+    machine::MachineArg,
+    output::{Format, Reporter},
+};
 
 fn main() -> ExitCode {
-    exit::die_quietly_on_a_closed_pipe();
-    if let Some(code) = commands::intel_speed_select::of_process() {
+    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. What it
+    // had changed by then, its guardian puts back.
+    flyball_host::default_sigpipe();
+    if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
-    let mut cli = match cli::Cli::from_arg_matches(&cli::command_here().get_matches()) {
+    let cli = match Cli::from_arg_matches(&cli::command_here().get_matches()) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    let result = exit::with_printing(|| match cli.machine.strip_prefix("guest:") {
-        Some(choice) => commands::guest::inside(&cli, choice),
-        None => {
-            cli.machine = machine::complete(&cli)?;
-            commands::run(&cli)
-        }
-    });
-    match result {
+    let live = matches!(cli.machine.machine, MachineArg::Live);
+    match run_command(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
-            // The wish was in order: there is a machine on which it can be tried.
-            if cli.machine == "live" && failure.message.contains("no cpufreq driver") {
+            if live && is_for_lack_of_cpufreq(&failure) {
                 eprintln!(
-                    "  on a simulated machine it can be tried: -M sim:ryzen-5750g ('flyball sim list' has more)"
+                    "  you can try it on a simulated machine: -M sim:ryzen-5750g ('flyball sim list' has more)"
                 );
             }
             failure.exit.into()
         }
+    }
+}
+
+/// Whether a valid request failed because this machine has no cpufreq driver, as most virtual machines.
+fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
+    let policies = || Live::new().list("/sys/devices/system/cpu/cpufreq").unwrap_or_default();
+    matches!(failure.find(), Some(PlanError::NotHere(_)))
+        && !policies().iter().any(|name| name.starts_with("policy"))
+}
+
+/// Runs the command that was typed.
+fn run_command(cli: Cli) -> Result<Exit, Failure> {
+    let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });
+    let options = cli.machine;
+    if let MachineArg::Guest(_) = &options.machine
+        && let MachineArg::Guest(choice) = options.machine()?
+    {
+        return match &cli.command {
+            Command::Guest(_) => {
+                Err(Failure::usage("flyball guest takes its machine as an argument, not by -M"))
+            }
+            Command::Compare(args) if !args.dry_run() => {
+                guest::compare_inside(*choice, args, output.is_json())
+            }
+            _ => guest::inside(*choice),
+        };
+    }
+    // The machine of `sim` and `guest` is an argument, not -M: the options are theirs to judge.
+    let machine = match &cli.command {
+        Command::Sim(_) | Command::Guest(_) => options.machine.clone(),
+        _ => options.machine()?,
+    };
+    let context = &Context { machine, state_dir: cli.state_dir, output };
+    match &cli.command {
+        Command::Show(args) => show::run(context, args),
+        Command::Sst(args) => sst::run(context, args),
+        Command::Sim(args) => sim::run(&options, &context.output, args),
+        Command::Get(args) => get::run(context, args),
+        Command::Record(args) => record::run(context, args),
+        Command::Man(args) => man::run(cli::command(), args),
+        Command::Completions(args) => completions::run(cli::command(), args),
+        Command::Explain(args) => explain::run(&context.output, args),
+        Command::Trace(args) => trace::run(context, args),
+        Command::Doctor(args) => doctor::run(context, args),
+        Command::Quiet(args) => quiet::run(context, args),
+        Command::Set(args) => set::run(context, args),
+        Command::Plan(args) => plan::run(context, args),
+        Command::Apply(args) => apply::run(context, args),
+        Command::Verify(args) => verify::run(context, args),
+        Command::Restore(args) => restore::run(context, args),
+        Command::Save(args) => save::run(context, args),
+        Command::Compare(args) => compare::run(context, args),
+        Command::Run(args) => run::run(context, args),
+        Command::Report(args) => report::run(&context.output, args),
+        Command::Task(args) => task::run(args),
+        Command::Guest(args) => guest::run(options.kernel.as_deref(), &context.output, args),
+        Command::Guardian(_) => guardian::run(context),
+        Command::IntelSpeedSelect(args) => intel_speed_select::run(context, args),
     }
 }

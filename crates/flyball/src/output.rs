@@ -1,84 +1,148 @@
-//! Data on stdout as JSON. What comes from a simulated machine says so in every object that is printed.
+//! What commands print on stdout. A command builds data; the [`Reporter`] prints it as text or as JSON. JSON about a
+//! machine that is not real says so in an envelope around the data.
 
 use std::{
-    io::Write,
-    sync::atomic::{AtomicBool, Ordering},
+    fmt::Display,
+    io::{self, Write},
 };
 
-use crate::exit::{Exit, Failure};
+use flyball_host::{Host, Kind, emulated};
+use serde::Serialize;
 
-/// Whether the machine of this command exists only in software: said once, by whoever opens it, before data is printed.
-static SIMULATED: AtomicBool = AtomicBool::new(false);
+use crate::exit::Failure;
 
-/// From now on data is of a simulated machine.
-pub fn mark_simulated() {
-    SIMULATED.store(true, Ordering::Release);
+/// In which form data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
 }
 
-/// Prints `data` as JSON, on lines of its own.
-pub fn print_json(data: &impl serde::Serialize) -> Result<(), Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}"));
-    let out = std::io::stdout().lock();
-    let mut out = std::io::BufWriter::with_capacity(1 << 16, out);
-    if SIMULATED.load(Ordering::Acquire) {
-        let text = serde_json::to_string_pretty(data).map_err(|error| failed(error.into()))?;
-        out.write_all(marked(&text).as_bytes()).map_err(failed)?;
-    } else {
-        serde_json::to_writer_pretty(&mut out, data).map_err(|error| failed(error.into()))?;
-    }
-    out.write_all(b"\n").and_then(|()| out.flush()).map_err(failed)
+/// What JSON objects say first if the machine they describe is not real.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct Provenance {
+    /// The machine exists only in software.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    simulated: bool,
+    /// The machine is a guest whose processors flyball emulates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    emulated: Option<String>,
 }
 
-/// Puts the word into an object, or into each of a list of objects, as their first field. JSON has no line ends inside of
-/// strings, so that lines tell where the outermost objects begin; the order of all other fields stays as it is.
-fn marked(text: &str) -> String {
-    let (opening, field) = match text.lines().next() {
-        Some("{") => ("{", "  \"simulated\": true"),
-        Some("[") => ("  {", "    \"simulated\": true"),
-        _ => return text.to_owned(),
-    };
-    // Some say it themselves.
-    if text.lines().any(|line| line.starts_with(field)) {
-        return text.to_owned();
+/// Data with its provenance as the first fields.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    #[serde(flatten)]
+    provenance: &'a Provenance,
+    #[serde(flatten)]
+    data: T,
+}
+
+/// Prints data in the form that the user chose.
+#[derive(Debug, Clone)]
+pub struct Reporter {
+    format: Format,
+    provenance: Provenance,
+}
+
+impl Reporter {
+    /// A reporter for data that is not about a machine.
+    pub fn new(format: Format) -> Reporter {
+        Reporter { format, provenance: Provenance::default() }
     }
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        lines.push(line.to_owned());
-        if line == opening {
-            lines.push(format!("{field},"));
+
+    /// The same for data about `host`.
+    pub fn about(&self, host: &dyn Host) -> Reporter {
+        if self.format == Format::Text {
+            // Only JSON has an envelope.
+            return self.clone();
+        }
+        let provenance = Provenance { simulated: host.kind() == Kind::Simulated, emulated: emulated(host) };
+        Reporter { format: self.format, provenance }
+    }
+
+    /// For commands that collect something else for JSON than for text.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints an object: `data` as JSON, or `text`. Only the one that is printed is built.
+    pub fn object<T: Serialize>(
+        &self,
+        data: impl FnOnce() -> T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => print(text()),
+            Format::Json if self.provenance == Provenance::default() => json(&data()),
+            Format::Json => json(&Envelope { provenance: &self.provenance, data: data() }),
         }
     }
-    lines.join("\n")
+
+    /// Prints a list of objects, each with its provenance.
+    pub fn list<T: Serialize>(
+        &self,
+        data: impl FnOnce() -> Vec<T>,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => print(text()),
+            Format::Json if self.provenance == Provenance::default() => json(&data()),
+            Format::Json => {
+                let provenance = &self.provenance;
+                let items: Vec<_> = data().into_iter().map(|data| Envelope { provenance, data }).collect();
+                json(&items)
+            }
+        }
+    }
+}
+
+/// Prints text on stdout.
+pub fn print(text: impl Display) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    checked(write!(out, "{text}").and_then(|()| out.flush()))
+}
+
+/// Prints a line on stdout.
+pub fn line(text: impl Display) -> Result<(), Failure> {
+    print(format_args!("{text}\n"))
+}
+
+fn json(data: &impl Serialize) -> Result<(), Failure> {
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = serde_json::to_writer_pretty(&mut out, data).map_err(io::Error::from);
+    checked(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
+}
+
+/// Makes a failure of what stdout does not take (a full disk behind `>`). A reader that went away is not a failure; it
+/// only gets here where SIGPIPE does not end the process.
+pub fn checked(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(value: &serde_json::Value) {
-        let text = marked(&serde_json::to_string_pretty(value).unwrap());
-        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let says = |value: &serde_json::Value| value["simulated"] == true;
-        match &read {
-            serde_json::Value::Object(fields) if !fields.is_empty() => assert!(says(&read), "{text}"),
-            serde_json::Value::Array(items) => {
-                assert!(
-                    items.iter().filter(|item| item.as_object().is_some_and(|f| !f.is_empty())).all(says),
-                    "{text}"
-                );
-            }
-            _ => assert_eq!(&read, value),
-        }
-    }
-
     #[test]
-    fn objects_and_lists_of_them_say_it() {
-        check(&serde_json::json!({ "a": { "b": [1, { "c": 2 }] }, "d": "x\n  {\ny" }));
-        check(&serde_json::json!([{ "a": {} }, { "b": [{}] }, {}, 3]));
-        check(&serde_json::json!({ "simulated": true, "a": 1 }));
-        check(&serde_json::json!({}));
-        check(&serde_json::json!([]));
-        check(&serde_json::json!("text"));
+    fn the_envelope_comes_first_and_says_only_what_applies() {
+        #[derive(Serialize)]
+        struct Data {
+            b: u8,
+            a: [u8; 2],
+        }
+        let text = |provenance: &Provenance| {
+            serde_json::to_string(&Envelope { provenance, data: &Data { b: 1, a: [2, 3] } }).unwrap()
+        };
+        assert_eq!(text(&Provenance::default()), r#"{"b":1,"a":[2,3]}"#);
+        let simulated = Provenance { simulated: true, emulated: None };
+        assert_eq!(text(&simulated), r#"{"simulated":true,"b":1,"a":[2,3]}"#);
+        let emulated = Provenance { simulated: false, emulated: Some("guest".to_owned()) };
+        assert_eq!(text(&emulated), r#"{"emulated":"guest","b":1,"a":[2,3]}"#);
     }
 }

@@ -6,9 +6,11 @@
 //! again.
 
 use std::{
+    fmt,
     fs::File,
     io::{Read, Write},
     path::{Path, PathBuf},
+    str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -23,7 +25,7 @@ use flyball_sim::{
 use crate::exit::{Exit, Failure};
 
 /// What follows `sim:`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
     /// A built-in machine's name, or the path of a machine file or of a recorded machine.
     pub name: String,
@@ -35,8 +37,8 @@ pub struct Choice {
     pub seed: u64,
     /// Where the machine is kept between commands.
     pub state: Option<PathBuf>,
-    /// What goes wrong on it, as written.
-    pub faults: Vec<String>,
+    /// Faults that are injected.
+    pub faults: Vec<FaultRule>,
     /// Which registers its firmware offers the system, if not those of its file: HWP may be switched off there.
     pub interface: Option<&'static str>,
 }
@@ -49,59 +51,108 @@ const INTERFACES: &[(&str, Option<Interface>, Option<Interface>)] = &[
     ("cppc-mailbox", None, Some(Interface::CppcShared)),
 ];
 
+/// A rule that injects a fault, with its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultRule {
+    text: String,
+    fault: Fault,
+}
+
+impl FromStr for FaultRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FaultRule, String> {
+        // In the text of a machine ';' stands for the ',' of a rule.
+        if text.contains(';') {
+            return Err(format!("fault '{text}': a rule must not contain ';'"));
+        }
+        Ok(FaultRule { text: text.to_owned(), fault: text.parse()? })
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.kernel != KERNEL {
+            write!(f, ",kernel={}", self.kernel)?;
+        }
+        if !self.boot.is_empty() {
+            write!(f, ",boot={}", self.boot.join(" "))?;
+        }
+        if let Some(word) = self.interface {
+            write!(f, ",interface={word}")?;
+        }
+        if self.seed != 0 {
+            write!(f, ",seed={}", self.seed)?;
+        }
+        if let Some(state) = &self.state {
+            write!(f, ",state={}", state.display())?;
+        }
+        self.faults.iter().try_for_each(|rule| write!(f, ",fault={}", rule.text.replace(',', ";")))
+    }
+}
+
+/// Whose answers a machine gives if the user does not say.
+const KERNEL: Kernel = Kernel::V6_12;
+
 impl Choice {
     /// Reads what follows `sim:`.
-    pub fn parse(text: &str) -> Result<Choice, Failure> {
+    pub fn parse(text: &str) -> Result<Choice, String> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
         let mut choice = Choice {
             name,
-            kernel: Kernel::V6_12,
+            kernel: KERNEL,
             boot: Vec::new(),
             seed: 0,
             state: None,
             faults: Vec::new(),
             interface: None,
         };
-        let usage = |message: String| Failure::new(Exit::Usage, message);
         for part in parts {
             match part.split_once('=') {
-                Some(("kernel", value)) => choice.kernel = value.parse().map_err(usage)?,
+                Some(("kernel", value)) => choice.kernel = value.parse()?,
                 Some(("boot", value)) => choice.boot.extend(value.split_whitespace().map(str::to_owned)),
                 Some(("seed", value)) => {
                     choice.seed =
-                        value.parse().map_err(|_| usage(format!("seed '{value}' is no whole number")))?;
+                        value.parse().map_err(|_| format!("seed '{value}' is not a whole number"))?;
                 }
                 Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
                 Some(("interface", value)) => {
                     let words: Vec<&str> = INTERFACES.iter().map(|(word, ..)| *word).collect();
                     let known = words.iter().find(|word| **word == value).copied();
-                    choice.interface = Some(known.ok_or_else(|| {
-                        usage(format!("interface '{value}' is not one of {}", words.join(", ")))
-                    })?);
+                    choice.interface =
+                        Some(known.ok_or_else(|| {
+                            format!("interface '{value}' is not one of {}", words.join(", "))
+                        })?);
                 }
-                Some(("fault", value)) => choice.fault(&value.replace(';', ","))?,
+                Some(("fault", value)) => choice.faults.push(value.replace(';', ",").parse()?),
                 _ => {
-                    return Err(usage(format!(
+                    return Err(format!(
                         "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
                          boot=amd_pstate=passive, interface=p-states, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
-                    )));
+                    ));
                 }
             }
         }
         Ok(choice)
     }
 
-    /// Adds a rule of what goes wrong.
-    pub fn fault(&mut self, rule: &str) -> Result<(), Failure> {
-        rule.parse::<Fault>().map_err(|message| Failure::new(Exit::Usage, message))?;
-        self.faults.push(rule.to_owned());
-        Ok(())
+    /// Where the journal of changes to the machine is: beside its state file, or for this process alone.
+    pub fn journal(&self) -> PathBuf {
+        match &self.state {
+            Some(file) => {
+                let mut path = file.clone().into_os_string();
+                path.push(".journal");
+                path.into()
+            }
+            None => journal_of_process(),
+        }
     }
 
     /// The description of the machine.
     pub fn spec(&self) -> Result<MachineSpec, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| Failure::usage(message);
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| usage(error.to_string()));
         }
@@ -127,7 +178,7 @@ impl Choice {
 
     /// Boots the machine, without its state.
     pub fn boot(&self) -> Result<SimMachine, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| Failure::usage(message);
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         let mut spec = self.spec()?;
         if let Some(word) = self.interface {
@@ -139,23 +190,21 @@ impl Choice {
         }
         let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed).map_err(usage)?;
         for rule in &self.faults {
-            machine.inject(rule.parse().map_err(usage)?);
+            machine.inject(rule.fault.clone());
         }
         Ok(machine)
     }
 
     /// Whether a rule watches reads.
     fn watches_reads(&self) -> bool {
-        self.faults.iter().filter_map(|rule| rule.parse::<Fault>().ok()).any(|fault| fault.watches_reads())
+        self.faults.iter().any(|rule| rule.fault.watches_reads())
     }
 
     /// Says which rules name what the machine does not have now.
     pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
         for rule in &self.faults {
-            if let Ok(fault) = rule.parse::<Fault>()
-                && let Some(what) = machine.lacks(&fault)
-            {
-                eprintln!("flyball: warning: fault '{rule}': sim:{} has no {what}", machine.name());
+            if let Some(what) = machine.lacks(&rule.fault) {
+                eprintln!("flyball: warning: fault '{}': sim:{} has no {what}", rule.text, machine.name());
             }
         }
     }
@@ -169,23 +218,19 @@ impl Choice {
             self.seed,
             self.boot.join(" ")
         ) + &self.interface.map_or_else(String::new, |word| format!(" interface={word}"))
-            + &self.faults.iter().map(|rule| format!(" fault={rule}")).collect::<String>()
+            + &self.faults.iter().map(|rule| format!(" fault={}", rule.text)).collect::<String>()
     }
 }
 
-/// Where the journal of changes to a simulated machine is: beside its state file, or for this process alone.
-pub fn state_of(name: &str) -> PathBuf {
-    let kept = name.split(',').find_map(|part| part.strip_prefix("state="));
-    match kept {
-        Some(file) => PathBuf::from(format!("{file}.journal")),
-        None => std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id())),
-    }
+/// The journal of a machine that ends with this process.
+fn journal_of_process() -> PathBuf {
+    std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
 }
 
 /// The model of a workload: one that comes with flyball, or a file's. An amount is its turns, or its seconds where it is
 /// given in time.
 pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, Failure> {
-    let usage = |message: String| Failure::new(Exit::Usage, message);
+    let usage = |message: String| Failure::usage(message);
     let mut model = if Workload::builtin_text(name).is_some() {
         Workload::builtin(name).map_err(|error| usage(error.to_string()))?
     } else {
@@ -296,7 +341,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // What was journaled of a machine that is gone is of no use to anybody.
-        let _ = std::fs::remove_dir_all(state_of(""));
+        let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
         self.note(&format!("until {now}"));
     }
@@ -309,8 +354,8 @@ const VERSION: &str = "flyball-sim 1 ";
 /// Reads a state file and leads the machine through it; opens it for what follows. A file that is not this machine's is
 /// left as it is.
 fn resume(choice: &Choice, path: &Path, machine: &mut SimMachine) -> Result<File, Failure> {
-    let fail = |what: String| Failure::new(Exit::Failed, format!("state file {}: {what}", path.display()));
-    let usage = |what: String| Failure::new(Exit::Usage, format!("state file {}: {what}", path.display()));
+    let fail = |what: String| Failure::failed(format!("state file {}: {what}", path.display()));
+    let usage = |what: String| Failure::usage(format!("state file {}: {what}", path.display()));
     let mut file = File::options()
         .read(true)
         .append(true)
@@ -373,7 +418,7 @@ fn hold(file: &File, path: &Path) -> Result<(), Failure> {
     let mut told = false;
     loop {
         let taken = flyball_host::process::try_lock(file).map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot lock state file {}: {error}", path.display()))
+            Failure::failed(format!("cannot lock state file {}: {error}", path.display()))
         })?;
         if taken {
             return Ok(());
@@ -623,7 +668,7 @@ mod tests {
         ] {
             std::fs::write(&state, text).unwrap();
             let error = Simulated::open(&choice).unwrap_err();
-            assert!(error.message.contains(named), "{}", error.message);
+            assert!(error.to_string().contains(named), "{error}");
             assert_eq!(std::fs::read(&state).unwrap(), text, "it must be left as it is");
         }
         let whole = "flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\nuntil 5000000\n";

@@ -8,7 +8,7 @@ use flyball_measure::{
     preset::{Preset, Reader},
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// The workloads that flyball knows by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -105,25 +105,18 @@ pub struct Made {
     pub server: Option<Vec<String>>,
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
-}
-
 /// Makes the workload for this machine.
 pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
     if host.kind() == Kind::Recorded {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!(
-                "{} is a recording: nothing can run on it; 'flyball report DIR' reads a comparison",
-                host.name()
-            ),
-        ));
+        return Err(Failure::failed(format!(
+            "{} is a recording: nothing can run on it; 'flyball report DIR' reads a comparison",
+            host.name()
+        )));
     }
     let mut made = match (args.workload, args.command.is_empty()) {
-        (Some(_), false) => return Err(usage("give --workload or a command after --, not both")),
+        (Some(_), false) => return Err(Failure::usage("give --workload or a command after --, not both")),
         (None, true) => {
-            return Err(usage(
+            return Err(Failure::usage(
                 "nothing to run: give a command after --, as in 'flyball compare --arm now --arm x:turbo=off -- make', \
                  or --workload sched-pipe",
             ));
@@ -155,7 +148,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     }
     if !text.contains('(') {
         let names: Vec<&str> = Preset::ALL.iter().map(|(name, _)| *name).collect();
-        return Err(usage(format!(
+        return Err(Failure::usage(format!(
             "no metric '{text}'; there are time, user-time, {}, or a regular expression with one group around the \
              number, as in --metric 'score: ([0-9.]+)' --unit points --better higher",
             names.join(", ")
@@ -165,19 +158,18 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
         Some(Way::Higher) => Better::Higher,
         Some(Way::Lower) => Better::Lower,
         None if args.unit.ends_with("/s") => Better::Higher,
-        None => return Err(usage("say which way is better: --better higher or --better lower")),
+        None => return Err(Failure::usage("say which way is better: --better higher or --better lower")),
     };
     Reader::expression(text, &args.unit, better)
         .map(Some)
-        .map_err(|error| usage(format!("--metric: {error}")))
+        .map_err(|error| Failure::usage(format!("--metric: {error}")))
 }
 
 /// The command line of one of flyball's own tasks.
 fn task(words: &[&str]) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe()
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find flyball's own program: {error}")))?;
-    let own =
-        own.to_str().ok_or_else(|| Failure::new(Exit::Failed, "flyball's own path is not UTF-8"))?.to_owned();
+        .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
+    let own = own.to_str().ok_or_else(|| Failure::failed("flyball's own path is not UTF-8"))?.to_owned();
     let mut argv = vec![own, "task".to_owned()];
     argv.extend(words.iter().map(|word| (*word).to_owned()));
     Ok(argv)
@@ -203,8 +195,8 @@ impl Known {
                 let file = args
                     .file
                     .as_ref()
-                    .ok_or_else(|| usage("io-4k needs --file: a large file or a device"))?;
-                let name = file.to_str().ok_or_else(|| usage("--file: the path is not UTF-8"))?;
+                    .ok_or_else(|| Failure::usage("io-4k needs --file: a large file or a device"))?;
+                let name = file.to_str().ok_or_else(|| Failure::usage("--file: the path is not UTF-8"))?;
                 let amount = amount(20_000);
                 let title = format!("io-4k, {amount} reads of {name}");
                 (task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
@@ -217,7 +209,7 @@ impl Known {
                 (argv, preset(Preset::Tbench), title, Some(vec!["tbench_srv".to_owned()]))
             }
             Known::Speedometer | Known::Idle => {
-                return Err(usage(
+                return Err(Failure::usage(
                     "this workload is a model: it runs on a simulated machine only, -M sim:NAME",
                 ));
             }
@@ -237,10 +229,12 @@ impl Known {
         command.reader = reader;
         command.title = Some(title);
         if self == Known::Gitsource {
-            let tree =
-                args.source.as_ref().ok_or_else(|| usage("gitsource needs --source: a source tree"))?;
+            let tree = args
+                .source
+                .as_ref()
+                .ok_or_else(|| Failure::usage("gitsource needs --source: a source tree"))?;
             if !tree.join("Makefile").exists() {
-                return Err(usage(format!(
+                return Err(Failure::usage(format!(
                     "no Makefile in {}; configure the source tree first",
                     tree.display()
                 )));

@@ -2,9 +2,8 @@
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `apply`.
@@ -37,12 +36,12 @@ pub struct Args {
 }
 
 /// Applies the profile.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     if args.dry_run {
-        super::plan::print(cli, &*host, &intent, false)
+        super::plan::print(context, &*host, &intent, false)
     } else {
-        change::apply(cli, &*host, &intent)
+        change::apply(context, &*host, &intent)
     }
 }

@@ -29,31 +29,28 @@ use self::{
 use crate::{
     arms::{self, Knobs},
     change,
-    cli::Cli,
     commands::quiet::{Quiet, hold::Hush},
+    context::Context,
     exit::{Exit, Failure},
-    machine, time, workloads,
+    output::Reporter,
+    time, workloads,
 };
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
-}
-
 /// Runs the comparison, or says how it would run.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    if let Some(machine) = machine::simulated(&cli.machine)? {
-        return simulated::run(cli, args, &machine);
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if let Some(machine) = context.open_simulated()? {
+        return simulated::run(context, args, &machine);
     }
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     if let Some(path) = &args.resume {
         let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
-            return outlook::dry_run(cli, &*host, &directory.manifest);
+            return outlook::dry_run(context, &*host, &directory.manifest);
         }
-        return conduct(cli, &*host, directory);
+        return conduct(context, &*host, directory);
     }
-    let arms = Arm::all(&args.arm, &args.matrix).map_err(|error| usage(error.to_string()))?;
+    let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     let workload = workloads::make(&*host, &args.workload)?;
     let mut manifest = manifest(&*host, args, arms, &workload);
     // Everything that can be wrong with the arms is told before anything is made or written.
@@ -69,7 +66,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         })
         .transpose()?;
     if args.dry_run {
-        return outlook::dry_run(cli, &*host, &manifest);
+        return outlook::dry_run(context, &*host, &manifest);
     }
     let path =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())));
@@ -78,20 +75,20 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         witness::check(&*host)?;
     }
     // The machine is taken before a directory is made: a refusal leaves nothing behind.
-    let knobs = Knobs::take(cli, &*host, &manifest.arms, &interrupted, hush)?;
+    let knobs = Knobs::take(context, &*host, &manifest.arms, &interrupted, hush)?;
     let directory = RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?;
-    conduct_with(cli, &*host, directory, knobs, interrupted)
+    conduct_with(context, &*host, directory, knobs, interrupted)
 }
 
-fn conduct(cli: &Cli, host: &dyn Host, directory: RunDirectory) -> Result<Exit, Failure> {
+fn conduct(context: &Context, host: &dyn Host, directory: RunDirectory) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let mut manifest = directory.manifest.clone();
     let hush = match resumed_quiet(&directory.manifest)? {
         Some(quiet) => Some(quiet_beneath(host, &quiet, &mut manifest)?),
         None => None,
     };
-    let knobs = Knobs::take(cli, host, &directory.manifest.arms, &interrupted, hush)?;
-    conduct_with(cli, host, directory, knobs, interrupted)
+    let knobs = Knobs::take(context, host, &directory.manifest.arms, &interrupted, hush)?;
+    conduct_with(context, host, directory, knobs, interrupted)
 }
 
 /// Decides what keeps the machine quiet beneath the arms, and notes it in the manifest.
@@ -109,13 +106,13 @@ fn quiet_beneath(host: &dyn Host, quiet: &Quiet, manifest: &mut Manifest) -> Res
 /// The quiet that a comparison was begun in.
 fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
-    let level = note.level.parse().map_err(usage)?;
+    let level = note.level.parse().map_err(Failure::usage)?;
     let cpus = manifest.workload.cpus.as_ref().and_then(|cpus| cpus.parse().ok());
     Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
 }
 
 fn conduct_with(
-    cli: &Cli,
+    context: &Context,
     host: &dyn Host,
     mut directory: RunDirectory,
     mut knobs: Knobs<'_>,
@@ -152,18 +149,18 @@ fn conduct_with(
     if let Some(server) = server {
         let _ = server.stop(Duration::from_secs(1));
     }
-    conclude(cli, &directory, outcome)
+    conclude(&context.output.about(host), &directory, outcome)
 }
 
 /// Prints what was measured and says how it ended.
 fn conclude(
-    cli: &Cli,
+    output: &Reporter,
     directory: &RunDirectory,
     outcome: Result<End, MeasureError>,
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
     if measured {
-        super::report::write_and_print(cli, directory, directory.path())?;
+        super::report::write_and_print(output, directory, directory.path())?;
     }
     match outcome {
         Ok(End::Complete) => {
@@ -213,17 +210,17 @@ fn start_server(argv: &[String]) -> Result<Running, Failure> {
     let program = argv.first().map_or("", String::as_str);
     let fail = |error: std::io::Error| {
         let hint = if program == "tbench_srv" { "; it is in the package dbench" } else { "" };
-        Failure::new(Exit::NotHere, format!("cannot start {program}: {error}{hint}"))
+        Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
     let nowhere = || File::options().write(true).open(Path::new("/dev/null")).map_err(fail);
     let mut server =
         Launch::new(program, &argv[1..]).output_to(nowhere()?, nowhere()?).start().map_err(fail)?;
     // A server that cannot have its port ends at once.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!("{program} ended at once ({}); does another one run?", ended.status),
-        ));
+        return Err(Failure::failed(format!(
+            "{program} ended at once ({}); does another one run?",
+            ended.status
+        )));
     }
     Ok(server)
 }

@@ -1,8 +1,8 @@
 //! `flyball completions`: what a shell needs to complete commands, options and the names of knobs.
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    output::checked,
 };
 
 /// Arguments of `completions`.
@@ -17,10 +17,9 @@ pub struct Args {
 }
 
 /// Prints the completions.
-pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(mut command: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let mut out = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::cli::command(), "flyball", &mut out);
-    std::io::Write::write_all(&mut std::io::stdout(), &out)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write to stdout: {error}")))?;
+    clap_complete::generate(args.shell, &mut command, "flyball", &mut out);
+    checked(std::io::Write::write_all(&mut std::io::stdout(), &out))?;
     Ok(Exit::Done)
 }

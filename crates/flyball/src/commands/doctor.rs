@@ -13,9 +13,9 @@ use flyball_control::{
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::Reporter,
 };
 
 /// Arguments of `doctor`.
@@ -72,21 +72,20 @@ pub struct Args {
 }
 
 /// Examines the machine and prints what was found.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.list {
-        return list(cli);
+        return list(&context.output);
     }
     for wanted in &args.only {
         known(wanted, args)?;
     }
-    let host = machine::open(&cli.machine)?;
-    let mut report = doctor::examine(&*host, Options { storpool: args.storpool })
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let host = context.open()?;
+    let mut report = doctor::examine(&*host, Options { storpool: args.storpool }).map_err(Failure::failed)?;
     if report.not_visible.is_some() {
         left_out(args);
     }
     if args.write && report.not_visible.is_none() {
-        let found = write_tests(cli, &*host)?;
+        let found = write_tests(context, &*host)?;
         if found.is_empty() {
             eprintln!("flyball: --write has no tests here: amd-pstate does not drive this machine");
         }
@@ -110,13 +109,12 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             .retain(|finding| args.only.iter().any(|wanted| finding.id.starts_with(wanted.as_str())));
     }
     if args.fix && report.not_visible.is_none() {
-        return fix(cli, &*host, &report, args.dry_run);
+        return fix(context, &*host, &report, args.dry_run);
     }
-    if cli.json {
-        change::print_json(&report)?;
-    } else {
-        anstream::print!("{}", render::render(&report, args.verbose));
-    }
+    context
+        .output
+        .about(&*host)
+        .object(|| &report, || render::for_stdout(&render::render(&report, args.verbose)))?;
     Ok(if report.not_visible.is_some() {
         Exit::NotHere
     } else {
@@ -147,7 +145,7 @@ fn left_out(args: &Args) {
 /// Refuses a name that no check has, and one whose checks have not been asked for.
 fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     let starts = |id: &str| id.starts_with(wanted);
-    let usage = |message: String| Err(Failure::new(Exit::Usage, message));
+    let usage = |message: String| Err(Failure::usage(message));
     let mut checks = doctor::CHECKS.iter().copied().flatten().filter(|check| starts(check.id)).peekable();
     if checks.peek().is_some() {
         return if !args.storpool && checks.all(|check| check.group == Group::Recommended) {
@@ -174,14 +172,14 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
 }
 
 /// Runs the tests that write, inside a transaction that is put back whatever happens.
-fn write_tests(cli: &Cli, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
+fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
     change::must_be_writable(host)?;
-    let state = change::state(cli)?;
+    let state = context.state()?;
     let interrupted = change::interrupts()?;
     // A simulated machine ends with this process: there is nothing that a guardian could put back.
     let guardian = match host.kind() {
         flyball_host::Kind::Simulated => None,
-        _ => Some(change::guardian(cli, &state)?),
+        _ => Some(context.guardian(&state)?),
     };
     let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
     for note in hold.notes() {
@@ -196,7 +194,12 @@ fn write_tests(cli: &Cli, host: &dyn flyball_host::Host) -> Result<Vec<Finding>,
 }
 
 /// Plans what the findings ask for, shows it, and applies it.
-fn fix(cli: &Cli, host: &dyn flyball_host::Host, report: &Report, dry_run: bool) -> Result<Exit, Failure> {
+fn fix(
+    context: &Context,
+    host: &dyn flyball_host::Host,
+    report: &Report,
+    dry_run: bool,
+) -> Result<Exit, Failure> {
     let settings = report.settings();
     if settings.is_empty() {
         eprintln!(
@@ -204,19 +207,18 @@ fn fix(cli: &Cli, host: &dyn flyball_host::Host, report: &Report, dry_run: bool)
         );
         return Ok(Exit::Done);
     }
-    let intent =
-        Intent::from_arguments(&settings, None).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    let intent = Intent::from_arguments(&settings, None).map_err(Failure::failed)?;
     if dry_run {
-        return super::plan::print(cli, host, &intent, false);
+        return super::plan::print(context, host, &intent, false);
     }
-    if !cli.json {
-        super::plan::print(cli, host, &intent, false)?;
+    if !context.output.is_json() {
+        super::plan::print(context, host, &intent, false)?;
     }
-    change::apply(cli, host, &intent)
+    change::apply(context, host, &intent)
 }
 
 /// Every check: those that always run, those of --storpool, --trace and --write.
-fn list(cli: &Cli) -> Result<Exit, Failure> {
+fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {
         let option = (check.group == Group::Recommended).then_some("--storpool");
@@ -229,16 +231,7 @@ fn list(cli: &Cli) -> Result<Exit, Failure> {
         let looks = "what the files read after writes, which are put back";
         rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
     }
-    if cli.json {
-        let rows: Vec<_> = rows
-            .into_iter()
-            .map(|(id, group, why, looks, option)| {
-                serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option})
-            })
-            .collect();
-        change::print_json(&rows)?;
-    } else {
-        anstream::print!("{}", render::list(&rows));
-    }
+    let object = |(id, group, why, looks, option): &render::Row| serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option});
+    output.list(|| rows.iter().map(object).collect(), || render::for_stdout(&render::list(&rows)))?;
     Ok(Exit::Done)
 }

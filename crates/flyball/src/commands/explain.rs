@@ -4,9 +4,9 @@ use flyball_control::{Access, Knob, KnobName, knob::TABLE};
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
     knobs,
+    output::Reporter,
     paint::{Cell, Columns, Paint, Style, wrapped},
 };
 
@@ -51,26 +51,20 @@ impl From<&Knob> for Object {
 }
 
 /// Explains.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let named: Vec<&Knob> = args.knobs.iter().map(|name| name.knob.knob()).collect();
-    if cli.json {
-        let rows: Vec<Object> = match named.as_slice() {
-            [] => TABLE.iter().map(Object::from).collect(),
-            named => named.iter().map(|knob| Object::from(*knob)).collect(),
-        };
-        knobs::print_json(&rows)?;
-        return Ok(Exit::Done);
-    }
+    let objects = || match named.as_slice() {
+        [] => TABLE.iter().map(Object::from).collect(),
+        named => named.iter().map(|knob| Object::from(*knob)).collect(),
+    };
     let paint = Paint::stdout();
-    if named.is_empty() {
-        print!("{}", list(paint));
-    }
-    for (index, knob) in named.iter().enumerate() {
-        if index > 0 {
-            println!();
+    output.list(objects, || {
+        if named.is_empty() {
+            return list(paint);
         }
-        print!("{}", one(knob, paint));
-    }
+        let pages: Vec<String> = named.iter().map(|knob| one(knob, paint)).collect();
+        pages.join("\n")
+    })?;
     Ok(Exit::Done)
 }
 

@@ -1,14 +1,14 @@
 //! `flyball get`: the values of knobs, place by place in JSON, grouped in text.
 
-use flyball_control::{KnobName, Machine, Outcome, Wish, survey};
+use flyball_control::{KnobName, Machine, Outcome, Row, Wish, survey};
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::{
-    cli::Cli,
     commands::show,
+    context::Context,
     exit::{Exit, Failure},
-    knobs, machine,
+    knobs,
     paint::{Cell, Columns, Paint, Style, cpus},
 };
 
@@ -47,55 +47,54 @@ struct Object {
 }
 
 /// Prints the values.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
-    let wish = Wish { cpus, sample_absence: false, apart: cli.json };
+    let output = context.output.about(&*host);
+    let wish = Wish { cpus, sample_absence: false, apart: output.is_json() };
     let rows = survey(&machine, &args.knobs, &wish);
-    if cli.json {
-        let objects: Vec<Object> = rows
-            .iter()
-            .map(|row| Object {
-                knob: row.knob.to_string(),
-                instance: row.name.clone(),
-                cpus: row.cpus.to_string(),
-                value: row
-                    .outcome
-                    .value()
-                    .and_then(|value| serde_json::to_value(value.plain()).ok())
-                    .unwrap_or(Json::Null),
-                unit: row.knob.knob().unit().symbol(),
-                source: row.source.as_ref().map(ToString::to_string),
-                absent: match &row.outcome {
-                    Outcome::Absent(why) => Some(why.to_string()),
-                    _ => None,
-                },
-                error: match &row.outcome {
-                    Outcome::Unreadable { message, .. } => Some(message.clone()),
-                    _ => None,
-                },
-            })
-            .collect();
-        knobs::print_json(&objects)?;
-    } else {
-        let mut columns = Columns::new();
-        for row in &rows {
-            let name =
-                KnobName { knob: row.knob, instance: Some(row.name.clone()).filter(|name| !name.is_empty()) };
-            match &row.outcome {
-                Outcome::Value(value) => columns.row(vec![
-                    Cell::styled(Style::Heading, name.to_string()),
-                    value.to_string().into(),
-                    format!("CPUs {}", self::cpus(&row.cpus)).into(),
-                ]),
-                Outcome::Absent(why) => {
-                    eprintln!("flyball: {name} is absent on CPUs {}: {why}", self::cpus(&row.cpus));
-                }
-                Outcome::Unreadable { .. } => {}
-            }
-        }
-        print!("{}", columns.render(Paint::stdout()));
-    }
+    output.list(|| rows.iter().map(object).collect(), || render(&rows))?;
     Ok(show::verdict(&rows, true))
+}
+
+fn object(row: &Row) -> Object {
+    let value = row.outcome.value().and_then(|value| serde_json::to_value(value.plain()).ok());
+    Object {
+        knob: row.knob.to_string(),
+        instance: row.name.clone(),
+        cpus: row.cpus.to_string(),
+        value: value.unwrap_or(Json::Null),
+        unit: row.knob.knob().unit().symbol(),
+        source: row.source.as_ref().map(ToString::to_string),
+        absent: match &row.outcome {
+            Outcome::Absent(why) => Some(why.to_string()),
+            _ => None,
+        },
+        error: match &row.outcome {
+            Outcome::Unreadable { message, .. } => Some(message.clone()),
+            _ => None,
+        },
+    }
+}
+
+/// A line per value; what is absent goes to stderr.
+fn render(rows: &[Row]) -> String {
+    let mut columns = Columns::new();
+    for row in rows {
+        let name =
+            KnobName { knob: row.knob, instance: Some(row.name.clone()).filter(|name| !name.is_empty()) };
+        match &row.outcome {
+            Outcome::Value(value) => columns.row(vec![
+                Cell::styled(Style::Heading, name.to_string()),
+                value.to_string().into(),
+                format!("CPUs {}", cpus(&row.cpus)).into(),
+            ]),
+            Outcome::Absent(why) => {
+                eprintln!("flyball: {name} is absent on CPUs {}: {why}", cpus(&row.cpus));
+            }
+            Outcome::Unreadable { .. } => {}
+        }
+    }
+    columns.render(Paint::stdout())
 }

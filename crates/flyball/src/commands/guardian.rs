@@ -6,9 +6,8 @@ use flyball_control::write::guardian::watch;
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `guardian`.
@@ -16,15 +15,15 @@ use crate::{
 pub struct Args {}
 
 /// Watches over stdin, which is the line to flyball; stdout is the lock.
-pub fn run(cli: &Cli, _args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
-    let state = change::state(cli)?;
+pub fn run(context: &Context) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let state = context.state()?;
     // Ctrl-C and a closing terminal end flyball, not the one that cleans up after it.
     let _ignored = change::interrupts()?;
     let line = std::io::stdin()
         .as_fd()
         .try_clone_to_owned()
-        .map_err(|error| Failure::new(Exit::Failed, format!("no line to flyball: {error}")))?;
+        .map_err(|error| Failure::failed(format!("no line to flyball: {error}")))?;
     let Some(restored) = watch(&*host, &state, line)? else { return Ok(Exit::Done) };
     for entry in &restored.undone {
         eprintln!("flyball guardian: '{}' (pid {}) died; {}", entry.command, entry.pid, restored.restoration);

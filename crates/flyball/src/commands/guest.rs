@@ -3,7 +3,7 @@
 mod cost;
 mod inside;
 
-pub use inside::inside;
+pub use inside::{compare_inside, inside};
 
 use std::{
     io::{self, IsTerminal as _},
@@ -21,16 +21,14 @@ use flyball_guest::{
     run::{End, Outlets},
     watch::Patience,
 };
-use flyball_silicon::{MachineSpec, WorkloadClass};
+use flyball_silicon::MachineSpec;
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    machine::{GUEST_KERNEL, workload_class},
+    output::Reporter,
 };
-
-/// The kernel where none is named: Debian stable's.
-const KERNEL: &str = "6.12";
 
 /// Arguments of `guest`.
 #[derive(Debug, clap::Args)]
@@ -169,11 +167,11 @@ struct GuestArgs {
 }
 
 impl GuestArgs {
-    fn request(&self, cli: &Cli, command: Vec<String>) -> Result<Request, GuestError> {
+    fn request(&self, kernel: Option<&str>, command: Vec<String>) -> Result<Request, GuestError> {
         let interface = self.interface.as_deref().map(|word| {
             Interface::parse(word).ok_or_else(|| {
                 GuestError::Request(format!(
-                    "no way '{word}'; there are cppc-msr, cppc-mailbox, p-states and hwp-off"
+                    "unknown interface '{word}' (expected cppc-msr, cppc-mailbox, p-states or hwp-off)"
                 ))
             })
         });
@@ -182,7 +180,7 @@ impl GuestArgs {
         }
         Ok(Request {
             machine: self.machine.clone(),
-            kernel: cli.kernel.clone().unwrap_or_else(|| KERNEL.to_owned()),
+            kernel: kernel.unwrap_or(GUEST_KERNEL).to_owned(),
             modules_dir: self.modules_dir.clone(),
             driver: Driver::parse(&self.driver)?,
             cpus: self.cpus,
@@ -190,7 +188,7 @@ impl GuestArgs {
             faults: self.faults,
             closed: self.closed,
             cycles: (self.cycles * 256.0) as u32,
-            class: class(&self.workload_class)?,
+            class: workload_class(&self.workload_class).map_err(GuestError::Request)?,
             seed: self.seed,
             memory_mb: self.memory,
             root: match self.root.as_str() {
@@ -210,14 +208,6 @@ impl GuestArgs {
     }
 }
 
-/// The class of workload of that name.
-fn class(word: &str) -> Result<WorkloadClass, GuestError> {
-    WorkloadClass::named(word).ok_or_else(|| {
-        let names = WorkloadClass::ALL.map(|class| class.name).join(", ");
-        GuestError::Request(format!("no class of workload '{word}'; there are {names}"))
-    })
-}
-
 impl From<GuestError> for Failure {
     fn from(error: GuestError) -> Failure {
         let exit = match error {
@@ -225,44 +215,44 @@ impl From<GuestError> for Failure {
             GuestError::NotFetched { .. } => Exit::NotHere,
             _ => Exit::Failed,
         };
-        Failure::new(exit, error.to_string())
+        Failure::new(exit, error)
     }
 }
 
 /// Does what was asked.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let cache = Cache::of_user();
     match &args.action {
         Action::Fetch => {
-            let wanted = cli.kernel.as_deref().unwrap_or(KERNEL);
+            let wanted = kernel.unwrap_or(GUEST_KERNEL);
             let kernels: Vec<String> = wanted.split(',').map(|version| version.trim().to_owned()).collect();
             apt::fetch(&cache, &kernels, &mut |step| eprintln!("flyball: {step}"))?;
             Ok(Exit::Done)
         }
-        Action::List => list(cli, &cache),
-        Action::Cost(args) => cost::run(cli, args),
+        Action::List => list(output, &cache),
+        Action::Cost(args) => cost::run(kernel, output, args),
         Action::Run(args) => {
-            let request = args.guest.request(cli, args.command.clone())?;
+            let request = args.guest.request(kernel, args.command.clone())?;
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
             Ok(finish(&end, args.guest.verbose))
         }
         Action::Shell(args) => {
-            let mut request = args.request(cli, Vec::new())?;
+            let mut request = args.request(kernel, Vec::new())?;
             if io::stdin().is_terminal() {
                 request.timeout = None;
             } else {
                 // Nobody is there to type: what comes is a script, run as `guest run` runs a line.
                 let script = io::read_to_string(io::stdin())
-                    .map_err(|e| Failure::new(Exit::Usage, format!("the script on standard input: {e}")))?;
+                    .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
                 request.command = vec![script];
             }
             let end = guest::run(&cache, &request, outlets(args.verbose)).map_err(before)?;
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
-            let mut request = args.guest.request(cli, vec![guest::recording(&args.command)])?;
+            let mut request = args.guest.request(kernel, vec![guest::recording(&args.command)])?;
             if request.out.is_none() {
-                return Err(Failure::new(Exit::Usage, "record needs --out DIR, where the recording goes"));
+                return Err(Failure::usage("record needs --out DIR, where the recording goes"));
             }
             request.modules.push("?msr_trace".into());
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
@@ -275,7 +265,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
-        Exit::Failed => Failure::new(Exit::Command(125), failure.message),
+        Exit::Failed => failure.exiting(Exit::Command(125)),
         _ => failure,
     }
 }
@@ -350,7 +340,7 @@ struct MachineRow {
     title: String,
 }
 
-fn list(cli: &Cli, cache: &Cache) -> Result<Exit, Failure> {
+fn list(output: &Reporter, cache: &Cache) -> Result<Exit, Failure> {
     let machines = MachineSpec::names()
         .filter_map(|name| {
             let spec = MachineSpec::builtin(name).ok()?;
@@ -358,21 +348,20 @@ fn list(cli: &Cli, cache: &Cache) -> Result<Exit, Failure> {
         })
         .collect();
     let listing = Listing { machines, kernels: cache.kernel_versions(), cache: cache.root().to_owned() };
-    if cli.json {
-        let text = serde_json::to_string_pretty(&listing);
-        println!("{}", text.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?);
-        return Ok(Exit::Done);
-    }
-    println!("machines");
-    for row in &listing.machines {
-        println!("  {:<16}{:>4} CPUs  {}", row.name, row.cpus, row.title);
-    }
-    println!("kernels in {}", listing.cache.display());
-    if listing.kernels.is_empty() {
-        println!("  none; flyball guest fetch --kernel 6.12");
-    }
-    for version in &listing.kernels {
-        println!("  {version}");
-    }
+    let text = || {
+        let mut out = String::from("machines\n");
+        for row in &listing.machines {
+            out += &format!("  {:<16}{:>4} CPUs  {}\n", row.name, row.cpus, row.title);
+        }
+        out += &format!("kernels in {}\n", listing.cache.display());
+        if listing.kernels.is_empty() {
+            out += "  none; flyball guest fetch --kernel 6.12\n";
+        }
+        for version in &listing.kernels {
+            out += &format!("  {version}\n");
+        }
+        out
+    };
+    output.object(|| &listing, text)?;
     Ok(Exit::Done)
 }

@@ -18,9 +18,9 @@ use flyball_sst::cpus::TopologyCache;
 use flyball_sst_dropin::{Daemon, Ended, Surroundings};
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    machine::MachineArg,
 };
 
 /// The tool's name, as a link to this program has it.
@@ -45,10 +45,13 @@ pub fn of_process() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
     if called == NAME {
-        return Some(on("live", &args));
+        return Some(on(&MachineArg::Live, &args));
     }
     let (machine, at) = command_word(&args)?;
-    Some(on(&machine, &args[at..]))
+    Some(match machine.parse::<MachineArg>() {
+        Ok(machine) => on(&machine, &args[at..]),
+        Err(message) => report(&Failure::usage(message)),
+    })
 }
 
 /// The machine named before the command word, and where that is.
@@ -75,14 +78,16 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
     }
 }
 
-fn on(machine: &str, args: &[String]) -> ExitCode {
-    match machine::open(machine).and_then(|host| run_on(host.as_ref(), args)) {
+fn on(machine: &MachineArg, args: &[String]) -> ExitCode {
+    match machine.open().and_then(|host| run_on(host.as_ref(), args)) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("flyball: {failure}");
-            failure.exit.into()
-        }
+        Err(failure) => report(&failure),
     }
+}
+
+fn report(failure: &Failure) -> ExitCode {
+    eprintln!("flyball: {failure}");
+    failure.exit.into()
 }
 
 fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
@@ -99,7 +104,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
         daemon: &mut daemon,
     };
     let code = flyball_sst_dropin::run(args, surroundings);
-    out.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
+    out.flush().map_err(|error| Failure::failed(format!("cannot write: {error}")))?;
     Ok(code)
 }
 
@@ -111,8 +116,8 @@ fn standard_output() -> Box<dyn std::io::Write> {
 }
 
 /// Runs the tool on the machine that was named, where the command line's own parser got here.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let words: Vec<String> = std::iter::once(NAME.to_owned()).chain(args.words.iter().cloned()).collect();
     run_on(host.as_ref(), &words).map(Exit::Command)
 }

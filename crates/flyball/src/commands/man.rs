@@ -8,10 +8,7 @@ use clap_mangen::{
 };
 use flyball_control::{Access, knob::TABLE};
 
-use crate::{
-    cli::Cli,
-    exit::{Exit, Failure},
-};
+use crate::exit::{Exit, Failure};
 
 /// Arguments of `man`.
 #[derive(Debug, clap::Args)]
@@ -28,10 +25,8 @@ pub struct Args {
 }
 
 /// Prints or writes pages.
-pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(Exit::Failed, format!("cannot write the manual: {error}"));
-    let mut top = crate::cli::command();
+pub fn run(mut top: clap::Command, args: &Args) -> Result<Exit, Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot write the manual: {error}"));
     top.build();
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir).map_err(failed)?;
@@ -52,7 +47,7 @@ pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
                     .filter(|command| !command.is_hide_set())
                     .map(clap::Command::get_name)
                     .collect();
-                Failure::new(Exit::Usage, format!("no command '{name}'; there are {}", names.join(", ")))
+                Failure::usage(format!("no command '{name}'; there are {}", names.join(", ")))
             })?;
             page(command).map_err(failed)?
         }

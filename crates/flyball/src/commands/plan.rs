@@ -5,9 +5,8 @@ use flyball_host::Host;
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `plan`.
@@ -31,15 +30,15 @@ pub struct Args {
 }
 
 /// Prints the plan.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
-    let host = machine::open(&cli.machine)?;
-    print(cli, &*host, &intent, args.each)
+    let host = context.open()?;
+    print(context, &*host, &intent, args.each)
 }
 
 /// Plans `intent` on the machine and prints the plan.
-pub fn print(cli: &Cli, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
+pub fn print(context: &Context, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
     let machine = Machine::inspect(host).map_err(plan::PlanError::Read)?;
-    change::print_plan(cli, &plan::plan(&machine, intent)?, each)?;
+    change::print_plan(&context.output.about(host), &plan::plan(&machine, intent)?, each)?;
     Ok(Exit::Done)
 }

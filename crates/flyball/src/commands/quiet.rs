@@ -10,7 +10,7 @@ use flyball_control::quiet::Level;
 use flyball_host::{CpuList, KiloHertz};
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
 };
 
@@ -85,18 +85,17 @@ enum Action {
 }
 
 /// Does it.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
-        Some(Action::On(quiet)) => hold::on(cli, quiet),
-        Some(Action::Off) => hold::off(cli),
-        Some(Action::Status(quiet)) => hold::status(cli, quiet),
-        Some(Action::Bench(args)) => bench::run(cli, args),
-        Some(Action::Shifts(args)) => shifts::run(cli, args),
-        None if args.dry_run => hold::preview(cli, &args.quiet),
-        None if args.command.is_empty() => Err(Failure::new(
-            Exit::Usage,
+        Some(Action::On(quiet)) => hold::on(context, quiet),
+        Some(Action::Off) => hold::off(context),
+        Some(Action::Status(quiet)) => hold::status(context, quiet),
+        Some(Action::Bench(args)) => bench::run(context, args),
+        Some(Action::Shifts(args)) => shifts::run(&context.output, args),
+        None if args.dry_run => hold::preview(context, &args.quiet),
+        None if args.command.is_empty() => Err(Failure::usage(
             "what is to run in quiet? 'flyball quiet -- COMMAND', or one of: on, off, status, bench, shifts",
         )),
-        None => hold::around(cli, &args.quiet, &args.command),
+        None => hold::around(context, &args.quiet, &args.command),
     }
 }

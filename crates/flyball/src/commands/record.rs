@@ -8,9 +8,8 @@ use std::{
 use flyball_host::record;
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    knobs, machine,
 };
 
 /// Arguments of `record`.
@@ -33,15 +32,15 @@ pub struct Args {
 }
 
 /// Records the machine.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: &std::io::Error| {
-        Failure::new(Exit::Failed, format!("cannot {what} {}: {error}", args.out.display()))
+        Failure::failed(format!("cannot {what} {}: {error}", args.out.display()))
     };
     if args.out.exists() && !args.force {
         let message = format!("{} is there already; give another name, or --force", args.out.display());
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(Failure::usage(message));
     }
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     // Written beside and renamed, so that the name never stands for half a machine.
     let folder = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -60,17 +59,16 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             return Err(fail("write", &error));
         }
     };
-    if cli.json {
-        knobs::print_json(&summary)?;
-    } else {
-        println!(
-            "{}: {} files, {} registers, {} lines of the kernel's log",
+    let text = || {
+        format!(
+            "{}: {} files, {} registers, {} lines of the kernel's log\n",
             args.out.display(),
             summary.files,
             summary.registers,
             summary.log_lines
-        );
-    }
+        )
+    };
+    context.output.about(&*host).object(|| &summary, text)?;
     if summary.denied > 0 {
         eprintln!(
             "flyball: {} files and registers refused to be read and are missing; root may read more",

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest};
 
 use crate::{
-    change,
-    cli::Cli,
     exit::{Exit, Failure},
+    output::Reporter,
 };
 
 /// Arguments of `report`.
@@ -35,68 +34,65 @@ pub struct Args {
 }
 
 /// Makes the report.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     if args.path.is_file() {
-        return sheet(cli, args);
+        return sheet(output, args);
     }
     let directory = RunDirectory::open(&args.path).map_err(|error| match &error {
-        RecordError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => Failure::new(
-            Exit::Usage,
-            format!(
+        RecordError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
+            Failure::usage(format!(
                 "{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"
-            ),
-        ),
+            ))
+        }
         _ => super::compare::record_failure(&error),
     })?;
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
     let place = args.output.clone().unwrap_or_else(|| directory.path().to_owned());
-    write_and_print(cli, &directory, &place)?;
+    write_and_print(output, &directory, &place)?;
     Ok(Exit::Done)
 }
 
 fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn make(place: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(place)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot make {}: {error}", place.display())))
+        .map_err(|error| Failure::failed(format!("cannot make {}: {error}", place.display())))
 }
 
 /// A chart as SVG and as PNG.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
     save(&place.join(format!("{name}.svg")), chart.svg().as_bytes())?;
-    let png = chart.png(2.0).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let png = chart.png(2.0).map_err(Failure::failed)?;
     save(&place.join(format!("{name}.png")), &png)
 }
 
 /// Writes the report's files into a directory and prints it.
-pub fn write_and_print(cli: &Cli, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
+pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
     make(place)?;
-    let json =
-        serde_json::to_vec_pretty(&report).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let json = serde_json::to_vec_pretty(&report).map_err(Failure::failed)?;
     save(&place.join("report.json"), &json)?;
     save(&place.join("report.csv"), selftest::write(&report).as_bytes())?;
     save(&place.join("report.html"), render::page(&report, manifest, rounds).html().as_bytes())?;
     for named in render::charts(&report, manifest, rounds) {
         save_chart(place, named.name, &named.chart)?;
     }
-    if cli.json {
-        return change::print_json(&report);
+    output.object(|| &report, || render::text(&report))?;
+    if !output.is_json() {
+        eprintln!("report: {}", place.join("report.html").display());
     }
-    print!("{}", render::text(&report));
-    eprintln!("report: {}", place.join("report.html").display());
     Ok(())
 }
 
 /// Reads, checks and judges a selftest's CSV.
-fn sheet(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let usage = |error: String| Failure::new(Exit::Usage, format!("{}: {error}", args.path.display()));
+fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
+    let usage = |error: String| Failure::usage(format!("{}: {error}", args.path.display()));
     let bytes = std::fs::read(&args.path).map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
     let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));
@@ -108,10 +104,6 @@ fn sheet(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         }
         eprintln!("report: {}", place.join("report.html").display());
     }
-    if cli.json {
-        change::print_json(&report)?;
-    } else {
-        print!("{}", render::sheet_text(&sheet, &report));
-    }
+    output.object(|| &report, || render::sheet_text(&sheet, &report))?;
     Ok(Exit::Done)
 }

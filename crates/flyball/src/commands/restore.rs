@@ -3,16 +3,16 @@
 use flyball_control::{
     Content,
     write::{
-        hold::{self, Scope},
+        hold::{self, Restored, Scope},
         journal::{Contents, Entry, Journal, Standing},
     },
 };
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::Reporter,
 };
 
 /// Arguments of `restore`.
@@ -43,43 +43,30 @@ pub struct Args {
 }
 
 /// Restores.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
-    let state = change::state(cli)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let output = context.output.about(&*host);
+    let state = context.state()?;
     let scope = if args.last { Scope::Last } else { Scope::All };
     if args.dry_run {
-        return preview(cli, &*host, &state, scope);
+        return preview(&output, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
-        Failure::new(Exit::Failed, format!("cannot look for {}: {error}; run it with sudo", path.display()))
+        Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
     })?;
     if !there {
         // Nothing to do, and no right to /run needed to say so.
         eprintln!("nothing to restore: flyball has changed nothing here since the last restore");
-        return if cli.json {
-            change::print_json(&serde_json::json!({ "undone": [] })).map(|()| Exit::Done)
-        } else {
-            Ok(Exit::Done)
-        };
+        output.object(|| serde_json::json!({ "undone": [] }), String::new)?;
+        return Ok(Exit::Done);
     }
     let restored = hold::restore(&*host, &state, &change::command_line(), scope)?;
     for note in &restored.notes {
         eprintln!("note: {note}");
     }
-    if cli.json {
-        change::print_json(&restored)?;
-    } else {
-        for entry in &restored.undone {
-            println!("undone: {}", describe(entry));
-        }
-        if restored.undone.is_empty() {
-            println!("nothing to restore");
-        } else {
-            println!("{}", restored.restoration);
-        }
-    }
+    output.object(|| &restored, || render(&restored))?;
     if restored.restoration.is_exact() {
         return Ok(Exit::Done);
     }
@@ -92,13 +79,21 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::HalfDone)
 }
 
+fn render(restored: &Restored) -> String {
+    if restored.undone.is_empty() {
+        return "nothing to restore\n".to_owned();
+    }
+    let undone = restored.undone.iter().map(|entry| format!("undone: {}\n", describe(entry)));
+    undone.collect::<String>() + &format!("{}\n", restored.restoration)
+}
+
 fn describe(entry: &Entry) -> String {
     let standing = if entry.standing == Standing::Open { ", which ended in the middle" } else { "" };
     format!("{} (pid {}{standing}; {} writes)", entry.command, entry.pid, entry.writes)
 }
 
 fn preview(
-    cli: &Cli,
+    output: &Reporter,
     host: &dyn flyball_host::Host,
     state: &flyball_control::write::state::StateDir,
     scope: Scope,
@@ -117,19 +112,18 @@ fn preview(
         .filter(|(_, was, now)| *was != now)
         .map(|(location, was, now)| serde_json::json!({"location": location, "was": was.to_string(), "now": now.to_string()}))
         .collect();
-    if cli.json {
-        change::print_json(
-            &serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing }),
-        )?;
-        return Ok(Exit::Done);
-    }
-    for entry in &chosen {
-        println!("would undo: {}", describe(entry));
-    }
-    println!("{} settings are remembered, {} differ now", goals.content.len(), differing.len());
-    for item in differing {
-        println!("  {}  {} -> {}", text(&item["location"]), text(&item["now"]), text(&item["was"]));
-    }
+    let data =
+        || serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing });
+    output.object(data, || {
+        let mut out: String =
+            chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
+        out += &format!("{} settings are remembered, {} differ now\n", goals.content.len(), differing.len());
+        for item in &differing {
+            out +=
+                &format!("  {}  {} -> {}\n", text(&item["location"]), text(&item["now"]), text(&item["was"]));
+        }
+        out
+    })?;
     Ok(Exit::Done)
 }
 

@@ -15,10 +15,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
     change,
-    cli::Cli,
     commands::quiet::{Quiet, hold::Hush},
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `run`.
@@ -60,11 +59,10 @@ pub struct Args {
 }
 
 /// Runs the command.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
     if wanted.is_empty() && args.quiet.is_none() {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "no settings: give --profile FILE, --quiet or KNOB=VALUE in front of --, as 'flyball run turbo=off -- make'",
         ));
     }
@@ -73,10 +71,10 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     } else {
         change::Wanted { wanted, cpus: args.cpus.clone() }.intent()?
     };
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     change::must_be_writable(&*host)?;
-    let state = change::state(cli)?;
-    let guardian = change::guardian(cli, &state)?;
+    let state = context.state()?;
+    let guardian = context.guardian(&state)?;
     let signals = Signals::catch()?;
     let mut hold = Hold::begin(&*host, &state, &change::command_line(), Some(guardian))?;
     for note in hold.notes() {
@@ -142,9 +140,8 @@ impl Signals {
         for (signal, flag) in
             [(SIGINT, &signals.interrupted), (SIGTERM, &signals.ended), (SIGHUP, &signals.ended)]
         {
-            signal_hook::flag::register(signal, Arc::clone(flag)).map_err(|error| {
-                Failure::new(Exit::Failed, format!("cannot catch signal {signal}: {error}"))
-            })?;
+            signal_hook::flag::register(signal, Arc::clone(flag))
+                .map_err(|error| Failure::failed(format!("cannot catch signal {signal}: {error}")))?;
         }
         Ok(signals)
     }

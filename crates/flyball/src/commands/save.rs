@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use flyball_control::{Machine, plan, save::save};
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::print,
 };
 
 /// Arguments of `save`.
@@ -29,12 +29,12 @@ pub struct Args {
 }
 
 /// Writes the profile.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
     let text = save(&machine).map_err(plan::PlanError::Read)?;
     if args.out.as_os_str() == "-" {
-        print!("{text}");
+        print(text)?;
         return Ok(Exit::Done);
     }
     let mut options = std::fs::File::options();
@@ -53,7 +53,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             } else {
                 ""
             };
-            Failure::new(Exit::Failed, format!("cannot write {}: {error}{hint}", args.out.display()))
+            Failure::failed(format!("cannot write {}: {error}{hint}", args.out.display()))
         })?;
     Ok(Exit::Done)
 }

@@ -4,9 +4,8 @@ use flyball_control::Intent;
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `set`.
@@ -38,13 +37,12 @@ pub struct Args {
 }
 
 /// Applies the settings.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref())
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let intent = Intent::from_arguments(&args.settings, args.cpus.as_deref()).map_err(Failure::usage)?;
+    let host = context.open()?;
     if args.dry_run {
-        super::plan::print(cli, &*host, &intent, false)
+        super::plan::print(context, &*host, &intent, false)
     } else {
-        change::apply(cli, &*host, &intent)
+        change::apply(context, &*host, &intent)
     }
 }

@@ -10,9 +10,9 @@ use flyball_control::{Id, KnobName, Location, Machine, Outcome, Row, Why, Wish, 
 use flyball_host::CpuList;
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    knobs, machine,
+    knobs,
     paint::Paint,
 };
 
@@ -79,29 +79,25 @@ const ON_REQUEST: &[Id] = &[
 const CLASSES: &[Id] = &[Id::ClosMin, Id::ClosMax, Id::ClosWeight, Id::Clos];
 
 /// Prints the machine.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let output = context.output.about(&*host);
     let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
     if !args.knobs.is_empty() {
         let wish = Wish { cpus, sample_absence: false, ..Wish::default() };
         let rows = survey(&machine, &args.knobs, &wish);
-        if cli.json {
-            knobs::print_json(&lines::objects(&rows))?;
-        } else {
-            print!("{}", lines::render(&rows, &machine, Paint::stdout()));
-        }
+        output.list(|| lines::objects(&rows), || lines::render(&rows, &machine, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
     }
     let rows = whole(&machine, cpus, args.all);
     let facts = facts::Facts::of(&machine);
-    if cli.json {
-        knobs::print_json(&serde_json::json!({ "machine": facts, "rows": lines::objects(&rows) }))?;
-    } else {
-        print!("{}", screen::render(&facts, &rows, &machine, Paint::stdout()));
-        if machine.topology().policies.is_empty() {
-            eprintln!("{}", facts.no_cpufreq());
-        }
+    output.object(
+        || serde_json::json!({ "machine": facts, "rows": lines::objects(&rows) }),
+        || screen::render(&facts, &rows, &machine, Paint::stdout()),
+    )?;
+    if !output.is_json() && machine.topology().policies.is_empty() {
+        eprintln!("{}", facts.no_cpufreq());
     }
     // The process ends here: taking a large machine's model apart piece by piece would only cost time.
     std::mem::forget(machine);

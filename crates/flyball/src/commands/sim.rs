@@ -4,15 +4,13 @@ mod check;
 mod serve;
 mod work;
 
-use std::fmt::Write as _;
-
-use flyball_sim::silicon::MachineSpec;
+use flyball_sim::{Kernel, silicon::MachineSpec};
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
-    simulated::Choice,
+    machine::MachineOptions,
+    output::{self, Reporter},
 };
 
 /// Arguments of `sim`.
@@ -89,13 +87,13 @@ of the values of a table set constants of the models; the others are predicted. 
 }
 
 /// Runs `sim`.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     match &args.command {
-        What::List => list(cli),
-        What::Show { name, toml } => show(cli, name, *toml),
-        What::Run { name, program } => serve::run(cli, name, program),
+        What::List => list(output),
+        What::Show { name, toml } => show(options, output, name, *toml),
+        What::Run { name, program } => serve::run(options, name, program),
         What::Work { name, amount, pin } => work::run(name, *amount, pin.as_ref()),
-        What::Check { document } => check::run(cli, document.as_deref()),
+        What::Check { document } => check::run(output, document.as_deref()),
         What::Inside { stage, socket, program } => serve::inside(stage, *socket, program),
     }
 }
@@ -122,44 +120,21 @@ impl Row {
     }
 }
 
-/// The machine that a name and the options about simulated machines choose.
-fn choose(cli: &Cli, name: &str) -> Result<Choice, Failure> {
-    let name = name.strip_prefix("sim:").unwrap_or(name);
-    let mut choice = Choice::parse(name)?;
-    if let Some(kernel) = &cli.kernel {
-        choice.kernel = kernel.parse().map_err(|message: String| Failure::new(Exit::Usage, message))?;
-    }
-    for rule in &cli.sim_fault {
-        choice.fault(rule)?;
-    }
-    Ok(choice)
-}
-
-fn print_json(value: &impl Serialize) -> Result<Exit, Failure> {
-    let text =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    println!("{text}");
-    Ok(Exit::Done)
-}
-
-fn list(cli: &Cli) -> Result<Exit, Failure> {
+fn list(output: &Reporter) -> Result<Exit, Failure> {
     let rows: Result<Vec<Row>, Failure> = MachineSpec::names()
         .map(|name| {
-            let spec =
-                MachineSpec::builtin(name).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            let spec = MachineSpec::builtin(name).map_err(Failure::failed)?;
             Ok(Row::of(&spec))
         })
         .collect();
     let rows = rows?;
-    if cli.json {
-        return print_json(&rows);
-    }
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for row in &rows {
-        let _ = writeln!(text, "{:width$}  {:4} CPUs  {}", row.name, row.cpus, row.title);
-    }
-    print!("{text}");
+    let text = || {
+        let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+        let lines =
+            rows.iter().map(|row| format!("{:width$}  {:4} CPUs  {}\n", row.name, row.cpus, row.title));
+        lines.collect()
+    };
+    output.list(|| rows.iter().collect(), text)?;
     Ok(Exit::Done)
 }
 
@@ -175,16 +150,15 @@ struct Sheet {
     tdp_w: f64,
 }
 
-fn show(cli: &Cli, name: &str, toml: bool) -> Result<Exit, Failure> {
-    let choice = choose(cli, name)?;
+fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> Result<Exit, Failure> {
+    let choice = options.simulated(name)?;
     if toml {
         let text = match MachineSpec::builtin_text(&choice.name) {
             Some(text) => text.to_owned(),
-            None => std::fs::read_to_string(&choice.name).map_err(|error| {
-                Failure::new(Exit::Usage, format!("cannot read {}: {error}", choice.name))
-            })?,
+            None => std::fs::read_to_string(&choice.name)
+                .map_err(|error| Failure::usage(format!("cannot read {}: {error}", choice.name)))?,
         };
-        print!("{text}");
+        output::print(text)?;
         return Ok(Exit::Done);
     }
     let spec = choice.spec()?;
@@ -201,20 +175,25 @@ fn show(cli: &Cli, name: &str, toml: bool) -> Result<Exit, Failure> {
         frequency_mhz: first.map_or([0; 3], |core| [core.min_mhz, core.base_mhz, core.max_mhz]),
         tdp_w: spec.power.tdp_w,
     };
-    if cli.json {
-        return print_json(&sheet);
-    }
-    let [min, base, max] = sheet.frequency_mhz;
-    println!("sim:{} (simulated): {}", sheet.row.name, sheet.row.title);
-    println!("{}", sheet.processor);
-    println!(
-        "{} packages, {} CPUs; {min} MHz, base {base} MHz, up to {max} MHz; {} W a package",
-        sheet.row.packages, sheet.row.cpus, sheet.tdp_w
-    );
-    println!("driver under kernel {}: {}", choice.kernel, sheet.driver);
-    println!("\n{}", sheet.about);
-    println!("\nIts file: flyball sim show {} --toml", sheet.row.name);
+    output.object(|| &sheet, || render(&sheet, choice.kernel))?;
     Ok(Exit::Done)
+}
+
+fn render(sheet: &Sheet, kernel: Kernel) -> String {
+    let [min, base, max] = sheet.frequency_mhz;
+    let Sheet { row, about, processor, driver, tdp_w, .. } = sheet;
+    format!(
+        "sim:{name} (simulated): {title}\n\
+         {processor}\n\
+         {packages} packages, {cpus} CPUs; {min} MHz, base {base} MHz, up to {max} MHz; {tdp_w} W per package\n\
+         driver under kernel {kernel}: {driver}\n\
+         \n{about}\n\
+         \nIts file: flyball sim show {name} --toml\n",
+        name = row.name,
+        title = row.title,
+        packages = row.packages,
+        cpus = row.cpus,
+    )
 }
 
 /// The rules' forms are the simulator's own.

@@ -18,9 +18,9 @@ use flyball_sst::{
 };
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::Reporter,
 };
 
 /// Arguments of `sst`.
@@ -239,7 +239,7 @@ enum TurboMode {
 
 /// What every command works with.
 struct Session<'a> {
-    cli: &'a Cli,
+    context: &'a Context,
     host: &'a dyn Host,
     machine: Machine<'a>,
     dry_run: bool,
@@ -250,6 +250,11 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Prints data about the session's machine.
+    fn output(&self) -> Reporter {
+        self.context.output.about(self.host)
+    }
+
     fn layout(&self) -> Result<&Layout, Failure> {
         self.machine.speed_select().map_err(|error| {
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
@@ -266,10 +271,7 @@ impl Session<'_> {
         };
         let found: Vec<&Domain> = layout.domains.iter().filter(meant).collect();
         if found.is_empty() {
-            return Err(Failure::new(
-                Exit::NotHere,
-                "none of these CPUs is in a power domain of Speed Select",
-            ));
+            return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
         }
         Ok(found)
     }
@@ -282,17 +284,15 @@ impl Session<'_> {
 }
 
 /// Runs the feature's command.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let host = machine::open(&cli.machine)?;
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let machine = Machine::inspect(&*host).map_err(crate::knobs::unreadable)?;
     let cpus = match &args.cpu {
-        Some(text) => Some(
-            select(text, machine.topology()).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,
-        ),
+        Some(text) => Some(select(text, machine.topology()).map_err(Failure::usage)?),
         None => None,
     };
     let session =
-        Session { cli, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
+        Session { context, host: &*host, machine, dry_run: args.dry_run, cpus, selector: args.cpu.clone() };
     if let Ok(layout) = session.layout() {
         if layout.via == Via::Dump && session.host.kind() == Kind::Live {
             eprintln!(

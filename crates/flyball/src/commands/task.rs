@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use flyball_measure::task::{pipe_peer, random_reads, sched_pipe, spin};
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    output::line,
 };
 
 /// Arguments of `task`.
@@ -50,8 +50,8 @@ enum Task {
 }
 
 /// Does the task and prints its result.
-pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let fail = |what: &str, error: std::io::Error| Failure::new(Exit::Failed, format!("{what}: {error}"));
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {
             let own =
@@ -59,17 +59,19 @@ pub fn run(_cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             let mut peer = std::process::Command::new(own);
             peer.args(["task", "pipe-peer"]);
             let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
-            println!("sched-pipe: {:.1} ops/s", *trips as f64 / time.as_secs_f64());
+            line(format_args!("sched-pipe: {:.1} ops/s", *trips as f64 / time.as_secs_f64()))?;
         }
         Task::PipePeer => pipe_peer().map_err(|error| fail("sched-pipe's peer", error))?,
-        Task::Spin { millions } => println!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()),
+        Task::Spin { millions } => {
+            line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
+        }
         Task::Io4k { reads, file, seed } => {
             let done = random_reads(file, *reads, *seed)
                 .map_err(|error| fail(&format!("cannot read {}", file.display()), error))?;
-            println!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64());
-            println!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64);
+            line(format_args!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64()))?;
+            line(format_args!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64))?;
             if !done.direct {
-                println!("the file system refuses O_DIRECT: reads may come from memory");
+                line("the file system refuses O_DIRECT: reads may come from memory")?;
             }
         }
     }

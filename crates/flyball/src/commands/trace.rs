@@ -11,7 +11,7 @@ mod report;
 use clap::Subcommand;
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
 };
 
@@ -33,10 +33,10 @@ enum What {
 }
 
 /// Runs the part of `trace` that was typed.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
-        What::Diagnose(args) => diagnose::run(cli, args),
-        What::Record(args) => record::run(cli, args),
-        What::Report(args) => report::run(cli, args),
+        What::Diagnose(args) => diagnose::run(context, args),
+        What::Record(args) => record::run(context, args),
+        What::Report(args) => report::run(context, args),
     }
 }

@@ -1,5 +1,7 @@
 //! `flyball verify`: do settings hold, and if not, who may have changed them?
 
+use std::fmt::Write as _;
+
 use flyball_control::{
     Machine, plan,
     verify::{Verdict, verify},
@@ -7,9 +9,8 @@ use flyball_control::{
 
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 /// Arguments of `verify`.
@@ -28,23 +29,19 @@ pub struct Args {
 }
 
 /// Compares and says what differs.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
     let verdict = verify(&machine, &intent)?;
-    if cli.json {
-        change::print_json(&verdict)?;
-    } else {
-        print(&verdict);
-    }
+    context.output.about(&*host).object(|| &verdict, || render(&verdict))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
-fn print(verdict: &Verdict) {
+/// What does not hold; who may have changed it goes to stderr.
+fn render(verdict: &Verdict) -> String {
     if verdict.holds() {
-        println!("held");
-        return;
+        return "held\n".to_owned();
     }
     let lines = verdict.drifted.iter().map(|change| {
         let instance =
@@ -52,8 +49,9 @@ fn print(verdict: &Verdict) {
         let old = change.was.as_deref().or(change.old.as_deref()).unwrap_or("absent");
         (&change.cpus, format!("{}{} is {old}, should be {}", change.knob, instance, change.value))
     });
+    let mut out = String::new();
     for (words, cpus) in change::by_value(lines) {
-        println!("drifted: {words} (CPUs {cpus})");
+        let _ = writeln!(out, "drifted: {words} (CPUs {cpus})");
     }
     for owner in &verdict.owners {
         let process = owner.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
@@ -64,4 +62,5 @@ fn print(verdict: &Verdict) {
             "no program that is known to write those knobs runs here; a driver switch, suspend or hotplug resets some"
         );
     }
+    out
 }

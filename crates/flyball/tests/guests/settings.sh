@@ -87,7 +87,7 @@ unchanged "plan changes nothing" "$first"
 fly "governor" 0 set "governor=$other"
 each "governor is set" scaling_governor "$other"
 fly "governor again" 0 set "governor=$other"
-has "again is nothing" "$(cat /tmp/out)" "already so"
+has "again is nothing" "$(cat /tmp/out)" "nothing to change"
 fly "governor verified" 0 verify "governor=$other"
 echo "$governor" > $C/cpufreq/policy2/scaling_governor
 fly "drift is seen" 5 verify "governor=$other"
@@ -113,7 +113,7 @@ if [ "$max" -le "$half" ] && [ "$max" -ge "$quarter" ] && [ "$min" -ge "$quarter
 else bad "limits are set" "$min-$max, wanted $quarter-$half"; fi
 fly "limits of one CPU" 0 set max-freq=max min-freq=min -c 1
 fly "limits planned" 0 plan max-freq=max min-freq=min -c 1
-has "limits are as wanted" "$(cat /tmp/out)" "already so"
+has "limits are as wanted" "$(cat /tmp/out)" "nothing to change"
 same "other CPUs keep theirs" "$max" "$(read1 $C/cpufreq/policy2/scaling_max_freq)"
 fly "last undone" 0 restore --last
 same "last undone is exact" "$max" "$(read1 $C/cpufreq/policy1/scaling_max_freq)"
@@ -146,7 +146,7 @@ if [ -n "$turbo" ] && [ "$(read1 "$turbo")" = "$on" ]; then
     fly "turbo off" 0 set turbo=off
     same "turbo is off" "$off" "$(read1 "$turbo")"
     fly "turbo off again" 0 plan turbo=off
-    has "turbo off is nothing more" "$(cat /tmp/out)" "already so"
+    has "turbo off is nothing more" "$(cat /tmp/out)" "nothing to change"
     fly "turbo restored" 0 restore
     unchanged "after turbo" "$first"
 fi
@@ -155,13 +155,13 @@ for mode in $modes; do
     fly "mode $mode" 0 set "driver-mode=$mode"
     same "mode is $mode" "$mode" "$(cat $C/*_pstate/status)"
     fly "mode $mode again" 0 plan "driver-mode=$mode"
-    has "mode $mode is nothing more" "$(cat /tmp/out)" "already so"
+    has "mode $mode is nothing more" "$(cat /tmp/out)" "nothing to change"
     g=$3
     [ "$mode" = active ] && g=performance
     fly "mode $mode with all" 0 set "driver-mode=$mode" "governor=$g" "max-freq=${half}kHz" turbo=off
     each "governor in $mode" scaling_governor "$g"
     fly "mode $mode with all, planned" 0 plan "driver-mode=$mode" "governor=$g" "max-freq=${half}kHz" turbo=off
-    has "all in $mode is nothing more" "$(cat /tmp/out)" "already so"
+    has "all in $mode is nothing more" "$(cat /tmp/out)" "nothing to change"
     fly "mode $mode restored" 0 restore
     unchanged "after mode $mode" "$first"
 done

@@ -124,7 +124,7 @@ impl Args {
     }
 
     /// Whether nothing is run.
-    pub(in crate::commands) fn dry_run(&self) -> bool {
+    pub fn dry_run(&self) -> bool {
         self.dry_run
     }
 }

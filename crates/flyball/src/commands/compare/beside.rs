@@ -7,8 +7,8 @@ use flyball_measure::{Quantity, RunDirectory};
 use flyball_sim::check::{Of, Published, published};
 
 use crate::{
-    cli::Cli,
-    exit::{Exit, Failure},
+    exit::Failure,
+    output::{Reporter, print},
     simulated::Simulated,
 };
 
@@ -50,7 +50,7 @@ struct Line {
 
 /// Prints what is published of this machine, workload and these arms, and keeps it in the run directory.
 pub(super) fn tell(
-    cli: &Cli,
+    output: &Reporter,
     machine: &Simulated,
     directory: &RunDirectory,
     walls: &Walls,
@@ -80,20 +80,19 @@ pub(super) fn tell(
         return Ok(());
     }
     let path = directory.path().join("published.json");
-    let text = serde_json::to_string_pretty(&lines)
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let text = serde_json::to_string_pretty(&lines).map_err(Failure::failed)?;
     std::fs::write(&path, text)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))?;
-    if !cli.json {
-        print(&lines);
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    if !output.is_json() {
+        print(render(&lines))?;
     }
     Ok(())
 }
 
-fn print(lines: &[Line]) {
+fn render(lines: &[Line]) -> String {
     let wide = lines.iter().map(|line| line.arm.chars().count()).max().unwrap_or(0);
-    println!(
-        "\npublished for this machine ({}; flyball sim check {0}), simulated beside it",
+    let mut out = format!(
+        "\npublished for this machine ({}; flyball sim check {0}), simulated beside it\n",
         lines[0].published.source
     );
     for line in lines {
@@ -106,6 +105,7 @@ fn print(lines: &[Line]) {
             || "not measured here".to_owned(),
             |here| format!("{here:>6.1} {unit} ({:+.1} %)", (here / value - 1.0) * 100.0),
         );
-        println!("  {:wide$}  {what:<26}  {value:>5} {unit:<2}  {here}", line.arm);
+        out += &format!("  {:wide$}  {what:<26}  {value:>5} {unit:<2}  {here}\n", line.arm);
     }
+    out
 }

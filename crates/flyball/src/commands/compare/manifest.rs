@@ -8,7 +8,7 @@ use flyball_measure::{
     preset::Reader, render, stats,
 };
 
-use super::{args::Args, usage};
+use super::args::Args;
 use crate::{exit::Failure, workloads};
 
 /// Stands in a manifest where /proc/cpuinfo names no model.
@@ -98,7 +98,7 @@ pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result
     {
         return Ok(());
     }
-    Err(usage(format!(
+    Err(Failure::usage(format!(
         "that comparison was begun on '{}' ({}); this is another machine",
         manifest.machine.name, manifest.machine.processor
     )))

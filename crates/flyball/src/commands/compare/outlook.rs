@@ -1,36 +1,39 @@
 //! `compare --dry-run`: the writes of each arm, the order of rounds, and how long it takes.
 
+use std::fmt::Write as _;
+
 use flyball_host::Host;
 use flyball_measure::{Manifest, Schedule, WorkloadNote};
 
-use super::usage;
 use crate::{
     arms, change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
     time,
 };
 
+#[derive(serde::Serialize)]
+struct ArmPlan {
+    name: String,
+    needs_boot: Option<String>,
+    plan: Option<flyball_control::plan::Plan>,
+}
+
+#[derive(serde::Serialize)]
+struct Outlook<'a> {
+    workload: &'a WorkloadNote,
+    schedule: &'a Schedule,
+    arms: Vec<ArmPlan>,
+    rounds_at_most: usize,
+    pause_seconds: f64,
+    order: Vec<Vec<String>>,
+}
+
 /// Prints what would be done.
-pub(super) fn dry_run(cli: &Cli, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Failure> {
-    #[derive(serde::Serialize)]
-    struct ArmPlan {
-        name: String,
-        needs_boot: Option<String>,
-        plan: Option<flyball_control::plan::Plan>,
-    }
-    #[derive(serde::Serialize)]
-    struct Outlook<'a> {
-        workload: &'a WorkloadNote,
-        schedule: &'a Schedule,
-        arms: Vec<ArmPlan>,
-        rounds_at_most: usize,
-        pause_seconds: f64,
-        order: Vec<Vec<String>>,
-    }
+pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Failure> {
     let mut arms = Vec::new();
     for arm in &manifest.arms {
-        let needs_boot = arms::boot_needed(host, arm).map_err(|error| usage(error.to_string()))?;
+        let needs_boot = arms::boot_needed(host, arm).map_err(Failure::usage)?;
         let plan = match &needs_boot {
             None if !arms::intent(arm)?.is_empty() => Some(arms::plan_of(host, arm)?),
             _ => None,
@@ -44,53 +47,53 @@ pub(super) fn dry_run(cli: &Cli, host: &dyn Host, manifest: &Manifest) -> Result
         .map(|block| schedule.order(block, &runnable).into_iter().map(|arm| arms[arm].name.clone()).collect())
         .collect();
     let pause_seconds = rounds_at_most as f64 * schedule.cool_down;
-    if cli.json {
-        change::print_json(&Outlook {
-            workload: &manifest.workload,
-            schedule,
-            arms,
-            rounds_at_most,
-            pause_seconds,
-            order,
-        })?;
-        return Ok(Exit::Done);
-    }
+    let outlook =
+        Outlook { workload: &manifest.workload, schedule, arms, rounds_at_most, pause_seconds, order };
+    context.output.about(host).object(|| &outlook, || render(manifest, &outlook))?;
+    Ok(Exit::Done)
+}
+
+fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
+    let Outlook { schedule, arms, rounds_at_most, pause_seconds, order, .. } = outlook;
+    let mut out = String::new();
     if let Some(quiet) = &manifest.quiet {
-        println!("quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
+        let _ = writeln!(out, "quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
         for what in &quiet.cannot {
-            println!("  cannot {what}");
+            let _ = writeln!(out, "  cannot {what}");
         }
     }
-    println!(
+    let _ = writeln!(
+        out,
         "workload: {} ({}, {})",
         manifest.workload.name, manifest.workload.metric.name, manifest.workload.metric.unit
     );
-    for arm in &arms {
-        println!("\narm '{}'", arm.name);
+    for arm in arms {
+        let _ = writeln!(out, "\narm '{}'", arm.name);
         match (&arm.needs_boot, &arm.plan) {
-            (Some(needed), _) => println!("  waits for a boot with {needed}, then --resume"),
-            (None, None) => println!("  the machine as it is"),
-            (None, Some(plan)) => change::print_plan(cli, plan, false)?,
+            (Some(needed), _) => out += &format!("  waits for a boot with {needed}, then --resume\n"),
+            (None, None) => out += "  the machine as it is\n",
+            (None, Some(plan)) => out += &change::plan_text(plan, false),
         }
     }
-    println!("\norder (seed {}; {} warm-up)", schedule.seed, schedule.warm_up);
+    let _ = writeln!(out, "\norder (seed {}; {} warm-up)", schedule.seed, schedule.warm_up);
     for (block, names) in order.iter().enumerate().take(8) {
         let label = if block < schedule.warm_up {
             "warm-up".to_owned()
         } else {
             format!("{}", block - schedule.warm_up + 1)
         };
-        println!("  {label:>7}  {}", names.join("  |  "));
+        let _ = writeln!(out, "  {label:>7}  {}", names.join("  |  "));
     }
     if order.len() > 8 {
-        println!("      ...  {} blocks more", order.len() - 8);
+        let _ = writeln!(out, "      ...  {} blocks more", order.len() - 8);
     }
-    let each = |seconds: f64| time::words(rounds_at_most as f64 * seconds + pause_seconds);
-    println!(
+    let each = |seconds: f64| time::words(*rounds_at_most as f64 * seconds + pause_seconds);
+    let _ = writeln!(
+        out,
         "\n{rounds_at_most} rounds at most: {} if a round takes 1 s, {} if 10 s, {} if a minute",
         each(1.0),
         each(10.0),
         each(60.0)
     );
-    Ok(Exit::Done)
+    out
 }

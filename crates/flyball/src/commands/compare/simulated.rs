@@ -11,12 +11,13 @@ use flyball_measure::{
 };
 use flyball_sim::workload::{Engine, Workload as Model};
 
-use super::{Args, Progress, beside, conclude, manifest, record_failure, usage};
+use super::{Args, Progress, beside, conclude, manifest, record_failure};
 use crate::{
     arms, change,
-    cli::Cli,
     commands::quiet::{Quiet, hold::Hush},
+    context::Context,
     exit::{Exit, Failure},
+    output,
     simulated::{Simulated, workload_model},
     workloads,
 };
@@ -28,9 +29,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const MARK: &str = "sim:workload";
 
 /// Compares on a simulated machine.
-pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
     if machine.is_kept() {
-        return Err(usage(
+        return Err(Failure::usage(
             "a comparison boots the machine again and again: it cannot be kept with --sim-state",
         ));
     }
@@ -61,12 +62,14 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     let mut directory = match directory {
         Some(directory) => directory,
         None => {
-            let arms = Arm::all(&args.arm, &args.matrix).map_err(|error| usage(error.to_string()))?;
+            let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
             for arm in &arms {
                 // What no boot gives is told before anything runs.
-                settings.apply(arm).map_err(|error| usage(format!("arm '{}': {error}", arm.name)))?;
+                settings
+                    .apply(arm)
+                    .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
             }
-            settings.restore().map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            settings.restore().map_err(Failure::failed)?;
             let mut command = flyball_measure::Command::new(work.argv.clone());
             command.title = Some(work.name());
             let mut manifest = manifest(machine, args, arms, &workloads::Made { command, server: None });
@@ -77,7 +80,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
                 settings.quiet = Some(quiet);
             }
             if args.dry_run {
-                return outlook(cli, &mut settings, &manifest);
+                return outlook(context, &mut settings, &manifest);
             }
             let path = args
                 .output
@@ -107,25 +110,29 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();
-    let exit = conclude(cli, &directory, outcome)?;
-    beside::tell(cli, machine, &directory, &walls.borrow())?;
+    let exit = conclude(&context.output.about(machine), &directory, outcome)?;
+    beside::tell(&context.output, machine, &directory, &walls.borrow())?;
     Ok(exit)
 }
 
 /// What each arm would write, on the machine booted for it.
 fn outlook(
-    cli: &Cli,
+    context: &Context,
     settings: &mut Boots<'_>,
     manifest: &flyball_measure::Manifest,
 ) -> Result<Exit, Failure> {
     for arm in &manifest.arms {
-        let failed = |error: SettingsError| Failure::new(Exit::Failed, error.to_string());
+        let failed = |error: SettingsError| Failure::failed(error.to_string());
         let booted = settings.boot(arm).map_err(failed)?;
-        println!("arm '{}'", arm.name);
+        output::line(format_args!("arm '{}'", arm.name))?;
         if !booted.is_empty() {
-            println!("  booted with {}", booted.join(" "));
+            output::line(format_args!("  booted with {}", booted.join(" ")))?;
         }
-        change::print_plan(cli, &arms::plan_of(settings.machine, arm)?, false)?;
+        change::print_plan(
+            &context.output.about(settings.machine),
+            &arms::plan_of(settings.machine, arm)?,
+            false,
+        )?;
     }
     Ok(Exit::Done)
 }
@@ -149,7 +156,7 @@ impl Work {
         seed: u64,
     ) -> Result<Work, Failure> {
         if words.len() > 2 || words.get(1).is_some_and(|amount| amount.parse::<u64>().is_err()) {
-            return Err(usage(
+            return Err(Failure::usage(
                 "on a simulated machine a series is of a model: NAME [AMOUNT], such as call-simple 1; 'flyball sim list' names them",
             ));
         }
@@ -166,7 +173,7 @@ impl Work {
 
     fn typed(machine: &Simulated, args: &workloads::WorkloadArgs) -> Result<Work, Failure> {
         if !args.command.is_empty() {
-            return Err(usage(format!(
+            return Err(Failure::usage(format!(
                 "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
                  --model; 'flyball sim run' lets a program see the machine's files",
                 machine.name()
@@ -177,7 +184,9 @@ impl Work {
             (None, Some(known)) => clap::ValueEnum::to_possible_value(&known)
                 .map(|value| value.get_name().to_owned())
                 .unwrap_or_default(),
-            (None, None) => return Err(usage("nothing to run: give --workload NAME or --model FILE")),
+            (None, None) => {
+                return Err(Failure::usage("nothing to run: give --workload NAME or --model FILE"));
+            }
         };
         let mut argv = vec![MARK.to_owned(), name];
         argv.extend(args.amount.map(|amount| amount.to_string()));
@@ -196,7 +205,7 @@ impl Work {
     ) -> Result<Work, Failure> {
         let name = match argv.split_first() {
             Some((mark, rest)) if mark == MARK && !rest.is_empty() => rest[0].clone(),
-            _ => return Err(usage("that comparison was not of a simulated machine's workload")),
+            _ => return Err(Failure::usage("that comparison was not of a simulated machine's workload")),
         };
         let amount = argv.get(2).and_then(|text| text.parse().ok());
         let model = workload_model(&name, amount)?;
@@ -341,7 +350,7 @@ struct Boots<'m> {
 impl Boots<'_> {
     /// Boots the machine that an arm needs; the words that it was booted with.
     fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        let failed = |failure: Failure| SettingsError(failure.message);
+        let failed = |failure: Failure| SettingsError(failure.to_string());
         self.machine.reboot(&[], self.chances.run()).map_err(failed)?;
         let Some(needed) = arms::boot_needed(self.machine, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
@@ -364,7 +373,7 @@ impl Settings for Boots<'_> {
         self.boot(arm)?;
         // The processors come to rest before the round begins.
         self.machine.sleep(Duration::from_millis(500));
-        let intent = arms::intent(arm).map_err(|failure| SettingsError(failure.message))?;
+        let intent = arms::intent(arm).map_err(|failure| SettingsError(failure.to_string()))?;
         self.notes.clear();
         if !intent.is_empty() || self.quiet.is_some() {
             let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
@@ -372,7 +381,7 @@ impl Settings for Boots<'_> {
             let mut hold = Hold::begin(self.machine, &state, &change::command_line(), None)
                 .map_err(|error| SettingsError(error.to_string()))?;
             if let Some(quiet) = &self.quiet {
-                let failed = |failure: Failure| SettingsError(failure.message);
+                let failed = |failure: Failure| SettingsError(failure.to_string());
                 let hush = Hush::decide(self.machine, quiet).map_err(failed)?;
                 hush.apply(self.machine, &mut hold, &|| false).map_err(failed)?;
             }

@@ -17,7 +17,7 @@ use flyball_trace::{
     report::{Analyser, Report},
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 fn words(error: impl std::fmt::Display) -> SettingsError {
     SettingsError(format!("cannot trace: {error}"))
@@ -26,8 +26,7 @@ fn words(error: impl std::fmt::Display) -> SettingsError {
 /// Whether this machine can be traced: said before anything is written.
 pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
     if host.kind() != Kind::Live {
-        return Err(Failure::new(
-            Exit::NotHere,
+        return Err(Failure::not_here(
             "--trace: only this machine and simulated ones can be traced, not files",
         ));
     }
@@ -37,11 +36,10 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
         } else {
             "tracing needs root, and a kernel with tracefs"
         };
-        Failure::new(Exit::NotHere, format!("--trace: {error}; {why}"))
+        Failure::not_here(format!("--trace: {error}; {why}"))
     })?;
     if CaptureOptions::default_events(&tracefs).is_empty() {
-        return Err(Failure::new(
-            Exit::NotHere,
+        return Err(Failure::not_here(
             "--trace: this kernel has none of the events that tell performance requests",
         ));
     }

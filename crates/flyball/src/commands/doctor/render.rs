@@ -5,6 +5,14 @@ use std::{fmt::Write as _, io::IsTerminal as _};
 use anstyle::{AnsiColor, Style};
 use flyball_control::doctor::{Finding, Fix, Group, Report, Verdict};
 
+/// The text as stdout takes it: without colour where that is not a terminal, or the user does not want it.
+pub(super) fn for_stdout(text: &str) -> String {
+    match anstream::AutoStream::choice(&std::io::stdout()) {
+        anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
+        _ => text.to_owned(),
+    }
+}
+
 fn style(verdict: Verdict) -> Style {
     let color = match verdict {
         Verdict::Ok => AnsiColor::Green,
@@ -190,7 +198,7 @@ fn width() -> usize {
 }
 
 /// A check for the list: its id, group, reason, what it looks at, and the option that asks for it.
-type Row = (&'static str, Group, &'static str, &'static str, Option<&'static str>);
+pub(super) type Row = (&'static str, Group, &'static str, &'static str, Option<&'static str>);
 
 /// The checks by group.
 pub(super) fn list(rows: &[Row]) -> String {

@@ -18,8 +18,9 @@ use flyball_guest::{
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    machine::GUEST_KERNEL,
+    output::Reporter,
 };
 
 /// Arguments of `guest cost`.
@@ -131,10 +132,10 @@ fn load() -> f64 {
 }
 
 /// Measures and prints.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let cache = Cache::of_user();
-    let kernel = cli.kernel.clone().unwrap_or_else(|| super::KERNEL.to_owned());
-    let dir = tempfile::tempdir().map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    let kernel = kernel.unwrap_or(GUEST_KERNEL).to_owned();
+    let dir = tempfile::tempdir().map_err(Failure::failed)?;
     let program = dir.path().join("loop");
     std::fs::write(&program, fixed_loop::program(TURNS))
         .and_then(|()| std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)))
@@ -179,22 +180,21 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         load: [before, load()],
         rows,
     };
-    if cli.json {
-        crate::output::print_json(&table)?;
-        return Ok(Exit::Done);
-    }
-    println!(
-        "{}, {} CPUs, kernel {}: medians of {} boots; load of this host {:.1} to {:.1}",
+    output.object(|| &table, || render(&table))?;
+    Ok(Exit::Done)
+}
+
+fn render(table: &Table) -> String {
+    let mut out = format!(
+        "{}, {} CPUs, kernel {}: medians of {} boots; load of this host {:.1} to {:.1}\n",
         table.machine, table.cpus, table.kernel, table.rounds, table.load[0], table.load[1]
     );
-    println!(
-        " time    start to init  start to command  guest s a host s: busy    idle  instructions a host s  memory"
-    );
+    out += " time    start to init  start to command  guest s a host s: busy    idle  instructions a host s  memory\n";
     for row in &table.rows {
-        println!(
-            " {:<7} {:>11.2} s  {:>14.2} s  {:>22.2}  {:>6.1}  {:>17.0} M  {:>4.0} MB",
+        out += &format!(
+            " {:<7} {:>11.2} s  {:>14.2} s  {:>22.2}  {:>6.1}  {:>17.0} M  {:>4.0} MB\n",
             row.time, row.init_s, row.command_s, row.busy, row.idle, row.mips, row.memory_mb
         );
     }
-    Ok(Exit::Done)
+    out
 }

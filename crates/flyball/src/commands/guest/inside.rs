@@ -9,80 +9,36 @@
 //! without somebody who boots it: the guest says in the run directory's manifest what it has to be booted with for the
 //! arms that wait, and is booted with that and `compare --resume`.
 
-use std::{io, path::PathBuf};
+use std::io;
 
 use flyball_guest::{
-    Interface,
     cache::Cache,
     guest::{self, Request, Root},
     initramfs::{self, JobFile},
-    machine::Driver,
     run::{End, Kept, Outlets},
 };
 use flyball_measure::RunDirectory;
 
-use super::{KERNEL, before, finish};
+use super::{before, finish};
 use crate::{
-    cli::{Cli, Command},
     commands::compare,
     exit::{Exit, Failure},
+    machine::GuestArg,
 };
 
-/// What `-M guest:` takes, without the command.
-fn request(cli: &Cli, choice: &str) -> Result<Request, Failure> {
-    let mut parts = choice.split(',');
-    let machine = parts.next().unwrap_or_default();
-    let kernel = cli.kernel.as_deref().unwrap_or(KERNEL);
-    let mut request = Request::new(machine, kernel, &[]);
-    request.closed = true;
-    request.timeout = None;
-    request.memory_mb = 768;
-    for part in parts {
-        let bad = || {
-            Failure::new(
-                Exit::Usage,
-                format!(
-                    "'{part}' in 'guest:{choice}' is not understood; after the name come driver=amd-pstate=passive, \
-                     cpus=N, interface=cppc-mailbox, cycles=N, class=network, seed=N, memory=MB, file=FILE (for the command's \
-                     directory), root=host or open, separated by commas"
-                ),
-            )
-        };
-        match part.split_once('=') {
-            Some(("driver", word)) => request.driver = Driver::parse(word)?,
-            Some(("cpus", number)) => request.cpus = number.parse().map_err(|_| bad())?,
-            Some(("seed", number)) => request.seed = number.parse().map_err(|_| bad())?,
-            Some(("cycles", number)) => {
-                let cycles: Option<f64> = number.parse().ok().filter(|n| (0.25..=1000.0).contains(n));
-                let cycles = cycles.ok_or_else(bad)?;
-                request.cycles = (cycles * 256.0) as u32;
-            }
-            Some(("class", word)) => request.class = super::class(word)?,
-            Some(("memory", number)) => request.memory_mb = number.parse().map_err(|_| bad())?,
-            Some(("interface", word)) => request.interface = Some(Interface::parse(word).ok_or_else(bad)?),
-            Some(("file", file)) if !file.is_empty() => request.files.push(JobFile::parse(file)),
-            Some(("root", "host")) => request.root = Root::Directory("/".into()),
-            Some(("root", dir)) => request.root = Root::Directory(dir.into()),
-            None if part == "open" => request.closed = false,
-            _ => return Err(bad()),
-        }
-    }
-    request.modules =
-        ["?acpi-cpufreq", "?msr", "?intel_rapl_msr", "?coretemp", "?cpufreq_ondemand", "?cpufreq_powersave"]
-            .map(str::to_owned)
-            .into();
-    request.copy_back = Some(PathBuf::from("."));
-    Ok(request)
+/// Runs the command line in a guest.
+pub fn inside(choice: GuestArg) -> Result<Exit, Failure> {
+    let (mut request, words) = prepare(choice)?;
+    request.command = in_its_directory(&words, &request.files);
+    let end = guest::run(&Cache::of_user(), &request, super::outlets(false)).map_err(before)?;
+    Ok(finish(&end, false))
 }
 
-/// Runs the command line in a guest.
-pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
-    if matches!(cli.command, Command::Guest(_)) {
-        return Err(Failure::new(Exit::Usage, "flyball guest takes its machine as an argument, not by -M"));
-    }
-    let mut request = request(cli, choice)?;
+/// Puts this program into the guest; the request, and the command line that runs there.
+fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
+    let mut request = choice.request;
     let this = std::env::current_exe()
-        .map_err(|e| Failure::new(Exit::Failed, format!("cannot find this program: {e}")))?;
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let program = if request.root == Root::Initramfs {
         request.files.push(JobFile { source: this, name: "flyball".into() });
         "/job/flyball".to_owned()
@@ -99,17 +55,8 @@ pub fn inside(cli: &Cli, choice: &str) -> Result<Exit, Failure> {
             "nothing here is a measurement"
         }
     );
-    let words: Vec<String> =
-        std::iter::once(program).chain(without_machine(std::env::args().skip(1))).collect();
-    match &cli.command {
-        Command::Compare(args) if !args.dry_run() => boots(&mut request, words, args),
-        _ => {
-            request.command = in_its_directory(&words, &request.files);
-            let outlets = super::outlets(false);
-            let end = guest::run(&Cache::of_user(), &request, outlets).map_err(before)?;
-            Ok(finish(&end, false))
-        }
-    }
+    let words = std::iter::once(program).chain(without_machine(std::env::args().skip(1))).collect();
+    Ok((request, words))
 }
 
 /// A line for the guest's shell: the command in the directory that comes back, where the files that were given stand
@@ -132,13 +79,14 @@ exit $code"
 }
 
 /// A comparison, in as many boots as its arms need.
-fn boots(request: &mut Request, mut words: Vec<String>, args: &compare::Args) -> Result<Exit, Failure> {
+pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Result<Exit, Failure> {
+    let (mut request, mut words) = prepare(choice)?;
     let directory = args.directory();
     if directory.is_absolute() || directory.components().any(|part| part.as_os_str() == "..") {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("in a guest the run directory is below this one: {} is not", directory.display()),
-        ));
+        return Err(Failure::usage(format!(
+            "in a guest the run directory is below this one: {} is not",
+            directory.display()
+        )));
     }
     let place = directory.display().to_string();
     if args.resumes() {
@@ -152,7 +100,7 @@ fn boots(request: &mut Request, mut words: Vec<String>, args: &compare::Args) ->
         request.command = in_its_directory(&words, &request.files);
         let said = Kept::default();
         let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
-        let end: End = guest::run(&Cache::of_user(), request, outlets).map_err(before)?;
+        let end: End = guest::run(&Cache::of_user(), &request, outlets).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {
             let _ = io::Write::write_all(&mut io::stdout(), &said.bytes());
@@ -165,7 +113,7 @@ fn boots(request: &mut Request, mut words: Vec<String>, args: &compare::Args) ->
         request.files.clone_from(&files);
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
         words = vec![words[0].clone(), "compare".to_owned(), "--resume".to_owned(), place.clone()];
-        if std::env::args().any(|word| word == "--json") {
+        if json {
             words.push("--json".to_owned());
         }
     }

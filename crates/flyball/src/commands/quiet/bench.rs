@@ -15,10 +15,10 @@ use flyball_measure::{
 use super::{Quiet, hold, shifts};
 use crate::{
     change,
-    cli::Cli,
     commands::compare::simulated::Work,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::Reporter,
     simulated::Simulated,
 };
 
@@ -65,15 +65,13 @@ struct Run {
 }
 
 /// Runs the series.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    let name = machine::complete(cli)?;
-    if let Some(simulated) = machine::simulated(&name)? {
-        return on_simulated(cli, args, &simulated);
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if let Some(simulated) = context.open_simulated()? {
+        return on_simulated(context, args, &simulated);
     }
-    let host = machine::open(&name)?;
+    let host = context.open()?;
     if host.kind() != Kind::Live {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "a series runs on the machine that is here, or on a simulated one (-M sim:NAME)",
         ));
     }
@@ -81,25 +79,29 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     let silence = if args.as_is {
         None
     } else {
-        Some(hold::Silence::begin(cli, &*host, &args.quiet, true, &|| interrupted.load(Ordering::Relaxed))?)
+        Some(hold::Silence::begin(context, &*host, &args.quiet, true, &|| {
+            interrupted.load(Ordering::Relaxed)
+        })?)
     };
     let group = silence.as_ref().and_then(|silence| silence.group.clone());
     let runs = series(&*host, args, group.as_deref(), &interrupted);
     if let Some(silence) = silence {
         silence.end()?;
     }
-    conclude(cli, args, &runs?)?;
+    conclude(&context.output.about(&*host), args, &runs?)?;
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
 }
 
 /// A series on a machine in software, in its own time. It is not booted between the runs: what goes wrong by the clock
 /// goes wrong in the middle.
-fn on_simulated(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+fn on_simulated(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let silence = if args.as_is {
         None
     } else {
-        Some(hold::Silence::begin(cli, machine, &args.quiet, false, &|| interrupted.load(Ordering::Relaxed))?)
+        Some(hold::Silence::begin(context, machine, &args.quiet, false, &|| {
+            interrupted.load(Ordering::Relaxed)
+        })?)
     };
     silence.iter().flat_map(hold::Silence::notes).for_each(|note| eprintln!("note: {note}"));
     let mut work = Work::of_series(machine, &args.command, args.quiet.cpus.clone(), args.seed)?;
@@ -114,7 +116,7 @@ fn on_simulated(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Fai
         let outcome = match work.run(machine, Duration::from_millis(100), &mut || watch.tick(), &stop) {
             Ok(outcome) => outcome,
             Err(WorkloadError::Stopped) => break,
-            Err(error) => return Err(Failure::new(Exit::Failed, error.to_string())),
+            Err(error) => return Err(Failure::failed(error.to_string())),
         };
         let conditions = watch.stop();
         if number < args.warm_up {
@@ -129,18 +131,17 @@ fn on_simulated(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Fai
     if let Some(silence) = silence {
         silence.end()?;
     }
-    conclude(cli, args, &runs)?;
+    conclude(&context.output.about(machine), args, &runs)?;
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
 }
 
 /// Writes what was asked for, and prints the report.
-fn conclude(cli: &Cli, args: &Args, runs: &[Run]) -> Result<(), Failure> {
+fn conclude(output: &Reporter, args: &Args, runs: &[Run]) -> Result<(), Failure> {
     if let Some(path) = &args.output {
-        write_csv(path, runs).map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
-        })?;
+        write_csv(path, runs)
+            .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
     }
-    report(cli, runs, args)
+    report(output, runs, args)
 }
 
 fn series(
@@ -149,10 +150,8 @@ fn series(
     group: Option<&str>,
     interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Vec<Run>, Failure> {
-    let fail = |error: std::io::Error| {
-        Failure::new(Exit::Failed, format!("cannot run {}: {error}", args.command[0]))
-    };
-    let machine = Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let fail = |error: std::io::Error| Failure::failed(format!("cannot run {}: {error}", args.command[0]));
+    let machine = Machine::inspect(host).map_err(Failure::failed)?;
     let cpus = hold::cpus(&machine, &args.quiet)?;
     let meters = Meters::find(host, Some(&cpus));
     let mut runs = Vec::with_capacity(args.runs);
@@ -177,15 +176,12 @@ fn series(
         };
         let Some(ended) = ended else { break };
         if !ended.status.success() {
-            return Err(Failure::new(
-                Exit::Failed,
-                format!(
-                    "run {} of {} failed: {}; everything was put back",
-                    number + 1,
-                    args.command[0],
-                    ended.status
-                ),
-            ));
+            return Err(Failure::failed(format!(
+                "run {} of {} failed: {}; everything was put back",
+                number + 1,
+                args.command[0],
+                ended.status
+            )));
         }
         let conditions = watch.stop();
         if number < args.warm_up {
@@ -256,36 +252,38 @@ fn word(grade: Grade) -> &'static str {
     }
 }
 
-fn report(cli: &Cli, runs: &[Run], args: &Args) -> Result<(), Failure> {
+fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
     if runs.is_empty() {
-        return Err(Failure::new(Exit::Failed, "no run was finished"));
+        return Err(Failure::failed("no run was finished"));
     }
     let series = as_series(runs, &args.command[0]);
     let found = shifts::look(&series, &Options::default());
     let median = stats::median(&series.values).unwrap_or(f64::NAN);
     let deviation = stats::standard_deviation(&series.values).unwrap_or(0.0);
     let count = |grade| runs.iter().filter(|run| run.grade == grade).count();
-    if cli.json {
-        return change::print_json(&serde_json::json!({
+    let data = || {
+        serde_json::json!({
             "command": args.command, "level": args.quiet.level, "as_is": args.as_is, "runs": runs,
             "median_ms": median, "standard_deviation_ms": deviation, "shifts": found,
-        }));
-    }
-    println!(
-        "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad",
-        runs.len(),
-        deviation / median * 100.0,
-        count(Grade::Good),
-        count(Grade::Fair),
-        count(Grade::Bad),
-    );
-    for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
-        let why: Vec<&str> = run.disturbances.iter().map(|disturbance| disturbance.what.as_str()).collect();
-        println!("  run {} ({:.3} ms): {}", number + 1, run.seconds * 1000.0, why.join("; "));
-    }
-    if count(Grade::Bad) > 5 {
-        println!("  and {} more bad runs", count(Grade::Bad) - 5);
-    }
-    print!("{}", shifts::render(&found));
-    Ok(())
+        })
+    };
+    output.object(data, || {
+        let mut out = format!(
+            "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad\n",
+            runs.len(),
+            deviation / median * 100.0,
+            count(Grade::Good),
+            count(Grade::Fair),
+            count(Grade::Bad),
+        );
+        for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
+            let why: Vec<&str> =
+                run.disturbances.iter().map(|disturbance| disturbance.what.as_str()).collect();
+            out += &format!("  run {} ({:.3} ms): {}\n", number + 1, run.seconds * 1000.0, why.join("; "));
+        }
+        if count(Grade::Bad) > 5 {
+            out += &format!("  and {} more bad runs\n", count(Grade::Bad) - 5);
+        }
+        out + &shifts::render(&found)
+    })
 }

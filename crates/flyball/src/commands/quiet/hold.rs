@@ -24,9 +24,9 @@ use flyball_host::{CpuList, Host, Kind, Launch};
 use super::Quiet;
 use crate::{
     change,
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output,
 };
 
 /// The CPUs that the benchmark gets: those asked for, else all.
@@ -34,7 +34,7 @@ pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
     let online = &machine.topology().online;
     match &quiet.cpus {
         Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
-            Err(Failure::new(Exit::Usage, format!("CPUs {cpus} are not all online; online are {online}")))
+            Err(Failure::usage(format!("CPUs {cpus} are not all online; online are {online}")))
         }
         Some(cpus) => Ok(cpus.clone()),
         None => Ok(online.clone()),
@@ -42,7 +42,7 @@ pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
 }
 
 fn look(host: &dyn Host) -> Result<Machine<'_>, Failure> {
-    Machine::inspect(host).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    Machine::inspect(host).map_err(Failure::failed)
 }
 
 fn decide(machine: &Machine<'_>, quiet: &Quiet) -> Result<(Recipe, Intent), Failure> {
@@ -53,8 +53,7 @@ fn decide(machine: &Machine<'_>, quiet: &Quiet) -> Result<(Recipe, Intent), Fail
         let (knob, value) = ingredient.setting.split_once('=').unwrap_or((&ingredient.setting, ""));
         let on = ingredient.cpus.as_ref().map(CpuList::to_string);
         let from = format!("quiet: {}", ingredient.because);
-        let setting = Setting::new(knob, value, on.as_deref(), from)
-            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        let setting = Setting::new(knob, value, on.as_deref(), from).map_err(Failure::failed)?;
         intent.settings.push(setting);
     }
     Ok((recipe, intent))
@@ -75,31 +74,33 @@ fn say(recipe: &Recipe, machine: &Machine<'_>) {
 }
 
 /// Prints the plan, and writes nothing.
-pub fn preview(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let machine = look(&*host)?;
     let (recipe, intent) = decide(&machine, quiet)?;
     let plan = plan(&machine, &intent)?;
     let extras = extras(&machine, &recipe.cpus);
-    if cli.json {
+    let data = || {
         let extras: Vec<_> = extras
             .iter()
             .map(|(location, new)| serde_json::json!({"location": location, "new": new}))
             .collect();
-        change::print_json(&serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras}))?;
-        return Ok(Exit::Done);
-    }
-    say(&recipe, &machine);
-    change::print_plan(cli, &plan, false)?;
-    if let Some(partition) = &recipe.partition {
-        println!("control group\n  {}  CPUs {}", partition.path, partition.content);
-    }
-    if !extras.is_empty() {
-        println!("interrupts and profiling, where they take it");
-        for line in folded(&*host, &extras) {
-            println!("  {line}");
+        serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
+    };
+    context.output.about(&*host).object(data, || {
+        say(&recipe, &machine);
+        let mut out = change::plan_text(&plan, false);
+        if let Some(partition) = &recipe.partition {
+            out += &format!("control group\n  {}  CPUs {}\n", partition.path, partition.content);
         }
-    }
+        if !extras.is_empty() {
+            out += "interrupts and profiling, where they take it\n";
+            for line in folded(&*host, &extras) {
+                out += &format!("  {line}\n");
+            }
+        }
+        out
+    })?;
     Ok(Exit::Done)
 }
 
@@ -228,7 +229,7 @@ impl<'h> Silence<'h> {
     /// Makes the machine quiet. A guardian puts it back should this process die. Without one nothing is printed while the
     /// machine is changed and nothing is committed: a closed pipe would end the process right there.
     pub fn begin(
-        cli: &Cli,
+        context: &Context,
         host: &'h dyn Host,
         quiet: &Quiet,
         guarded: bool,
@@ -238,8 +239,8 @@ impl<'h> Silence<'h> {
         let machine = look(host)?;
         let (recipe, intent) = decide(&machine, quiet)?;
         say(&recipe, &machine);
-        let state = change::state(cli)?;
-        let guardian = guarded.then(|| change::guardian(cli, &state)).transpose()?;
+        let state = context.state()?;
+        let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
         let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
         match hush(&mut hold, &machine, &recipe, &intent, interrupted) {
             Ok(hushed) => {
@@ -289,17 +290,16 @@ pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&
 }
 
 /// One command in quiet.
-pub fn around(cli: &Cli, quiet: &Quiet, command: &[String]) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Exit, Failure> {
+    let host = context.open()?;
     if host.kind() != Kind::Live {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "a command runs on the machine that is here: quiet it without -M; 'flyball quiet -n -M ...' shows the plan for another",
         ));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let ended = change::interrupts()?;
-    let silence = Silence::begin(cli, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
+    let silence = Silence::begin(context, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
     let code = (|| {
         let machine = look(&*host)?;
         let cpus = cpus(&machine, quiet)?;
@@ -325,18 +325,20 @@ pub fn around(cli: &Cli, quiet: &Quiet, command: &[String]) -> Result<Exit, Fail
 }
 
 /// Quiet until `quiet off`.
-pub fn on(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let interrupted = change::interrupts()?;
-    let silence = Silence::begin(cli, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
+    let silence = Silence::begin(context, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
     let Silence { hold, group, notes } = silence;
     hold.keep()?;
     for note in &notes {
         eprintln!("note: {note}");
     }
-    println!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level);
+    output::line(format_args!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level))?;
     if let Some(group) = group {
-        println!("a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs");
+        output::line(format_args!(
+            "a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs"
+        ))?;
     }
     Ok(Exit::Done)
 }
@@ -348,10 +350,10 @@ fn is_quiet_on(command: &str) -> bool {
 }
 
 /// Undoes `quiet on`.
-pub fn off(cli: &Cli) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+pub fn off(context: &Context) -> Result<Exit, Failure> {
+    let host = context.open()?;
     change::must_be_writable(&*host)?;
-    let state = change::state(cli)?;
+    let state = context.state()?;
     let contents = Journal::load(&state)?;
     // One that was killed before its first write has changed nothing.
     let pending: Vec<_> = contents
@@ -360,46 +362,47 @@ pub fn off(cli: &Cli) -> Result<Exit, Failure> {
         .filter(|entry| entry.writes > 0)
         .collect();
     let Some(position) = pending.iter().rposition(|entry| is_quiet_on(&entry.command)) else {
-        println!("not quiet: nothing to undo");
+        output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);
     };
     if position + 1 != pending.len() {
-        return Err(Failure::new(
-            Exit::Failed,
-            format!(
-                "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",
-                pending[position + 1].command
-            ),
-        ));
+        return Err(Failure::failed(format!(
+            "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",
+            pending[position + 1].command
+        )));
     }
     let restored = hold::restore(&*host, &state, &change::command_line(), Scope::Last)?;
-    println!("{}", restored.restoration);
+    output::line(&restored.restoration)?;
     Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
 }
 
 /// Whether the machine is as the level wants it.
-pub fn status(cli: &Cli, quiet: &Quiet) -> Result<Exit, Failure> {
-    let host = machine::open(&machine::complete(cli)?)?;
+pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
     let machine = look(&*host)?;
     let (recipe, intent) = decide(&machine, quiet)?;
     let plan = plan(&machine, &intent)?;
     let left = extras(&machine, &recipe.cpus).len();
-    if cli.json {
-        change::print_json(&serde_json::json!({
+    let data = || {
+        serde_json::json!({
             "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,
             "interrupts_and_profiling": left, "cannot": recipe.cannot, "boot": recipe.boot,
-        }))?;
-    } else {
-        if plan.is_empty() {
-            println!("quiet for level {}: all {} settings hold", quiet.level, recipe.settings.len());
+        })
+    };
+    context.output.about(&*host).object(data, || {
+        let mut out = if plan.is_empty() {
+            format!("quiet for level {}: all {} settings hold\n", quiet.level, recipe.settings.len())
         } else {
             let writes = if plan.changes.len() == 1 { "write is" } else { "writes are" };
-            println!("not quiet for level {}: {} {writes} missing", quiet.level, plan.changes.len());
-            change::print_plan(cli, &plan, false)?;
+            format!("not quiet for level {}: {} {writes} missing\n", quiet.level, plan.changes.len())
+        };
+        if !plan.is_empty() {
+            out += &change::plan_text(&plan, false);
         }
         for what in &recipe.cannot {
             eprintln!("note: cannot {what}");
         }
-    }
+        out
+    })?;
     Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
 }

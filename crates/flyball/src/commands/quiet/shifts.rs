@@ -9,9 +9,8 @@ use flyball_measure::{
 };
 
 use crate::{
-    change,
-    cli::Cli,
     exit::{Exit, Failure},
+    output::Reporter,
 };
 
 /// Arguments of `quiet shifts`.
@@ -68,13 +67,10 @@ pub fn look(series: &Series, options: &Options) -> Found {
 }
 
 /// Reads the file and prints its shifts.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = Options { alpha: args.alpha, ..Options::default() };
     if !(0.0005..=0.5).contains(&options.alpha) {
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("--alpha {} is not between 0.0005 and 0.5", args.alpha),
-        ));
+        return Err(Failure::usage(format!("--alpha {} is not between 0.0005 and 0.5", args.alpha)));
     }
     let all = read(args)?;
     for series in all.iter().filter(|series| !series.left_out.is_empty()) {
@@ -88,13 +84,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         );
     }
     let found: Vec<Found> = all.iter().map(|series| look(series, &options)).collect();
-    if cli.json {
-        change::print_json(&found)?;
-    } else {
-        for found in &found {
-            print!("{}", render(found));
-        }
-    }
+    output.list(|| found.iter().collect(), || found.iter().map(render).collect())?;
     Ok(Exit::Done)
 }
 
@@ -110,9 +100,9 @@ fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     } else {
         std::fs::read(&args.file).map(|content| bytes = content)
     };
-    done.map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", args.file)))?;
+    done.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.file)))?;
     series::read(&bytes, args.value.as_deref())
-        .map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", args.file)))
+        .map_err(|error| Failure::usage(format!("{}: {error}", args.file)))
 }
 
 /// The rounds of each arm in the order in which they ran.

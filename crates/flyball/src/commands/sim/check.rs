@@ -6,8 +6,8 @@ use flyball_sim::check::{self, Aim, Report, Row};
 use serde::Serialize;
 
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    output::Reporter,
 };
 
 /// A row as it is printed in JSON.
@@ -30,35 +30,34 @@ struct Sheet<'a> {
 }
 
 /// Runs the experiments and prints what was published beside what the models say.
-pub(super) fn run(cli: &Cli, document: Option<&str>) -> Result<Exit, Failure> {
+pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Failure> {
     if let Some(name) = document
         && !check::DOCUMENTS.contains(&name)
     {
         let known = check::DOCUMENTS.join(", ");
-        return Err(Failure::new(Exit::Usage, format!("no document '{name}'; there are {known}")));
+        return Err(Failure::usage(format!("no document '{name}'; there are {known}")));
     }
-    let report = check::check(document).map_err(|message| Failure::new(Exit::Failed, message))?;
+    let report = check::check(document).map_err(Failure::failed)?;
     let (met, judged) = report.score();
     let within = report.within_spread();
-    if cli.json {
-        let rows = report
-            .rows
-            .iter()
-            .map(|row| Line {
-                row,
-                error_percent: row.error_percent(),
-                met: row.met(),
-                within_spread: row.is_within_spread(),
-            })
-            .collect();
-        return super::print_json(&Sheet { simulated: true, met, judged, within_spread: within, rows });
-    }
-    print!("{}", render(&report));
-    print!("\nsimulated: {met} of {judged} values with an aim meet it");
-    if within > 0 {
-        print!("; {within} of the others are within the published rounds' own spread");
-    }
-    println!();
+    let line = |row| Line {
+        row,
+        error_percent: row.error_percent(),
+        met: row.met(),
+        within_spread: row.is_within_spread(),
+    };
+    let sheet = || {
+        let rows = report.rows.iter().map(line).collect();
+        Sheet { simulated: true, met, judged, within_spread: within, rows }
+    };
+    output.object(sheet, || {
+        let mut text = render(&report);
+        let _ = write!(text, "\nsimulated: {met} of {judged} values with an aim meet it");
+        if within > 0 {
+            let _ = write!(text, "; {within} of the others are within the published rounds' own spread");
+        }
+        text + "\n"
+    })?;
     Ok(Exit::Done)
 }
 

@@ -10,25 +10,23 @@ use std::{
 
 use flyball_sim::serve::{self, Paced, Supervisor};
 
-use super::choose;
 use crate::{
-    cli::Cli,
     exit::{Exit, Failure},
+    machine::MachineOptions,
 };
 
 fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Failed, format!("cannot {what}: {error}"))
+    Failure::failed(format!("cannot {what}: {error}"))
 }
 
 /// Boots the machine, serves it, and runs the program in front of it.
-pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, Failure> {
-    if cli.sim_state.is_some() {
-        return Err(Failure::new(
-            Exit::Usage,
+pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) -> Result<Exit, Failure> {
+    if options.sim_state.is_some() {
+        return Err(Failure::usage(
             "--sim-state is for flyball's own commands; a served machine starts afresh and ends with its program",
         ));
     }
-    let choice = choose(cli, name)?;
+    let choice = options.simulated(name)?;
     let mut machine = choice.boot()?;
     choice.warn_of_idle_faults(&mut machine);
     eprintln!(
@@ -37,8 +35,7 @@ pub(super) fn run(cli: &Cli, name: &str, program: &[OsString]) -> Result<Exit, F
         choice.kernel
     );
     if !Path::new("/dev/fuse").exists() {
-        return Err(Failure::new(
-            Exit::NotHere,
+        return Err(Failure::not_here(
             "there is no /dev/fuse: serving a machine needs the kernel's fuse module (as root: modprobe fuse; a container \
              must be given the device). flyball's own commands need none: flyball -M sim:NAME ...",
         ));
@@ -78,13 +75,13 @@ pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<
     let socket =
         serve::inherited(socket).map_err(|error| failed("take over what flyball sim run opened", error))?;
     serve::enter(stage, &socket).map_err(|error| match error.remedy() {
-        Some(remedy) => Failure::new(Exit::NotHere, format!("{error}; {remedy}")),
-        None => Failure::new(Exit::Failed, error.to_string()),
+        Some(remedy) => Failure::not_here(format!("{error}; {remedy}")),
+        None => Failure::failed(error.to_string()),
     })?;
     drop(socket);
     serve::submit().map_err(|error| failed("be supervised", error))?;
     let Some((first, rest)) = program.split_first() else {
-        return Err(Failure::new(Exit::Usage, "no program was given"));
+        return Err(Failure::usage("no program was given"));
     };
     let error = Command::new(first).args(rest).env("FLYBALL_SIM", stage.join("machine")).exec();
     let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };

@@ -16,15 +16,13 @@ pub(super) fn run(
     pins: Option<&flyball_host::CpuList>,
 ) -> Result<Exit, Failure> {
     let Some(machine) = std::env::var_os("FLYBALL_SIM").map(PathBuf::from) else {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "this runs inside a simulated machine: flyball sim run NAME -- flyball sim work sched-pipe",
         ));
     };
-    let model = Workload::builtin(name).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let model = Workload::builtin(name).map_err(Failure::usage)?;
     let file = machine.join("flyball/work");
-    let failed =
-        |error: std::io::Error| Failure::new(Exit::Failed, format!("the simulated machine: {error}"));
+    let failed = |error: std::io::Error| Failure::failed(format!("the simulated machine: {error}"));
     let pins = pins.map(ToString::to_string).unwrap_or_default();
     fs::write(&file, format!("{name} {} {pins}\n", amount.unwrap_or(0))).map_err(failed)?;
     let (turns, seconds) = loop {
@@ -38,7 +36,7 @@ pub(super) fn run(
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    print!("{}", said(&model, turns, seconds));
+    crate::output::print(said(&model, turns, seconds))?;
     Ok(Exit::Done)
 }
 

@@ -19,16 +19,16 @@ pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)
     let mut intent = Intent::default();
     for (setting, cpus) in settings {
         let on = cpus.as_ref().map(ToString::to_string).or_else(|| session.selector.clone());
-        let usage = |error: String| Failure::new(Exit::Usage, error);
+        let usage = |error: String| Failure::usage(error);
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
         let made = Setting::new(name, value, on.as_deref(), setting.as_str())
             .map_err(|error| usage(error.to_string()))?;
         intent.settings.push(made);
     }
     if session.dry_run {
-        crate::commands::plan::print(session.cli, session.host, &intent, false)
+        crate::commands::plan::print(session.context, session.host, &intent, false)
     } else {
-        change::apply(session.cli, session.host, &intent)
+        change::apply(session.context, session.host, &intent)
     }
 }
 
@@ -141,8 +141,7 @@ pub(super) fn turbo_freq(
         settings.push(everywhere(format!("trl={}", trl.unwrap_or("0xffffffffffffffff"))));
         if auto {
             let Some(cpus) = &session.cpus else {
-                return Err(Failure::new(
-                    Exit::Usage,
+                return Err(Failure::usage(
                     "turbo-freq enable --auto needs the CPUs that are to turbo high: flyball sst --cpu LIST turbo-freq \
                      enable --auto",
                 ));
@@ -224,21 +223,20 @@ pub(super) fn class(
     ];
     let settings: Vec<_> = given.into_iter().flatten().map(|setting| (setting, None)).collect();
     if settings.is_empty() {
-        return Err(Failure::new(Exit::Usage, "nothing to change: give --min, --max, --weight or --epp"));
+        return Err(Failure::usage("nothing to change: give --min, --max, --weight or --epp"));
     }
     apply(session, &settings)
 }
 
 fn check_class(class: u8) -> Result<(), Failure> {
-    if class < 4 { Ok(()) } else { Err(Failure::new(Exit::Usage, "there are the classes of service 0 to 3")) }
+    if class < 4 { Ok(()) } else { Err(Failure::usage("there are the classes of service 0 to 3")) }
 }
 
 /// `core-power assoc`.
 pub(super) fn assoc(session: &Session<'_>, class: u8) -> Result<Exit, Failure> {
     check_class(class)?;
     if session.cpus.is_none() {
-        return Err(Failure::new(
-            Exit::Usage,
+        return Err(Failure::usage(
             "which CPUs? flyball sst --cpu LIST core-power assoc --clos CLASS (--cpu all for every one)",
         ));
     }

@@ -12,10 +12,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Session;
-use crate::{
-    change::print_json,
-    exit::{Exit, Failure},
-};
+use crate::exit::{Exit, Failure};
 
 fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
@@ -23,10 +20,8 @@ fn table(head: &[&str]) -> Table {
     table
 }
 
-fn show(table: &Table) {
-    for line in table.to_string().lines() {
-        println!("{}", line.trim_end());
-    }
+fn text(table: &Table) -> String {
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// How a domain is called in tables.
@@ -91,14 +86,14 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
         core_power: domains.iter().any(|domain| domain.core_power.supported),
         domains,
     };
-    if session.cli.json {
-        print_json(&info)?;
-        return Ok(Exit::Done);
-    }
-    println!("{}", info.cpu);
-    println!("interface: {}", info.interface);
+    session.output().object(|| &info, || render_info(session, &info))?;
+    Ok(Exit::Done)
+}
+
+fn render_info(session: &Session<'_>, info: &Info) -> String {
+    let mut out = format!("{}\ninterface: {}\n", info.cpu, info.interface);
     if let Some(platform) = info.platform {
-        println!("API version {}, driver version {}", platform.api_version, platform.driver_version);
+        out += &format!("API version {}, driver version {}\n", platform.api_version, platform.driver_version);
     }
     for (feature, has) in [
         ("SST-PP (perf-profile)", info.perf_profile),
@@ -106,7 +101,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
         ("SST-TF (turbo-freq)", info.turbo_freq),
         ("SST-CP (core-power)", info.core_power),
     ] {
-        println!("{feature}: {}", if has { "yes" } else { "no" });
+        out += &format!("{feature}: {}\n", if has { "yes" } else { "no" });
     }
     let mut rows =
         table(&["domain", "level", "highest", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
@@ -128,8 +123,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
             list(session, &domain.cpus),
         ]);
     }
-    show(&rows);
-    Ok(Exit::Done)
+    out + &text(&rows)
 }
 
 /// One value a domain.
@@ -168,16 +162,8 @@ fn object(domain: &Domain, mut data: Json) -> Json {
 }
 
 fn finish(session: &Session<'_>, objects: &[Json], tables: &[Table]) -> Result<Exit, Failure> {
-    if session.cli.json {
-        print_json(&objects)?;
-    } else {
-        for (index, rows) in tables.iter().enumerate() {
-            if index > 0 {
-                println!();
-            }
-            show(rows);
-        }
-    }
+    let rendered = || tables.iter().map(text).collect::<Vec<_>>().join("\n");
+    session.output().list(|| objects.iter().collect(), rendered)?;
     Ok(Exit::Done)
 }
 
@@ -201,7 +187,7 @@ fn level_of(
     }
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     let words = format!("power domain {} has no level {asked}; it has {}", name(domain), numbers.join(", "));
-    Err(Failure::new(Exit::Usage, words))
+    Err(Failure::usage(words))
 }
 
 /// `perf-profile info`.
@@ -311,10 +297,7 @@ pub(super) fn turbo_freq(
     let access = layout.access(session.host);
     if let Some(kind) = kind.filter(|kind| !access.turbo_kinds().contains(kind)) {
         let kinds = access.turbo_kinds().join(", ");
-        return Err(Failure::new(
-            Exit::Usage,
-            format!("no turbo limits for '{kind}'; here there are {kinds}"),
-        ));
+        return Err(Failure::usage(format!("no turbo limits for '{kind}'; here there are {kinds}")));
     }
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
@@ -330,13 +313,10 @@ pub(super) fn turbo_freq(
                 for turbo in &mut offer.high {
                     let Some(one) = turbo.buckets.get(bucket as usize).copied() else {
                         let count = turbo.buckets.len();
-                        return Err(Failure::new(
-                            Exit::Usage,
-                            format!(
-                                "no bucket {bucket}; level {number} of {} has {count}, from 0",
-                                name(domain)
-                            ),
-                        ));
+                        return Err(Failure::usage(format!(
+                            "no bucket {bucket}; level {number} of {} has {count}, from 0",
+                            name(domain)
+                        )));
                     };
                     turbo.buckets = vec![one];
                 }
@@ -395,7 +375,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
 /// `core-power get-config`.
 pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
     if only.is_some_and(|only| only > 3) {
-        return Err(Failure::new(Exit::Usage, "there are the classes of service 0 to 3"));
+        return Err(Failure::usage("there are the classes of service 0 to 3"));
     }
     let layout = session.layout()?;
     let access = layout.access(session.host);

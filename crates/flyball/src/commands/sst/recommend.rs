@@ -6,10 +6,7 @@ use flyball_host::CpuList;
 use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
 
 use super::Session;
-use crate::{
-    change::print_json,
-    exit::{Exit, Failure},
-};
+use crate::exit::{Exit, Failure};
 
 /// Arguments of `recommend`.
 #[derive(Debug, clap::Args)]
@@ -38,7 +35,7 @@ fn allowed(session: &Session<'_>) -> Option<CpuList> {
 }
 
 pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
-    let usage = |message: &str| Failure::new(Exit::Usage, message);
+    let usage = |message: &str| Failure::usage(message);
     let cpus = match (&args.cpus, &session.cpus) {
         (Some(text), _) => flyball_control::select(text, session.machine.topology())
             .map_err(|error| usage(&error.to_string()))?,
@@ -55,27 +52,28 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         let of = candidates(layout, session.host, domain, &cpus, goal)
             .map_err(|error| session.explained(&error))?;
         if of.is_empty() {
-            return Err(Failure::new(
-                Exit::NotHere,
-                format!(
-                    "no level of power domain {}:{} keeps all of these CPUs",
-                    domain.place.package, domain.place.domain
-                ),
-            ));
+            return Err(Failure::not_here(format!(
+                "no level of power domain {}:{} keeps all of these CPUs",
+                domain.place.package, domain.place.domain
+            )));
         }
         found.extend(of);
     }
     if found.is_empty() {
-        return Err(Failure::new(Exit::NotHere, "none of these CPUs is in a power domain of Speed Select"));
+        return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
     }
-    if session.cli.json {
-        print_json(&found)?;
-        return Ok(Exit::Done);
+    let profile = if args.profile { Some(profile(session, &found, &cpus)?) } else { None };
+    let is_table = profile.is_none() && !session.context.output.is_json();
+    session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
+    if is_table {
+        eprintln!(
+            "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth"
+        );
     }
-    if args.profile {
-        print!("{}", profile(session, &found, &cpus)?);
-        return Ok(Exit::Done);
-    }
+    Ok(Exit::Done)
+}
+
+fn render(found: &[Candidate]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header([
         "domain",
@@ -88,7 +86,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         "offline",
         "by",
     ]);
-    for one in &found {
+    for one in found {
         table.add_row([
             format!("{}:{}", one.package, one.domain),
             one.level.to_string(),
@@ -105,13 +103,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
             },
         ]);
     }
-    for line in table.to_string().lines() {
-        println!("{}", line.trim_end());
-    }
-    eprintln!(
-        "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth"
-    );
-    Ok(Exit::Done)
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// The best candidate of each domain as a profile.

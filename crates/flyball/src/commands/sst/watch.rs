@@ -16,6 +16,7 @@ use super::Session;
 use crate::{
     change,
     exit::{Exit, Failure},
+    output::line,
 };
 
 /// Arguments of `watch`.
@@ -54,13 +55,14 @@ fn notify_at(path: &str, text: &str) {
     }
 }
 
-fn tell(events: &[Event]) {
+fn tell(events: &[Event]) -> Result<(), Failure> {
     for event in events {
-        println!("{event}");
+        line(event)?;
     }
     if let Some(last) = events.iter().rev().find(|event| matches!(event, Event::Level { .. })) {
         notify(&format!("STATUS={last}"));
     }
+    Ok(())
 }
 
 /// Whether the processor tells of changes at all.
@@ -85,7 +87,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut follower = Follower::new(means);
     let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
     let first = look()?;
-    tell(&first);
+    tell(&first)?;
     if args.once {
         let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
         return Ok(if refused { Exit::Failed } else { Exit::Done });
@@ -122,7 +124,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         }
         if !stopped.load(Ordering::Relaxed) {
             match look() {
-                Ok(events) => tell(&events),
+                Ok(events) => tell(&events)?,
                 // A driver that is being reloaded comes back.
                 Err(failure) => eprintln!("flyball: {failure}"),
             }

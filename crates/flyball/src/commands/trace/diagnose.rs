@@ -1,6 +1,6 @@
 //! `flyball trace diagnose`: what is wrong, in words.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use flyball_trace::{
     Event, Names,
@@ -8,9 +8,8 @@ use flyball_trace::{
 };
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
 };
 
 use super::{
@@ -50,11 +49,11 @@ struct Output<'a> {
 }
 
 /// Reads the trace and prints the findings.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Asked before the trace is read, so that a wrong name costs nothing.
     let given = match args.topology.as_deref() {
         None => None,
-        Some("") => Some(known::of_host(&*machine::open(&cli.machine)?)?),
+        Some("") => Some(known::of_host(&*context.open()?)?),
         Some(from) => Some(known::of_text(from)?),
     };
     let names = Arc::new(Names::default());
@@ -74,19 +73,15 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
         }
     }
     let findings = diagnoser.findings(summary.clock);
-    if cli.json {
-        let output = Output { trace: &summary, findings: &findings };
-        let text = serde_json::to_string_pretty(&output)
-            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        println!("{text}");
-        if !summary.clock.nanoseconds() {
-            eprintln!("flyball: {}", silence(records, requests, false));
-        }
-    } else {
-        print(&findings, args.most);
-        if findings.is_empty() {
-            println!("{}", silence(records, requests, summary.clock.nanoseconds()));
-        }
+    context.output.object(
+        || Output { trace: &summary, findings: &findings },
+        || match findings.as_slice() {
+            [] => format!("{}\n", silence(records, requests, summary.clock.nanoseconds())),
+            findings => render(findings, args.most),
+        },
+    )?;
+    if context.output.is_json() && !summary.clock.nanoseconds() {
+        eprintln!("flyball: {}", silence(records, requests, false));
     }
     let whole = say_what_is_missing(&summary);
     Ok(match findings.iter().map(|finding| finding.severity).max() {
@@ -113,7 +108,8 @@ fn silence(records: u64, requests: u64, timed: bool) -> String {
     }
 }
 
-fn print(findings: &[Finding], most: usize) {
+fn render(findings: &[Finding], most: usize) -> String {
+    let mut out = String::new();
     let mut kinds: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
         kinds.entry((std::cmp::Reverse(finding.severity), finding.kind)).or_default().push(finding);
@@ -128,19 +124,25 @@ fn print(findings: &[Finding], most: usize) {
             let who = finding.cpu.map_or_else(|| "machine".to_owned(), |cpu| format!("CPU {cpu}"));
             let doubt =
                 if finding.unsafe_for_losses { " (unsafe: records of this time were lost)" } else { "" };
-            println!("{word}: {who}, {:.3} s to {:.3} s: {}{doubt}", finding.from, finding.to, finding.what);
+            let _ = writeln!(
+                out,
+                "{word}: {who}, {:.3} s to {:.3} s: {}{doubt}",
+                finding.from, finding.to, finding.what
+            );
             for evidence in &finding.evidence {
-                println!("    {evidence}");
+                let _ = writeln!(out, "    {evidence}");
             }
         }
         if findings.len() > most {
-            println!(
+            let _ = writeln!(
+                out,
                 "{word}: and {} more of the same kind (--most, or --json for all)",
                 findings.len() - most
             );
         }
         if let Some(finding) = findings.first() {
-            println!("    {}", finding.remedy);
+            let _ = writeln!(out, "    {}", finding.remedy);
         }
     }
+    out
 }

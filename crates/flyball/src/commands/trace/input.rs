@@ -130,7 +130,7 @@ impl Input {
         let formats = read_formats(directory)?;
         if formats.is_empty() {
             let message = format!("{}: no format file in any GROUP/EVENT below it", directory.display());
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(Failure::usage(message));
         }
         let read = |path: PathBuf| std::fs::read(path).ok();
         let root = directory.parent().unwrap_or(directory);
@@ -159,7 +159,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     let events = directory.join("events");
     let root = if events.is_dir() { events } else { directory.to_owned() };
     let failed = |path: &Path, error: std::io::Error| {
-        Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+        Failure::usage(format!("cannot read {}: {error}", path.display()))
     };
     let mut formats = Vec::new();
     for group in std::fs::read_dir(&root).map_err(|error| failed(&root, error))?.flatten() {
@@ -168,7 +168,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
             let Ok(bytes) = std::fs::read(event.path().join("format")) else { continue };
             let system = group.file_name().to_string_lossy().into_owned();
             let format = EventFormat::parse(&system, &bytes).map_err(|error| {
-                Failure::new(Exit::Usage, format!("{}/format is damaged {error}", event.path().display()))
+                Failure::usage(format!("{}/format is damaged {error}", event.path().display()))
             })?;
             formats.push(format);
         }

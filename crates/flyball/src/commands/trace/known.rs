@@ -6,10 +6,7 @@ use std::path::Path;
 use flyball_host::{CpuList, Host};
 use flyball_trace::Machine;
 
-use crate::{
-    exit::{Exit, Failure},
-    machine,
-};
+use crate::{exit::Failure, machine::MachineArg};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -53,13 +50,12 @@ pub fn of_text(from: &str) -> Result<Machine, Failure> {
     {
         return match lscpu(&text) {
             Some(cores) => Ok(Machine { cores, ..Machine::default() }),
-            None => Err(Failure::new(
-                Exit::Usage,
-                format!("{from}: no output of `lscpu -p=CPU,CORE,SOCKET`, whose heading names these columns"),
-            )),
+            None => Err(Failure::usage(format!(
+                "{from}: no output of `lscpu -p=CPU,CORE,SOCKET`, whose heading names these columns"
+            ))),
         };
     }
-    of_host(&*machine::open(from)?)
+    of_host(&*from.parse::<MachineArg>().map_err(Failure::usage)?.open()?)
 }
 
 /// The cores with several CPUs out of `lscpu -p`: numbers with commas, behind a heading that names the columns.

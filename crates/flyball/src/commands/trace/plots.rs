@@ -6,7 +6,7 @@ use std::path::Path;
 use flyball_plot::{Axis, Chart, Mark, Series};
 use flyball_trace::series::{Bucket, Metric, SeriesSet};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// How pictures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -56,9 +56,7 @@ impl Album<'_> {
         };
         let path = self.directory.join(format!("{name}.{end}"));
         let written = bytes.and_then(|bytes| std::fs::write(&path, bytes).map_err(|error| error.to_string()));
-        written.map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
-        })?;
+        written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
         self.count += 1;
         Ok(())
     }
@@ -72,9 +70,8 @@ pub fn write(
     samples: &mut SeriesSet,
     seconds: bool,
 ) -> Result<usize, Failure> {
-    std::fs::create_dir_all(directory).map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot write {}: {error}", directory.display()))
-    })?;
+    std::fs::create_dir_all(directory)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", directory.display())))?;
     let mut album = Album { directory, format, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
     let scale = if seconds { 1e9 } else { 1.0 };

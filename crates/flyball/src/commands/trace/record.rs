@@ -21,9 +21,9 @@ use flyball_trace::{
 };
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
-    machine,
+    output::Reporter,
 };
 
 /// Arguments of `trace record`.
@@ -119,17 +119,17 @@ fn version(text: &str) -> Result<DatVersion, String> {
 fn failure(error: CaptureError) -> Failure {
     match error {
         CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
-            Failure::new(Exit::Failed, format!("{error}; {}", why_refused()))
+            Failure::failed(format!("{error}; {}", why_refused()))
         }
         CaptureError::Host(error @ HostError { errno: Errno::NODEV, .. }) => {
-            Failure::new(Exit::NotHere, format!("{error}; this kernel has no tracing (CONFIG_TRACING)"))
+            Failure::not_here(format!("{error}; this kernel has no tracing (CONFIG_TRACING)"))
         }
         CaptureError::Host(error @ HostError { errno: Errno::NOMEM, .. }) => {
-            Failure::new(Exit::Failed, format!("{error}; take a smaller buffer (-b KIB), or fewer CPUs (-c)"))
+            Failure::failed(format!("{error}; take a smaller buffer (-b KIB), or fewer CPUs (-c)"))
         }
         CaptureError::Host(error) => error.into(),
         CaptureError::Trace(error) => error.into(),
-        CaptureError::NotHere(words) => Failure::new(Exit::NotHere, words),
+        CaptureError::NotHere(words) => Failure::not_here(words),
     }
 }
 
@@ -145,14 +145,13 @@ fn why_refused() -> &'static str {
 }
 
 /// Records.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
-    if let Some(machine) = machine::simulated(&cli.machine)? {
-        return simulated::run(cli, args, &machine);
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if let Some(machine) = context.open_simulated()? {
+        return simulated::run(context, args, &machine);
     }
-    let host = machine::open(&cli.machine)?;
+    let host = context.open()?;
     if host.kind() != Kind::Live {
-        return Err(Failure::new(
-            Exit::NotHere,
+        return Err(Failure::not_here(
             "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
         ));
     }
@@ -180,7 +179,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
         signal_hook::flag::register(signal, interrupted.clone())
-            .map_err(|error| Failure::new(Exit::Failed, format!("cannot watch signals: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
     let capture = Capture::start(&options, live).map_err(failure)?;
@@ -190,7 +189,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     }
     let code = wait(args, &capture, child.as_mut(), &interrupted);
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
-    say(cli, &summary, false)?;
+    say(&context.output.about(&*host), &summary)?;
     if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
         eprintln!(
             "flyball: received and lost records do not add up to what the kernel wrote; the file may lack some"
@@ -200,9 +199,11 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
 }
 
 fn spawn(command: &[String]) -> Result<Child, Failure> {
-    Command::new(&command[0]).args(&command[1..]).stdin(Stdio::inherit()).spawn().map_err(|error| {
-        Failure::new(Exit::Usage, format!("cannot run {}: {error}; nothing was recorded", command[0]))
-    })
+    Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::inherit())
+        .spawn()
+        .map_err(|error| Failure::usage(format!("cannot run {}: {error}; nothing was recorded", command[0])))
 }
 
 /// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The command's exit code.
@@ -230,16 +231,8 @@ fn wait(
     }
 }
 
-fn say(cli: &Cli, summary: &CaptureSummary, simulated: bool) -> Result<(), Failure> {
-    if cli.json {
-        let failed = |error: serde_json::Error| Failure::new(Exit::Failed, error.to_string());
-        let mut value = serde_json::to_value(summary).map_err(failed)?;
-        if simulated && let Some(fields) = value.as_object_mut() {
-            fields.insert("simulated".to_owned(), true.into());
-        }
-        let text = serde_json::to_string_pretty(&value).map_err(failed)?;
-        let _ = writeln!(std::io::stdout(), "{text}");
-    }
+fn say(output: &Reporter, summary: &CaptureSummary) -> Result<(), Failure> {
+    output.object(|| summary, String::new)?;
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
     }

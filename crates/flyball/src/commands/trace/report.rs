@@ -1,8 +1,9 @@
 //! `flyball trace report`: what a trace holds, in numbers.
 
 use std::{
+    fmt::Write as _,
     fs::File,
-    io::{BufWriter, Write},
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,7 +18,7 @@ use flyball_trace::{
 };
 
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
 };
 
@@ -88,7 +89,7 @@ struct Output<'a> {
 }
 
 /// Reads the trace and prints the report.
-pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut analyser = Analyser::new();
     let mut csv = args.csv.as_ref().map(|path| CsvFiles::create(path, !args.no_per_cpu)).transpose()?;
@@ -131,7 +132,7 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
     };
     let report = analyser.report(summary.clock, &names);
     if let Some(mut lines) = lines {
-        lines.flush().map_err(|error| Failure::new(Exit::Failed, format!("cannot write: {error}")))?;
+        lines.flush().map_err(|error| Failure::failed(format!("cannot write: {error}")))?;
     }
     if let Some(columns) = columns {
         columns.finish()?;
@@ -158,14 +159,8 @@ pub fn run(cli: &Cli, args: &Args) -> Result<Exit, Failure> {
             eprintln!("flyball: {others} records of the other driver are not in {}", path.display());
         }
     }
-    if cli.json {
-        let output = Output { trace: &summary, report: &report };
-        let text = serde_json::to_string_pretty(&output)
-            .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        println!("{text}");
-    } else if !args.print {
-        print(&summary, &report, args);
-    }
+    let rendered = || if args.print { String::new() } else { render(&summary, &report, args) };
+    context.output.object(|| Output { trace: &summary, report: &report }, rendered)?;
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace holds no records");
     }
@@ -203,7 +198,7 @@ mod columns {
     #[cfg(not(feature = "parquet"))]
     pub fn create(_path: &Path) -> Result<Columns, crate::exit::Failure> {
         let message = "this build writes no Parquet: build with `--features parquet`, or use --csv";
-        Err(crate::exit::Failure::new(crate::exit::Exit::Usage, message))
+        Err(crate::exit::Failure::usage(message))
     }
 }
 
@@ -213,45 +208,57 @@ fn page(path: &Path, trace: &Path, report: &Report, series: SeriesSet) -> Result
         write_page(&mut out, &format!("Trace of {}", trace.display()), report, series)?;
         out.flush()
     };
-    write().map_err(|error| Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display())))
+    write().map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
-fn print(summary: &TraceSummary, report: &Report, args: &Args) {
+fn render(summary: &TraceSummary, report: &Report, args: &Args) -> String {
+    let mut out = String::new();
     let unit = if report.clock.nanoseconds() { "s" } else { " ticks" };
     let driver = report.driver.unwrap_or("no P-state driver's");
-    println!(
+    let _ = writeln!(
+        out,
         "{driver} events: {} records in {:.3}{unit}, from {:.6}{unit}",
         report.records, report.duration, report.start
     );
     if let Some(uname) = &summary.uname {
-        println!("kernel: {uname}");
+        let _ = writeln!(out, "kernel: {uname}");
     }
     let events: Vec<String> =
         report.events.iter().map(|event| format!("{} {}", event.name, event.count)).collect();
-    println!("events: {}", if events.is_empty() { "none".to_owned() } else { events.join(", ") });
+    let _ =
+        writeln!(out, "events: {}", if events.is_empty() { "none".to_owned() } else { events.join(", ") });
     let lost = report.losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.records));
     if !report.losses.is_empty() {
         let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
-        println!("lost inside the trace: {lost} records at {places} places on {} CPUs", report.losses.len());
+        let _ = writeln!(
+            out,
+            "lost inside the trace: {lost} records at {places} places on {} CPUs",
+            report.losses.len()
+        );
     }
     for event in &report.unread {
-        println!("left out: {} records of {} with fields that cannot be read", event.count, event.name);
+        let _ = writeln!(
+            out,
+            "left out: {} records of {} with fields that cannot be read",
+            event.count, event.name
+        );
     }
     if report.impossible_cpus > 0 {
-        println!("left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
+        let _ = writeln!(out, "left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {
-        println!("\n{}", cpu_table(report));
+        let _ = writeln!(out, "\n{}", cpu_table(report));
     }
     if report.cpus.iter().any(|cpu| !cpu.idle.is_empty()) {
-        println!("\n{}", idle_table(report));
+        let _ = writeln!(out, "\n{}", idle_table(report));
     }
     if args.levels {
-        println!("\n{}", level_table(report));
+        let _ = writeln!(out, "\n{}", level_table(report));
     }
     if !report.tasks.is_empty() && args.tasks > 0 {
-        println!("\n{}", task_table(report, args.tasks));
+        let _ = writeln!(out, "\n{}", task_table(report, args.tasks));
     }
+    out
 }
 
 fn table(heads: &[&str], left: usize) -> Table {

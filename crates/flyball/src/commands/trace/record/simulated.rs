@@ -26,7 +26,7 @@ use super::{
     Args, say,
 };
 use crate::{
-    cli::Cli,
+    context::Context,
     exit::{Exit, Failure},
     simulated::{Simulated, workload_model},
 };
@@ -50,7 +50,7 @@ struct Work {
 
 impl Work {
     fn parse(words: &[String]) -> Result<Work, Failure> {
-        let usage = |message: String| Failure::new(Exit::Usage, message);
+        let usage = |message: String| Failure::usage(message);
         let mut work = Work { name: String::new(), amount: None, pins: Vec::new() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -109,9 +109,9 @@ impl Tracing<'_> {
 }
 
 /// Records.
-pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
     if args.page_kib.is_some_and(|kib| kib != 4) {
-        return Err(Failure::new(Exit::Usage, "a simulated machine's sub-buffers have 4 KiB"));
+        return Err(Failure::usage("a simulated machine's sub-buffers have 4 KiB"));
     }
     let work = Work::parse(&args.command)?;
     let engine = if work.name.is_empty() {
@@ -124,11 +124,11 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     let events = chosen(args, &tracing)?;
     machine
         .with(|machine| machine.make_directory(&format!("{TRACEFS}/instances"), NAME))
-        .map_err(|errno| Failure::new(Exit::Failed, format!("cannot make a trace instance: {errno:?}")))?;
+        .map_err(|errno| Failure::failed(format!("cannot make a trace instance: {errno:?}")))?;
     tracing.write("tracing_on", "0")?;
-    tracing.write("trace_clock", &args.clock).map_err(|_| {
-        Failure::new(Exit::Usage, format!("no trace clock '{}'; see {TRACEFS}/trace_clock", args.clock))
-    })?;
+    tracing
+        .write("trace_clock", &args.clock)
+        .map_err(|_| Failure::usage(format!("no trace clock '{}'; see {TRACEFS}/trace_clock", args.clock)))?;
     tracing.write("buffer_size_kb", &args.buffer_kib.unwrap_or(BUFFER_KIB).to_string())?;
     for event in &events {
         tracing.write(&format!("events/{event}/enable"), "1")?;
@@ -136,7 +136,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
     let count = machine.with(|machine| machine.silicon().cpus()) as u32;
     let cpus: Vec<u32> =
         (0..count).filter(|&cpu| args.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu))).collect();
-    let about = describe(cli, &tracing, &events, count)?;
+    let about = describe(context, &tracing, &events, count)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     let live = args.live.then(|| Live::new(&about, &interrupted));
     let mut taken = Taken { pages: BTreeMap::new(), header: header(&about)?, live };
@@ -176,7 +176,7 @@ pub(super) fn run(cli: &Cli, args: &Args, machine: &Simulated) -> Result<Exit, F
             progress.ns as f64 * 1e-9
         );
     }
-    say(cli, &summary, true)?;
+    say(&context.output.about(machine), &summary)?;
     Ok(Exit::Done)
 }
 
@@ -207,20 +207,22 @@ fn chosen(args: &Args, tracing: &Tracing<'_>) -> Result<Vec<String>, Failure> {
     match events.iter().find(|event| !tracing.machine.exists(&format!("{TRACEFS}/events/{event}/format"))) {
         Some(event) => {
             let event = event.replace('/', ":");
-            Err(Failure::new(
-                Exit::NotHere,
-                format!(
-                    "a simulated machine has no event {event}; it tells amd_cpu, power:cpu_frequency, \
+            Err(Failure::not_here(format!(
+                "a simulated machine has no event {event}; it tells amd_cpu, power:cpu_frequency, \
                          power:cpu_frequency_limits, power:cpu_idle and power:pstate_sample"
-                ),
-            ))
+            )))
         }
         None => Ok(events),
     }
 }
 
 /// What the file says beside its pages.
-fn describe(cli: &Cli, tracing: &Tracing<'_>, events: &[String], cpus: u32) -> Result<Description, Failure> {
+fn describe(
+    context: &Context,
+    tracing: &Tracing<'_>,
+    events: &[String],
+    cpus: u32,
+) -> Result<Description, Failure> {
     let mut groups: Vec<(String, Vec<Vec<u8>>)> = Vec::new();
     for event in events {
         let Some((group, _)) = event.split_once('/') else { continue };
@@ -244,10 +246,10 @@ fn describe(cli: &Cli, tracing: &Tracing<'_>, events: &[String], cpus: u32) -> R
         cmdlines: Vec::new(),
         clock: String::from_utf8_lossy(&tracing.text(&Tracing::path("trace_clock"))?).into_owned(),
         uname: format!("Linux {host} {release} x86_64"),
-        writer: format!("flyball {}, of {} (simulated)", env!("CARGO_PKG_VERSION"), cli.machine),
+        writer: format!("flyball {}, of {} (simulated)", env!("CARGO_PKG_VERSION"), context.machine),
         stats: Vec::new(),
         cpus,
-        machine: crate::machine::open(&cli.machine).ok().and_then(|host| known::of_host(&*host).ok()),
+        machine: known::of_host(tracing.machine).ok(),
         // The same machine and workload make the same bytes.
         trace_id: 0x73_696d,
     })
@@ -255,7 +257,7 @@ fn describe(cli: &Cli, tracing: &Tracing<'_>, events: &[String], cpus: u32) -> R
 
 fn header(about: &Description) -> Result<PageHeader, Failure> {
     PageHeader::parse(&about.header_page)
-        .map_err(|error| Failure::new(Exit::Failed, format!("events/header_page: {error}")))
+        .map_err(|error| Failure::failed(format!("events/header_page: {error}")))
 }
 
 /// Records as they come, for people.
@@ -310,7 +312,7 @@ impl Taken {
                 }
                 let Ok(pages) = machine.with(|machine| machine.take(&path, 1 << 20)) else { break };
                 self.keep(cpu, &pages).map_err(|error| {
-                    Failure::new(Exit::Failed, format!("cannot keep the pages of CPU {cpu}: {error}"))
+                    Failure::failed(format!("cannot keep the pages of CPU {cpu}: {error}"))
                 })?;
             }
         }
@@ -360,9 +362,7 @@ fn save(
         about.stats.push(format!("CPU: {cpu}\n{text}"));
         let (file, bytes, received) = match pages.remove(&cpu) {
             Some(taken) => taken,
-            None => {
-                (tempfile::tempfile().map_err(|error| Failure::new(Exit::Failed, error.to_string()))?, 0, 0)
-            }
+            None => (tempfile::tempfile().map_err(Failure::failed)?, 0, 0),
         };
         captured.push(CpuCapture { cpu, received, bytes, stats });
         inputs.push(CpuInput { cpu, pages: file, size: bytes });

@@ -1,0 +1,73 @@
+//! What every command gets besides its own arguments: the machine, where its state is kept, and how to print.
+
+use std::path::PathBuf;
+
+use flyball_control::write::state::StateDir;
+use flyball_host::Host;
+
+use crate::{
+    exit::Failure,
+    machine::MachineArg,
+    output::Reporter,
+    simulated::{STATE_HELD, Simulated},
+};
+
+/// The machine, its state and the output of one command.
+#[derive(Debug)]
+pub struct Context {
+    pub machine: MachineArg,
+    /// Where the lock and the journal are, if the user named a place.
+    pub state_dir: Option<PathBuf>,
+    pub output: Reporter,
+}
+
+impl Context {
+    /// Opens the machine.
+    pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
+        self.machine.open()
+    }
+
+    /// Opens the machine if it is simulated.
+    pub fn open_simulated(&self) -> Result<Option<Simulated>, Failure> {
+        self.machine.open_simulated()
+    }
+
+    /// The directory of the lock and the journal: given, or where this kind of machine keeps it.
+    pub fn state(&self) -> Result<StateDir, Failure> {
+        if let Some(path) = &self.state_dir {
+            return Ok(StateDir::new(path));
+        }
+        if let Some(path) = std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty()) {
+            return Ok(StateDir::new(path));
+        }
+        match &self.machine {
+            MachineArg::Live => Ok(StateDir::new(StateDir::LIVE)),
+            MachineArg::Simulated(choice) => Ok(StateDir::new(choice.journal())),
+            MachineArg::Tree(root) => Ok(StateDir::new(root.join("run/flyball"))),
+            other @ (MachineArg::Recorded(_) | MachineArg::Guest(_)) => Err(Failure::usage(format!(
+                "changing '{other}' needs a place for its journal: give --state-dir DIR"
+            ))),
+        }
+    }
+
+    /// The command that starts a guardian for this machine, for a command that runs a workload under settings.
+    pub fn guardian(&self, state: &StateDir) -> Result<std::process::Command, Failure> {
+        if std::process::id() == 1 {
+            // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
+            eprintln!(
+                "note: flyball is process 1 here, of a container perhaps: if it is killed, its guardian is killed with it, and \
+                 nothing is put back before 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
+                state.path().display()
+            );
+        }
+        let own = std::env::current_exe()
+            .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
+        let mut command = std::process::Command::new(own);
+        // By its name, whatever the file is called: as intel-speed-select it would take other arguments.
+        std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
+        command.args(self.machine.arguments()).arg("--state-dir").arg(state.path()).arg("guardian");
+        // It steps in for this process, which holds the state file of a simulated machine.
+        command.env(STATE_HELD, "1");
+        Ok(command)
+    }
+}
