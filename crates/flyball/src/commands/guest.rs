@@ -89,6 +89,8 @@ struct RunArgs {
 #[derive(Debug, clap::Args)]
 struct GuestArgs {
     /// The machine: a name from `flyball guest list`, or a machine's TOML file.
+    // Not `machine`, which is the id of the global option -M.
+    #[arg(id = "guest", value_name = "MACHINE")]
     machine: String,
 
     /// The kernel's modules (lib/modules/RELEASE), where they are not in its package.

@@ -27,7 +27,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The machine: a name from `flyball guest list`, or a machine's TOML file.
-    #[arg(default_value = "ryzen-5750g")]
+    // Not `machine`, which is the id of the global option -M.
+    #[arg(id = "guest", value_name = "MACHINE", default_value = "ryzen-5750g")]
     machine: String,
 
     /// CPUs.
