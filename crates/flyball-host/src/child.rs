@@ -1,4 +1,4 @@
-//! Child processes as a benchmark needs them: a process group of their own, a fixed set of CPUs, death with their
+//! Programs that run on a machine, and child processes as a benchmark needs them: a process group of their own, a fixed set of CPUs, death with their
 //! parent, and the kernel's accounting (wait4's rusage) when they end.
 
 use std::{
@@ -45,15 +45,32 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
-/// How a process ended.
+/// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// Exit code or signal.
     pub status: ExitStatus,
-    /// What it used.
-    pub usage: Usage,
-    /// From just before it was started to its end.
+    /// `None` for the model of a workload, which no kernel accounts.
+    pub usage: Option<Usage>,
+    /// From just before it was started to its end, on the machine's clock.
     pub wall: Duration,
+    /// Units of work per second, from a model that does as much as it can in a given time.
+    pub rate: Option<f64>,
+}
+
+/// A program that runs on a machine, started by [`Host::spawn`](crate::Host::spawn).
+pub trait Process: Send + std::fmt::Debug {
+    /// Waits for the end, at most `limit` of the machine's time. `None` when that time is over or a signal arrived.
+    ///
+    /// # Errors
+    /// Why it cannot be waited for.
+    fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
+
+    /// Ends it, with everything that it started; by force after `patience`.
+    ///
+    /// # Errors
+    /// As [`Process::wait`].
+    fn stop(self: Box<Self>, patience: Duration) -> io::Result<Ended>;
 }
 
 /// A process that was started and has not been waited for.
@@ -65,11 +82,12 @@ pub struct Running {
     own_group: bool,
 }
 
-/// How to start a process.
+/// How to start a program.
 #[derive(Debug)]
 pub struct Launch {
     command: Command,
-    cpus: Option<Vec<u8>>,
+    cpus: Option<CpuList>,
+    stdout: Option<File>,
     own_group: bool,
     niceness: Option<i32>,
     fixed_addresses: bool,
@@ -81,7 +99,15 @@ impl Launch {
     pub fn new(program: &str, arguments: &[String]) -> Launch {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null());
-        Launch { command, cpus: None, own_group: true, niceness: None, fixed_addresses: false, group: None }
+        Launch {
+            command,
+            cpus: None,
+            stdout: None,
+            own_group: true,
+            niceness: None,
+            fixed_addresses: false,
+            group: None,
+        }
     }
 
     /// Stays in this process's group, with its terminal and standard input: a command that a person uses.
@@ -95,13 +121,7 @@ impl Launch {
     /// Allows it and its descendants these CPUs only.
     #[must_use]
     pub fn on(mut self, cpus: &CpuList) -> Launch {
-        // The mask that sched_setaffinity(2) takes, as long as the highest CPU needs.
-        let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
-        let mut mask = vec![0_u8; longs * 8];
-        for cpu in cpus.iter() {
-            mask[cpu as usize / 8] |= 1 << (cpu % 8);
-        }
-        self.cpus = Some(mask);
+        self.cpus = Some(cpus.clone());
         self
     }
 
@@ -134,7 +154,15 @@ impl Launch {
     /// Sends standard output to one file and standard error to another.
     #[must_use]
     pub fn output_to(mut self, stdout: File, stderr: File) -> Launch {
-        self.command.stdout(stdout).stderr(stderr);
+        self.stdout = Some(stdout);
+        self.command.stderr(stderr);
+        self
+    }
+
+    /// Discards what it prints.
+    #[must_use]
+    pub fn silent(mut self) -> Launch {
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
         self
     }
 
@@ -145,22 +173,41 @@ impl Launch {
         self
     }
 
-    /// Starts it.
+    /// The program and its arguments, for a machine in software: it runs a model that these words name.
+    pub fn words(&self) -> Vec<String> {
+        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
+        words.map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// The CPUs that it may use, if not all.
+    pub fn cpus(&self) -> Option<&CpuList> {
+        self.cpus.as_ref()
+    }
+
+    /// The file that its standard output goes to, if it was given one.
+    pub fn take_stdout(&mut self) -> Option<File> {
+        self.stdout.take()
+    }
+
+    /// Starts it on the running kernel.
     ///
     /// # Errors
     /// What execve(2), fork(2) or `sched_setaffinity(2)` answered; EINVAL for CPUs that are all offline.
     pub fn start(mut self) -> io::Result<Running> {
+        if let Some(stdout) = self.stdout.take() {
+            self.command.stdout(stdout);
+        }
         let own_session = self.own_group && self.niceness.is_some();
         if self.own_group && !own_session {
             self.command.process_group(0);
         }
         if self.own_group {
             // By this the guardian finds what the workload has started, should this process be killed.
-            self.command.env(crate::process::WARD, crate::process::name_of_self());
+            self.command.env(crate::process::OWNER_VARIABLE, crate::process::unique_name());
         }
         let session_niceness = self.niceness.map(|niceness| niceness.to_string());
         let parent = rustix::process::getpid().as_raw_nonzero().get();
-        let mask = self.cpus.take();
+        let mask = self.cpus.as_ref().map(affinity_mask);
         let group = self.group.take();
         let dies_with_us = self.own_group;
         let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
@@ -225,22 +272,35 @@ impl Launch {
     }
 }
 
+/// The mask that sched_setaffinity(2) takes, as long as the highest CPU needs.
+fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
+    let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
+    let mut mask = vec![0_u8; longs * 8];
+    for cpu in cpus.iter() {
+        mask[cpu as usize / 8] |= 1 << (cpu % 8);
+    }
+    mask
+}
+
 impl Running {
     /// The process id.
     pub fn id(&self) -> u32 {
         self.pid as u32
     }
 
-    /// Time since the start.
-    pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is fine.
+    fn signal(&self, signal: rustix::process::Signal) {
+        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
+        let _ = if self.own_group {
+            rustix::process::kill_process_group(pid, signal)
+        } else {
+            rustix::process::kill_process(pid, signal)
+        };
     }
+}
 
-    /// Waits for the end, at most `limit`. `None` when that time is over or a signal arrived.
-    ///
-    /// # Errors
-    /// What poll(2) or wait4(2) answered.
-    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
+impl Process for Running {
+    fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         use rustix::event::{PollFd, PollFlags, poll};
         let mut watched = [PollFd::from_borrowed_fd(self.descriptor.as_fd(), PollFlags::IN)];
         let timeout = rustix::event::Timespec {
@@ -261,15 +321,17 @@ impl Running {
         match answer {
             -1 => Err(io::Error::last_os_error()),
             0 => Ok(None),
-            _ => Ok(Some(Ended { status: ExitStatus::from_raw(status), usage: Usage::from(&raw), wall })),
+            _ => Ok(Some(Ended {
+                status: ExitStatus::from_raw(status),
+                usage: Some(Usage::from(&raw)),
+                wall,
+                rate: None,
+            })),
         }
     }
 
-    /// Ends it: SIGTERM to its whole group, after `patience` SIGKILL.
-    ///
-    /// # Errors
-    /// As [`Running::wait`].
-    pub fn stop(mut self, patience: Duration) -> io::Result<Ended> {
+    /// SIGTERM to its whole group, after `patience` SIGKILL.
+    fn stop(mut self: Box<Self>, patience: Duration) -> io::Result<Ended> {
         self.signal(rustix::process::Signal::TERM);
         let deadline = Instant::now() + patience;
         loop {
@@ -283,16 +345,6 @@ impl Running {
                 self.signal(rustix::process::Signal::KILL);
             }
         }
-    }
-
-    /// Sends a signal to the group, or to the process if it has none of its own. Gone already is fine.
-    fn signal(&self, signal: rustix::process::Signal) {
-        let Some(pid) = rustix::process::Pid::from_raw(self.pid) else { return };
-        let _ = if self.own_group {
-            rustix::process::kill_process_group(pid, signal)
-        } else {
-            rustix::process::kill_process(pid, signal)
-        };
     }
 }
 
@@ -318,8 +370,9 @@ mod tests {
         let ended =
             finish(shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3").start().expect("sh"));
         assert_eq!(ended.status.code(), Some(3));
-        assert!(ended.usage.user_seconds > 0.0);
-        assert!(ended.wall.as_secs_f64() >= ended.usage.user_seconds * 0.5);
+        let usage = ended.usage.expect("the kernel accounts it");
+        assert!(usage.user_seconds > 0.0);
+        assert!(ended.wall.as_secs_f64() >= usage.user_seconds * 0.5);
     }
 
     #[test]
@@ -328,7 +381,7 @@ mod tests {
         let mut running = shell("trap '' TERM; sleep 300 & sleep 300").start().expect("sh");
         assert!(running.wait(Duration::from_millis(200)).expect("poll works").is_none());
         let group = running.id() as i32;
-        let ended = running.stop(Duration::from_millis(200)).expect("it stops");
+        let ended = Box::new(running).stop(Duration::from_millis(200)).expect("it stops");
         assert!(!ended.status.success());
         assert!(started.elapsed() < Duration::from_secs(20));
         // Nobody of the group is left once init has reaped the orphan.

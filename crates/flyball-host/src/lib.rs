@@ -29,7 +29,7 @@ pub mod tracefs;
 mod units;
 
 pub use archive::{Archive, ArchiveError};
-pub use child::{Ended, Launch, Running, Usage};
+pub use child::{Ended, Launch, Process, Running, Usage};
 pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpuset::{CpuList, CpuListError};
 pub use emulated::emulated;
@@ -157,6 +157,39 @@ pub trait Host: Send + Sync {
         Err(HostError::new(Op::Read, name, Errno::NOSYS))
     }
 
+    /// The machine's tracefs.
+    ///
+    /// # Errors
+    /// `EACCES`/`EPERM` without the right to see it, `ENODEV` in a kernel without tracing, `ENOSYS` where nothing can be
+    /// traced: of a recorded machine.
+    fn tracefs(&self) -> Result<tracefs::Tracefs, HostError> {
+        Err(HostError::new(Op::Read, "tracefs", Errno::NOSYS))
+    }
+
+    /// Starts a program on the machine. A machine in software runs the model of a workload that the words name.
+    ///
+    /// # Errors
+    /// `NotFound` for a program that is not there; `Unsupported` where nothing can run: on a recorded machine;
+    /// `InvalidInput` for words that name no model, with what is expected.
+    fn spawn(&self, launch: Launch) -> std::io::Result<Box<dyn Process>> {
+        let _ = launch;
+        Err(std::io::Error::new(
+            std::io::ErrorKind::Unsupported,
+            format!("{} is a recording: nothing can run on it", self.name()),
+        ))
+    }
+
+    /// What can be done with a machine in software and with no other.
+    fn software(&self) -> Option<&dyn Software> {
+        None
+    }
+
+    /// The kernel's name, the machine's name, release and architecture, as uname(2) has them.
+    fn uname(&self) -> String {
+        let said = |name: &str| self.read(&format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        format!("{} {} {} x86_64", "Linux", said("hostname"), said("osrelease"))
+    }
+
     /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.
     fn now(&self) -> Duration;
 
@@ -186,6 +219,23 @@ pub trait Host: Send + Sync {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A machine in software: it boots when told to, and runs models of workloads ([`Host::spawn`]) in its own time, which
+/// passes only in [`Host::sleep`] and [`Process::wait`].
+pub trait Software {
+    /// Boots it again, with these words added to the kernel command line that it was opened with. Its clock goes on.
+    ///
+    /// # Errors
+    /// What the machine cannot be booted with.
+    fn reboot(&self, words: &[String]) -> std::io::Result<()>;
+
+    /// What differs by chance between runs of a workload, and between boots, follows from this number from now on. Two
+    /// machines with the same numbers do the same.
+    fn vary(&self, run: u64);
+
+    /// Whether its state is kept in a file between commands, so that it must not boot in between.
+    fn is_kept(&self) -> bool;
 }
 
 /// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore.

@@ -150,6 +150,21 @@ impl Host for Live {
         Ok(Box::new(crate::event::LiveCounter::open(kind, config, cpu)?))
     }
 
+    fn tracefs(&self) -> Result<crate::tracefs::Tracefs, HostError> {
+        Ok(crate::tracefs::Tracefs::new(crate::tracefs::LiveFiles::open()?))
+    }
+
+    fn spawn(&self, launch: crate::Launch) -> std::io::Result<Box<dyn crate::Process>> {
+        Ok(Box::new(launch.start()?))
+    }
+
+    fn uname(&self) -> String {
+        let name = rustix::system::uname();
+        [name.sysname(), name.nodename(), name.release(), name.machine()]
+            .map(std::ffi::CStr::to_string_lossy)
+            .join(" ")
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }

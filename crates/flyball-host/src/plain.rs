@@ -96,6 +96,11 @@ impl Host for Plain {
         self.recorded.isst(number, argument)
     }
 
+    /// Programs run on the machine that this process runs on.
+    fn spawn(&self, launch: crate::Launch) -> std::io::Result<Box<dyn crate::Process>> {
+        Ok(Box::new(launch.start()?))
+    }
+
     fn now(&self) -> Duration {
         self.started.elapsed()
     }

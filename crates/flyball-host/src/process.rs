@@ -19,7 +19,7 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Sends bytes over a socket; a peer that has gone is an error and no SIGPIPE, which would end the process.
+/// Sends bytes over a socket; a closed peer is an error, not a SIGPIPE, which would end the process.
 ///
 /// # Errors
 /// What send(2) answered: `EPIPE` where the peer has gone.
@@ -28,27 +28,47 @@ pub fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<()> {
     if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// The variable by which a workload, and whatever it starts, is known as this process's own.
-pub const WARD: &str = "FLYBALL_WARD";
+/// The environment variable that marks a workload, and everything that it starts, with the process that measures it.
+pub const OWNER_VARIABLE: &str = "FLYBALL_WARD";
 
-/// This process's name among all of this boot: its id, and when it started, since ids come round again.
-pub fn name_of_self() -> &'static str {
+/// A name of this process that is unique in this boot: its id and its start time, because ids are used again.
+pub fn unique_name() -> &'static str {
     static NAME: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     NAME.get_or_init(|| {
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Field 22, counted behind the program's name, which may hold spaces and brackets (proc_pid_stat(5)).
-        let started =
-            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or("0");
-        format!("{}.{started}", std::process::id())
+        let pid = std::process::id();
+        format!("{pid}.{}", started_at(pid).unwrap_or(0))
     })
 }
 
-/// Ends, by SIGKILL, every process whose environment says that it is a ward of `guard`: a workload's own children live
-/// on when the process that measured it was killed. How many were ended.
-pub fn end_wards(guard: &str) -> usize {
-    let mark = format!("{WARD}={guard}").into_bytes();
+/// When a process started, in ticks since boot: with its number, this identifies it. `None` for one that has ended.
+pub fn started_at(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Field 22, counted from the end of the program's name, which may hold blanks and brackets (proc_pid_stat(5)).
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The process that holds an flock(2) lock on `file`: its number and its command line.
+pub fn lock_holder(file: &File) -> Option<(String, String)> {
+    use std::os::unix::fs::MetadataExt as _;
+    // A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`, the file as device and inode.
+    let inode = format!(":{}", file.metadata().ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words.len() > 5 && words[1] == "FLOCK" && words[5].ends_with(&inode)).then(|| words[4].to_owned())
+    })?;
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = String::from_utf8_lossy(&command);
+    let words: Vec<&str> = command.split('\0').filter(|word| !word.is_empty()).collect();
+    Some((pid, words.join(" ")))
+}
+
+/// Kills every process whose environment carries the mark of `guard`, because a workload's own children survive when
+/// the process that measured it is killed. Returns how many were killed.
+pub fn kill_owned_by(guard: &str) -> usize {
+    let mark = format!("{OWNER_VARIABLE}={guard}").into_bytes();
     let mut ended = 0;
-    // Once more for what was being forked meanwhile; bounded, should something refuse to die.
+    // Another pass finds what was being forked during the first; bounded, in case a process cannot be killed.
     for _ in 0..3 {
         let before = ended;
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -107,10 +127,10 @@ pub fn thread_time() -> std::time::Duration {
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Asks the scheduler to run the calling thread before others: one that does little, and must not do it late. Without
-/// the right to (`CAP_SYS_NICE`) nothing changes.
+/// Raises the calling thread's priority, for one that does little and must not be late. Without `CAP_SYS_NICE` nothing
+/// changes.
 pub fn prefer_thread() {
-    // Linux keeps a niceness a thread; 0 is the calling one.
+    // Linux keeps a niceness per thread; 0 is the calling one.
     let _ = rustix::process::setpriority_process(None, -19);
 }
 

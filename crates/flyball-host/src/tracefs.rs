@@ -1,48 +1,185 @@
-//! tracefs: a trace instance of one's own, and the pages of its ring buffers.
+//! tracefs: a separate trace instance, and the pages of its ring buffers.
 //!
 //! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is a directory below
 //! `instances/` whose name carries the process that made it and when that process started, so that what a killed
-//! process left behind can be told from what a living one uses, and removed ([`Tracefs::remove_leftovers`]).
+//! process left behind can be told from what a running one uses, and removed ([`Tracefs::remove_leftovers`]).
+//!
+//! What instances are made of is the same on every machine; how its files are reached is not, which is [`TraceFiles`].
 
 mod instance;
 mod mount;
 mod reader;
 
 pub use instance::{Instance, InstanceOptions};
-pub use mount::Tracefs;
-pub use reader::{PageReader, wait_for_pages};
+pub use mount::LiveFiles;
+pub use reader::{PageReader, Pages, wait_for_pages};
 
-use std::path::Path;
+use std::sync::Arc;
 
-use crate::{Errno, HostError, Op};
+use crate::{Errno, Host, HostError, process::started_at};
 
-fn failed(op: Op, path: &Path, error: &std::io::Error) -> HostError {
-    HostError::new(op, path.display().to_string(), Errno::from(error))
+/// The files of a machine's tracefs, by their paths below its root.
+pub trait TraceFiles: Send + Sync + std::fmt::Debug {
+    /// Where it is, for messages.
+    fn root(&self) -> String;
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    /// The errno of open(2) or read(2).
+    fn read(&self, path: &str) -> Result<Vec<u8>, HostError>;
+
+    /// Writes in one write(2): tracefs takes each write as a whole.
+    ///
+    /// # Errors
+    /// The errno of open(2) or write(2).
+    fn write(&self, path: &str, value: &str) -> Result<(), HostError>;
+
+    /// The names of the directories in a directory.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    fn directories(&self, path: &str) -> Result<Vec<String>, HostError>;
+
+    /// # Errors
+    /// The errno of mkdir(2).
+    fn make_dir(&self, path: &str) -> Result<(), HostError>;
+
+    /// # Errors
+    /// The errno of rmdir(2).
+    fn remove_dir(&self, path: &str) -> Result<(), HostError>;
+
+    /// Opens a `trace_pipe_raw`.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    fn open_pages(&self, path: &str) -> Result<Box<dyn Pages>, HostError>;
+
+    /// Opens a file to write into it many times.
+    ///
+    /// # Errors
+    /// The errno of open(2); `ENOSYS` for a machine in software, where no such file can be held.
+    fn open_to_write(&self, path: &str) -> Result<std::fs::File, HostError>;
+
+    /// Whether records come while this process does other things. On a machine in software time passes only in
+    /// [`Host::sleep`] and while a program is waited for, so buffers have to be read in between.
+    fn is_concurrent(&self) -> bool;
 }
 
-/// Reads a whole file, in large pieces: `events/header_page` answers its first read(2) only, whatever its length.
-fn read(path: &Path) -> Result<Vec<u8>, HostError> {
-    use std::io::Read;
-    let read = || {
-        let mut file = std::fs::File::open(path)?;
-        let mut bytes = Vec::new();
-        loop {
-            let have = bytes.len();
-            bytes.resize(have + 64 * 1024, 0);
-            let count = file.read(&mut bytes[have..])?;
-            bytes.truncate(have + count);
-            if count == 0 {
-                return Ok(bytes);
+/// A machine's tracefs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tracefs(Arc<dyn TraceFiles>);
+
+/// How the names of instances that flyball makes begin.
+const PREFIX: &str = "flyball-";
+
+impl Tracefs {
+    pub fn new(files: impl TraceFiles + 'static) -> Tracefs {
+        Tracefs(Arc::new(files))
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &dyn TraceFiles {
+        &*self.0
+    }
+
+    /// Where it is, for messages.
+    pub fn root(&self) -> String {
+        self.0.root()
+    }
+
+    /// Reads a file by its path below the root.
+    ///
+    /// # Errors
+    /// The errno of open(2) or read(2).
+    pub fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
+        self.0.read(path)
+    }
+
+    /// The directories in `path`, sorted.
+    ///
+    /// # Errors
+    /// The errno of open(2).
+    pub fn directories(&self, path: &str) -> Result<Vec<String>, HostError> {
+        let mut names = self.0.directories(path)?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether the kernel has this event.
+    pub fn has_event(&self, group: &str, event: &str) -> bool {
+        self.0.read(&format!("events/{group}/{event}/format")).is_ok()
+    }
+
+    /// Removes the instances of flyball processes that have ended, and returns their names.
+    ///
+    /// # Errors
+    /// Where the instances cannot be listed. One that cannot be removed is left for the next time.
+    pub fn remove_leftovers(&self) -> Result<Vec<String>, HostError> {
+        let mut removed = Vec::new();
+        for name in self.directories("instances")? {
+            let Some((pid, started)) = owner(&name) else { continue };
+            if started_at(pid).is_some_and(|now| now == started) {
+                continue;
+            }
+            let path = format!("instances/{name}");
+            let _ = self.0.write(&format!("{path}/tracing_on"), "0");
+            if self.0.remove_dir(&path).is_ok() {
+                removed.push(name);
             }
         }
-    };
-    read().map_err(|error| failed(Op::Read, path, &error))
+        Ok(removed)
+    }
+
+    /// How many CPUs the ring buffer has: one more than the highest per_cpu/cpuN.
+    pub fn cpu_count(&self) -> u32 {
+        let cpus = self.directories("per_cpu").unwrap_or_default();
+        let highest = cpus.iter().filter_map(|name| name.strip_prefix("cpu")?.parse::<u32>().ok()).max();
+        highest.map_or(1, |cpu| cpu + 1)
+    }
 }
 
-/// One write(2): tracefs takes each write as a whole.
-fn write(path: &Path, value: &str) -> Result<(), HostError> {
-    use std::io::Write;
-    let open = std::fs::OpenOptions::new().write(true).open(path);
-    open.and_then(|mut file| file.write_all(value.as_bytes()))
-        .map_err(|error| failed(Op::Write, path, &error))
+/// Whether the kernel withholds its data from root too (security/lockdown/lockdown.c): then no process can trace.
+pub fn is_locked_down(host: &dyn Host) -> bool {
+    match host.read("/sys/kernel/security/lockdown") {
+        Ok(text) => text.contains("[confidentiality]"),
+        // Without securityfs, what was requested at boot.
+        Err(_) => host
+            .read("/proc/cmdline")
+            .is_ok_and(|line| line.split_whitespace().any(|word| word == "lockdown=confidentiality")),
+    }
+}
+
+/// Memory of the machine, KiB.
+///
+/// # Errors
+/// Where /proc/meminfo cannot be read.
+pub fn memory_kib(host: &dyn Host) -> Result<u64, HostError> {
+    const MEMINFO: &str = "/proc/meminfo";
+    let text = host.read(MEMINFO)?;
+    let total =
+        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+    total.ok_or_else(|| HostError::new(crate::Op::Read, MEMINFO, Errno::INVAL))
+}
+
+/// Process and its start time out of an instance's name.
+fn owner(name: &str) -> Option<(u32, u64)> {
+    let (pid, started) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    // A process may have several, which are numbered.
+    let started = started.split('-').next()?;
+    Some((pid.parse().ok()?, started.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_owner() {
+        assert_eq!(owner("flyball-12-3456"), Some((12, 3456)));
+        assert_eq!(owner("flyball-12-3456-7"), Some((12, 3456)));
+        for other in ["flyball", "flyball-12", "flyball-x-1", "trace-12-3", "flyball--1-2"] {
+            assert_eq!(owner(other), None, "{other}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The comparison as it runs: block after block, arm after arm, always with the way back.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use flyball_host::Host;
 
@@ -14,10 +14,10 @@ use crate::{
     workload::{Outcome, Stop, Workload, WorkloadError},
 };
 
-/// Whoever can put a machine into the state that an arm wants, and back.
+/// Puts a machine into the state that an arm asks for, and back.
 pub trait Settings {
-    /// Brings the machine from whatever state this object left it in to what `arm` wants: settings of the arm
-    /// before that this one does not name go back to what they were at first. Returns what is worth knowing, such
+    /// Brings the machine from the state that this object left it in to what `arm` asks for: settings of the arm before
+    /// that this one does not name go back to what they were at first. Returns what is worth knowing, such
     /// as values that the kernel clamped.
     ///
     /// # Errors
@@ -45,31 +45,34 @@ pub trait Settings {
     }
 }
 
-/// Why settings could not be applied or put back, in words for a person.
+/// Why settings could not be applied or put back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
 
-/// Looks on while a round runs: records the driver's decisions.
-pub trait Witness {
+/// Records the driver's decisions while a round runs.
+pub trait RoundTracer {
     /// Begins to record. Called right before the meters.
     ///
     /// # Errors
-    /// Why it cannot, in words for a person.
+    /// Why it cannot be traced.
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError>;
 
-    /// Ends, stores what was recorded in `directory` under `name` and an ending of its own, and sums it up.
+    /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at every tick.
     ///
     /// # Errors
-    /// Why it cannot.
-    fn end(
-        &mut self,
-        host: &dyn Host,
-        directory: &std::path::Path,
-        name: &str,
-    ) -> Result<TraceNote, SettingsError>;
+    /// Why it cannot be read.
+    fn attend(&mut self) -> Result<(), SettingsError> {
+        Ok(())
+    }
 
-    /// Gives up what was begun; the round failed.
+    /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums it up.
+    ///
+    /// # Errors
+    /// Why it cannot be read or stored.
+    fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, SettingsError>;
+
+    /// Drops what was begun; the round failed.
     fn abandon(&mut self);
 }
 
@@ -90,7 +93,7 @@ impl Settings for NoSettings {
     }
 }
 
-/// What happens, for whoever shows progress.
+/// What happens, to show progress.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A round begins. Nothing may be drawn until it is over.
@@ -122,7 +125,7 @@ pub enum Event<'a> {
 pub enum End {
     /// Every round that can be run in this boot has been.
     Complete,
-    /// Somebody asked to stop.
+    /// A stop was requested.
     Stopped,
 }
 
@@ -174,7 +177,7 @@ pub enum MeasureError {
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Settings could not be put back. The worst that can happen; said last and in any case.
+    /// Settings could not be put back. Reported last, whatever else failed.
     #[error("the settings could not be put back: {cause}{}", first.as_ref().map(|e| format!(" (after: {e})")).unwrap_or_default())]
     Restore {
         /// What could not be put back.
@@ -211,14 +214,16 @@ pub struct Conductor<'a> {
     pub workload: &'a mut dyn Workload,
     /// What is read.
     pub meters: &'a Meters,
-    /// A wish to stop.
+    /// A request to stop.
     pub stop: &'a Stop,
     /// Whether a failing workload is recorded and passed over instead of ending the comparison.
     pub ignore_failure: bool,
     /// Run before each round, unmetered.
     pub prepare: Option<&'a mut dyn Workload>,
-    /// Records beside each round that counts.
-    pub witness: Option<&'a mut dyn Witness>,
+    /// Records the driver's decisions in each round that counts.
+    pub tracer: Option<&'a mut dyn RoundTracer>,
+    /// When this session began, in seconds since 1970: noted in the manifest.
+    pub began_at: u64,
 }
 
 impl Conductor<'_> {
@@ -251,7 +256,7 @@ impl Conductor<'_> {
     /// Finds or makes this boot in the manifest, and which arms run in it.
     fn enter_boot(&mut self, directory: &mut RunDirectory) -> Result<usize, MeasureError> {
         let fact = |path: &str| self.host.read(path).unwrap_or_default();
-        // A machine without boot ids (one in software) is always in the same boot.
+        // A machine without boot ids, one in software, is always in the same boot.
         let id = match fact("/proc/sys/kernel/random/boot_id") {
             id if id.is_empty() => "only".to_owned(),
             id => id,
@@ -277,7 +282,7 @@ impl Conductor<'_> {
             kernel: fact("/proc/sys/kernel/osrelease"),
             command_line: fact("/proc/cmdline"),
             driver: self.host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").ok(),
-            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            started: self.began_at,
             arms,
             meters: MeterList::clone(self.meters.list()),
         });
@@ -385,26 +390,34 @@ impl Conductor<'_> {
             }
         }
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
-        let mut witness = self.witness.as_deref_mut().zip(trace);
-        if let Some((witness, _)) = &mut witness {
-            witness.begin(self.host).map_err(failed)?;
+        let mut tracer = self.tracer.as_deref_mut().zip(trace);
+        if let Some((tracer, _)) = &mut tracer {
+            tracer.begin(self.host).map_err(failed)?;
         }
         let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default()));
         let mut recording = self.meters.start(self.host);
-        let ran = self.workload.run(self.host, schedule.tick(), &mut || recording.tick(), self.stop);
+        let mut attended = Ok(());
+        let mut tick = || {
+            recording.tick();
+            if let (Some((tracer, _)), Ok(())) = (&mut tracer, &attended) {
+                attended = tracer.attend();
+            }
+        };
+        let ran = self.workload.run(self.host, schedule.tick(), &mut tick, self.stop);
         let readings = recording.finish();
         let conditions = counting.map(|counting| counting.stop(&readings));
         let outcome = match ran {
             Ok(outcome) => outcome,
             Err(error) => {
-                if let Some((witness, _)) = witness {
-                    witness.abandon();
+                if let Some((tracer, _)) = tracer {
+                    tracer.abandon();
                 }
                 return Err(error.into());
             }
         };
-        let trace = witness
-            .map(|(witness, (directory, name))| witness.end(self.host, directory, &name).map_err(failed))
+        attended.map_err(failed)?;
+        let trace = tracer
+            .map(|(tracer, (directory, name))| tracer.end(directory, &name).map_err(failed))
             .transpose()?;
         if !self.ignore_failure {
             if let Some(failure) = &outcome.failure {
@@ -425,7 +438,7 @@ impl Conductor<'_> {
         Ok(Ran { notes, outcome, readings, trace, conditions })
     }
 
-    /// Lets time pass, in steps short enough for a wish to stop.
+    /// Lets time pass, in steps short enough to notice a request to stop.
     fn pause(&self, time: Duration) -> Result<(), WorkloadError> {
         let until = self.host.now() + time;
         loop {

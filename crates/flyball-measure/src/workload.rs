@@ -1,8 +1,8 @@
 //! What is run under each arm: anything that does a piece of work on a machine and says how well it went.
 //!
 //! A workload watches no meter and sets no knob; it calls back now and then while it works, so that the meters can be
-//! read in the middle (counters wrap, frequencies move) without a second thread. A command on the running kernel is
-//! one workload ([`Command`]); a model on a simulated machine, which only lets the machine's clock pass, another.
+//! read in the middle (counters wrap, frequencies move) without a second thread. [`Command`] is the one that runs what
+//! [`Host::spawn`] starts: a program, or the model of one on a machine in software.
 
 mod command;
 pub mod preset;
@@ -22,12 +22,12 @@ use flyball_host::{Host, Usage};
 
 use crate::metric::Metric;
 
-/// A wish to stop, shared with signal handlers.
+/// A request to stop, shared with signal handlers.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Wraps a flag that somebody else raises.
+    /// Wraps a flag that is set elsewhere.
     pub fn watching(flag: Arc<AtomicBool>) -> Stop {
         Stop(flag)
     }
@@ -37,7 +37,7 @@ impl Stop {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody asked.
+    /// Whether a stop was requested.
     pub fn asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
@@ -86,7 +86,7 @@ pub enum WorkloadError {
         /// The system's answer.
         cause: std::io::Error,
     },
-    /// Somebody asked to stop. What ran has been stopped.
+    /// A stop was requested. What ran has been stopped.
     #[error("stopped")]
     Stopped,
 }

@@ -19,8 +19,8 @@ use std::{
 };
 
 use flyball_host::{
+    Host, Live,
     process::{pin_thread, thread_time, usage},
-    tracefs::Tracefs,
 };
 use flyball_trace::{
     AmdPerf, Comm, Decoder, Event, EventFormat, Names, Page, PageHeader, Record, TextOptions, Trace,
@@ -494,9 +494,10 @@ fn live(options: &Options) {
         directory: options.directory.clone(),
         writer: "flyball speed".into(),
         machine: None,
+        trace_id: 0,
     };
     let before = usage(false).time;
-    let capture = match Capture::start(&capture_options, None) {
+    let capture = match Capture::start(&Live::new(), &capture_options, None) {
         Ok(capture) => capture,
         Err(error) => {
             println!("live: left out: {error}");
@@ -560,7 +561,8 @@ fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
     let said = |error: std::io::Error| error.to_string();
     let file = options.directory.join("flyball-speed-trace-cmd.dat");
     let plain = options.directory.join("flyball-speed-plain");
-    let instance = Tracefs::open().map_err(|error| error.to_string())?.root().join("instances/flyball-speed");
+    let tracefs = Live::new().tracefs().map_err(|error| error.to_string())?;
+    let instance = PathBuf::from(tracefs.root()).join("instances/flyball-speed");
     let gone = || {
         let _ = (std::fs::remove_file(&file), std::fs::remove_file(&plain), std::fs::remove_dir(&instance));
     };

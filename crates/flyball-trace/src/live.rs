@@ -1,10 +1,14 @@
-//! Recording on this machine: an instance of one's own, its pages into a trace.dat file, every record accounted for.
+//! Recording a machine's trace: a separate instance, its pages into a trace.dat file, every record accounted for.
 //!
 //! Reader threads, each for some CPUs, sleep until a buffer is a quarter full, take its pages, count their records
 //! and write them, past the page cache, into a stretch of a nameless file with holes. [`Capture::stop`] takes the
 //! holes out, writes the head in front, and gives the file its name: no page is copied a second time. Where the file
-//! system cannot do that, each CPU has a file of its own, and they are copied together. A process that is killed
-//! leaves an instance, which the next capture removes, and no files.
+//! system cannot do that, each CPU has its own file, and they are copied together. A process that is killed leaves an
+//! instance, which the next capture removes, and no files.
+//!
+//! The time of a machine in software stands still while its buffers are read, so there the pages are taken by
+//! [`Capture::attend`], on the thread that lets its time pass: reader threads would make what is lost, and where pages
+//! end, depend on the host's scheduler.
 
 mod collect;
 mod describe;
@@ -20,9 +24,9 @@ use std::{
 };
 
 use flyball_host::{
-    CpuList, HostError,
+    CpuList, Host, HostError,
     spool::{self, Spool},
-    tracefs::{Instance, InstanceOptions, PageReader, Tracefs},
+    tracefs::{Instance, InstanceOptions, PageReader, Tracefs, memory_kib},
 };
 
 use crate::{
@@ -57,10 +61,12 @@ pub struct CaptureOptions {
     pub clock: Option<String>,
     /// Where the pages are kept until the recording ends: a directory on the disk that the file will be on.
     pub directory: PathBuf,
-    /// What writes the file, for those who ask it.
+    /// The name of the program that writes the file, which the file carries.
     pub writer: String,
-    /// What is known of this machine, for those who judge the trace elsewhere.
+    /// What is known of the machine, to judge the trace elsewhere.
     pub machine: Option<Machine>,
+    /// Tells this recording from others of the machine, in the file.
+    pub trace_id: u64,
 }
 
 impl CaptureOptions {
@@ -143,15 +149,25 @@ pub struct Capture {
     tracefs: Tracefs,
     instance: Option<Instance>,
     events: Vec<String>,
-    writer: String,
-    machine: Option<Machine>,
+    about: Origin,
     directory: PathBuf,
-    /// The file, where the file system lets it be drawn together.
+    /// The file, where the file system can take the holes out of it.
     spool: Option<Spool>,
     end: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Result<Vec<CpuPart>, CaptureError>>>,
+    /// Reads all buffers, in place of threads, on a machine in software.
+    attendant: Option<Collector>,
     names: Arc<describe::TaskNames>,
     leftovers: Vec<String>,
+}
+
+/// Where a recording comes from, as its file says.
+#[derive(Debug)]
+struct Origin {
+    uname: String,
+    writer: String,
+    machine: Option<Machine>,
+    trace_id: u64,
 }
 
 /// Sub-buffers of 16 KiB are read with a quarter of the system calls; larger ones gain little more, and cost a short
@@ -162,12 +178,16 @@ const PAGE_KIB: u32 = 16;
 const CPUS_PER_THREAD: usize = 32;
 
 impl Capture {
-    /// Starts to record. With `live`, also hands on the records as they come, a quarter second late.
+    /// Starts to record `host`. With `live`, also hands on the records as they come, a quarter second late.
     ///
     /// # Errors
     /// Without root or tracefs, for events or clocks that the kernel does not have, and for buffers that do not fit.
-    pub fn start(options: &CaptureOptions, live: Option<LiveSink>) -> Result<Capture, CaptureError> {
-        let tracefs = Tracefs::open()?;
+    pub fn start(
+        host: &dyn Host,
+        options: &CaptureOptions,
+        live: Option<LiveSink>,
+    ) -> Result<Capture, CaptureError> {
+        let tracefs = host.tracefs()?;
         let leftovers = tracefs.remove_leftovers().unwrap_or_default();
         let events: Vec<String> = options.events.iter().map(|event| event.replace(':', "/")).collect();
         if events.is_empty() {
@@ -181,7 +201,7 @@ impl Capture {
         {
             return Err(CaptureError::NotHere(format!(
                 "this kernel has no event {event}; see events/ in {}",
-                tracefs.root().display()
+                tracefs.root()
             )));
         }
         let instance = Instance::create(
@@ -189,7 +209,7 @@ impl Capture {
             &InstanceOptions {
                 events: events.clone(),
                 cpus: options.cpus.clone(),
-                buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(&tracefs)),
+                buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(host, &tracefs)),
                 page_kib: options.page_kib,
                 wished_page_kib: live.is_none().then_some(PAGE_KIB),
                 clock: Some(options.clock.clone().unwrap_or_else(|| "mono".into())),
@@ -220,26 +240,38 @@ impl Capture {
             tracefs,
             instance: Some(instance),
             events,
-            writer: options.writer.clone(),
-            machine: options.machine.clone(),
+            about: Origin {
+                uname: host.uname(),
+                writer: options.writer.clone(),
+                machine: options.machine.clone(),
+                trace_id: options.trace_id,
+            },
             directory: options.directory.clone(),
             spool,
             end,
             threads: Vec::new(),
+            attendant: None,
             names,
             leftovers,
         };
+        let all_names = (capture.tracefs.clone(), capture.names.clone());
+        if !capture.tracefs.files().is_concurrent() {
+            capture.attendant = Some(Collector::new(readers, parts, live, Some(all_names)));
+            if let Some(instance) = &capture.instance {
+                instance.start()?;
+            }
+            return Ok(capture);
+        }
         let (mut readers, mut parts) = (readers.into_iter(), parts.into_iter());
-        let mut first = true;
+        let mut all_names = Some(all_names);
         loop {
             let some: Vec<PageReader> = readers.by_ref().take(CPUS_PER_THREAD).collect();
             if some.is_empty() {
                 break;
             }
-            let names = first.then(|| (capture.tracefs.clone(), capture.names.clone()));
-            first = false;
             let places = parts.by_ref().take(CPUS_PER_THREAD).collect();
-            let collector = Collector::new(some, places, live.clone(), names);
+            // One thread is enough to look at the names of tasks.
+            let collector = Collector::new(some, places, live.clone(), all_names.take());
             let end = capture.end.clone();
             let thread = std::thread::Builder::new().name("trace".into()).spawn(move || collector.run(&end));
             capture
@@ -252,7 +284,16 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The file through which records of one's own get into the buffers that are recorded.
+    /// Takes what is in the buffers of a machine in software: to be called whenever its time has passed. Does nothing on
+    /// others, whose buffers are read meanwhile.
+    ///
+    /// # Errors
+    /// Where the buffers cannot be read or the pages not be kept.
+    pub fn attend(&mut self) -> Result<(), CaptureError> {
+        self.attendant.as_mut().map_or(Ok(()), |collector| collector.take(false))
+    }
+
+    /// The file through which the caller's own records get into the buffers that are recorded.
     ///
     /// # Errors
     /// The errno of open(2).
@@ -270,6 +311,10 @@ impl Capture {
 
     fn join(&mut self) -> Result<Vec<CpuPart>, CaptureError> {
         self.end.store(true, Ordering::Release);
+        if let Some(mut collector) = self.attendant.take() {
+            collector.take(true)?;
+            return Ok(collector.into_parts());
+        }
         let mut parts = Vec::new();
         let mut failure = None;
         for thread in self.threads.drain(..) {
@@ -308,11 +353,9 @@ impl Capture {
             });
         }
         self.names.look(&self.tracefs);
-        let mut about = describe::description(&self.tracefs, &instance, &self.events)?;
+        let mut about = describe::description(&self.tracefs, &instance, &self.events, &self.about)?;
         about.cmdlines = self.names.text();
         about.stats = stats;
-        about.writer.clone_from(&self.writer);
-        about.machine.clone_from(&self.machine);
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
         instance.remove()?;
         self.save(path, version, &about, parts)?;
@@ -375,6 +418,7 @@ impl Drop for Capture {
             let _ = instance.stop();
         }
         // Readers must be closed before the instance can be removed, which its own drop does.
+        self.attendant = None;
         let _ = self.join();
     }
 }
@@ -385,9 +429,9 @@ fn plain(event: &str) -> bool {
     parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// 8 MiB a CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a sixteenth of the memory.
-fn default_buffer(tracefs: &Tracefs) -> u64 {
-    buffer_kib(Tracefs::memory_kib().unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
+/// 8 MiB per CPU, down to 4 MiB where that is more than 1 GiB on all of them, and no more than a sixteenth of the memory.
+fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
+    buffer_kib(memory_kib(host).unwrap_or(u64::MAX), u64::from(tracefs.cpu_count()))
 }
 
 fn buffer_kib(memory_kib: u64, cpus: u64) -> u64 {

@@ -28,8 +28,9 @@ fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
         directory: directory.to_owned(),
         writer: "test".into(),
         machine: None,
+        trace_id: 0,
     };
-    match Capture::start(&options, None) {
+    match Capture::start(&flyball_host::Live::new(), &options, None) {
         Ok(capture) => Some(capture),
         Err(error) => {
             eprintln!("skipped 1 test: {error}");
@@ -158,7 +159,7 @@ fn an_unfinished_capture_leaves_nothing() {
     let Some(capture) = start(folder.path(), 64) else { return };
     drop(capture);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let tracefs = flyball_host::tracefs::Tracefs::open().unwrap();
+    let tracefs = flyball_host::Host::tracefs(&flyball_host::Live::new()).unwrap();
     let own = format!("flyball-{}-", std::process::id());
     let left = tracefs.directories("instances").unwrap();
     assert!(!left.iter().any(|name| name.starts_with(&own)), "{left:?}");
@@ -182,8 +183,11 @@ fn events_that_are_not_there_are_named() {
             directory: folder.path().to_owned(),
             writer: "test".into(),
             machine: None,
+            trace_id: 0,
         };
-        let Err(error) = Capture::start(&options, None) else { panic!("{words}") };
+        let Err(error) = Capture::start(&flyball_host::Live::new(), &options, None) else {
+            panic!("{words}")
+        };
         let error = error.to_string();
         assert!(error.contains(words) || error.contains("tracefs") || error.contains("tracing"), "{error}");
     }

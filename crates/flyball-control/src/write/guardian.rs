@@ -54,7 +54,7 @@ impl Guardian {
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
-            .env(GUARDED, flyball_host::process::name_of_self())
+            .env(GUARDED, flyball_host::process::unique_name())
             .process_group(0)
             .spawn()?;
         // The command would keep its ends of the line and of the lock open for as long as it lives.
@@ -111,7 +111,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     }
     // The measured command died with flyball; what it had started would go on loading a machine that nobody watches.
     if let Ok(guarded) = std::env::var(GUARDED) {
-        flyball_host::process::end_wards(&guarded);
+        flyball_host::process::kill_owned_by(&guarded);
     }
     // Between putting back, or committing, and its farewell flyball leaves nothing open: then nothing is to be done.
     restore_locked(host, state, Scope::Open).map(Some)

@@ -1,20 +1,10 @@
 //! One trace instance: made, set up, started, stopped, removed.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::{CpuList, HostError, Op};
+use crate::{CpuList, HostError, process::started_at};
 
-use super::{
-    Tracefs, failed,
-    mount::{PREFIX, started_at},
-    read,
-    reader::PageReader,
-    write,
-};
+use super::{PREFIX, Tracefs, reader::PageReader};
 
 /// What an instance is to record.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +17,7 @@ pub struct InstanceOptions {
     pub buffer_kib: u64,
     /// Sub-buffer size, KiB, where the kernel (6.8 and later) can change it.
     pub page_kib: Option<u32>,
-    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; else the kernel's own.
+    /// Sub-buffer size, KiB, where the kernel has it and the memory for it; otherwise the kernel's own.
     pub wished_page_kib: Option<u32>,
     /// The trace clock; the kernel's default if not given.
     pub clock: Option<String>,
@@ -39,7 +29,8 @@ pub struct InstanceOptions {
 #[derive(Debug)]
 pub struct Instance {
     tracefs: Tracefs,
-    path: PathBuf,
+    /// Below the root of tracefs; empty once it is removed.
+    path: String,
     name: String,
 }
 
@@ -50,13 +41,13 @@ impl Instance {
     ///
     /// # Errors
     /// `EACCES`/`EPERM` without root; `EINVAL` for a clock, `ENOENT` for an event that the kernel does not have;
-    /// `ENOMEM` for a buffer that does not fit. Whatever fails, nothing is left behind.
+    /// `ENOMEM` for a buffer that does not fit. After a failure nothing is left behind.
     pub fn create(tracefs: &Tracefs, options: &InstanceOptions) -> Result<Instance, HostError> {
         let pid = std::process::id();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{pid}-{}-{number}", started_at(pid).unwrap_or(0));
-        let path = tracefs.root().join("instances").join(&name);
-        fs::create_dir(&path).map_err(|error| failed(Op::Create, &path, &error))?;
+        let path = format!("instances/{name}");
+        tracefs.files().make_dir(&path)?;
         let instance = Instance { tracefs: tracefs.clone(), path, name };
         instance.set_up(options)?;
         Ok(instance)
@@ -89,26 +80,16 @@ impl Instance {
         &self.name
     }
 
-    /// The instance's directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The tracefs that it is in.
-    pub fn tracefs(&self) -> &Tracefs {
-        &self.tracefs
-    }
-
     /// Reads a file of the instance.
     ///
     /// # Errors
     /// The errno of open(2) or read(2).
     pub fn read(&self, name: &str) -> Result<Vec<u8>, HostError> {
-        read(&self.path.join(name))
+        self.tracefs.files().read(&format!("{}/{name}", self.path))
     }
 
     fn write(&self, name: &str, value: &str) -> Result<(), HostError> {
-        write(&self.path.join(name), value)
+        self.tracefs.files().write(&format!("{}/{name}", self.path), value)
     }
 
     /// Starts recording.
@@ -127,15 +108,13 @@ impl Instance {
         self.write("tracing_on", "0")
     }
 
-    /// The file through which a program puts records of its own into the buffer of the CPU that it runs on. The
-    /// first four bytes of each write become the record's id.
+    /// The file through which a program puts its own records into the buffer of the CPU that it runs on. The first four
+    /// bytes of each write become the record's id.
     ///
     /// # Errors
     /// The errno of open(2).
-    pub fn raw_marker(&self) -> Result<fs::File, HostError> {
-        let path = self.path.join("trace_marker_raw");
-        let open = fs::OpenOptions::new().write(true).open(&path);
-        open.map_err(|error| failed(Op::Write, &path, &error))
+    pub fn raw_marker(&self) -> Result<std::fs::File, HostError> {
+        self.tracefs.files().open_to_write(&format!("{}/trace_marker_raw", self.path))
     }
 
     /// CPUs that have a buffer.
@@ -143,12 +122,9 @@ impl Instance {
     /// # Errors
     /// The errno of open(2).
     pub fn cpus(&self) -> Result<Vec<u32>, HostError> {
-        let path = self.path.join("per_cpu");
-        let entries = fs::read_dir(&path).map_err(|error| failed(Op::List, &path, &error))?;
-        let mut cpus: Vec<u32> = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_string_lossy().strip_prefix("cpu")?.parse().ok())
-            .collect();
+        let names = self.tracefs.files().directories(&format!("{}/per_cpu", self.path))?;
+        let mut cpus: Vec<u32> =
+            names.iter().filter_map(|name| name.strip_prefix("cpu")?.parse().ok()).collect();
         cpus.sort_unstable();
         Ok(cpus)
     }
@@ -173,7 +149,9 @@ impl Instance {
     /// # Errors
     /// The errno of open(2): `ENXIO` or `ENOENT` for a CPU without a buffer.
     pub fn reader(&self, cpu: u32) -> Result<PageReader, HostError> {
-        PageReader::open(&self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw")), cpu, self.page_size())
+        let pages =
+            self.tracefs.files().open_pages(&format!("{}/per_cpu/cpu{cpu}/trace_pipe_raw", self.path))?;
+        Ok(PageReader::new(pages, cpu, self.page_size()))
     }
 
     /// Removes the instance, and says why if it cannot.
@@ -181,23 +159,24 @@ impl Instance {
     /// # Errors
     /// `EBUSY` while a reader is open.
     pub fn remove(mut self) -> Result<(), HostError> {
+        self.take_away()
+    }
+
+    fn take_away(&mut self) -> Result<(), HostError> {
         let path = std::mem::take(&mut self.path);
-        remove(&path)
+        let files = self.tracefs.files();
+        let _ = files.write(&format!("{path}/tracing_on"), "0");
+        files.remove_dir(&path)
     }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            // Nothing more can be done here; the next run finds it.
-            let _ = remove(&self.path);
+        if !self.path.is_empty() {
+            // A drop cannot report a failure; the next recording removes what is left.
+            let _ = self.take_away();
         }
     }
-}
-
-fn remove(path: &Path) -> Result<(), HostError> {
-    let _ = write(&path.join("tracing_on"), "0");
-    fs::remove_dir(path).map_err(|error| failed(Op::Remove, path, &error))
 }
 
 /// A CPU mask as the kernel reads it: groups of eight hexadecimal digits, the highest CPUs first.

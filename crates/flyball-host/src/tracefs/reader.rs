@@ -1,41 +1,53 @@
 //! Reading pages out of a CPU's ring buffer (trace_pipe_raw).
 //!
 //! read(2) is used, not splice(2) or a mapping: it works on every kernel, leaves the page in the cache of the CPU that
-//! counts its records next, and with sub-buffers of 16 KiB (280 records a system call) it costs half of what splice(2)
+//! counts its records next, and with sub-buffers of 16 KiB (280 records per system call) it costs half of what splice(2)
 //! does, which makes and frees a page of the page cache for every page of the buffer.
 
 use std::{
     fs::File,
     io,
-    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::OpenOptionsExt,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::{HostError, Op};
+use crate::{Errno, HostError, Op};
 
-use super::failed;
+/// The pages of one CPU's buffer. Reading consumes them.
+pub trait Pages: Send + std::fmt::Debug {
+    /// Reads the next page into `page`, which must have its size; what has been written so far, if it is not full.
+    /// `false` if the buffer is empty.
+    ///
+    /// # Errors
+    /// The errno of read(2).
+    fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError>;
 
-/// Reads one CPU's pages and consumes them.
+    /// Whether the buffer is as full as the instance's readers want it.
+    fn is_ready(&self) -> bool;
+
+    /// What poll(2) can wait for, on the running kernel.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Reads one CPU's pages.
 #[derive(Debug)]
 pub struct PageReader {
-    file: File,
-    path: PathBuf,
+    pages: Box<dyn Pages>,
     cpu: u32,
     page_size: usize,
 }
 
 impl PageReader {
-    pub(super) fn open(path: &Path, cpu: u32, page_size: usize) -> Result<PageReader, HostError> {
-        let mut options = File::options();
-        options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        let file = options.open(path).map_err(|error| failed(Op::Read, path, &error))?;
-        Ok(PageReader { file, path: path.to_owned(), cpu, page_size })
+    pub(super) fn new(pages: Box<dyn Pages>, cpu: u32, page_size: usize) -> PageReader {
+        PageReader { pages, cpu, page_size }
     }
 
-    /// The CPU.
     pub fn cpu(&self) -> u32 {
         self.cpu
     }
@@ -45,12 +57,37 @@ impl PageReader {
         self.page_size
     }
 
-    /// Reads the next page into `page`, which must have its size; what has been written so far, if it is not full.
-    /// `false` if the buffer is empty.
+    /// As [`Pages::read_page`].
     ///
     /// # Errors
     /// The errno of read(2).
     pub fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError> {
+        self.pages.read_page(page)
+    }
+
+    /// As [`Pages::is_ready`].
+    pub fn is_ready(&self) -> bool {
+        self.pages.is_ready()
+    }
+}
+
+/// A `trace_pipe_raw` of the running kernel.
+#[derive(Debug)]
+pub(super) struct LivePages {
+    file: File,
+    path: PathBuf,
+}
+
+impl LivePages {
+    pub(super) fn open(path: &Path) -> io::Result<LivePages> {
+        let mut options = File::options();
+        options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+        Ok(LivePages { file: options.open(path)?, path: path.to_owned() })
+    }
+}
+
+impl Pages for LivePages {
+    fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError> {
         loop {
             match io::Read::read(&mut &self.file, page) {
                 Ok(0) => return Ok(false),
@@ -66,9 +103,25 @@ impl PageReader {
                     return Ok(false);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(failed(Op::Read, &self.path, &error)),
+                Err(error) => {
+                    return Err(HostError::new(
+                        Op::Read,
+                        self.path.display().to_string(),
+                        Errno::from(&error),
+                    ));
+                }
             }
         }
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut polled = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::IN)];
+        rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().contains(PollFlags::IN)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 
@@ -83,25 +136,29 @@ pub fn wait_for_pages(
     ready: &mut Vec<usize>,
 ) -> Result<(), HostError> {
     ready.clear();
-    let mut wanted: Vec<usize> = (0..readers.len()).collect();
+    let mut watched: Vec<(usize, BorrowedFd<'_>)> = readers
+        .iter()
+        .enumerate()
+        .filter_map(|(at, reader)| Some((at, reader.pages.descriptor()?)))
+        .collect();
     loop {
-        let poll = |at: &usize| PollFd::from_borrowed_fd(readers[*at].file.as_fd(), PollFlags::IN);
-        let mut polled: Vec<PollFd<'_>> = wanted.iter().map(poll).collect();
+        let mut polled: Vec<PollFd<'_>> =
+            watched.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match rustix::event::poll(&mut polled, Some(&time)) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(errno) => return Err(HostError::new(Op::Read, "trace_pipe_raw", errno)),
         }
-        let answered: Vec<(usize, PollFlags)> =
-            wanted.iter().zip(&polled).map(|(at, fd)| (*at, fd.revents())).collect();
-        ready.extend(answered.iter().filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|(at, _)| *at));
+        let answers: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        let answered = watched.iter().zip(&answers);
+        ready.extend(answered.filter(|(_, flags)| flags.contains(PollFlags::IN)).map(|((at, _), _)| *at));
         // A CPU without a buffer, because it is offline, answers at once: the others are waited for without it.
-        let silent = answered.iter().filter(|(_, flags)| flags.is_empty()).map(|(at, _)| *at);
-        let silent: Vec<usize> = silent.collect();
-        if !ready.is_empty() || silent.len() == wanted.len() {
+        let before = watched.len();
+        let mut answers = answers.iter();
+        watched.retain(|_| answers.next().is_some_and(|flags| flags.is_empty()));
+        if !ready.is_empty() || watched.len() == before {
             return Ok(());
         }
-        wanted = silent;
     }
 }

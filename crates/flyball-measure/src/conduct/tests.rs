@@ -181,7 +181,8 @@ impl Session {
             stop: &self.stop,
             ignore_failure: false,
             prepare: None,
-            witness: None,
+            tracer: None,
+            began_at: 0,
         }
         .conduct(&mut self.directory, progress)
     }

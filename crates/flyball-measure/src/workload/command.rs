@@ -1,4 +1,5 @@
-//! A command of the running system as a workload: own process group, own CPUs, its output kept and read.
+//! A command as a workload: its own process group and CPUs, its output kept and read. On a machine in software the
+//! words name a model.
 
 use std::{
     fs::File,
@@ -79,7 +80,7 @@ impl Workload for Command {
 
     fn run(
         &mut self,
-        _host: &dyn Host,
+        host: &dyn Host,
         interval: Duration,
         tick: &mut dyn FnMut(),
         stop: &Stop,
@@ -92,7 +93,7 @@ impl Workload for Command {
         let capture = || unnamed().map_err(|cause| io("make a file for the command's output", cause));
         let (mut stdout, mut stderr) = (capture()?, capture()?);
         let clone = |file: &File| file.try_clone().map_err(|cause| io("share the command's output", cause));
-        let mut running = self.launch(clone(&stdout)?, clone(&stderr)?).start().map_err(|cause| {
+        let mut running = host.spawn(self.launch(clone(&stdout)?, clone(&stderr)?)).map_err(|cause| {
             let program = self.argv.first().cloned().unwrap_or_default();
             let hint = match cause.kind() {
                 // The whole of a line in one word is how other tools take it.
@@ -130,13 +131,16 @@ impl Workload for Command {
             (None, None) => Some("an unknown end".to_owned()),
         };
         let reading = self.reader.read(&output, seconds, &self.argv);
-        let user_time =
-            (self.reader == Reader::UserTime).then_some(ended.usage.user_seconds).filter(|time| *time > 0.0);
+        let value = match &self.reader {
+            Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
+            Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
+            _ => reading.map(|reading| reading.value),
+        };
         Ok(Outcome {
-            value: user_time.or_else(|| reading.map(|reading| reading.value)),
+            value,
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
-            usage: Some(ended.usage),
+            usage: ended.usage,
             output: if failure.is_some() || !matches!(self.reader, Reader::WallTime) {
                 join(&output)
             } else {

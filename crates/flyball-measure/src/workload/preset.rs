@@ -37,6 +37,11 @@ pub enum Reader {
         /// What it yields.
         metric: Metric,
     },
+    /// The model of a workload on a machine in software: its rate, or its time.
+    Model {
+        /// What it yields.
+        metric: Metric,
+    },
 }
 
 /// Why an expression cannot be used.
@@ -74,16 +79,16 @@ impl Reader {
             Reader::WallTime => Metric::wall_time(),
             Reader::UserTime => Metric::new("user time", "s", Better::Lower),
             Reader::Preset { preset } => preset.metric(),
-            Reader::Expression { metric, .. } => metric.clone(),
+            Reader::Expression { metric, .. } | Reader::Model { metric } => metric.clone(),
         }
     }
 
-    /// Reads a round's value; `None` where the output does not have it. User time is not in the output.
+    /// Reads a round's value; `None` where the output does not have it, as it has neither user time nor a model's result.
     pub fn read(&self, output: &Output, seconds: f64, argv: &[String]) -> Option<Reading> {
         let plain = |value: f64| Reading { value, work_seconds: None };
         match self {
             Reader::WallTime => Some(plain(seconds)),
-            Reader::UserTime => None,
+            Reader::UserTime | Reader::Model { .. } => None,
             Reader::Preset { preset } => preset.read(output, argv),
             Reader::Expression { pattern, .. } => {
                 let expression = Regex::new(pattern).ok()?;

@@ -27,8 +27,8 @@ use crate::{
 
 use super::{CaptureError, LiveSink, describe::TaskNames};
 
-/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as much: they no longer
-/// fit the second-level cache beside the kernel's copy, and the page cache takes them in folios that it must look for.
+/// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as much: together with the
+/// kernel's copy they no longer fit the second-level cache, and the page cache takes them in folios that it must look for.
 const WRITE: usize = 64 * 1024;
 /// The same past the page cache, where each write is a request to the disk: a quarter of the usual buffer, which is what
 /// there is when a reader wakes up.
@@ -128,6 +128,10 @@ pub(super) struct Collector {
     live: Option<Arc<Live>>,
     names: Option<(Tracefs, Arc<TaskNames>)>,
     pace: Pace,
+    /// Zeroed once, not for every page.
+    pages: Aligned,
+    /// Decoded and not yet handed on.
+    records: Vec<(Record, String)>,
 }
 
 impl Collector {
@@ -137,7 +141,29 @@ impl Collector {
         live: Option<Arc<Live>>,
         names: Option<(Tracefs, Arc<TaskNames>)>,
     ) -> Collector {
-        Collector { readers, parts, live, names, pace: Pace::new() }
+        let most = readers.iter().map(PageReader::page_size).max().unwrap_or(0);
+        let pages = Aligned::new(DIRECT_WRITE.max(most));
+        Collector { readers, parts, live, names, pace: Pace::new(), pages, records: Vec::new() }
+    }
+
+    pub(super) fn into_parts(self) -> Vec<CpuPart> {
+        self.parts
+    }
+
+    /// Takes the pages of every buffer that is full enough; with a live sink, and the `last` time, of every buffer.
+    pub(super) fn take(&mut self, last: bool) -> Result<(), CaptureError> {
+        for at in 0..self.readers.len() {
+            if last || self.live.is_some() || self.readers[at].is_ready() {
+                self.drain(at, last)?;
+            }
+        }
+        if let Some(live) = &self.live {
+            if let Some((tracefs, names)) = &self.names {
+                names.look(tracefs);
+            }
+            live.hand_on(&mut self.records);
+        }
+        Ok(())
     }
 
     /// Reads until `end` is set and the buffers are empty.
@@ -145,10 +171,6 @@ impl Collector {
         // Late is lost: a buffer holds what a fast CPU writes in half a second.
         flyball_host::process::prefer_thread();
         let patience = Duration::from_millis(if self.live.is_some() { 250 } else { 100 });
-        let most = self.readers.iter().map(PageReader::page_size).max().unwrap_or(0);
-        // Zeroed once, not for every page.
-        let mut pages = Aligned::new(DIRECT_WRITE.max(most));
-        let mut records = Vec::new();
         let mut ready = Vec::new();
         let (mut looked, mut until_look) = (Instant::now(), LOOK);
         loop {
@@ -157,15 +179,15 @@ impl Collector {
                 ready = (0..self.readers.len()).collect();
             }
             for at in ready.drain(..) {
-                self.drain(at, last, &mut pages, &mut records)?;
+                self.drain(at, last)?;
             }
             if let Some(live) = &self.live {
-                live.hand_on(&mut records);
+                live.hand_on(&mut self.records);
             }
             if last {
                 return Ok(self.parts);
             }
-            // What is not asked for in time is forgotten. With a live sink, new names are wanted soon.
+            // The kernel forgets names that are not read in time. A live sink prints them, so it needs new ones soon.
             if let Some((tracefs, names)) = &self.names
                 && looked.elapsed() > until_look
             {
@@ -182,17 +204,11 @@ impl Collector {
     }
 
     /// Takes one CPU's pages: all of them, or (but for the last time) up to the one that is being written to.
-    fn drain(
-        &mut self,
-        at: usize,
-        last: bool,
-        pages: &mut Aligned,
-        records: &mut Vec<(Record, String)>,
-    ) -> Result<(), CaptureError> {
+    fn drain(&mut self, at: usize, last: bool) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
         let header = PageHeader::default();
-        let pages = pages.bytes();
+        let pages = self.pages.bytes();
         let mut have = 0;
         loop {
             let bytes = &mut pages[have..have + size];
@@ -203,7 +219,7 @@ impl Collector {
                 .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
             part.received += page.count().0;
             if let Some(live) = &self.live {
-                live.add(part.cpu, &page, records);
+                live.add(part.cpu, &page, &mut self.records);
             }
             let full = page.used() + size / 8 > size;
             have += size;

@@ -1,4 +1,4 @@
-//! What a trace.dat file says beside its pages, read from the running kernel.
+//! What a trace.dat file says besides its pages, read from the machine's kernel.
 
 use std::{
     collections::HashMap,
@@ -10,6 +10,7 @@ use flyball_host::{
     tracefs::{Instance, Tracefs},
 };
 
+use super::Origin;
 use crate::{dat::Description, format::EventFormat, record::Comm, tasks::Tasks};
 
 /// The names of tasks, collected while the kernel still knows them.
@@ -90,10 +91,10 @@ pub(super) fn description(
     tracefs: &Tracefs,
     instance: &Instance,
     events: &[String],
+    origin: &Origin,
 ) -> Result<Description, HostError> {
     let mut tracers = tracefs.directories("events/ftrace").unwrap_or_default();
     tracers.retain(|name| !name.is_empty());
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Ok(Description {
         page_size: instance.page_size() as u32,
         header_page: tracefs.read("events/header_page")?,
@@ -107,11 +108,11 @@ pub(super) fn description(
         printk: tracefs.read("printk_formats").unwrap_or_default(),
         cmdlines: Vec::new(),
         clock: String::from_utf8_lossy(&instance.read("trace_clock")?).into_owned(),
-        uname: Tracefs::uname(),
-        writer: String::new(),
+        uname: origin.uname.clone(),
+        writer: origin.writer.clone(),
         stats: Vec::new(),
         cpus: tracefs.cpu_count(),
-        machine: None,
-        trace_id: now.map_or(0, |now| now.as_nanos() as u64) ^ (u64::from(std::process::id()) << 40),
+        machine: origin.machine.clone(),
+        trace_id: origin.trace_id,
     })
 }

@@ -9,13 +9,12 @@ pub mod simulated;
 mod witness;
 
 use std::{
-    fs::File,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
-use flyball_host::{Host, Launch, Running};
+use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
     Arm, Command, Conductor, End, Manifest, MeasureError, Meters, QuietNote, RecordError, RunDirectory, Stop,
     Workload,
@@ -132,7 +131,8 @@ fn conduct_with(
     let stop = Stop::watching(interrupted);
     let mut witness =
         directory.manifest.trace.then(|| witness::Live::new(host, directory.path())).transpose()?;
-    let server = directory.manifest.workload.server.clone().map(|argv| start_server(&argv)).transpose()?;
+    let server =
+        directory.manifest.workload.server.clone().map(|argv| start_server(host, &argv)).transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {
         host,
@@ -142,7 +142,8 @@ fn conduct_with(
         stop: &stop,
         ignore_failure: directory.manifest.workload.ignore_failure,
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
-        witness: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::Witness),
+        tracer: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::RoundTracer),
+        began_at: time::seconds_since_1970(),
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();
@@ -206,15 +207,13 @@ fn waiting(directory: &RunDirectory) {
 }
 
 /// Starts a server that has to run beside the workload.
-fn start_server(argv: &[String]) -> Result<Running, Failure> {
+fn start_server(host: &dyn Host, argv: &[String]) -> Result<Box<dyn Process>, Failure> {
     let program = argv.first().map_or("", String::as_str);
     let fail = |error: std::io::Error| {
         let hint = if program == "tbench_srv" { "; it is in the package dbench" } else { "" };
         Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
-    let nowhere = || File::options().write(true).open(Path::new("/dev/null")).map_err(fail);
-    let mut server =
-        Launch::new(program, &argv[1..]).output_to(nowhere()?, nowhere()?).start().map_err(fail)?;
+    let mut server = host.spawn(Launch::new(program, &argv[1..]).silent()).map_err(fail)?;
     // A server that cannot have its port ends at once.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(

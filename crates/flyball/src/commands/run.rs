@@ -166,7 +166,7 @@ fn command(args: &Args, group: Option<&str>, signals: &Signals) -> Result<Exit, 
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
         Failure::new(Exit::Command(code), format!("cannot run {program}: {error}"))
     };
-    let mut running = launch.start().map_err(fail)?;
+    let mut running: Box<dyn flyball_host::Process> = Box::new(launch.start().map_err(fail)?);
     let ended = loop {
         if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
             break ended;

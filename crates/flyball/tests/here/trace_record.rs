@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::tracefs::Tracefs;
+use flyball_host::{Host, Live, tracefs::Tracefs};
 
 /// One at a time: a recording removes what killed ones have left, wherever they came from.
 static ONE: Mutex<()> = Mutex::new(());
@@ -17,8 +17,9 @@ static ONE: Mutex<()> = Mutex::new(());
 /// The machine's tracefs and the turn to use it; `None` where nothing can be recorded.
 fn turn() -> Option<(Tracefs, MutexGuard<'static, ()>)> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let tracefs = Tracefs::open().ok().filter(|tracefs| {
-        let probe = tracefs.root().join("instances").join(format!("flyball-test-{}", std::process::id()));
+    let tracefs = Live::new().tracefs().ok().filter(|tracefs| {
+        let probe =
+            Path::new(&tracefs.root()).join("instances").join(format!("flyball-test-{}", std::process::id()));
         std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
     });
     if tracefs.is_none() {
@@ -58,7 +59,7 @@ fn instances(tracefs: &Tracefs, pid: u32) -> Vec<PathBuf> {
     names
         .into_iter()
         .filter(|name| name.starts_with(&prefix))
-        .map(|name| tracefs.root().join("instances").join(name))
+        .map(|name| Path::new(&tracefs.root()).join("instances").join(name))
         .collect()
 }
 

@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result
     let stop = Stop::watching(interrupted);
     let mut progress = Progress::new();
     let ignore_failure = directory.manifest.workload.ignore_failure;
-    let mut witness = directory.manifest.trace.then(super::witness::OnHost::default);
+    let mut witness = directory.manifest.trace.then(|| super::witness::OnHost { machine: machine.clone() });
     let outcome = Conductor {
         host: machine,
         settings: &mut settings,
@@ -106,7 +106,8 @@ pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result
         stop: &stop,
         ignore_failure,
         prepare: None,
-        witness: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::Witness),
+        tracer: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::RoundTracer),
+        began_at: crate::time::seconds_since_1970(),
     }
     .conduct(&mut directory, &mut |event| progress.show(event));
     progress.end();

@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flyball_host::{Host, Kind, tracefs::Tracefs};
-use flyball_measure::{SettingsError, TraceNote, Witness};
+use flyball_host::{Host, Kind, tracefs::is_locked_down};
+use flyball_measure::{RoundTracer, SettingsError, TraceNote};
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
     dat::DatVersion,
@@ -30,8 +30,8 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
             "--trace: only this machine and simulated ones can be traced, not files",
         ));
     }
-    let tracefs = Tracefs::open().map_err(|error| {
-        let why = if Tracefs::is_locked_down() {
+    let tracefs = host.tracefs().map_err(|error| {
+        let why = if is_locked_down(host) {
             "the kernel is locked down (confidentiality): nobody can trace"
         } else {
             "tracing needs root, and a kernel with tracefs"
@@ -60,10 +60,10 @@ impl Live {
     }
 }
 
-impl Witness for Live {
-    fn begin(&mut self, _host: &dyn Host) -> Result<(), SettingsError> {
+impl RoundTracer for Live {
+    fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
         // Opened anew for each round: drivers come and go between arms, and their events with them.
-        let tracefs = Tracefs::open().map_err(words)?;
+        let tracefs = host.tracefs().map_err(words)?;
         let options = CaptureOptions {
             events: CaptureOptions::default_events(&tracefs),
             cpus: None,
@@ -73,12 +73,13 @@ impl Witness for Live {
             directory: self.directory.clone(),
             writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
             machine: None,
+            trace_id: 0,
         };
-        self.capture = Some(Capture::start(&options, None).map_err(words)?);
+        self.capture = Some(Capture::start(host, &options, None).map_err(words)?);
         Ok(())
     }
 
-    fn end(&mut self, _host: &dyn Host, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
+    fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
         let Some(capture) = self.capture.take() else { return Err(words("it was not begun")) };
         let file = format!("{name}.dat");
         let path = directory.join(&file);
@@ -98,8 +99,9 @@ const TRACING: &str = "/sys/kernel/tracing";
 const BUFFER_KIB: &str = "16384";
 
 /// Asks a machine's own tracefs, in its global buffer: nobody else uses that of a machine in software.
-#[derive(Default)]
-pub(super) struct OnHost;
+pub(super) struct OnHost {
+    pub(super) machine: crate::simulated::Simulated,
+}
 
 impl OnHost {
     fn write(host: &dyn Host, name: &str, value: &str) -> Result<(), SettingsError> {
@@ -107,7 +109,7 @@ impl OnHost {
     }
 }
 
-impl Witness for OnHost {
+impl RoundTracer for OnHost {
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
         let events = [
             "amd_cpu/amd_pstate_perf",
@@ -133,7 +135,8 @@ impl Witness for OnHost {
         Self::write(host, "tracing_on", "1")
     }
 
-    fn end(&mut self, host: &dyn Host, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
+    fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
+        let host = &self.machine;
         Self::write(host, "tracing_on", "0")?;
         let text = host.read(&format!("{TRACING}/trace")).map_err(words)?;
         let file = format!("{name}.txt.gz");

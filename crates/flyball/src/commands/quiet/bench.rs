@@ -159,11 +159,9 @@ fn series(
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        let null = || std::fs::File::options().write(true).open("/dev/null");
-        let mut launch = hold::launch(&args.command, &cpus, &args.quiet, group);
-        launch = launch.output_to(null().map_err(fail)?, null().map_err(fail)?);
+        let launch = hold::launch(&args.command, &cpus, &args.quiet, group).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
-        let mut running = launch.start().map_err(fail)?;
+        let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
             if let Some(ended) = running.wait(Duration::from_millis(100)).map_err(fail)? {
                 break Some(ended);
@@ -188,9 +186,10 @@ fn series(
             continue;
         }
         let seconds = ended.wall.as_secs_f64();
-        let used = ended.usage.user_seconds + ended.usage.system_seconds;
-        let own = used / (seconds * cpus.len() as f64);
-        let (grade, disturbances) = grade(&conditions, Some(own), &Limits::default());
+        let own = ended
+            .usage
+            .map(|usage| (usage.user_seconds + usage.system_seconds) / (seconds * cpus.len() as f64));
+        let (grade, disturbances) = grade(&conditions, own, &Limits::default());
         runs.push(Run { seconds, grade, disturbances, conditions });
     }
     Ok(runs)

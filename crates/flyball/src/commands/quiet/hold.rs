@@ -307,8 +307,8 @@ pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Ex
             let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             Failure::new(Exit::Command(code), format!("cannot run {}: {error}", command[0]))
         };
-        let mut running =
-            launch(command, &cpus, quiet, silence.group.as_deref()).in_foreground().start().map_err(fail)?;
+        let launch = launch(command, &cpus, quiet, silence.group.as_deref()).in_foreground();
+        let mut running = host.spawn(launch).map_err(fail)?;
         loop {
             if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
                 break Ok(ended);

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::{CpuList, Errno, HostError, Kind, tracefs::Tracefs};
+use flyball_host::{CpuList, Errno, Host, HostError, Kind, tracefs::is_locked_down};
 use flyball_trace::{
     dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
@@ -116,10 +116,10 @@ fn version(text: &str) -> Result<DatVersion, String> {
     }
 }
 
-fn failure(error: CaptureError) -> Failure {
+fn failure(host: &dyn Host, error: CaptureError) -> Failure {
     match error {
         CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
-            Failure::failed(format!("{error}; {}", why_refused()))
+            Failure::failed(format!("{error}; {}", why_refused(host)))
         }
         CaptureError::Host(error @ HostError { errno: Errno::NODEV, .. }) => {
             Failure::not_here(format!("{error}; this kernel has no tracing (CONFIG_TRACING)"))
@@ -134,8 +134,8 @@ fn failure(error: CaptureError) -> Failure {
 }
 
 /// What stands in the way of who may not trace.
-fn why_refused() -> &'static str {
-    if Tracefs::is_locked_down() {
+fn why_refused(host: &dyn Host) -> &'static str {
+    if is_locked_down(host) {
         "the kernel is locked down (confidentiality): nobody can trace; see `man kernel_lockdown`"
     } else if flyball_host::process::is_root() {
         "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
@@ -155,7 +155,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
         ));
     }
-    let tracefs = Tracefs::open().map_err(|error| failure(error.into()))?;
+    let failure = |error| failure(&*host, error);
+    let tracefs = host.tracefs().map_err(|error| failure(error.into()))?;
     let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
     events.extend(args.sched.then(|| "sched/sched_switch".to_owned()));
@@ -173,6 +174,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         directory,
         writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
         machine: super::known::of_host(&*host).ok(),
+        trace_id: crate::time::seconds_since_1970() ^ (u64::from(std::process::id()) << 40),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
@@ -182,7 +184,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
-    let capture = Capture::start(&options, live).map_err(failure)?;
+    let capture = Capture::start(&*host, &options, live).map_err(failure)?;
     let mut child = if args.command.is_empty() { None } else { Some(spawn(&args.command)?) };
     if child.is_none() && args.time.is_none() {
         eprintln!("flyball: recording; stop with Ctrl-C");
