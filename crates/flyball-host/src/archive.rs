@@ -8,12 +8,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Read, Write},
+    io::{self, BufRead as _, Read, Write},
     path::Path,
     time::{Duration, Instant},
 };
 
-use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile, recorded::natural_key};
+use crate::{
+    Errno, Host, HostError, Kind, Op,
+    facts::{Fact, Facts, MAGIC},
+    msrfile::MsrFile,
+    recorded::natural_key,
+};
 
 /// The number of the format that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
@@ -83,13 +88,65 @@ fn plain_path(path: &Path) -> Option<String> {
 }
 
 impl Archive {
-    /// Reads the archive at `path`.
+    /// Reads the machine at `path`: an archive, or facts as text.
     ///
     /// # Errors
     /// Where it cannot be read, is damaged, hostile or too large, or is of a later format.
     pub fn open(path: &str) -> Result<Archive, ArchiveError> {
-        let file = std::fs::File::open(path).map_err(|error| ArchiveError::Io(path.to_owned(), error))?;
-        Archive::read(path, io::BufReader::new(file))
+        let broken = |error: io::Error| ArchiveError::Io(path.to_owned(), error);
+        let mut file = io::BufReader::new(std::fs::File::open(path).map_err(broken)?);
+        if !file.fill_buf().map_err(broken)?.starts_with(MAGIC.as_bytes()) {
+            return Archive::read(path, file);
+        }
+        let mut text = String::new();
+        file.take(MOST_BYTES).read_to_string(&mut text).map_err(broken)?;
+        let facts = Facts::parse(&text);
+        let facts = facts.map_err(|error| ArchiveError::Content(path.to_owned(), error.to_string()))?;
+        Ok(Archive::of_facts(path, facts))
+    }
+
+    /// A machine made of facts; `name` is for messages.
+    pub fn of_facts(name: &str, facts: Facts) -> Archive {
+        let mut machine = Archive::empty(name);
+        for (path, fact) in facts.facts {
+            match fact {
+                Fact::File { bytes, writable } => machine.add(path, Node::File { bytes, writable }),
+                Fact::Link(target) => machine.add(path, Node::Link(target)),
+                Fact::Fails(errno) => machine.add(path, Node::Fails(errno)),
+                Fact::Folder => machine.add_folder(&path),
+            }
+        }
+        machine.msrs = (!facts.registers.is_empty()).then(|| MsrFile::of_values(facts.registers));
+        machine.log = facts.log;
+        machine
+    }
+
+    /// What this machine holds, to be written as text.
+    pub fn facts(self) -> Facts {
+        let empty = self.folders.iter().filter(|(_, names)| names.is_empty());
+        let folders: Vec<(String, Fact)> = empty.map(|(path, _)| (path.clone(), Fact::Folder)).collect();
+        let nodes = self.nodes.into_iter().map(|(path, node)| match node {
+            Node::File { bytes, writable } => (path, Fact::File { bytes, writable }),
+            Node::Link(target) => (path, Fact::Link(target)),
+            Node::Fails(errno) => (path, Fact::Fails(errno)),
+        });
+        Facts {
+            head: Vec::new(),
+            facts: nodes.chain(folders).collect(),
+            registers: self.msrs.map(MsrFile::into_values).unwrap_or_default(),
+            log: self.log,
+        }
+    }
+
+    fn empty(name: &str) -> Archive {
+        Archive {
+            name: name.to_owned(),
+            nodes: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            msrs: None,
+            log: None,
+            started: Instant::now(),
+        }
     }
 
     /// Reads an archive from its bytes; `name` is for messages.
@@ -103,14 +160,7 @@ impl Archive {
         decoder.window_log_max(WINDOW_LOG).map_err(broken)?;
         // One byte more than is allowed tells too much from just enough.
         let mut archive = tar::Archive::new(decoder.take(MOST_BYTES + 1));
-        let mut machine = Archive {
-            name: name.to_owned(),
-            nodes: BTreeMap::new(),
-            folders: BTreeMap::new(),
-            msrs: None,
-            log: None,
-            started: Instant::now(),
-        };
+        let mut machine = Archive::empty(name);
         let (mut total, mut format) = (0, None);
         for entry in archive.entries().map_err(broken)? {
             let mut entry = entry.map_err(broken)?;

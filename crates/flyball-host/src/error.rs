@@ -53,6 +53,11 @@ macro_rules! errnos {
         impl Errno {
             $(#[doc = concat!("`E", stringify!($name), "`.")] pub const $name: Errno = Errno(errnos!(@ $name));)*
 
+            /// The number that has this symbolic name (`EBUSY`).
+            pub fn named(name: &str) -> Option<Errno> {
+                [$(Errno::$name),*].into_iter().find(|errno| errno.name() == Some(name))
+            }
+
             /// The symbolic name (`EBUSY`), or `None` for a number that attribute files do not answer.
             pub fn name(self) -> Option<&'static str> {
                 match self {

@@ -15,6 +15,7 @@ mod cpuset;
 mod emulated;
 mod error;
 mod event;
+pub mod facts;
 pub mod isst;
 mod live;
 pub mod msr;

@@ -36,6 +36,16 @@ impl MsrFile {
         Some(())
     }
 
+    /// Registers by (register, CPU).
+    pub(crate) fn of_values(values: BTreeMap<(u32, u32), u64>) -> MsrFile {
+        MsrFile { values }
+    }
+
+    /// The values by (register, CPU).
+    pub(crate) fn into_values(self) -> BTreeMap<(u32, u32), u64> {
+        self.values
+    }
+
     /// The register's value on that CPU, where it was recorded.
     pub(crate) fn get(&self, cpu: u32, register: u32) -> Option<u64> {
         self.values.get(&(register, cpu)).copied()

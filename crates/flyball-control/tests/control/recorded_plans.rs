@@ -1,5 +1,5 @@
-//! Plans for recorded machines, where these are at hand (`$FLYBALL_SHARED/machines` or `../shared/machines`): what is
-//! saved from a machine changes nothing on it, and no wish makes the planner fall over.
+//! Plans for the recorded machines of this repository: what is saved from a machine changes nothing on it, and no wish
+//! makes the planner panic.
 
 use std::path::{Path, PathBuf};
 
@@ -10,35 +10,27 @@ use flyball_control::{
     save::save,
     verify::verify,
 };
-use flyball_host::Recorded;
+use flyball_host::Archive;
 
-/// Directories of recorded machines; none where there are none.
+/// The facts of the recorded machines.
 fn machines() -> Vec<PathBuf> {
-    let unpacked = std::env::var_os("FLYBALL_MACHINES").map(PathBuf::from);
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let folders = [unpacked, Some(shared.join("machines")), Some(shared.join("../machines"))];
-    let mut found: Vec<PathBuf> = folders
-        .into_iter()
-        .flatten()
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join("sys/devices/system/cpu").is_dir())
-        .collect();
-    found.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
-    found.dedup_by_key(|path| path.file_name().map(ToOwned::to_owned));
-    if found.is_empty() {
-        eprintln!("skipped: no recorded machines");
-    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "facts")).collect();
+    found.sort();
+    assert!(found.len() >= 12, "{found:?}");
     found
+}
+
+fn open(machine: &Path) -> Archive {
+    Archive::open(&machine.display().to_string()).unwrap()
 }
 
 #[test]
 fn what_is_saved_is_already_so() {
     for folder in machines() {
-        let host = Recorded::open(&folder).unwrap();
+        let host = open(&folder);
         let machine = Machine::inspect(&host).unwrap();
         let text = save(&machine).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let profile =
@@ -70,7 +62,7 @@ fn every_wish_is_planned_or_refused_in_words() {
         &["smt=off", "epb=power", "online=off"],
     ];
     for folder in machines() {
-        let host = Recorded::open(&folder).unwrap();
+        let host = open(&folder);
         let machine = Machine::inspect(&host).unwrap();
         for wish in wishes {
             let intent = Intent::from_arguments(wish, None).unwrap();
@@ -95,7 +87,7 @@ fn every_wish_is_planned_or_refused_in_words() {
 #[test]
 fn no_governor_brings_a_preference() {
     for folder in machines() {
-        let host = Recorded::open(&folder).unwrap();
+        let host = open(&folder);
         let machine = Machine::inspect(&host).unwrap();
         let planned = |words: &[&str]| plan(&machine, &Intent::from_arguments(words, None).unwrap());
         let alone = planned(&["epp=balance_performance"]);

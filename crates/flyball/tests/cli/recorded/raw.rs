@@ -8,6 +8,7 @@ use std::{
     path::Path,
 };
 
+use flyball_host::facts::{Fact, Facts};
 use serde_json::{Value, json};
 
 use super::Failed;
@@ -128,29 +129,22 @@ fn fits(pattern: &str, path: &str) -> bool {
         })
 }
 
-/// All files below `folder`, as paths from /sys/devices/system.
-fn walk(folder: &Path, name: &str, files: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = format!("{name}/{}", entry.file_name().to_string_lossy());
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => walk(&entry.path(), &path, files),
-            Ok(kind) if kind.is_file() => files.push(path),
-            _ => {}
+/// Compares both ways.
+pub fn check(_name: &str, machine: &Path) -> Result<(), Failed> {
+    const SYSTEM: &str = "/sys/devices/system/";
+    let facts = Facts::parse(&fs::read_to_string(machine)?)?;
+    let mut files: BTreeMap<&str, &str> = BTreeMap::new();
+    for (path, fact) in &facts.facts {
+        let below = path.strip_prefix(&SYSTEM[1..]).filter(|below| below.starts_with("cpu/"));
+        if let (Some(below), Fact::File { bytes, .. }) = (below, fact) {
+            files.insert(below, std::str::from_utf8(bytes)?);
         }
     }
-}
-
-/// Compares both ways.
-pub fn check(_name: &str, tree: &Path) -> Result<(), Failed> {
-    const SYSTEM: &str = "/sys/devices/system/";
-    let system = tree.join("sys/devices/system");
-    let mut files = Vec::new();
-    walk(&system.join("cpu"), "cpu", &mut files);
     let knobs: BTreeSet<&str> = RULES.iter().chain(SHARED).map(|(knob, _, _)| *knob).collect();
     let mut arguments = vec!["get", "--json"];
     arguments.extend(&knobs);
-    let values: Vec<Value> = serde_json::from_str(&super::stdout(tree, &arguments)?)?;
-    let registers = registers(tree);
+    let values: Vec<Value> = serde_json::from_str(&super::stdout(machine, &arguments)?)?;
+    let registers = facts.registers;
     // What was read, by knob and source.
     let mut read: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
     for value in &values {
@@ -165,13 +159,12 @@ pub fn check(_name: &str, tree: &Path) -> Result<(), Failed> {
     let mut checked = 0;
     for (knob, pattern, rule) in RULES.iter().chain(SHARED) {
         let shared = SHARED.iter().any(|(other, _, _)| other == knob);
-        for path in files.iter().filter(|path| fits(pattern, path)) {
-            let text = fs::read_to_string(system.join(path))?;
-            let wanted = expected(*rule, &text).map_err(|error| format!("{path}: {error}"))?;
+        for (path, text) in files.iter().filter(|(path, _)| fits(pattern, path)) {
+            let wanted = expected(*rule, text).map_err(|error| format!("{path}: {error}"))?;
             let found = if shared {
                 read.iter().find(|((other, _), _)| other == knob).map(|(_, value)| *value)
             } else {
-                read.get(&(*knob, path.as_str())).copied()
+                read.get(&(*knob, *path)).copied()
             };
             // The first mechanism that a machine has hides the later ones.
             let hidden =
@@ -187,29 +180,16 @@ pub fn check(_name: &str, tree: &Path) -> Result<(), Failed> {
     if checked < 100 {
         return Err(format!("only {checked} files were compared").into());
     }
-    whole_registers(tree, &registers)
+    whole_registers(machine, &registers)
 }
 
-type Registers = BTreeMap<(u64, u64), u64>;
-
-/// msr.txt by register and CPU.
-fn registers(tree: &Path) -> Registers {
-    let text = fs::read_to_string(tree.join("msr.txt")).unwrap_or_default();
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap_or(u64::MAX);
-    let mut registers = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let Some((register, pairs)) = line.split_once(':') else { continue };
-        for (cpu, value) in pairs.split_whitespace().filter_map(|pair| pair.split_once('|')) {
-            registers.insert((hex(register.trim()), cpu.parse().unwrap_or(u64::MAX)), hex(value));
-        }
-    }
-    registers
-}
+/// By register and CPU.
+type Registers = BTreeMap<(u32, u32), u64>;
 
 /// The register and CPU that `MSR 0x774 of CPU 3` names.
-fn named(source: &str) -> Option<(u64, u64)> {
+fn named(source: &str) -> Option<(u32, u32)> {
     let (register, cpu) = source.strip_prefix("MSR 0x")?.split_once(" of CPU ")?;
-    Some((u64::from_str_radix(register, 16).ok()?, cpu.parse().ok()?))
+    Some((u32::from_str_radix(register, 16).ok()?, cpu.parse().ok()?))
 }
 
 /// A value that came from a register, by the bits that the processor's manual gives.
@@ -231,11 +211,11 @@ fn register(knob: &str, source: &str, value: &Value, registers: &Registers) -> R
 }
 
 /// Rows that show a register whole.
-fn whole_registers(tree: &Path, registers: &Registers) -> Result<(), Failed> {
+fn whole_registers(machine: &Path, registers: &Registers) -> Result<(), Failed> {
     let knobs = ["hwp-request", "hwp-capabilities", "turbo-ratios", "turbo-ratio-cores", "platform-info"];
     let mut arguments = vec!["get", "--json"];
     arguments.extend(knobs);
-    let output = super::flyball(tree, &arguments);
+    let output = super::flyball(machine, &arguments);
     let values: Vec<Value> = serde_json::from_slice(&output.stdout)?;
     let mut seen = BTreeSet::new();
     for value in &values {

@@ -62,8 +62,9 @@ fn unpack(packed: &Path, into: &Path) -> io::Result<()> {
         std::os::unix::fs::PermissionsExt::set_mode(&mut rights, if *writable { 0o644 } else { 0o444 });
         fs::set_permissions(&path, rights)?;
     }
-    for part in ["sys", "proc"] {
-        copy(&packed.join(part), &into.join(part))?;
+    // The recordings do not say how files that they hold whole can be opened.
+    for (part, mode) in [("sys", 0o644), ("proc", 0o444)] {
+        copy(&packed.join(part), &into.join(part), mode)?;
     }
     if packed.join("msr/msr.txt").is_file() {
         fs::copy(packed.join("msr/msr.txt"), into.join("msr.txt"))?;
@@ -71,16 +72,17 @@ fn unpack(packed: &Path, into: &Path) -> io::Result<()> {
     link_policies(into)
 }
 
-fn copy(from: &Path, into: &Path) -> io::Result<()> {
+fn copy(from: &Path, into: &Path, mode: u32) -> io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     for entry in entries {
         let entry = entry?;
         let target = into.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
+            copy(&entry.path(), &target, mode)?;
         } else if entry.file_name() != "inlinefiles.txt" {
             fs::create_dir_all(into)?;
-            fs::write(target, fs::read(entry.path())?)?;
+            fs::write(&target, fs::read(entry.path())?)?;
+            fs::set_permissions(target, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
         }
     }
     Ok(())

@@ -1,0 +1,165 @@
+//! A recorded machine as text: values, folded over CPUs, that a person can read and review.
+//!
+//! ```text
+//! flyball facts 1
+//! name: example
+//! source: where the values come from, and under which licence
+//!
+//! [/sys/devices/system/cpu]
+//! online = 0-3
+//! cpu{0-3}/cpufreq -> ../cpufreq/policy{}
+//! cpu{0-1}/topology/thread_siblings_list = {},{+2}
+//! cpu{2-3}/topology/thread_siblings_list = {-2},{}
+//! cpu{0-3}/cpuidle/state1/usage = {1205*2 17 4}
+//!
+//! [/sys/devices/system/cpu/cpufreq]
+//! policy{0-3}/scaling_available_governors = "performance powersave "
+//! policy{0-3}/scaling_cur_freq ! EBUSY
+//! policy{0-3}/scaling_governor := powersave
+//!
+//! [/proc]
+//! cpuinfo {0-3} =
+//! | processor	: {}
+//! | cpu MHz		: {800.000*3 1100.000}
+//! |
+//!
+//! [msr]
+//! 0x1b0 {0-3} = 6
+//! ```
+//!
+//! The head is `key: value` up to the first empty line. `[FOLDER]` begins a section; paths in it are relative to the
+//! folder. Lines that begin with `#` are comments. A line is one of:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `PATH = VALUE` | a file without write permission |
+//! | `PATH := VALUE` | a file with write permission |
+//! | `PATH -> TARGET` | a symbolic link |
+//! | `PATH ! ERRNO` | a file that answers reads with this error, by name or number |
+//! | `PATH /` | a folder with nothing in it |
+//! | `PATH {LIST} =` | a file that repeats the block below it for each number of the list |
+//! | `REGISTER {LIST} = VALUE` | in the section `[msr]`: a register of these CPUs, in hexadecimal |
+//!
+//! One `{LIST}` of numbers in a path (`0-3,8`) stands for as many paths. Values and targets of such a line are
+//! templates: `{}` is the number itself, `{+2}` and `{-2}` the number plus or minus two, `{a b*3}` a list with one item
+//! per number, where `*3` repeats an item. A file's value is one line, and the newline that attributes end with is left
+//! out. A value of several lines is a block of lines that begin with `|`, below a line with no value. A value in double
+//! quotes can hold anything: `\n`, `\t`, `\\`, `\"`, `\{`, `\}`, `\xNN`, and `\c` at its end for a value without a final
+//! newline. `[kernel log]` is followed by the block of the log's lines.
+
+mod read;
+mod template;
+mod write;
+
+use std::{collections::BTreeMap, io, path::Path};
+
+use crate::{Errno, msrfile::MsrFile};
+
+/// The first line of a text of facts, before the format's number.
+pub(crate) const MAGIC: &str = "flyball facts";
+/// The number of the format that this code writes, and the highest that it reads.
+const FORMAT: u32 = 1;
+
+/// Something at a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fact {
+    /// A file's content, and whether it has a write permission.
+    File {
+        /// All of it, with the final newline.
+        bytes: Vec<u8>,
+        /// Whether a write permission bit is set.
+        writable: bool,
+    },
+    /// A symbolic link's target.
+    Link(String),
+    /// A file that cannot be read.
+    Fails(Errno),
+    /// An empty folder.
+    Folder,
+}
+
+/// A machine's facts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Name, source and whatever else is said of the machine, in order.
+    pub head: Vec<(String, String)>,
+    /// By path, without the leading slash.
+    pub facts: BTreeMap<String, Fact>,
+    /// By register and CPU.
+    pub registers: BTreeMap<(u32, u32), u64>,
+    /// The kernel's log.
+    pub log: Option<String>,
+}
+
+/// Why a text does not hold a machine's facts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FactsError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl std::fmt::Display for FactsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for FactsError {}
+
+impl Facts {
+    /// The facts of a machine recorded as files: `sys`, `proc`, `msr.txt` and `kernel.log` below `root`.
+    ///
+    /// # Errors
+    /// Where a folder cannot be listed, a name is not text, or `msr.txt` is damaged.
+    pub fn from_tree(root: &Path) -> io::Result<Facts> {
+        let mut found = Facts::default();
+        for part in ["sys", "proc"] {
+            if root.join(part).is_dir() {
+                found.walk(&root.join(part), part)?;
+            }
+        }
+        if let Ok(bytes) = std::fs::read(root.join("msr.txt")) {
+            let file =
+                MsrFile::parse(&bytes).map_err(|line| io::Error::other(format!("msr.txt, line {line}")))?;
+            found.registers = file.into_values();
+        }
+        if let Ok(bytes) = std::fs::read(root.join("kernel.log")) {
+            found.log = Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        Ok(found)
+    }
+
+    fn walk(&mut self, folder: &Path, name: &str) -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let mut empty = true;
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            empty = false;
+            let file = entry.file_name().into_string().map_err(|_| io::Error::other("a name is not text"))?;
+            let (path, kind) = (format!("{name}/{file}"), entry.file_type()?);
+            let fact = if kind.is_dir() {
+                self.walk(&entry.path(), &path)?;
+                continue;
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(entry.path())?;
+                Fact::Link(target.to_str().unwrap_or_default().to_owned())
+            } else {
+                let writable = entry.metadata()?.permissions().mode() & 0o222 != 0;
+                match std::fs::read(entry.path()) {
+                    Ok(bytes) => Fact::File { bytes, writable },
+                    Err(error) => Fact::Fails(Errno::from(&error)),
+                }
+            };
+            self.facts.insert(path, fact);
+        }
+        if empty {
+            self.facts.insert(name.to_owned(), Fact::Folder);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
