@@ -88,7 +88,7 @@ pub struct Finding {
     /// What to look at or do.
     pub remedy: &'static str,
     /// Records of this CPU were lost in this time: the conclusion may be wrong.
-    pub unsafe_for_losses: bool,
+    pub uncertain: bool,
 }
 
 /// What counts as what.

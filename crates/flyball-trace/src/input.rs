@@ -342,11 +342,11 @@ fn read_batches(
         sink(batch)
     })?;
     let mut problems = Vec::new();
-    if text.strange > 0 {
-        let first = text.first_strange.unwrap_or(0);
+    if text.unparsed > 0 {
+        let first = text.first_unparsed.unwrap_or(0);
         problems.push(format!(
             "{} of {} lines are no trace text, the first at byte {first}",
-            text.strange, text.lines
+            text.unparsed, text.lines
         ));
     }
     if text.cut_off && text.lines > 0 {

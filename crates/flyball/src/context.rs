@@ -4,13 +4,9 @@ use std::path::PathBuf;
 
 use flyball_control::write::state::StateDir;
 use flyball_host::Host;
+use flyball_simhost::{STATE_HELD, SimHost};
 
-use crate::{
-    exit::Failure,
-    machine::MachineArg,
-    output::Reporter,
-    simulated::{STATE_HELD, Simulated},
-};
+use crate::{exit::Failure, machine::MachineArg, output::Reporter};
 
 /// The machine, its state and the output of one command.
 #[derive(Debug)]
@@ -28,7 +24,7 @@ impl Context {
     }
 
     /// Opens the machine if it is simulated.
-    pub fn open_simulated(&self) -> Result<Option<Simulated>, Failure> {
+    pub fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         self.machine.open_simulated()
     }
 
@@ -42,7 +38,7 @@ impl Context {
         }
         match &self.machine {
             MachineArg::Live => Ok(StateDir::new(StateDir::LIVE)),
-            MachineArg::Simulated(choice) => Ok(StateDir::new(choice.journal())),
+            MachineArg::Simulated(setup) => Ok(StateDir::new(setup.journal())),
             MachineArg::Tree(root) => Ok(StateDir::new(root.join("run/flyball"))),
             other @ (MachineArg::Recorded(_) | MachineArg::Guest(_)) => Err(Failure::usage(format!(
                 "changing '{other}' needs a place for its journal: give --state-dir DIR"

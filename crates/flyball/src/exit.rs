@@ -2,6 +2,9 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use flyball_measure::RecordError;
+use flyball_simhost::SimError;
+
 macro_rules! exits {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)*) => {
         /// How a command ended.
@@ -141,6 +144,27 @@ impl Error for Reworded {
 impl From<flyball_host::HostError> for Failure {
     fn from(error: flyball_host::HostError) -> Failure {
         let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Failure {
+        let exit = match error {
+            SimError::Setup(_) | SimError::NotItsState { .. } => Exit::Usage,
+            SimError::State { .. } => Exit::Failed,
+            SimError::Busy { .. } => Exit::Locked,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let exit = match error {
+            RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
+            RecordError::Io { .. } => Exit::Failed,
+        };
         Failure::new(exit, error)
     }
 }

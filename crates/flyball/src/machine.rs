@@ -5,12 +5,10 @@ mod guest;
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
+use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
 pub use self::guest::{GuestArg, KERNEL as GUEST_KERNEL, class as workload_class};
-use crate::{
-    exit::Failure,
-    simulated::{Choice, FaultRule, Simulated},
-};
+use crate::exit::Failure;
 
 /// The machine that `-M` names.
 #[derive(Debug, Clone)]
@@ -18,7 +16,7 @@ pub enum MachineArg {
     /// The machine that this process runs on.
     Live,
     /// A machine that exists only in software.
-    Simulated(Choice),
+    Simulated(SimSetup),
     /// A directory of plain files that take writes, for tests.
     Tree(PathBuf),
     /// A recorded machine: a directory that holds sys/ and proc/, or an archive.
@@ -35,7 +33,7 @@ impl FromStr for MachineArg {
             return Ok(MachineArg::Live);
         }
         Ok(match text.split_once(':') {
-            Some(("sim", rest)) => MachineArg::Simulated(Choice::parse(rest)?),
+            Some(("sim", rest)) => MachineArg::Simulated(SimSetup::parse(rest)?),
             Some(("tree", root)) => MachineArg::Tree(root.into()),
             Some(("guest", rest)) => MachineArg::Guest(Box::new(GuestArg::parse(rest)?)),
             _ => MachineArg::Recorded(text.into()),
@@ -47,7 +45,7 @@ impl fmt::Display for MachineArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MachineArg::Live => f.write_str("live"),
-            MachineArg::Simulated(choice) => write!(f, "sim:{choice}"),
+            MachineArg::Simulated(setup) => write!(f, "sim:{setup}"),
             MachineArg::Tree(root) => write!(f, "tree:{}", root.display()),
             MachineArg::Recorded(path) => path.display().fmt(f),
             MachineArg::Guest(guest) => write!(f, "guest:{guest}"),
@@ -60,7 +58,7 @@ impl MachineArg {
     pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
         match self {
             MachineArg::Live => Ok(Box::new(Live::new())),
-            MachineArg::Simulated(choice) => Ok(Box::new(simulated(choice)?)),
+            MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
             MachineArg::Recorded(path) if path.is_file() => {
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
@@ -79,34 +77,34 @@ impl MachineArg {
     }
 
     /// The simulated machine, if it is one.
-    pub fn open_simulated(&self) -> Result<Option<Simulated>, Failure> {
+    pub fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         match self {
-            MachineArg::Simulated(choice) => simulated(choice).map(Some),
+            MachineArg::Simulated(setup) => simulated(setup).map(Some),
             _ => Ok(None),
         }
     }
 
     /// The options that choose this machine, for another flyball.
     pub fn arguments(&self) -> Vec<OsString> {
-        let MachineArg::Simulated(choice) = self else { return vec!["-M".into(), self.to_string().into()] };
+        let MachineArg::Simulated(setup) = self else { return vec!["-M".into(), self.to_string().into()] };
         let mut arguments = Vec::new();
-        let mut choice = choice.clone();
+        let mut setup = setup.clone();
         // A path may hold a comma, which would end it in the text after -M.
-        if let Some(state) = choice.state.take() {
+        if let Some(state) = setup.state.take() {
             arguments.extend(["--sim-state".into(), state.into_os_string()]);
         }
-        arguments.extend(["-M".into(), MachineArg::Simulated(choice).to_string().into()]);
+        arguments.extend(["-M".into(), MachineArg::Simulated(setup).to_string().into()]);
         arguments
     }
 }
 
 /// Boots a simulated machine and says that it is one.
-fn simulated(choice: &Choice) -> Result<Simulated, Failure> {
-    let machine = Simulated::open(choice)?;
+fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
+    let machine = SimHost::open(setup)?;
     eprintln!(
         "flyball: {} is simulated (kernel {}): nothing here was measured",
         machine.name(),
-        choice.kernel
+        setup.kernel
     );
     Ok(machine)
 }
@@ -147,8 +145,8 @@ impl MachineOptions {
         ];
         let mut machine = self.machine.clone();
         let takes: &[&str] = match &mut machine {
-            MachineArg::Simulated(choice) => {
-                self.adjust(choice)?;
+            MachineArg::Simulated(setup) => {
+                self.adjust(setup)?;
                 &["--kernel", "--sim-state", "--sim-fault"]
             }
             MachineArg::Guest(guest) => {
@@ -168,21 +166,21 @@ impl MachineOptions {
     }
 
     /// The simulated machine that an argument names, with what the options say about it.
-    pub fn simulated(&self, name: &str) -> Result<Choice, Failure> {
+    pub fn simulated(&self, name: &str) -> Result<SimSetup, Failure> {
         let name = name.strip_prefix("sim:").unwrap_or(name);
-        let mut choice = Choice::parse(name).map_err(Failure::usage)?;
-        self.adjust(&mut choice)?;
-        Ok(choice)
+        let mut setup = SimSetup::parse(name).map_err(Failure::usage)?;
+        self.adjust(&mut setup)?;
+        Ok(setup)
     }
 
-    fn adjust(&self, choice: &mut Choice) -> Result<(), Failure> {
+    fn adjust(&self, setup: &mut SimSetup) -> Result<(), Failure> {
         if let Some(kernel) = &self.kernel {
-            choice.kernel = kernel.parse().map_err(|message: String| Failure::usage(message))?;
+            setup.kernel = kernel.parse().map_err(|message: String| Failure::usage(message))?;
         }
         if let Some(state) = &self.sim_state {
-            choice.state = Some(state.clone());
+            setup.state = Some(state.clone());
         }
-        choice.faults.extend(self.sim_fault.iter().cloned());
+        setup.faults.extend(self.sim_fault.iter().cloned());
         Ok(())
     }
 }

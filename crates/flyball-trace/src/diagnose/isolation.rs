@@ -262,7 +262,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
             what,
             evidence: vec![evidence],
             remedy: TICKLESS,
-            unsafe_for_losses: false,
+            uncertain: false,
         });
     }
     if !untold.is_empty() {
@@ -277,7 +277,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
             what: format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided"),
             evidence: vec![format!("the kernel runs them without a tick ({told})")],
             remedy: UNTOLD,
-            unsafe_for_losses: false,
+            uncertain: false,
         });
     }
 }

@@ -132,7 +132,7 @@ fn finding(
         what,
         evidence: Vec::new(),
         remedy,
-        unsafe_for_losses: false,
+        uncertain: false,
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
     for found in &mut findings {
         let Some(state) = found.cpu.and_then(|cpu| diagnoser.cpus.get(cpu as usize)) else { continue };
         let inside = |time: &u64| (found.from..=found.to).contains(&(*time as f64 / 1e9));
-        found.unsafe_for_losses = found.kind != FindingKind::Lost && state.losses.iter().any(inside);
+        found.uncertain = found.kind != FindingKind::Lost && state.losses.iter().any(inside);
     }
     findings.sort_by(|a, b| {
         b.severity
@@ -621,7 +621,7 @@ mod tests {
         );
         let findings = diagnoser.findings(Clock::Mono);
         let silent = findings.iter().find(|finding| finding.kind == FindingKind::NoDecisions).unwrap();
-        assert!(silent.unsafe_for_losses);
+        assert!(silent.uncertain);
         assert!(
             findings
                 .iter()

@@ -44,9 +44,9 @@ pub struct TextSummary {
     /// Records read, lost-event lines among them.
     pub records: u64,
     /// Lines that are nothing of a trace.
-    pub strange: u64,
+    pub unparsed: u64,
     /// Where the first of these starts.
-    pub first_strange: Option<u64>,
+    pub first_unparsed: Option<u64>,
     /// `entries-in-buffer/entries-written` of the header.
     pub entries: Option<(u64, u64)>,
     /// The text ends inside a line.
@@ -57,8 +57,8 @@ impl TextSummary {
     fn add(&mut self, batch: &TextBatch) {
         self.lines += batch.lines;
         self.records += batch.records.len() as u64;
-        self.strange += batch.strange;
-        self.first_strange = self.first_strange.or(batch.first_strange);
+        self.unparsed += batch.unparsed;
+        self.first_unparsed = self.first_unparsed.or(batch.first_unparsed);
         self.entries = self.entries.or(batch.entries);
     }
 }
@@ -118,7 +118,7 @@ impl<R: Read> Chunks<R> {
             }
             searched = used;
             if searched > LONGEST_LINE {
-                // No trace; hand it on as one strange line instead of holding all of it.
+                // No trace; hand it on as one unparsed line instead of holding all of it.
                 break;
             }
         }
@@ -349,7 +349,7 @@ mod tests {
         {
             let (pids, summary) = read(&text, threads, chunk, step);
             assert_eq!(pids, (0..3_000).collect::<Vec<i32>>());
-            assert_eq!((summary.lines, summary.records, summary.strange), (3_001, 3_000, 0));
+            assert_eq!((summary.lines, summary.records, summary.unparsed), (3_001, 3_000, 0));
             assert_eq!((summary.bytes, summary.cut_off), (text.len() as u64, false));
         }
     }
@@ -364,12 +364,12 @@ mod tests {
     }
 
     #[test]
-    fn strange_lines_are_placed_in_the_whole_text() {
+    fn unparsed_lines_are_placed_in_the_whole_text() {
         let mut text = text(100);
         let at = text.len();
         text.push_str("no trace at all\n");
         let (_, summary) = read(&text, 2, 4096, 1 << 20);
-        assert_eq!((summary.strange, summary.first_strange), (1, Some(at as u64)));
+        assert_eq!((summary.unparsed, summary.first_unparsed), (1, Some(at as u64)));
     }
 
     #[test]

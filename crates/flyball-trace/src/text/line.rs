@@ -20,9 +20,9 @@ pub struct TextBatch {
     /// Lines that were looked at, comments and empty ones too.
     pub lines: u64,
     /// Lines that are no comment, not empty, and no record.
-    pub strange: u64,
+    pub unparsed: u64,
     /// Where the first of these starts, from the start of the text.
-    pub first_strange: Option<u64>,
+    pub first_unparsed: Option<u64>,
     /// Times are plain numbers: the trace was taken with a clock that does not count nanoseconds.
     pub ticks: bool,
     /// `entries-in-buffer/entries-written` of the header, if it was in this chunk.
@@ -92,8 +92,8 @@ impl LineParser {
             let end = length.map_or(chunk.len(), |length| at + length);
             let line = &chunk[at..end];
             if !self.line(line, batch) {
-                batch.strange += 1;
-                batch.first_strange.get_or_insert(offset + at as u64);
+                batch.unparsed += 1;
+                batch.first_unparsed.get_or_insert(offset + at as u64);
             }
             at = end + 1;
         }
@@ -388,7 +388,7 @@ mod tests {
 
     fn one(line: &str) -> Record {
         let batch = parse(line);
-        assert_eq!((batch.records.len(), batch.strange), (1, 0), "{line}: {batch:?}");
+        assert_eq!((batch.records.len(), batch.unparsed), (1, 0), "{line}: {batch:?}");
         batch.records[0]
     }
 
@@ -448,12 +448,12 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_and_strange_lines_counted() {
+    fn headers_are_read_and_unparsed_lines_counted() {
         let text = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 207/300   #P:2\n\n  what is this\nCPU:x\n";
         let batch = parse(text);
         assert_eq!(batch.entries, Some((207, 300)));
-        assert_eq!((batch.lines, batch.strange), (6, 2));
-        assert_eq!(batch.first_strange, Some(text.find("  what").unwrap() as u64));
+        assert_eq!((batch.lines, batch.unparsed), (6, 2));
+        assert_eq!(batch.first_unparsed, Some(text.find("  what").unwrap() as u64));
     }
 
     #[test]

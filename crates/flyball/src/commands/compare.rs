@@ -16,8 +16,7 @@ use std::{
 
 use flyball_host::{Host, Launch, Process};
 use flyball_measure::{
-    Arm, Command, Conductor, End, Manifest, MeasureError, Meters, QuietNote, RecordError, RunDirectory, Stop,
-    Workload,
+    Arm, Command, Conductor, End, Manifest, MeasureError, Meters, QuietNote, RunDirectory, Stop, Workload,
 };
 
 pub use self::args::Args;
@@ -42,7 +41,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     if let Some(path) = &args.resume {
-        let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
+        let directory = RunDirectory::open(path)?;
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return outlook::dry_run(context, &*host, &directory.manifest);
@@ -75,7 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     // The machine is taken before a directory is made: a refusal leaves nothing behind.
     let knobs = Knobs::take(context, &*host, &manifest.arms, &interrupted, hush)?;
-    let directory = RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?;
+    let directory = RunDirectory::create(&path, manifest)?;
     conduct_with(context, &*host, directory, knobs, interrupted)
 }
 
@@ -222,12 +221,4 @@ fn start_server(host: &dyn Host, argv: &[String]) -> Result<Box<dyn Process>, Fa
         )));
     }
     Ok(server)
-}
-
-pub(super) fn record_failure(error: &RecordError) -> Failure {
-    let exit = match error {
-        RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
-        RecordError::Io { .. } => Exit::Failed,
-    };
-    Failure::new(exit, error.to_string())
 }

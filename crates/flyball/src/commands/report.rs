@@ -44,7 +44,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
                 "{error}; give a run directory of 'flyball compare', or a CSV file of the amd-pstate selftest"
             ))
         }
-        _ => super::compare::record_failure(&error),
+        _ => error.into(),
     })?;
     for warning in &directory.warnings {
         eprintln!("note: {warning}");

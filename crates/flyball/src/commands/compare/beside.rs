@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use flyball_measure::{Quantity, RunDirectory};
 use flyball_sim::check::{Of, Published, published};
+use flyball_simhost::SimHost;
 
 use crate::{
     exit::Failure,
     output::{Reporter, print},
-    simulated::Simulated,
 };
 
 /// Power at the wall, by arm: the model's own, for simulated machines have no meter there that programs could read.
@@ -51,7 +51,7 @@ struct Line {
 /// Prints what is published of this machine, workload and these arms, and keeps it in the run directory.
 pub(super) fn tell(
     output: &Reporter,
-    machine: &Simulated,
+    machine: &SimHost,
     directory: &RunDirectory,
     walls: &Walls,
 ) -> Result<(), Failure> {

@@ -10,16 +10,15 @@ use flyball_measure::{
     WorkloadError, WorkloadNote,
 };
 use flyball_sim::workload::{Engine, Workload as Model};
+use flyball_simhost::{SimError, SimHost, workload_model};
 
-use super::{Args, Progress, beside, conclude, manifest, record_failure};
+use super::{Args, Progress, beside, conclude, manifest};
 use crate::{
     arms, change,
     commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::{Exit, Failure},
-    output,
-    simulated::{Simulated, workload_model},
-    workloads,
+    output, workloads,
 };
 
 /// A model that does not end would run for ever: this much of the machine's time is enough for all that do.
@@ -29,14 +28,14 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const MARK: &str = "sim:workload";
 
 /// Compares on a simulated machine.
-pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, machine: &SimHost) -> Result<Exit, Failure> {
     if machine.is_kept() {
         return Err(Failure::usage(
             "a comparison boots the machine again and again: it cannot be kept with --sim-state",
         ));
     }
     let directory = if let Some(path) = &args.resume {
-        let directory = RunDirectory::open(path).map_err(|error| record_failure(&error))?;
+        let directory = RunDirectory::open(path)?;
         super::check_same_machine(machine, &directory.manifest)?;
         Some(directory)
     } else {
@@ -86,7 +85,7 @@ pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result
                 .output
                 .clone()
                 .unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())));
-            RunDirectory::create(&path, manifest).map_err(|error| record_failure(&error))?
+            RunDirectory::create(&path, manifest)?
         }
     };
     let chances = Chances::of(&directory);
@@ -140,7 +139,7 @@ fn outlook(
 
 /// A model as a workload.
 pub struct Work {
-    machine: Simulated,
+    machine: SimHost,
     model: Model,
     argv: Vec<String>,
     pins: Option<flyball_host::CpuList>,
@@ -151,7 +150,7 @@ pub struct Work {
 impl Work {
     /// The model `name`, for so long, on a machine that is not booted between runs: the way of a series.
     pub fn of_series(
-        machine: &Simulated,
+        machine: &SimHost,
         words: &[String],
         pins: Option<flyball_host::CpuList>,
         seed: u64,
@@ -172,7 +171,7 @@ impl Work {
         self.chances.next();
     }
 
-    fn typed(machine: &Simulated, args: &workloads::WorkloadArgs) -> Result<Work, Failure> {
+    fn typed(machine: &SimHost, args: &workloads::WorkloadArgs) -> Result<Work, Failure> {
         if !args.command.is_empty() {
             return Err(Failure::usage(format!(
                 "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
@@ -194,13 +193,13 @@ impl Work {
         Work::of(machine, argv, args.pin.clone())
     }
 
-    fn recorded(machine: &Simulated, note: &WorkloadNote) -> Result<Work, Failure> {
+    fn recorded(machine: &SimHost, note: &WorkloadNote) -> Result<Work, Failure> {
         let pins = note.cpus.as_ref().and_then(|text| text.parse().ok());
         Work::of(machine, note.argv.clone(), pins)
     }
 
     fn of(
-        machine: &Simulated,
+        machine: &SimHost,
         argv: Vec<String>,
         pins: Option<flyball_host::CpuList>,
     ) -> Result<Work, Failure> {
@@ -338,7 +337,7 @@ fn mix(seed: u64) -> u64 {
 
 /// Arms as boots: each is applied to a machine that has just been booted, with what it needs on the command line.
 struct Boots<'m> {
-    machine: &'m Simulated,
+    machine: &'m SimHost,
     hold: Option<(Hold<'m>, tempfile::TempDir)>,
     current: Option<Arm>,
     notes: Vec<String>,
@@ -351,7 +350,7 @@ struct Boots<'m> {
 impl Boots<'_> {
     /// Boots the machine that an arm needs; the words that it was booted with.
     fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        let failed = |failure: Failure| SettingsError(failure.to_string());
+        let failed = |error: SimError| SettingsError(error.to_string());
         self.machine.reboot(&[], self.chances.run()).map_err(failed)?;
         let Some(needed) = arms::boot_needed(self.machine, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();

@@ -100,7 +100,7 @@ const BUFFER_KIB: &str = "16384";
 
 /// Asks a machine's own tracefs, in its global buffer: nobody else uses that of a machine in software.
 pub(super) struct OnHost {
-    pub(super) machine: crate::simulated::Simulated,
+    pub(super) machine: flyball_simhost::SimHost,
 }
 
 impl OnHost {

@@ -97,7 +97,7 @@ fn of_callbacks(kind: FindingKind) -> bool {
 /// A finding of the trace in a sentence.
 fn spoken(found: &Found) -> String {
     let who = found.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}: "));
-    let doubt = if found.unsafe_for_losses { " (unsafe: records of this time were lost)" } else { "" };
+    let doubt = if found.uncertain { " (uncertain: records were lost in this time)" } else { "" };
     format!("{who}{}{doubt}", found.what)
 }
 

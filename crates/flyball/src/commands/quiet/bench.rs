@@ -11,6 +11,7 @@ use flyball_measure::{
     stats,
     watch::{Conditions, Disturbance, Grade, Limits, Watch, grade},
 };
+use flyball_simhost::SimHost;
 
 use super::{Quiet, hold, shifts};
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    simulated::Simulated,
 };
 
 /// Arguments of `quiet bench`.
@@ -94,7 +94,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// A series on a machine in software, in its own time. It is not booted between the runs: what goes wrong by the clock
 /// goes wrong in the middle.
-fn on_simulated(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+fn on_simulated(context: &Context, args: &Args, machine: &SimHost) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let silence = if args.as_is {
         None

@@ -90,8 +90,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
 
 fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     if std::path::Path::new(&args.file).is_dir() {
-        let directory = RunDirectory::open(std::path::Path::new(&args.file))
-            .map_err(|error| super::super::compare::record_failure(&error))?;
+        let directory = RunDirectory::open(std::path::Path::new(&args.file))?;
         return Ok(of_rounds(&directory));
     }
     let mut bytes = Vec::new();

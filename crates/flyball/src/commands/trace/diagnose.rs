@@ -122,8 +122,7 @@ fn render(findings: &[Finding], most: usize) -> String {
         };
         for finding in findings.iter().take(most) {
             let who = finding.cpu.map_or_else(|| "machine".to_owned(), |cpu| format!("CPU {cpu}"));
-            let doubt =
-                if finding.unsafe_for_losses { " (unsafe: records of this time were lost)" } else { "" };
+            let doubt = if finding.uncertain { " (uncertain: records were lost in this time)" } else { "" };
             let _ = writeln!(
                 out,
                 "{word}: {who}, {:.3} s to {:.3} s: {}{doubt}",

@@ -15,6 +15,7 @@ use std::{
 
 use flyball_host::{CpuList, Host};
 use flyball_sim::workload::Engine;
+use flyball_simhost::{SimHost, workload_model};
 use flyball_trace::{
     CpuStats, Decoder, EventFormat, Names, Page, PageHeader, Record, Tasks,
     dat::{self, CpuInput, Description},
@@ -28,7 +29,6 @@ use super::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    simulated::{Simulated, workload_model},
 };
 
 const TRACEFS: &str = "/sys/kernel/tracing";
@@ -82,7 +82,7 @@ impl Work {
 
 /// The recording's files: an instance of the simulated tracing.
 struct Tracing<'m> {
-    machine: &'m Simulated,
+    machine: &'m SimHost,
 }
 
 impl Tracing<'_> {
@@ -109,7 +109,7 @@ impl Tracing<'_> {
 }
 
 /// Records.
-pub(super) fn run(context: &Context, args: &Args, machine: &Simulated) -> Result<Exit, Failure> {
+pub(super) fn run(context: &Context, args: &Args, machine: &SimHost) -> Result<Exit, Failure> {
     if args.page_kib.is_some_and(|kib| kib != 4) {
         return Err(Failure::usage("a simulated machine's sub-buffers have 4 KiB"));
     }
@@ -298,7 +298,7 @@ struct Taken {
 
 impl Taken {
     /// Takes what the buffers hold: pages of those that are a quarter full, or at the end all.
-    fn take(&mut self, machine: &Simulated, cpus: &[u32], all: bool) -> Result<(), Failure> {
+    fn take(&mut self, machine: &SimHost, cpus: &[u32], all: bool) -> Result<(), Failure> {
         if let Some(live) = &mut self.live {
             let names = machine.with(|machine| machine.read(&format!("{TRACEFS}/saved_cmdlines")));
             live.tasks = Tasks::parse(&names.unwrap_or_default());

@@ -6,16 +6,15 @@ use flyball_control::{
     write::{hold::Hold, state::StateDir},
 };
 use flyball_sim::{Errno, Fault, Op};
-
-use crate::simulated::{Choice, Simulated};
+use flyball_simhost::{SimHost, SimSetup};
 
 const NODE: &str = "/dev/isst_interface";
 const ONLINE: &str = "/sys/devices/system/cpu/cpu*/online";
 
 /// Settings, each for all CPUs or for some.
-type Wanted = &'static [(&'static str, Option<&'static str>)];
+type Settings = &'static [(&'static str, Option<&'static str>)];
 
-fn intent(wanted: Wanted) -> Intent {
+fn intent(wanted: Settings) -> Intent {
     let mut intent = Intent::default();
     for (setting, cpus) in wanted {
         intent.settings.extend(Intent::from_arguments(&[*setting], *cpus).unwrap().settings);
@@ -23,8 +22,8 @@ fn intent(wanted: Wanted) -> Intent {
     intent
 }
 
-/// What became of a change.
-struct Story {
+/// The result of a change, and the machine before and after it.
+struct Outcome {
     result: Result<(), String>,
     before: String,
     after: String,
@@ -33,8 +32,8 @@ struct Story {
 }
 
 /// Applies settings on a machine that has just booted, with one fault.
-fn apply(machine: &str, wanted: Wanted, fault: Fault) -> Story {
-    let simulated = Simulated::open(&Choice::parse(machine).unwrap()).unwrap();
+fn apply(machine: &str, wanted: Settings, fault: Fault) -> Outcome {
+    let simulated = SimHost::open(&SimSetup::parse(machine).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let state = StateDir::new(folder.path());
     let before = simulated.with(|machine| {
@@ -52,26 +51,27 @@ fn apply(machine: &str, wanted: Wanted, fault: Fault) -> Story {
     simulated.with(|machine| {
         assert!(machine.kernel_fault().is_none(), "{:?}", machine.kernel_fault());
         let seen = machine.faults()[0].seen();
-        Story { result, before, after: machine.settings(), seen }
+        Outcome { result, before, after: machine.settings(), seen }
     })
 }
 
 /// Lets each access of a kind fail in turn, or a few of them that lie evenly between the first and the last (all with
 /// `FLYBALL_ALL_FAULTS` set); how many times the change then failed, and was as it was meant all the same.
-fn everywhere(machine: &str, wanted: Wanted, pattern: &str, op: Op, errno: Errno) -> (u32, u32) {
+fn everywhere(machine: &str, wanted: Settings, pattern: &str, op: Op, errno: Errno) -> (u32, u32) {
     let clean = apply(machine, wanted, Fault::errno(pattern, op, errno).at(u32::MAX));
     assert_eq!(clean.result, Ok(()), "{machine} {wanted:?}");
     assert_ne!(clean.after, clean.before, "{machine} {wanted:?} changes nothing");
     let (mut failed, mut done) = (0, 0);
     let stride = if std::env::var_os("FLYBALL_ALL_FAULTS").is_some() { 1 } else { (clean.seen / 3).max(1) };
     for nth in (1..=clean.seen).filter(|nth| nth % stride == 1 % stride) {
-        let story = apply(machine, wanted, Fault::errno(pattern, op, errno).at(nth));
-        let what =
-            || format!("{machine} {wanted:?}, {op:?} {nth} of {} {errno:?}: {:?}", clean.seen, story.result);
-        let expected = if story.result.is_ok() { &clean.after } else { &story.before };
-        let differs = expected.lines().zip(story.after.lines()).find(|(a, b)| a != b);
+        let outcome = apply(machine, wanted, Fault::errno(pattern, op, errno).at(nth));
+        let what = || {
+            format!("{machine} {wanted:?}, {op:?} {nth} of {} {errno:?}: {:?}", clean.seen, outcome.result)
+        };
+        let expected = if outcome.result.is_ok() { &clean.after } else { &outcome.before };
+        let differs = expected.lines().zip(outcome.after.lines()).find(|(a, b)| a != b);
         assert_eq!(differs, None, "{}", what());
-        match story.result {
+        match outcome.result {
             Ok(()) => done += 1,
             Err(_) => failed += 1,
         }
@@ -79,13 +79,13 @@ fn everywhere(machine: &str, wanted: Wanted, pattern: &str, op: Op, errno: Errno
     (failed, done)
 }
 
-const BASE_FREQ: Wanted = &[("sst-bf=on", None)];
-const TURBO_FREQ: Wanted = &[("sst-tf=on", None), ("clos=3", None), ("clos=0", Some("1,2"))];
-const CLASSES: Wanted =
+const BASE_FREQ: Settings = &[("sst-bf=on", None)];
+const TURBO_FREQ: Settings = &[("sst-tf=on", None), ("clos=3", None), ("clos=0", Some("1,2"))];
+const CLASSES: Settings =
     &[("sst-cp=on", None), ("clos-1-min=1GHz", None), ("clos-1-max=2GHz", None), ("clos=1", Some("3"))];
 /// Levels with the CPUs that they leave out.
-const GUIDE_LEVEL: Wanted = &[("sst-level=4", None), ("online=off", Some("4,6,12,13,32,34,40,41"))];
-const SMALL_LEVEL: Wanted = &[("sst-level=3", None), ("online=off", Some("1,3,5,7,17,19,21,23"))];
+const GUIDE_LEVEL: Settings = &[("sst-level=4", None), ("online=off", Some("4,6,12,13,32,34,40,41"))];
+const SMALL_LEVEL: Settings = &[("sst-level=3", None), ("online=off", Some("1,3,5,7,17,19,21,23"))];
 
 #[test]
 fn any_call_that_fails_leaves_the_machine_as_it_was() {

@@ -1,0 +1,200 @@
+//! The machine as a [`Host`]. Every call that changes it is noted in the state file, if there is one.
+
+use std::{
+    fs::File,
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use flyball_host::{Errno, Host, HostError, Kind, Op};
+use flyball_sim::{Caller, SimMachine};
+
+use crate::{
+    SimError, SimSetup,
+    state::{self, hex},
+};
+
+/// A simulated machine. Clones are the same machine.
+#[derive(Debug, Clone)]
+pub struct SimHost {
+    label: String,
+    setup: SimSetup,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    machine: SimMachine,
+    /// Time on the clock before the machine was last booted.
+    before: Duration,
+    journal: Option<File>,
+    /// Faults watch reads: the state file holds them too.
+    notes_reads: bool,
+    /// The state file that could not be written, told once.
+    failed: bool,
+}
+
+impl SimHost {
+    /// Boots the machine that was chosen and leads it to its state.
+    pub fn open(setup: &SimSetup) -> Result<SimHost, SimError> {
+        let mut machine = setup.boot()?;
+        setup.warn_of_idle_faults(&mut machine);
+        let journal = match &setup.state {
+            Some(path) => Some(state::resume(setup, path, &mut machine)?),
+            None => None,
+        };
+        let label = format!("sim:{}", machine.name());
+        let notes_reads = setup.state.is_some() && setup.watches_reads();
+        let inner = Inner { machine, before: Duration::ZERO, journal, notes_reads, failed: false };
+        Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
+    }
+
+    /// Boots the machine again, with these words on the kernel's command line beside those that it was chosen with, for a
+    /// run of this number. The clock that the host shows goes on.
+    pub fn reboot(&self, options: &[String], run: u64) -> Result<(), SimError> {
+        let mut setup = self.setup.clone();
+        setup.boot.extend(options.iter().cloned());
+        setup.seed ^= run;
+        let mut machine = setup.boot()?;
+        machine.vary(setup.seed);
+        let mut inner = self.lock();
+        let ran = inner.machine.now();
+        inner.before += ran;
+        inner.machine = machine;
+        Ok(())
+    }
+
+    /// The seed that the machine was chosen with.
+    pub fn seed(&self) -> u64 {
+        self.setup.seed
+    }
+
+    /// Whether the machine is kept in a file.
+    pub fn is_kept(&self) -> bool {
+        self.setup.state.is_some()
+    }
+
+    /// Does something with the machine itself.
+    pub fn with<T>(&self, work: impl FnOnce(&mut SimMachine) -> T) -> T {
+        work(&mut self.lock().machine)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic in another thread leaves a machine that still answers.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn note(&mut self, line: &str) {
+        if let Some(file) = &mut self.journal
+            // In one write, so that lines of commands at the same time stay whole.
+            && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
+            && !std::mem::replace(&mut self.failed, true)
+        {
+            eprintln!("flyball: warning: cannot keep the simulated machine's state: {error}");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // What was journaled of a machine that is gone is of no use to anybody.
+        let _ = std::fs::remove_dir_all(state::journal_of_process());
+        let now = self.machine.now().as_nanos();
+        self.note(&format!("until {now}"));
+    }
+}
+
+fn error(op: Op, path: &str, errno: flyball_sim::Errno) -> HostError {
+    HostError::new(op, path, Errno(errno.0))
+}
+
+fn msr_name(cpu: u32, register: u32) -> String {
+    format!("MSR {register:#x} of CPU {cpu}")
+}
+
+impl Host for SimHost {
+    fn kind(&self) -> Kind {
+        Kind::Simulated
+    }
+
+    /// Beside the state file.
+    fn topology_cache(&self) -> Option<PathBuf> {
+        self.setup.state.as_ref().map(|state| PathBuf::from(format!("{}.topology", state.display())))
+    }
+
+    fn name(&self) -> String {
+        self.label.clone()
+    }
+
+    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        if inner.notes_reads {
+            let at = inner.machine.now().as_nanos();
+            inner.note(&format!("read {at} {path}"));
+        }
+        inner.machine.read_into(path, buffer).map_err(|errno| error(Op::Read, path, errno))
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let result = inner.machine.write(path, bytes).map_err(|errno| error(Op::Write, path, errno));
+        inner.note(&format!("write {at} {path} {}", hex(bytes)));
+        result
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
+        self.lock().machine.list(path).map_err(|errno| error(Op::List, path, errno))
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.lock().machine.exists(path)
+    }
+
+    fn writable(&self, path: &str) -> bool {
+        self.lock().machine.writable(path)
+    }
+
+    fn link(&self, path: &str) -> Result<String, HostError> {
+        self.lock().machine.readlink(path).map_err(|errno| error(Op::Link, path, errno))
+    }
+
+    fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
+        let result = self.lock().machine.read_msr(cpu, register);
+        result.map_err(|errno| error(Op::ReadMsr, &msr_name(cpu, register), errno))
+    }
+
+    fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let result = inner.machine.write_msr(cpu, register, value);
+        inner.note(&format!("msr {at} {cpu} {register} {value}"));
+        result.map_err(|errno| error(Op::WriteMsr, &msr_name(cpu, register), errno))
+    }
+
+    fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
+        let mut inner = self.lock();
+        let at = inner.machine.now().as_nanos();
+        let asked = hex(argument);
+        // Whoever runs flyball is this machine's root.
+        let result = inner.machine.isst(number, argument, Caller::Root);
+        inner.note(&format!("isst {at} {number} {asked}"));
+        result.map_err(|errno| match errno {
+            flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
+            _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
+        })
+    }
+
+    fn now(&self) -> Duration {
+        let inner = self.lock();
+        inner.before + inner.machine.now()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.lock().machine.advance(time);
+    }
+}

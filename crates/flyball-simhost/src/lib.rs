@@ -1,0 +1,34 @@
+//! Simulated machines behind flyball's host interface: what adapts flyball-sim, which knows none of the other crates, to
+//! [`flyball_host::Host`].
+//!
+//! [`SimSetup`] says which machine it is and how it is booted, [`SimHost`] is the machine, and a state file keeps it from
+//! one process to the next. The binary opens them for `-M sim:NAME`; libraries use them in their tests.
+
+mod host;
+mod setup;
+mod state;
+
+use std::path::PathBuf;
+
+pub use self::{
+    host::SimHost,
+    setup::{FaultRule, SimSetup, workload_model},
+    state::STATE_HELD,
+};
+
+/// Why a simulated machine cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The setup names something that does not exist, or that this machine does not have.
+    #[error("{0}")]
+    Setup(String),
+    /// The state file is not one of this machine, or is damaged. It was left as it is.
+    #[error("state file {}: {what}", path.display())]
+    NotItsState { path: PathBuf, what: String },
+    /// The state file cannot be read or written.
+    #[error("state file {}: {error}", path.display())]
+    State { path: PathBuf, error: std::io::Error },
+    /// Another process uses the state file.
+    #[error("state file {}: {holder} has had the machine for {seconds} s; wait for it to end, or use another file", path.display())]
+    Busy { path: PathBuf, holder: String, seconds: u64 },
+}

@@ -1,0 +1,273 @@
+//! Which simulated machine, and how it is booted:
+//! `NAME[,kernel=V][,boot=OPTION][,interface=WORD][,seed=N][,state=FILE][,fault=RULE]`.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use flyball_sim::{
+    Boot, Fault, Kernel, SimMachine,
+    silicon::{Interface, MachineSpec, spec::Vendor},
+    workload::Workload,
+};
+
+use crate::{SimError, state};
+
+/// What follows `sim:`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimSetup {
+    /// A built-in machine's name, or the path of a machine file or of a recorded machine.
+    pub name: String,
+    /// Whose answers the machine gives.
+    pub kernel: Kernel,
+    /// Kernel command line.
+    pub boot: Vec<String>,
+    /// What differs between two machines of one type.
+    pub seed: u64,
+    /// Where the machine is kept between commands.
+    pub state: Option<PathBuf>,
+    /// Faults that are injected.
+    pub faults: Vec<FaultRule>,
+    /// Which registers its firmware offers the system, if not those of its file: HWP may be switched off there.
+    pub interface: Option<&'static str>,
+}
+
+/// The words for what firmware may offer, as guests take them, for Intel and for AMD.
+const INTERFACES: &[(&str, Option<Interface>, Option<Interface>)] = &[
+    ("p-states", Some(Interface::PerfCtl), Some(Interface::AmdPstate)),
+    ("hwp", Some(Interface::Hwp), None),
+    ("cppc-msr", None, Some(Interface::CppcMsr)),
+    ("cppc-mailbox", None, Some(Interface::CppcShared)),
+];
+
+/// A rule that injects a fault, with its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultRule {
+    text: String,
+    fault: Fault,
+}
+
+impl FromStr for FaultRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FaultRule, String> {
+        // In the text of a machine ';' stands for the ',' of a rule.
+        if text.contains(';') {
+            return Err(format!("fault '{text}': a rule must not contain ';'"));
+        }
+        Ok(FaultRule { text: text.to_owned(), fault: text.parse()? })
+    }
+}
+
+impl fmt::Display for SimSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        if self.kernel != KERNEL {
+            write!(f, ",kernel={}", self.kernel)?;
+        }
+        if !self.boot.is_empty() {
+            write!(f, ",boot={}", self.boot.join(" "))?;
+        }
+        if let Some(word) = self.interface {
+            write!(f, ",interface={word}")?;
+        }
+        if self.seed != 0 {
+            write!(f, ",seed={}", self.seed)?;
+        }
+        if let Some(state) = &self.state {
+            write!(f, ",state={}", state.display())?;
+        }
+        self.faults.iter().try_for_each(|rule| write!(f, ",fault={}", rule.text.replace(',', ";")))
+    }
+}
+
+/// Whose answers a machine gives if the user does not say.
+const KERNEL: Kernel = Kernel::V6_12;
+
+impl SimSetup {
+    /// Reads what follows `sim:`.
+    pub fn parse(text: &str) -> Result<SimSetup, String> {
+        let mut parts = text.split(',');
+        let name = parts.next().unwrap_or_default().to_owned();
+        let mut choice = SimSetup {
+            name,
+            kernel: KERNEL,
+            boot: Vec::new(),
+            seed: 0,
+            state: None,
+            faults: Vec::new(),
+            interface: None,
+        };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("kernel", value)) => choice.kernel = value.parse()?,
+                Some(("boot", value)) => choice.boot.extend(value.split_whitespace().map(str::to_owned)),
+                Some(("seed", value)) => {
+                    choice.seed =
+                        value.parse().map_err(|_| format!("seed '{value}' is not a whole number"))?;
+                }
+                Some(("state", value)) => choice.state = Some(PathBuf::from(value)),
+                Some(("interface", value)) => {
+                    let words: Vec<&str> = INTERFACES.iter().map(|(word, ..)| *word).collect();
+                    let known = words.iter().find(|word| **word == value).copied();
+                    choice.interface =
+                        Some(known.ok_or_else(|| {
+                            format!("interface '{value}' is not one of {}", words.join(", "))
+                        })?);
+                }
+                Some(("fault", value)) => choice.faults.push(value.replace(';', ",").parse()?),
+                _ => {
+                    return Err(format!(
+                        "'{part}' in 'sim:{text}' is not understood; after the name come kernel=6.12, \
+                         boot=amd_pstate=passive, interface=p-states, seed=N, state=FILE or fault=RULE (in it ';' for ','), separated by commas"
+                    ));
+                }
+            }
+        }
+        Ok(choice)
+    }
+
+    /// Where the journal of changes to the machine is: beside its state file, or for this process alone.
+    pub fn journal(&self) -> PathBuf {
+        match &self.state {
+            Some(file) => {
+                let mut path = file.clone().into_os_string();
+                path.push(".journal");
+                path.into()
+            }
+            None => state::journal_of_process(),
+        }
+    }
+
+    /// The description of the machine.
+    pub fn spec(&self) -> Result<MachineSpec, SimError> {
+        if MachineSpec::builtin_text(&self.name).is_some() {
+            return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
+        }
+        let path = Path::new(&self.name);
+        if path.is_file() {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                SimError::Setup(format!("cannot read machine file {}: {error}", path.display()))
+            })?;
+            return MachineSpec::from_toml(&text)
+                .map_err(|error| SimError::Setup(format!("{}: {error}", path.display())));
+        }
+        if path.is_dir() {
+            return flyball_sim::describe(path).map_err(SimError::Setup);
+        }
+        let names: Vec<&str> = MachineSpec::names().collect();
+        let meant =
+            nearest(&self.name, &names).map_or_else(String::new, |name| format!(" did you mean '{name}'?"));
+        Err(SimError::Setup(format!(
+            "there is no simulated machine '{}';{meant} there are {}, or give the path of a machine file or of a recorded machine",
+            self.name,
+            names.join(", ")
+        )))
+    }
+
+    /// Boots the machine, without its state.
+    pub fn boot(&self) -> Result<SimMachine, SimError> {
+        let boot = Boot { options: self.boot.clone(), ..Boot::default() };
+        let mut spec = self.spec()?;
+        if let Some(word) = self.interface {
+            let intel = spec.identity.vendor == Vendor::Intel;
+            let meant = INTERFACES.iter().find(|(known, ..)| *known == word);
+            let meant = meant.and_then(|(_, of_intel, of_amd)| if intel { *of_intel } else { *of_amd });
+            spec.firmware.interface = meant.ok_or_else(|| {
+                SimError::Setup(format!("interface={word} is not of this machine's vendor"))
+            })?;
+        }
+        let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed).map_err(SimError::Setup)?;
+        for rule in &self.faults {
+            machine.inject(rule.fault.clone());
+        }
+        Ok(machine)
+    }
+
+    /// Whether a rule watches reads.
+    pub(crate) fn watches_reads(&self) -> bool {
+        self.faults.iter().any(|rule| rule.fault.watches_reads())
+    }
+
+    /// Says which rules name what the machine does not have now.
+    pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
+        for rule in &self.faults {
+            if let Some(what) = machine.lacks(&rule.fault) {
+                eprintln!("flyball: warning: fault '{}': sim:{} has no {what}", rule.text, machine.name());
+            }
+        }
+    }
+
+    /// What a state file must agree with.
+    pub(crate) fn heading(&self) -> String {
+        format!(
+            "flyball-sim 1 {} kernel={} seed={} boot={}",
+            self.name,
+            self.kernel,
+            self.seed,
+            self.boot.join(" ")
+        ) + &self.interface.map_or_else(String::new, |word| format!(" interface={word}"))
+            + &self.faults.iter().map(|rule| format!(" fault={}", rule.text)).collect::<String>()
+    }
+}
+
+/// The model of a workload: one that comes with flyball, or a file's. An amount is its turns, or its seconds where it is
+/// given in time.
+pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimError> {
+    let mut model = if Workload::builtin_text(name).is_some() {
+        Workload::builtin(name).map_err(|error| SimError::Setup(error.to_string()))?
+    } else {
+        let text = std::fs::read_to_string(name).map_err(|error| {
+            let names: Vec<&str> = Workload::names().collect();
+            SimError::Setup(format!(
+                "no workload '{name}' is modelled ({}), and there is no such file: {error}",
+                names.join(", ")
+            ))
+        })?;
+        Workload::from_toml(&text).map_err(|error| SimError::Setup(format!("{name}: {error}")))?
+    };
+    if let Some(amount) = amount {
+        if model.seconds > 0.0 {
+            model.seconds = amount as f64;
+        } else {
+            for group in model.task.iter_mut().filter(|group| group.turns > 0) {
+                group.turns = amount;
+            }
+        }
+    }
+    Ok(model)
+}
+
+/// The name that is meant, if one is near: at most a third of its letters differ.
+fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
+    let near = names.iter().map(|name| (strsim::levenshtein(wanted, name), *name)).min()?;
+    (near.0 * 3 <= near.1.chars().count().max(3)).then_some(near.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_is_read_and_printed() {
+        let text = "ryzen-5750g,kernel=7.2,boot=amd_pstate=passive,seed=3";
+        let setup = SimSetup::parse(text).unwrap();
+        assert_eq!((setup.kernel, setup.seed), (Kernel::V7_2, 3));
+        assert_eq!(setup.boot, ["amd_pstate=passive"]);
+        assert_eq!(setup.to_string(), text);
+        assert!(SimSetup::parse("x,kernel=5.4").is_err());
+        assert!(SimSetup::parse("x,colour=red").is_err());
+        assert!(SimSetup::parse("no-such-machine").unwrap().spec().is_err());
+    }
+
+    #[test]
+    fn a_near_name_is_suggested() {
+        let names: Vec<&str> = MachineSpec::names().collect();
+        assert_eq!(nearest("ryzen-5750", &names), Some("ryzen-5750g"));
+        assert_eq!(nearest("epic-512", &names), Some("epyc-512"));
+        assert_eq!(nearest("laptop", &names), None);
+        assert_eq!(nearest("", &names), None);
+    }
+}
