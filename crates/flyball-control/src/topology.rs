@@ -1,7 +1,6 @@
 //! What a machine's processors are: which CPUs there are, and how they share packages, dies, cores, policies and nodes.
 //!
-//! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per online CPU. Only
-//! what these do not say is read per CPU. Every file may be missing: what is unknown is `None`.
+//! Built on [`flyball_host::CpuTopology`]. Every file may be missing: what is unknown is `None`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,13 +8,14 @@ use std::{
 };
 
 pub use flyball_host::Vendor;
-use flyball_host::{CpuInfo, CpuList, Host};
+pub(crate) use flyball_host::topology::{CPUS, read_list};
+use flyball_host::{
+    CpuInfo, CpuList, CpuTopology, Host,
+    topology::{Position, TopologyError, numbered, read_number},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Location, value::ReadError};
-
-/// Where the kernel keeps CPUs.
-pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
 /// The kind of core on a hybrid processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -102,33 +102,19 @@ pub struct Topology {
     pub nodes: BTreeMap<u32, CpuList>,
 }
 
-/// Reads a file that holds a CPU list; `None` where there is none.
-pub(crate) fn read_list(host: &dyn Host, path: &str) -> Result<Option<CpuList>, ReadError> {
-    let Some(text) = host.read_optional(path)? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| bad(path, &text, "a CPU list such as 0-3,7"))
-}
-
-/// Reads a file that holds a number; `None` where there is none.
-fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, ReadError> {
-    let Some(text) = host.read_optional(path)? else { return Ok(None) };
-    match text.parse::<i64>() {
-        // The kernel prints -1 for an id that the firmware did not give.
-        Ok(number) => Ok(u32::try_from(number).ok()),
-        Err(_) => Err(bad(path, &text, "a number")),
-    }
-}
-
 pub(crate) fn bad(path: &str, found: &str, expected: &'static str) -> ReadError {
     let found = found.chars().take(60).collect();
     ReadError::Content { source: Location::File(path.to_owned()), found, expected }
 }
 
-/// The numbers of the entries of `folder` that are named `stem` and a number; none where there is no such folder.
-pub(crate) fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<u32>, ReadError> {
-    match host.list(folder) {
-        Ok(names) => Ok(names.iter().filter_map(|name| name.strip_prefix(stem)?.parse().ok()).collect()),
-        Err(error) if error.is_absent() => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
+impl From<TopologyError> for ReadError {
+    fn from(error: TopologyError) -> ReadError {
+        match error {
+            TopologyError::Host(error) => error.into(),
+            TopologyError::Content { path, found, expected } => {
+                ReadError::Content { source: Location::File(path), found, expected }
+            }
+        }
     }
 }
 
@@ -162,101 +148,34 @@ impl Topology {
     /// # Errors
     /// Where a file is there and cannot be read or makes no sense, or where not even one CPU can be found.
     pub fn inspect(host: &dyn Host) -> Result<Topology, ReadError> {
-        let mut topology = Topology::lists(host)?;
-        topology.cpuinfo(host)?;
-        topology.ids(host)?;
+        let info = CpuInfo::read(host)?;
+        let CpuTopology { possible, present, online, positions, .. } = CpuTopology::read(host, &info)?;
+        let cpus = positions
+            .into_iter()
+            .map(|(number, Position { package, die, core })| {
+                let online = online.contains(number);
+                (number, Cpu { number, online, package, die, core, ..Cpu::default() })
+            })
+            .collect();
+        let mut topology = Topology {
+            possible,
+            offline: present.difference(&online),
+            present,
+            online,
+            vendor: info.vendor(),
+            family: info.family,
+            model: info.model,
+            stepping: info.stepping,
+            model_name: info.model_name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" ")),
+            flags: info.flags,
+            cpus,
+            policies: Vec::new(),
+            nodes: BTreeMap::new(),
+        };
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;
         Ok(topology)
-    }
-
-    /// Which CPUs there are.
-    fn lists(host: &dyn Host) -> Result<Topology, ReadError> {
-        let list = |name: &str| read_list(host, &format!("{CPUS}/{name}"));
-        let (online, present, possible) = (list("online")?, list("present")?, list("possible")?);
-        let present = match present.or_else(|| online.clone()) {
-            Some(present) => present,
-            None => numbered(host, CPUS, "cpu")?.into_iter().collect(),
-        };
-        let online = online.unwrap_or_else(|| present.clone());
-        let present = present.union(&online);
-        if present.is_empty() {
-            // The listing's own error names the folder that a machine must have.
-            host.list(CPUS)?;
-            return Err(bad(&format!("{CPUS}/present"), "", "a CPU list such as 0-3,7"));
-        }
-        let cpus = present
-            .iter()
-            .map(|number| (number, Cpu { number, online: online.contains(number), ..Cpu::default() }))
-            .collect();
-        Ok(Topology {
-            possible: possible.unwrap_or_else(|| present.clone()),
-            offline: present.difference(&online),
-            present,
-            online,
-            vendor: Vendor::Other,
-            family: None,
-            model: None,
-            stepping: None,
-            model_name: None,
-            flags: BTreeSet::new(),
-            cpus,
-            policies: Vec::new(),
-            nodes: BTreeMap::new(),
-        })
-    }
-
-    fn cpuinfo(&mut self, host: &dyn Host) -> Result<(), ReadError> {
-        let info = CpuInfo::read(host)?;
-        for (number, ids) in &info.cpus {
-            if let Some(cpu) = self.cpus.get_mut(number) {
-                (cpu.package, cpu.core) = (ids.package, ids.core);
-            }
-        }
-        self.vendor = info.vendor();
-        (self.family, self.model, self.stepping) = (info.family, info.model, info.stepping);
-        self.model_name = info.model_name.map(|name| name.split_whitespace().collect::<Vec<_>>().join(" "));
-        self.flags = info.flags;
-        Ok(())
-    }
-
-    /// Package, die and core of each online CPU, as far as /proc/cpuinfo left them open.
-    fn ids(&mut self, host: &dyn Host) -> Result<(), ReadError> {
-        let online: Vec<u32> = self.online.iter().collect();
-        // One die list names every CPU of the die, so that one read serves them all.
-        let mut dies_known = true;
-        for &number in &online {
-            let path = |file: &str| format!("{CPUS}/cpu{number}/topology/{file}");
-            let cpu = &self.cpus[&number];
-            let (mut package, mut core) = (cpu.package, cpu.core);
-            if package.is_none() {
-                package = read_number(host, &path("physical_package_id"))?;
-            }
-            if core.is_none() {
-                core = read_number(host, &path("core_id"))?;
-            }
-            let mut die = cpu.die;
-            if die.is_none() && dies_known {
-                die = read_number(host, &path("die_id"))?;
-                match die {
-                    Some(die) => {
-                        let siblings = read_list(host, &path("die_cpus_list"))?.unwrap_or_default();
-                        for sibling in siblings.iter() {
-                            if let Some(cpu) = self.cpus.get_mut(&sibling).filter(|cpu| cpu.online) {
-                                cpu.die = Some(die);
-                            }
-                        }
-                    }
-                    // Kernels before 5.2 have no die_id; a machine has it for all CPUs or for none.
-                    None => dies_known = false,
-                }
-            }
-            if let Some(cpu) = self.cpus.get_mut(&number) {
-                *cpu = Cpu { package, core, die: die.or(package.map(|_| 0)), ..cpu.clone() };
-            }
-        }
-        Ok(())
     }
 
     /// Kinds of cores on a hybrid processor.

@@ -9,6 +9,7 @@
 //! A host is a value: two of them, with different roots, live side by side in one process.
 
 mod archive;
+pub mod cgroup;
 mod child;
 mod cpuinfo;
 mod cpuset;
@@ -26,6 +27,7 @@ mod record;
 mod recorded;
 pub mod spool;
 pub mod thermal;
+pub mod topology;
 pub mod tracefs;
 mod units;
 
@@ -40,6 +42,7 @@ pub use live::Live;
 pub use plain::Plain;
 pub use record::{Summary, record};
 pub use recorded::Recorded;
+pub use topology::CpuTopology;
 pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,
     Percent, Perf, Watts,

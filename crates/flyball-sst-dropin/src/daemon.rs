@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use flyball_host::CpuInfo;
-
 use crate::{
     display::Id,
     online,
@@ -85,7 +83,7 @@ pub(super) fn run(
 }
 
 fn has_events(session: &Session<'_>) -> bool {
-    CpuInfo::read(session.host).is_ok_and(|info| info.flags.contains("hfi"))
+    session.info.flags.contains("hfi")
 }
 
 fn refused(session: &mut Session<'_>) -> Ended {
@@ -117,7 +115,7 @@ fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), End
     let Ok(cores) = session.ask(cores)? else { return Ok(()) };
     let cpus = session.of_cores(id, cores);
     if session.cgroup && online::enable_cpusets(session) {
-        let _ = online::isolate(session, id, &cpus, levels.current != 0, false);
+        let _ = online::partition(session, id, &cpus, levels.current);
         return Ok(());
     }
     online::set_online(session, id, &cpus, false)

@@ -93,6 +93,10 @@ impl Host for DebugHost<'_> {
         self.host.kind()
     }
 
+    fn topology_cache(&self) -> Option<std::path::PathBuf> {
+        self.host.topology_cache()
+    }
+
     fn name(&self) -> String {
         self.host.name()
     }

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use flyball_host::{CpuList, Errno, MegaHertz};
+use flyball_host::{
+    CpuList, Errno, HostError, MegaHertz,
+    cgroup::{Group, Kind, set_gives_cpusets},
+    topology::TopologyFile,
+};
 
 use crate::{
     display::Id,
     session::{Ended, Session},
 };
 
-const CGROUP: &str = "/sys/fs/cgroup";
+/// The tool's buffer for the list of a partition's CPUs.
+const LONGEST_LIST: usize = 511;
+
 const UNCORE: &str = "/sys/devices/system/cpu/intel_uncore_frequency";
 
 /// After a level change: mesh limits, then the CPUs of the level (`set_tdp_level_for_cpu` in isst-config.c).
@@ -29,7 +35,7 @@ pub(super) fn follow_level(session: &mut Session<'_>, id: &Id, level: u8) -> Res
     let cpus = session.of_cores(id, cores);
     if session.cgroup {
         session.warn("Using cgroup v2 in lieu of online/offline\n");
-        if enable_cpusets(session) && isolate(session, id, &cpus, level != 0, false) {
+        if enable_cpusets(session) && partition(session, id, &cpus, level) {
             return Ok(());
         }
     }
@@ -103,60 +109,69 @@ pub(super) fn all_online(session: &mut Session<'_>) -> Result<(), Ended> {
         }
         switch(session, cpu, true)?;
     }
-    session.cache.remove();
+    if let Some(file) = TopologyFile::of(session.host) {
+        file.remove();
+    }
     Ok(())
 }
 
-/// Lets the kernel's cpuset controller into the root group.
+/// Makes the root give cpusets to its groups.
 pub(super) fn enable_cpusets(session: &Session<'_>) -> bool {
-    session.host.write(&format!("{CGROUP}/cgroup.subtree_control"), b" +cpuset").is_ok()
+    set_gives_cpusets(session.host, true).is_ok()
 }
 
-/// Puts the CPUs of a domain that are not in `cpus` (or only CPU 0) into a partition, or returns them.
-pub(super) fn isolate(
-    session: &Session<'_>,
-    id: &Id,
-    cpus: &CpuList,
-    isolated: bool,
-    cpu0_only: bool,
-) -> bool {
-    let folder = format!("{CGROUP}/{}-{}-{}", id.package, id.die, id.domain);
-    if !session.host.exists(&folder) && session.host.make_dir(&folder).is_err() {
-        return false;
-    }
-    let partition = format!("{folder}/cpuset.cpus.partition");
-    if !isolated {
-        return session.host.write(&partition, b"member").is_ok();
-    }
+/// The group of a power domain, with the tool's name (`isolate_cpus` in isst-config.c).
+fn group(id: &Id) -> Group {
+    Group::named(&format!("{}-{}-{}", id.package, id.die, id.domain))
+}
+
+/// Puts the CPUs of a domain that are not in `cpus` into a partition.
+fn isolate_others(session: &Session<'_>, id: &Id, cpus: &CpuList) -> bool {
     if cpus.is_empty() {
+        // The tool has created the group by then.
+        let _ = group(id).create(session.host);
         return false;
     }
-    let mut list = if cpu0_only {
-        "0".to_owned()
-    } else {
-        let outside = session.domain_cpus(id).into_iter().filter(|cpu| !cpus.contains(cpu.number));
-        outside.map(|cpu| cpu.number.to_string()).collect::<Vec<_>>().join(",")
-    };
-    list.truncate(511);
-    if session.host.write(&format!("{folder}/cpuset.cpus"), list.as_bytes()).is_err() {
-        return false;
-    }
-    session.host.write(&partition, b"isolated").is_ok() || session.host.write(&partition, b"root").is_ok()
+    let others = session.domain_cpus(id).into_iter().filter(|cpu| !cpus.contains(cpu.number));
+    let list = others.map(|cpu| cpu.number.to_string()).collect::<Vec<_>>().join(",");
+    isolate(session, &group(id), list).is_ok()
+}
+
+fn isolate(session: &Session<'_>, group: &Group, mut list: String) -> Result<(), HostError> {
+    group.create(session.host)?;
+    list.truncate(LONGEST_LIST);
+    group.set_cpus(session.host, &list)?;
+    group.set_kind(session.host, Kind::Isolated).or_else(|_| group.set_kind(session.host, Kind::Root))
+}
+
+/// Isolates the CPUs that a level excludes. Level 0 excludes none.
+pub(super) fn partition(session: &Session<'_>, id: &Id, cpus: &CpuList, level: u8) -> bool {
+    if level == 0 { return_cpus(session, id) } else { isolate_others(session, id, cpus) }
+}
+
+/// Makes the partition of a domain an ordinary group again.
+fn return_cpus(session: &Session<'_>, id: &Id) -> bool {
+    let group = group(id);
+    group.create(session.host).and_then(|()| group.set_kind(session.host, Kind::Member)).is_ok()
 }
 
 /// Isolates CPU 0 by cgroup, or returns it if it was isolated so.
 fn isolate_cpu0(session: &mut Session<'_>, isolated: bool) {
-    let folder = format!("{CGROUP}/0-0-0");
+    let id = Id { cpu: 0, package: 0, die: 0, domain: 0 };
+    let group = group(&id);
     if !isolated {
-        let Ok(cpus) = session.host.read(&format!("{folder}/cpuset.cpus")) else { return };
-        let partition = session.host.read(&format!("{folder}/cpuset.cpus.partition"));
-        if !cpus.starts_with('0') || partition.map_or(true, |kind| kind.starts_with('m')) {
+        let Ok(cpus) = group.cpus(session.host) else { return };
+        if !cpus.starts_with('0') || group.kind(session.host).map_or(true, |kind| kind.starts_with('m')) {
             return;
         }
     }
-    let id = Id { cpu: 0, package: 0, die: 0, domain: 0 };
-    let cpus = CpuList::from_iter([0]);
-    if !enable_cpusets(session) || !isolate(session, &id, &cpus, isolated, true) {
+    let done = enable_cpusets(session)
+        && if isolated {
+            isolate(session, &group, "0".to_owned()).is_ok()
+        } else {
+            return_cpus(session, &id)
+        };
+    if !done {
         session.warn("Can't isolate CPU 0\n");
         session.failed = true;
     }

@@ -2,10 +2,10 @@
 
 use std::{io::Write, time::Duration};
 
-use flyball_host::{Host, isst};
+use flyball_host::{CpuInfo, Host, isst, topology::TopologyFile};
 use flyball_sst::{
     access::{CpuModel, Mailbox},
-    cpus::{self, CpuMap, TopologyCache},
+    cpus::{self, CpuMap},
 };
 
 use crate::{
@@ -24,8 +24,6 @@ pub struct Surroundings<'a> {
     pub host: &'a dyn Host,
     /// Whether the user is root.
     pub root: bool,
-    /// Where the topology of CPUs that may go offline is kept.
-    pub cache: TopologyCache,
     /// stdout.
     pub out: &'a mut dyn Write,
     /// stderr.
@@ -41,10 +39,11 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
         args.push("intel-speed-select".to_owned());
     }
     let strict = take_strict(&mut args);
-    let Surroundings { host, root, cache, out, err, daemon } = surroundings;
+    let Surroundings { host, root, out, err, daemon } = surroundings;
     let debug_host = DebugHost::new(host);
     let host: &dyn Host = &debug_host;
-    let model = CpuModel::read(host);
+    let info = CpuInfo::read(host).unwrap_or_default();
+    let model = CpuModel::of(&info);
     let mut session = Session {
         host,
         debug_host: &debug_host,
@@ -62,8 +61,8 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
             mmio: false,
         },
         model,
+        info,
         map: CpuMap::default(),
-        cache,
         targets: None,
         read_only: false,
         strict,
@@ -186,14 +185,9 @@ fn options_and_command(
 
 /// Stores the topology for the time when CPUs are offline and sysfs no longer has it.
 fn keep_topology(session: &mut Session<'_>) {
-    if session.cache.0.is_none() || session.cache.exists() {
-        return;
-    }
-    match session.cache.store(session.host, session.map.room) {
+    let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) else { return };
+    match file.store(session.host, session.map.room) {
         Ok(()) => session.warn("Caching topology information\n"),
-        Err(_) => {
-            let path = session.cache.0.clone().unwrap_or_default();
-            session.warn(&format!("Can't create file:{}\n", path.display()));
-        }
+        Err(_) => session.warn(&format!("Can't create file:{}\n", file.0.display())),
     }
 }

@@ -3,11 +3,11 @@
 
 use std::{io::Write, time::Duration};
 
-use flyball_host::{CpuList, Errno, Host, HostError, isst};
+use flyball_host::{CpuInfo, CpuList, Errno, Host, HostError, isst};
 
 use flyball_sst::{
     access::{Access, CpuModel, Features, Levels, Mailbox, Place, PmConfig, Tpmi},
-    cpus::{Cpu, CpuMap, TopologyCache, is_online},
+    cpus::{Cpu, CpuMap, is_online},
 };
 
 use crate::{
@@ -50,8 +50,8 @@ pub(super) struct Session<'a> {
     pub access: Box<dyn Access + 'a>,
     pub platform: isst::Platform,
     pub model: CpuModel,
+    pub info: CpuInfo,
     pub map: CpuMap,
-    pub cache: TopologyCache,
     /// CPUs of `--cpu`, or `None` for one run per power domain.
     pub targets: Option<CpuList>,
     pub read_only: bool,
@@ -84,7 +84,7 @@ impl Session<'_> {
 
     /// Reads which CPU is where, with the tool's messages about CPUs that the driver does not know.
     pub(super) fn read_cpus(&mut self) {
-        self.map = CpuMap::read(self.host, self.platform.is_tpmi(), &self.cache);
+        self.map = CpuMap::read(self.host, &self.info, self.platform.is_tpmi());
         for cpu in self.map.unmapped.clone() {
             self.warn("ISST_IF_GET_PHY_ID: Invalid argument\n");
             self.line(&format!("Error: map logical_cpu:{cpu}\n"));

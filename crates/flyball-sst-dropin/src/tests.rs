@@ -5,7 +5,6 @@ use std::{path::PathBuf, time::Duration};
 use flyball_host::Host;
 use proptest::prelude::*;
 
-use flyball_sst::cpus::TopologyCache;
 use flyball_sst_fake::FakeMachine;
 
 use crate::{Daemon, Ended, Surroundings, run};
@@ -37,14 +36,7 @@ fn tool(host: &dyn Host, words: &[&str], root: bool) -> Output {
         std::iter::once("intel-speed-select").chain(words.iter().copied()).map(str::to_owned).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut daemon = Idle(std::cell::Cell::new(0));
-    let surroundings = Surroundings {
-        host,
-        root,
-        cache: TopologyCache::default(),
-        out: &mut out,
-        err: &mut err,
-        daemon: &mut daemon,
-    };
+    let surroundings = Surroundings { host, root, out: &mut out, err: &mut err, daemon: &mut daemon };
     let code = run(&args, surroundings);
     Output { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), code }
 }

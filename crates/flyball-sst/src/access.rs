@@ -23,19 +23,18 @@ pub use tpmi::Tpmi;
 /// Opens the interface that the drivers offer.
 ///
 /// # Errors
-/// The errno of the driver; `EOPNOTSUPP` for an interface version that is not known.
+/// `EOPNOTSUPP` for an interface version that is not known.
 pub fn open<'h>(
     host: &'h dyn Host,
+    platform: &isst::Platform,
     model: &CpuModel,
-) -> Result<(isst::Platform, Box<dyn Access + 'h>), HostError> {
-    let platform = isst::Platform::read(host)?;
-    let access: Box<dyn Access + 'h> = match platform.api_version {
-        1 => Box::new(Mailbox::new(host, model)),
-        2 | 3 => Box::new(Tpmi::new(host, platform.api_version)),
+) -> Result<Box<dyn Access + 'h>, HostError> {
+    match platform.api_version {
+        1 => Ok(Box::new(Mailbox::new(host, model))),
+        2 | 3 => Ok(Box::new(Tpmi::new(host, platform.api_version))),
         version => {
             let what = format!("interface version {version} of {}", isst::NODE);
-            return Err(HostError::new(Op::Isst, what, Errno::OPNOTSUPP));
+            Err(HostError::new(Op::Isst, what, Errno::OPNOTSUPP))
         }
-    };
-    Ok((platform, access))
+    }
 }

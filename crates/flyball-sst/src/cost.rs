@@ -80,13 +80,11 @@ mod tests {
     use super::*;
     use flyball_sst_fake::FakeMachine;
 
-    use crate::cpus::TopologyCache;
-
     #[test]
     fn costs_are_given_in_numbers() {
         for tpmi in [false, true] {
             let machine = FakeMachine::guide(tpmi);
-            let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+            let layout = Layout::read(&machine).unwrap();
             let access = layout.access(&machine);
             let domain = &layout.domains[0];
             assert_eq!(

@@ -10,10 +10,10 @@ use flyball_host::{CpuList, Host, HostError};
 
 use crate::{
     access::Place,
-    apart::{self, Apart},
     cost,
     cpus::is_online,
     layout::{Domain, Layout},
+    partition::Partition,
 };
 
 /// How CPUs that the level excludes are kept from work.
@@ -39,7 +39,7 @@ pub enum Event {
     /// CPUs were taken offline.
     Offline(CpuList),
     /// These CPUs are in the partition; none: the partition was removed.
-    Apart(CpuList),
+    Isolated(CpuList),
     Refused(Refusal),
 }
 
@@ -75,8 +75,10 @@ impl fmt::Display for Event {
             }
             Event::Online(cpus) => write!(f, "online: {cpus}"),
             Event::Offline(cpus) => write!(f, "offline: {cpus}"),
-            Event::Apart(cpus) if cpus.is_empty() => f.write_str("no CPU is set apart any more"),
-            Event::Apart(cpus) => write!(f, "set apart in a cgroup partition: {cpus}"),
+            Event::Isolated(cpus) if cpus.is_empty() => {
+                f.write_str("no CPU is in a cgroup partition any more")
+            }
+            Event::Isolated(cpus) => write!(f, "isolated in a cgroup partition: {cpus}"),
             Event::Refused(refusal) => refusal.fmt(f),
         }
     }
@@ -128,10 +130,9 @@ impl Follower {
     fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
         let outside = domain.cpus.difference(inside);
         if self.means == Means::Cgroup {
-            let folder = apart::folder(domain.place.package, domain.place.domain);
-            let wanted = if outside.is_empty() { Apart::Ready } else { Apart::Cpus(outside.clone()) };
-            match apart::write(host, &folder, &wanted) {
-                Ok(()) => events.push(Event::Apart(outside)),
+            let target = if outside.is_empty() { Partition::Ready } else { Partition::Cpus(outside.clone()) };
+            match target.write(host, domain.place.package, domain.place.domain) {
+                Ok(()) => events.push(Event::Isolated(outside)),
                 Err(error) => events.push(Event::Refused(Refusal::Host(error))),
             }
             return;
@@ -162,8 +163,6 @@ mod tests {
     use super::*;
     use flyball_sst_fake::FakeMachine;
 
-    use crate::cpus::TopologyCache;
-
     fn online(machine: &FakeMachine) -> String {
         machine.read("/sys/devices/system/cpu/online").unwrap()
     }
@@ -172,7 +171,7 @@ mod tests {
     fn cpus_go_and_come_back_with_the_level() {
         for tpmi in [false, true] {
             let machine = FakeMachine::guide(tpmi);
-            let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+            let layout = Layout::read(&machine).unwrap();
             let mut follower = Follower::new(Means::Hotplug);
             assert_eq!(follower.look(&layout, &machine).unwrap().len(), 2, "the first look");
             assert_eq!(follower.look(&layout, &machine).unwrap(), []);
@@ -191,11 +190,11 @@ mod tests {
     #[test]
     fn partitions_instead_of_hotplug() {
         let machine = FakeMachine::guide(true);
-        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+        let layout = Layout::read(&machine).unwrap();
         let mut follower = Follower::new(Means::Cgroup);
         machine.set(|state| state.level = 4);
         let _ = follower.look(&layout, &machine).unwrap();
-        let folder = apart::folder(0, 0);
+        let folder = "/sys/fs/cgroup/flyball-sst-0-0";
         let read = |name: &str| machine.read(&format!("{folder}/{name}")).unwrap();
         assert_eq!(
             (read("cpuset.cpus").as_str(), read("cpuset.cpus.partition").as_str()),
@@ -204,13 +203,13 @@ mod tests {
         assert_eq!(online(&machine), "0-55");
         machine.set(|state| state.level = 0);
         let _ = follower.look(&layout, &machine).unwrap();
-        assert!(!machine.exists(&folder), "the partition is gone");
+        assert!(!machine.exists(folder), "the partition is gone");
     }
 
     #[test]
     fn a_refusal_is_reported_and_the_rest_is_done() {
         let machine = FakeMachine::guide(true);
-        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+        let layout = Layout::read(&machine).unwrap();
         machine.set(|state| state.level = 4);
         machine.fail_at(1, flyball_host::Errno::BUSY);
         let events = Follower::new(Means::Hotplug).look(&layout, &machine).unwrap();

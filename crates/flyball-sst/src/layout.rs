@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use flyball_host::{CpuList, Host, HostError, isst};
+use flyball_host::{CpuInfo, CpuList, Host, HostError, isst};
 
 use crate::{
     access::{self, Access, CpuModel, Dump, Mailbox, Place, Tpmi},
-    cpus::{CpuMap, TopologyCache},
+    cpus::CpuMap,
     setting::{Field, Setting, Via},
 };
 
@@ -36,10 +36,9 @@ impl Layout {
     ///
     /// # Errors
     /// The errno of the driver; `EOPNOTSUPP` for an interface version that is not known.
-    pub fn read(host: &dyn Host, cache: &TopologyCache) -> Result<Layout, HostError> {
-        let model = CpuModel::read(host);
-        let (platform, access, dumped) = match access::open(host, &model) {
-            Ok((platform, access)) => (platform, access, false),
+    pub fn read(host: &dyn Host) -> Result<Layout, HostError> {
+        let (platform, dump) = match isst::Platform::read(host) {
+            Ok(platform) => (platform, None),
             // Without the driver, debugfs may still show the registers.
             Err(error) if error.is_absent() => {
                 let Ok(dump) = Dump::read(host) else { return Err(error) };
@@ -50,9 +49,17 @@ impl Layout {
                     mailbox: false,
                     mmio: false,
                 };
-                (platform, Box::new(dump) as Box<dyn Access>, true)
+                (platform, Some(dump))
             }
             Err(error) => return Err(error),
+        };
+        // Only now: most machines have no Speed Select, and /proc/cpuinfo is long on a large one.
+        let info = CpuInfo::read(host).unwrap_or_default();
+        let model = CpuModel::of(&info);
+        let dumped = dump.is_some();
+        let access: Box<dyn Access> = match dump {
+            Some(dump) => Box::new(dump),
+            None => access::open(host, &platform, &model)?,
         };
         let via = match platform.api_version {
             _ if dumped => Via::Dump,
@@ -60,7 +67,7 @@ impl Layout {
             1 => Via::Mailbox,
             version => Via::Tpmi(version),
         };
-        let map = CpuMap::read(host, platform.is_tpmi(), cache);
+        let map = CpuMap::read(host, &info, platform.is_tpmi());
         // Without the power unit's numbers every core would look like the first. A dump is only read, so that does no harm.
         if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
             return Err(error.clone());

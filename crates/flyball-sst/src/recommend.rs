@@ -182,11 +182,9 @@ mod tests {
     use super::*;
     use flyball_sst_fake::FakeMachine;
 
-    use crate::cpus::TopologyCache;
-
     fn best(cpus: &[u32], goal: Goal) -> Candidate {
         let machine = FakeMachine::guide(true);
-        let layout = Layout::read(&machine, &TopologyCache::default()).unwrap();
+        let layout = Layout::read(&machine).unwrap();
         let cpus = cpus.iter().copied().collect();
         candidates(&layout, &machine, &layout.domains[0], &cpus, goal).unwrap().remove(0)
     }

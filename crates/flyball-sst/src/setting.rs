@@ -12,7 +12,7 @@ use flyball_host::{
 
 use crate::{
     access::{Access, CpuModel, Dump, ICELAKE_X, Mailbox, Place, Qos, SKYLAKE_X, Tpmi},
-    apart::{self, Apart},
+    partition::Partition,
 };
 
 /// How the firmware is reached.
@@ -197,10 +197,10 @@ impl Setting {
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
         // A partition is files; everything else asks the driver.
         if self.field == Field::Apart {
-            return Ok(match apart::read(host, &self.folder())? {
-                Apart::None => "none".to_owned(),
-                Apart::Ready => "ready".to_owned(),
-                Apart::Cpus(cpus) => cpus.to_string(),
+            return Ok(match Partition::read(host, self.place.package, self.place.domain)? {
+                Partition::None => "none".to_owned(),
+                Partition::Ready => "ready".to_owned(),
+                Partition::Cpus(cpus) => cpus.to_string(),
             });
         }
         let access = self.via.access(host)?;
@@ -246,16 +246,16 @@ impl Setting {
         let content = content.trim();
         if self.field == Field::Apart {
             let target = match content {
-                "none" => Apart::None,
-                "ready" => Apart::Ready,
-                list => Apart::Cpus(
+                "none" => Partition::None,
+                "ready" => Partition::Ready,
+                list => Partition::Cpus(
                     list.parse()
                         .ok()
                         .filter(|cpus: &CpuList| !cpus.is_empty())
                         .ok_or_else(|| self.bad(content))?,
                 ),
             };
-            return apart::write(host, &self.folder(), &target);
+            return target.write(host, self.place.package, self.place.domain);
         }
         let access = self.via.access(host)?;
         self.write_field(host, access.as_ref(), &self.reachable(host), content)
@@ -344,11 +344,6 @@ impl Setting {
 
     fn number<T: FromStr>(&self, content: &str) -> Result<T, HostError> {
         content.parse().map_err(|_| self.bad(content))
-    }
-
-    /// The control group of [`Field::Apart`].
-    fn folder(&self) -> String {
-        apart::folder(self.place.package, self.place.domain)
     }
 
     /// The place through a CPU that is online: the one that the setting was made with may have gone offline since.

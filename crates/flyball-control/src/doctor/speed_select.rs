@@ -1,7 +1,7 @@
 //! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and neither tells the other.
 
 use flyball_host::CpuList;
-use flyball_sst::{cpus::TopologyCache, layout::Layout, model};
+use flyball_sst::{layout::Layout, model};
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
 
@@ -20,7 +20,7 @@ fn classes(facts: &Facts) -> Option<Answer> {
         return None;
     }
     // Where there is no Speed Select there are no classes.
-    let layout = Layout::read(facts.host(), &TopologyCache(facts.host().topology_cache())).ok()?;
+    let layout = Layout::read(facts.host()).ok()?;
     match examine(facts, &layout) {
         Ok(answer) => answer,
         Err(error) => Some(unknown(format!("Speed Select's classes cannot be read: {error}"))),

@@ -2,7 +2,6 @@
 
 use flyball_host::{CpuList, HostError, isst};
 use flyball_sst::{
-    cpus::TopologyCache,
     layout::{Domain, Layout},
     setting::{Field, Setting},
 };
@@ -18,9 +17,7 @@ impl Machine<'_> {
     /// # Errors
     /// What the driver answered, or that there is none.
     pub fn speed_select(&self) -> Result<&Layout, &HostError> {
-        self.speed_select
-            .get_or_init(|| Layout::read(self.host(), &TopologyCache(self.host().topology_cache())))
-            .as_ref()
+        self.speed_select.get_or_init(|| Layout::read(self.host())).as_ref()
     }
 
     pub(super) fn power_domains(&self) -> Vec<Place> {

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{Errno, Host, HostError};
-use flyball_sst::apart::anyone_uses_cpusets;
+use flyball_host::{Errno, Host, HostError, cgroup::cpusets_in_use};
 use serde::Serialize;
 
 use super::{
@@ -103,7 +102,7 @@ fn is_back(host: &dyn Host, location: &Location, goal: &Content, now: &Content) 
         let hands_down =
             |content: &Content| content.trimmed().split_whitespace().any(|name| name == "cpuset");
         let (had, has) = (hands_down(goal), hands_down(now));
-        return had == has || (has && anyone_uses_cpusets(host));
+        return had == has || (has && cpusets_in_use(host));
     }
     goal.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
 }

@@ -1,6 +1,6 @@
 //! The processor model, which decides what the mailbox holds and how its answers are coded.
 
-use flyball_host::{CpuInfo, Host};
+use flyball_host::CpuInfo;
 
 // Numbers and names of arch/x86/include/asm/intel-family.h.
 pub const SKYLAKE_X: u32 = 0x55;
@@ -23,15 +23,14 @@ pub struct CpuModel {
 }
 
 impl CpuModel {
-    /// All zero if there is nothing to read.
-    pub fn read(host: &dyn Host) -> CpuModel {
-        let info = CpuInfo::read(host).unwrap_or_default();
+    /// What /proc/cpuinfo does not say is 0.
+    pub fn of(info: &CpuInfo) -> CpuModel {
         CpuModel {
-            vendor: info.vendor_id,
+            vendor: info.vendor_id.clone(),
             family: info.family.unwrap_or(0),
             model: info.model.unwrap_or(0),
             stepping: info.stepping.unwrap_or(0),
-            name: info.model_name.unwrap_or_default(),
+            name: info.model_name.clone().unwrap_or_default(),
         }
     }
 

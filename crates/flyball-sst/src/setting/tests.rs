@@ -5,7 +5,6 @@ use flyball_sst_fake::FakeMachine;
 use proptest::prelude::*;
 
 use crate::{
-    cpus::TopologyCache,
     layout::Layout,
     setting::{Field, Setting},
 };
@@ -30,7 +29,7 @@ fn machine(interface: Interface) -> FakeMachine {
 }
 
 fn layout(machine: &FakeMachine) -> Layout {
-    Layout::read(machine, &TopologyCache::default()).unwrap()
+    Layout::read(machine).unwrap()
 }
 
 /// A setting of the second package's domain.

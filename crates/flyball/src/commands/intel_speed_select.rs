@@ -14,7 +14,6 @@ use std::{
 };
 
 use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
-use flyball_sst::cpus::TopologyCache;
 use flyball_sst_dropin::{Daemon, Ended, Surroundings};
 
 use crate::{
@@ -98,7 +97,6 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let surroundings = Surroundings {
         host,
         root: !live || process::is_root(),
-        cache: TopologyCache(host.topology_cache()),
         out: &mut out,
         err: &mut std::io::stderr(),
         daemon: &mut daemon,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Kind, thermal::CapabilityEvents};
+use flyball_host::{Kind, thermal::CapabilityEvents, topology::TopologyFile};
 use flyball_sst::follow::{Event, Follower, Means};
 
 use super::Session;
@@ -76,9 +76,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let live = session.host.kind() == Kind::Live;
     if live {
         // CPUs that go offline lose their topology: kept in the same file as intel-speed-select keeps it in.
-        let cache = flyball_sst::cpus::TopologyCache(Some(flyball_sst::cpus::TOPOLOGY_CACHE.into()));
-        if !cache.exists() {
-            if let Err(error) = cache.store(session.host, layout.map.room) {
+        if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
+            if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: the topology of CPUs that go offline cannot be kept: {error}");
             }
         }

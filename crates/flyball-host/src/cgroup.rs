@@ -1,0 +1,170 @@
+//! Cgroup v2 partitions: groups whose CPUs no task outside of them runs on.
+//!
+//! A partition takes its CPUs out of the scheduling domains of the other groups; the CPUs stay online, so that they keep
+//! their frequency policy, their interrupts and their place in sysfs (Documentation/admin-guide/cgroup-v2.rst,
+//! "cpuset.cpus.partition"; kernel/cgroup/cpuset.c).
+
+use crate::{Errno, Host, HostError, Op};
+
+/// The root of the tree of control groups.
+pub const ROOT: &str = "/sys/fs/cgroup";
+
+/// What `cpuset.cpus.partition` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An ordinary group.
+    Member,
+    /// A partition with load balancing among its CPUs.
+    Root,
+    /// A partition without load balancing; older kernels have only `root`.
+    Isolated,
+}
+
+impl Kind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Member => "member",
+            Kind::Root => "root",
+            Kind::Isolated => "isolated",
+        }
+    }
+}
+
+/// A control group that is, or may become, a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group(String);
+
+impl Group {
+    /// The group in a folder, given by its full path.
+    pub fn at(path: impl Into<String>) -> Group {
+        Group(path.into())
+    }
+
+    /// A group of the root.
+    pub fn named(name: &str) -> Group {
+        Group(format!("{ROOT}/{name}"))
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.0)
+    }
+
+    pub fn exists(&self, host: &dyn Host) -> bool {
+        host.exists(&self.0)
+    }
+
+    /// Creates the group if there is none.
+    ///
+    /// # Errors
+    /// The errno of mkdir(2).
+    pub fn create(&self, host: &dyn Host) -> Result<(), HostError> {
+        if self.exists(host) { Ok(()) } else { host.make_dir(&self.0) }
+    }
+
+    /// Its CPUs, as the kernel prints them.
+    ///
+    /// # Errors
+    /// The errno of reading; `ENOENT` if groups are not given cpusets.
+    pub fn cpus(&self, host: &dyn Host) -> Result<String, HostError> {
+        host.read(&self.file("cpuset.cpus"))
+    }
+
+    /// # Errors
+    /// The errno of writing.
+    pub fn set_cpus(&self, host: &dyn Host, cpus: &str) -> Result<(), HostError> {
+        host.write(&self.file("cpuset.cpus"), cpus.as_bytes())
+    }
+
+    /// Its kind, as the kernel prints it: `isolated invalid (Reason)` for a partition that the kernel cannot make.
+    ///
+    /// # Errors
+    /// The errno of reading; `ENOENT` if groups are not given cpusets.
+    pub fn kind(&self, host: &dyn Host) -> Result<String, HostError> {
+        host.read(&self.file("cpuset.cpus.partition"))
+    }
+
+    /// Writes a kind. The kernel may accept it and still print it as invalid.
+    ///
+    /// # Errors
+    /// The errno of writing.
+    pub fn set_kind(&self, host: &dyn Host, kind: Kind) -> Result<(), HostError> {
+        self.set_kind_text(host, kind.word())
+    }
+
+    /// [`Group::set_kind`] with the text of a journal.
+    ///
+    /// # Errors
+    /// The errno of writing.
+    pub fn set_kind_text(&self, host: &dyn Host, kind: &str) -> Result<(), HostError> {
+        host.write(&self.file("cpuset.cpus.partition"), kind.as_bytes())
+    }
+
+    /// Whether the group is given cpusets, and so may become a partition.
+    pub fn has_cpuset(&self, host: &dyn Host) -> bool {
+        host.exists(&self.file("cpuset.cpus.partition"))
+    }
+
+    /// Whether the kernel has made a partition of it.
+    ///
+    /// # Errors
+    /// The errno of reading, unless the file does not exist.
+    pub fn is_partition(&self, host: &dyn Host) -> Result<bool, HostError> {
+        let kind = host.read_optional(&self.file("cpuset.cpus.partition"))?.unwrap_or_default();
+        Ok((kind.starts_with(Kind::Isolated.word()) || kind.starts_with(Kind::Root.word()))
+            && !kind.contains("invalid"))
+    }
+
+    /// Moves its tasks to the root group. One that ended meanwhile is passed over.
+    pub fn release_tasks(&self, host: &dyn Host) {
+        for pid in host.read(&self.file("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = host.write(&format!("{ROOT}/cgroup.procs"), pid.as_bytes());
+        }
+    }
+
+    /// Removes the group.
+    ///
+    /// # Errors
+    /// The errno of rmdir(2): `EBUSY` while it has tasks.
+    pub fn remove(&self, host: &dyn Host) -> Result<(), HostError> {
+        host.remove_dir(&self.0)
+    }
+}
+
+/// Whether the root gives cpusets to its groups.
+///
+/// # Errors
+/// `ENODEV` without cgroup v2 or its cpuset controller.
+pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
+    let missing = || {
+        let what = format!("cgroup v2 with the cpuset controller, at {ROOT}");
+        HostError::new(Op::Read, what, Errno::NODEV)
+    };
+    let has = |name: &str| {
+        let text = host.read(&format!("{ROOT}/{name}"))?;
+        Ok::<bool, HostError>(text.split_whitespace().any(|word| word == "cpuset"))
+    };
+    match has("cgroup.controllers") {
+        Ok(true) => has("cgroup.subtree_control"),
+        Ok(false) => Err(missing()),
+        Err(error) if error.is_absent() => Err(missing()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets the root give cpusets to its groups, or not.
+///
+/// # Errors
+/// The errno of writing: `EBUSY` if a group hands them on to its own groups.
+pub fn set_gives_cpusets(host: &dyn Host, gives: bool) -> Result<(), HostError> {
+    let word: &[u8] = if gives { b"+cpuset" } else { b"-cpuset" };
+    host.write(&format!("{ROOT}/cgroup.subtree_control"), word)
+}
+
+/// Whether a group of the root has CPUs or memory nodes of its own.
+pub fn cpusets_in_use(host: &dyn Host) -> bool {
+    let names = host.list(ROOT).unwrap_or_default();
+    let set = |name: &str, file: &str| {
+        host.read(&format!("{ROOT}/{name}/{file}")).is_ok_and(|list| !list.trim().is_empty())
+    };
+    names.iter().any(|name| set(name, "cpuset.cpus") || set(name, "cpuset.mems"))
+}

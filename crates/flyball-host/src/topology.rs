@@ -1,0 +1,182 @@
+//! Which CPUs a machine has, which of them are online, and the package, die and core of each.
+//!
+//! Most of it comes from few files: lists name many CPUs at once, and /proc/cpuinfo has a block per online CPU. Only
+//! what these do not say is read per CPU. Every file may be missing: what is unknown is `None`.
+
+mod stored;
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{CpuInfo, CpuList, Host, HostError};
+
+pub use stored::TopologyFile;
+
+/// The kernel's folder of CPUs.
+pub const CPUS: &str = "/sys/devices/system/cpu";
+
+/// A file of the topology that cannot be read, or whose content is not what the kernel prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopologyError {
+    Host(HostError),
+    Content {
+        path: String,
+        /// Shortened.
+        found: String,
+        expected: &'static str,
+    },
+}
+
+impl TopologyError {
+    fn content(path: &str, found: &str, expected: &'static str) -> TopologyError {
+        TopologyError::Content { path: path.to_owned(), found: found.chars().take(60).collect(), expected }
+    }
+}
+
+impl From<HostError> for TopologyError {
+    fn from(error: HostError) -> TopologyError {
+        TopologyError::Host(error)
+    }
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TopologyError::Host(error) => error.fmt(f),
+            TopologyError::Content { path, found, expected } => {
+                write!(f, "{path} holds '{found}'; expected {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TopologyError {}
+
+/// Package, die and core of a CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Position {
+    /// `physical_package_id`.
+    pub package: Option<u32>,
+    /// `die_id`; 0 in a known package where the kernel does not tell dies apart.
+    pub die: Option<u32>,
+    /// `core_id`, a number that may repeat in another die.
+    pub core: Option<u32>,
+}
+
+/// The CPUs of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuTopology {
+    /// CPUs that could ever be plugged in.
+    pub possible: CpuList,
+    pub present: CpuList,
+    pub online: CpuList,
+    /// Whether the kernel lists the online CPUs; otherwise all present ones are taken to be.
+    pub online_is_listed: bool,
+    /// Every present CPU. The kernel knows the positions of online CPUs only.
+    pub positions: BTreeMap<u32, Position>,
+}
+
+impl CpuTopology {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A file exists and cannot be read or makes no sense, or there is not even one CPU.
+    pub fn read(host: &dyn Host, info: &CpuInfo) -> Result<CpuTopology, TopologyError> {
+        let list = |name: &str| read_list(host, &format!("{CPUS}/{name}"));
+        let (online, present, possible) = (list("online")?, list("present")?, list("possible")?);
+        let present = match present.or_else(|| online.clone()) {
+            Some(present) => present,
+            None => numbered(host, CPUS, "cpu")?.into_iter().collect(),
+        };
+        let online_is_listed = online.is_some();
+        let online = online.unwrap_or_else(|| present.clone());
+        let present = present.union(&online);
+        if present.is_empty() {
+            // The listing's own error names the folder that a machine must have.
+            host.list(CPUS)?;
+            return Err(TopologyError::content(&format!("{CPUS}/present"), "", "a CPU list such as 0-3,7"));
+        }
+        let positions = present.iter().map(|cpu| (cpu, position_in_cpuinfo(info, cpu))).collect();
+        let mut topology = CpuTopology {
+            possible: possible.unwrap_or_else(|| present.clone()),
+            present,
+            online,
+            online_is_listed,
+            positions,
+        };
+        topology.read_positions(host)?;
+        Ok(topology)
+    }
+
+    /// Package, die and core of each online CPU, as far as /proc/cpuinfo does not say.
+    fn read_positions(&mut self, host: &dyn Host) -> Result<(), TopologyError> {
+        let mut dies_known = true;
+        for cpu in self.online.iter() {
+            let path = |file: &str| format!("{CPUS}/cpu{cpu}/topology/{file}");
+            let mut position = self.positions.get(&cpu).copied().unwrap_or_default();
+            if position.package.is_none() {
+                position.package = read_number(host, &path("physical_package_id"))?;
+            }
+            if position.core.is_none() {
+                position.core = read_number(host, &path("core_id"))?;
+            }
+            if position.die.is_none() && dies_known {
+                position.die = read_number(host, &path("die_id"))?;
+                // One die list names every CPU of the die, so that one read serves them all.
+                match position.die {
+                    Some(_) => {
+                        let siblings = read_list(host, &path("die_cpus_list"))?.unwrap_or_default();
+                        for sibling in siblings.intersection(&self.online).iter() {
+                            if let Some(other) = self.positions.get_mut(&sibling) {
+                                other.die = position.die;
+                            }
+                        }
+                    }
+                    // Kernels before 5.2 have no die_id; a machine has it for all CPUs or for none.
+                    None => dies_known = false,
+                }
+            }
+            position.die = position.die.or(position.package.map(|_| 0));
+            self.positions.insert(cpu, position);
+        }
+        Ok(())
+    }
+}
+
+fn position_in_cpuinfo(info: &CpuInfo, cpu: u32) -> Position {
+    let ids = info.cpus.get(&cpu).copied().unwrap_or_default();
+    Position { package: ids.package, core: ids.core, die: None }
+}
+
+/// Reads a file that holds a CPU list; `None` if there is none.
+///
+/// # Errors
+/// It exists and cannot be read, or holds something else.
+pub fn read_list(host: &dyn Host, path: &str) -> Result<Option<CpuList>, TopologyError> {
+    let Some(text) = host.read_optional(path)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| TopologyError::content(path, &text, "a CPU list such as 0-3,7"))
+}
+
+/// Reads a file that holds a number; `None` if there is none.
+///
+/// # Errors
+/// It exists and cannot be read, or holds something else.
+pub fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, TopologyError> {
+    let Some(text) = host.read_optional(path)? else { return Ok(None) };
+    match text.parse::<i64>() {
+        // The kernel prints -1 for an id that the firmware did not give.
+        Ok(number) => Ok(u32::try_from(number).ok()),
+        Err(_) => Err(TopologyError::content(path, &text, "a number")),
+    }
+}
+
+/// The numbers of the entries of `folder` whose names are `stem` and a number; none if there is no such folder.
+///
+/// # Errors
+/// The folder exists and cannot be listed.
+pub fn numbered(host: &dyn Host, folder: &str, stem: &str) -> Result<Vec<u32>, TopologyError> {
+    match host.list(folder) {
+        Ok(names) => Ok(names.iter().filter_map(|name| name.strip_prefix(stem)?.parse().ok()).collect()),
+        Err(error) if error.is_absent() => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
