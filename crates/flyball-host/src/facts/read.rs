@@ -99,7 +99,7 @@ impl Reader<'_> {
         if format > FORMAT {
             return Err(format!("format {format}; this flyball reads up to {FORMAT}"));
         }
-        while let Some((number, line)) = self.lines.next() {
+        for (number, line) in self.lines.by_ref() {
             *at = number;
             if line.is_empty() {
                 break;

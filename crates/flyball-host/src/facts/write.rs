@@ -267,7 +267,9 @@ fn template(number: u32, bytes: &[u8], file: bool, view: View) -> Template {
 fn fold(values: &BTreeMap<u32, Vec<u8>>, file: bool, views: &[View]) -> Vec<(CpuList, Template)> {
     let all: CpuList = {
         let mut all = CpuList::new();
-        values.keys().for_each(|number| all.insert(*number));
+        for number in values.keys() {
+            all.insert(*number);
+        }
         all
     };
     let by_value = |view: View| -> Vec<(CpuList, Template)> {

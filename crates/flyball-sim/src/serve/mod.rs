@@ -69,6 +69,11 @@ fn send(socket: &OwnedFd, device: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the kernel offers FUSE here.
+pub fn has_fuse() -> bool {
+    std::path::Path::new("/dev/fuse").exists()
+}
+
 /// Two connected sockets: the server's, and one that is handed on to the process inside under its number.
 ///
 /// # Errors

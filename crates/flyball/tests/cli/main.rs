@@ -5,6 +5,7 @@
 mod change;
 mod doctor;
 mod guest;
+mod house;
 mod measure;
 mod odd;
 mod recorded;

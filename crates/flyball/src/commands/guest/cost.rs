@@ -15,6 +15,7 @@ use flyball_guest::{
     initramfs::JobFile,
     run::{End, Outlets},
 };
+use flyball_host::{Host as _, Live};
 use serde::Serialize;
 
 use crate::{
@@ -128,7 +129,7 @@ fn boot(cache: &Cache, request: &Request) -> Result<[f64; 6], Failure> {
 }
 
 fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let text = Live::new().read("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 

@@ -34,7 +34,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
         machine.name(),
         choice.kernel
     );
-    if !Path::new("/dev/fuse").exists() {
+    if !serve::has_fuse() {
         return Err(Failure::not_here(
             "there is no /dev/fuse: serving a machine needs the kernel's fuse module (as root: modprobe fuse; a container \
              must be given the device). flyball's own commands need none: flyball -M sim:NAME ...",

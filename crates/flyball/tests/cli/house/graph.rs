@@ -1,0 +1,78 @@
+//! The crates and what each uses, as the page's block `crates` lists them: `crate -> crate, crate` a line.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use super::sources::{crates, page, root};
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// What the manifests say: the crates of the workspace that a crate's product uses.
+pub fn manifests() -> Graph {
+    let names = crates();
+    let uses = |name: &String| {
+        let text = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let mut section = "";
+        let mut found = BTreeSet::new();
+        for line in text.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let key = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let product = section.ends_with("dependencies]") && !section.contains("dev-dependencies");
+            if product && names.iter().any(|name| name == key) {
+                found.insert(key.to_owned());
+            }
+        }
+        found
+    };
+    names.iter().map(|name| (name.clone(), uses(name))).collect()
+}
+
+fn drawn(page: &str) -> Graph {
+    let (_, block) =
+        page.split_once("```crates\n").expect("ARCHITECTURE.md has a block that begins with ```crates");
+    let (block, _) = block.split_once("\n```").unwrap();
+    let line = |line: &str| {
+        let (name, uses) = line.split_once("->").unwrap_or_else(|| panic!("no -> in '{line}'"));
+        let uses = uses.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        (name.trim().to_owned(), uses.collect())
+    };
+    block.lines().filter(|line| !line.trim().is_empty()).map(line).collect()
+}
+
+#[test]
+fn the_crates_use_each_other_as_drawn() {
+    let (drawn, real) = (drawn(&page()), manifests());
+    let text = |graph: &Graph| -> String {
+        let line = |(name, uses): (&String, &BTreeSet<String>)| {
+            let uses = uses.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            format!("{name} -> {uses}").trim_end().to_owned() + "\n"
+        };
+        graph.iter().map(line).collect()
+    };
+    assert_eq!(text(&drawn), text(&real), "left: drawn in ARCHITECTURE.md; right: the manifests");
+}
+
+/// The oracle must not share a misreading with what it judges.
+#[test]
+fn simulator_and_guest_use_no_other_crates() {
+    const THEIRS: [&str; 4] = ["flyball-guest", "flyball-guest-plugin", "flyball-sim", "flyball-silicon"];
+    let real = manifests();
+    for name in THEIRS {
+        let foreign: Vec<_> = real[name].iter().filter(|used| !THEIRS.contains(&used.as_str())).collect();
+        assert!(foreign.is_empty(), "{name} uses {foreign:?}");
+    }
+}
+
+#[test]
+fn no_crate_uses_itself_through_others() {
+    let mut left = manifests();
+    while !left.is_empty() {
+        let leaf = left.iter().find(|(_, uses)| uses.iter().all(|used| !left.contains_key(used)));
+        let leaf = leaf.unwrap_or_else(|| panic!("a cycle among {:?}", left.keys())).0.clone();
+        left.remove(&leaf);
+    }
+}

@@ -1,0 +1,97 @@
+//! The invariants of the page that can be seen in the sources.
+
+use std::fs;
+
+use super::sources::{Source, crates, root, sources};
+
+/// What opens machines, real or simulated. No other crate opens a path of the kernel or makes a system call.
+const MACHINES: [&str; 5] =
+    ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin", "flyball-silicon"];
+/// What may hold `unsafe`.
+const UNSAFE: [&str; 4] = ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin"];
+
+/// Values of the process that may change, each with the reason why it is no machine's.
+const STATICS: &[(&str, &str)] = &[
+    ("crates/flyball-host/src/process.rs::NAME", "this process's own name"),
+    ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),
+];
+
+fn fail(wrong: &[String], rule: &str) {
+    assert!(wrong.is_empty(), "{rule}:\n{}", wrong.join("\n"));
+}
+
+fn at(source: &Source, place: usize, text: &str) -> String {
+    format!("{}:{}: {text}", source.path, source.line(place))
+}
+
+/// std's ways to open or look at a file, in a statement with a path of the kernel.
+#[test]
+fn paths_of_the_kernel_are_opened_by_hosts_only() {
+    const WAYS: [&str; 7] =
+        ["fs::", "File::", "OpenOptions", "Path::new", "PathBuf::from", "read_to_string(", "read_dir("];
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| !MACHINES.contains(&source.krate.as_str())) {
+        let code = source.product();
+        for folder in ["\"/sys", "\"/proc", "\"/dev"] {
+            for (place, _) in code.match_indices(folder) {
+                let begin = code[..place].rfind([';', '{', '}']).map_or(0, |begin| begin + 1);
+                // A host's own methods are the way in.
+                let statement = &code[begin..place];
+                if WAYS.iter().any(|way| statement.contains(way)) {
+                    let line = code[place..].lines().next().unwrap_or_default();
+                    wrong.push(at(source, place, line));
+                }
+            }
+        }
+    }
+    fail(&wrong, "paths of the kernel are opened by flyball-host, or served by the simulator and guests");
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_allowed() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| !UNSAFE.contains(&source.krate.as_str())) {
+        let code = source.product();
+        for begin in ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("] {
+            wrong.extend(code.match_indices(begin).map(|(place, _)| at(source, place, begin)));
+        }
+    }
+    fail(&wrong, "unsafe only in flyball-host, flyball-sim, flyball-guest and its plug-in");
+    for name in crates().iter().filter(|name| !UNSAFE.contains(&name.as_str())) {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        assert!(!product.contains("\nlibc"), "{name} depends on libc");
+    }
+}
+
+/// A machine's root is a value. What changes in a `static` could be one.
+#[test]
+fn no_static_that_changes() {
+    const CELLS: [&str; 7] = ["OnceLock", "OnceCell", "LazyLock", "Mutex", "RwLock", "Cell<", "Atomic"];
+    let mut wrong = Vec::new();
+    let own = ["flyball-sim", "flyball-guest", "flyball-guest-plugin", "flyball-silicon"];
+    for source in sources().iter().filter(|source| !own.contains(&source.krate.as_str())) {
+        let code = source.product();
+        for (place, _) in code.match_indices("static ") {
+            let declared = &code[place + 7..];
+            let (name, kind) = declared.split_once(':').unwrap_or((declared, ""));
+            let kind = kind.split(['=', ';']).next().unwrap_or_default();
+            let named = name
+                .trim_start_matches("mut ")
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+            let known = STATICS.iter().any(|(place, _)| *place == format!("{}::{name}", source.path));
+            if named && CELLS.iter().any(|cell| kind.contains(cell)) && !known {
+                wrong.push(at(source, place, &format!("static {name}")));
+            }
+        }
+    }
+    fail(&wrong, "a static that changes, which STATICS does not list with a reason");
+    for (known, reason) in STATICS {
+        let (path, name) = known.split_once("::").unwrap();
+        let there = sources()
+            .iter()
+            .any(|source| source.path == path && source.text.contains(&format!("static {name}:")));
+        assert!(there && !reason.is_empty(), "STATICS lists {known}, which is not there");
+    }
+}

@@ -1,0 +1,162 @@
+//! Every type, function, crate and file that the page names.
+
+use std::collections::BTreeSet;
+
+use super::sources::{crates, page, root, sources};
+
+/// What the code has.
+struct Known {
+    /// Types, traits, constants, statics, functions, macros, variants and modules, by name.
+    items: BTreeSet<String>,
+    crates: Vec<String>,
+    /// Files, from the root of the workspace.
+    files: Vec<String>,
+}
+
+impl Known {
+    fn new() -> Known {
+        let mut known = Known { items: BTreeSet::new(), crates: crates(), files: Vec::new() };
+        for source in sources() {
+            let code = source.product();
+            for word in
+                ["struct ", "enum ", "trait ", "type ", "const ", "static ", "fn ", "mod ", "macro_rules! "]
+            {
+                for (place, _) in code.match_indices(word) {
+                    known.items.insert(identifier(&code[place + word.len()..]).to_owned());
+                }
+            }
+            // Variants stand alone at the beginning of a line.
+            for line in code.lines().map(str::trim_start) {
+                let name = identifier(line);
+                let after = line[name.len()..].chars().next();
+                if name.starts_with(|c: char| c.is_ascii_uppercase())
+                    && matches!(after, Some(',' | '(' | '{' | ' ') | None)
+                {
+                    known.items.insert(name.to_owned());
+                }
+            }
+            known.files.push(source.path);
+        }
+        known
+    }
+
+    fn has_file(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        root().join(path).exists()
+            || self.files.iter().any(|file| file.split_once("/src/").is_some_and(|(_, below)| below == path))
+            || self.files.iter().any(|file| {
+                file.split_once("/src/").is_some_and(|(_, below)| below.starts_with(&format!("{path}/")))
+            })
+    }
+}
+
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// Why a name in backticks does not exist; `None` where it does, or is no name.
+fn missing(name: &str, known: &Known) -> Option<String> {
+    let word = |c: char| c.is_ascii_alphanumeric() || "_:<>'()/.-,&*{}$ ".contains(c);
+    if name.starts_with('-') || name.starts_with('$') || name.contains(' ') || !name.chars().all(word) {
+        return None;
+    }
+    let extension = ["rs", "md", "toml", "facts", "sh"].iter().any(|end| name.ends_with(&format!(".{end}")));
+    if extension || name.starts_with("crates/") || name.starts_with("docs/") || name.starts_with("scripts/") {
+        let whole = name.contains('*') || known.has_file(name);
+        return (!whole).then(|| format!("no file {name}"));
+    }
+    if name.starts_with("flyball-") {
+        return (!known.crates.iter().any(|other| other == name)).then(|| format!("no crate {name}"));
+    }
+    let plain =
+        name.trim_end_matches("()").split('<').next().unwrap_or_default().trim_start_matches(['&', '*']);
+    // Words in capitals alone are variables of the environment and placeholders.
+    if !plain.contains("::") && !plain.contains(|c: char| c.is_ascii_lowercase()) {
+        return None;
+    }
+    let is_name =
+        name.ends_with("()") || plain.contains("::") || plain.starts_with(|c: char| c.is_ascii_uppercase());
+    if !is_name
+        || plain.contains(['/', '.', '{', '$', '-'])
+        || plain.starts_with("std::")
+        || plain.starts_with("FLYBALL_")
+    {
+        return None;
+    }
+    plain
+        .split("::")
+        .filter(|part| !part.is_empty())
+        .find(|part| !known.items.contains(*part) && *part != "crate")
+        .map(|part| format!("no type, function, constant or module {part} (in `{name}`)"))
+}
+
+/// What a diagram names: files, crates, and capitalised words where these are types.
+fn in_diagram(block: &str, known: &Known, types: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for word in block.split(|c: char| !c.is_ascii_alphanumeric() && !"_:./-".contains(c)) {
+        let word = word.trim_matches(['.', ':', '/', '-']);
+        let camel = word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().any(|c| c.is_ascii_lowercase());
+        if camel && types || word.ends_with(".rs") || word.starts_with("flyball-") {
+            wrong.extend(missing(word, known));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn what_the_page_names_exists() {
+    let (page, known) = (page(), Known::new());
+    let mut wrong = Vec::new();
+    for (index, block) in page.split("```").enumerate() {
+        if index % 2 == 1 {
+            let (kind, text) = block.split_once('\n').unwrap_or_default();
+            match kind {
+                "" => wrong.extend(in_diagram(text, &known, true)),
+                "tree" => wrong.extend(in_diagram(text, &known, false)),
+                _ => {}
+            }
+            continue;
+        }
+        let names = block.split('`').skip(1).step_by(2);
+        wrong.extend(names.filter_map(|name| missing(name, &known)));
+    }
+    wrong.extend(
+        known
+            .crates
+            .iter()
+            .filter(|name| !page.contains(&format!("\n  {name}/ ")))
+            .map(|name| format!("says nothing of {name}")),
+    );
+    assert!(wrong.is_empty(), "ARCHITECTURE.md:\n{}", wrong.join("\n"));
+}
+
+/// The test would be worth nothing if it found everything.
+#[test]
+fn what_does_not_exist_is_missed() {
+    let known = Known::new();
+    for name in [
+        "Snapshotted",
+        "doctor::CHECKED",
+        "no_such_function()",
+        "write/nothing.rs",
+        "flyball-nothing",
+        "docs/nothing.md",
+    ] {
+        assert!(missing(name, &known).is_some(), "{name}");
+    }
+    for name in [
+        "Host",
+        "doctor::CHECKS",
+        "main()",
+        "crates/flyball/src/main.rs",
+        "flyball-host",
+        "set",
+        "--json",
+        "Vec<u8>x y",
+    ] {
+        assert_eq!(missing(name, &known), None, "{name}");
+    }
+    assert_eq!(in_diagram("Host ──▶ Nothing", &known, true).len(), 1);
+}

@@ -1,0 +1,112 @@
+//! The workspace's own sources, and what of their text is code of the product.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The page that is checked.
+pub fn page() -> String {
+    fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap()
+}
+
+/// The names of the crates, sorted.
+pub fn crates() -> Vec<String> {
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap());
+    let mut names: Vec<String> = folders
+        .filter(|entry| entry.path().join("Cargo.toml").is_file())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A source file of a crate.
+pub struct Source {
+    pub krate: String,
+    /// From the root of the workspace.
+    pub path: String,
+    pub text: String,
+}
+
+impl Source {
+    /// The text with comments, and tests at its end, replaced by blanks: lines keep their numbers.
+    pub fn product(&self) -> String {
+        let module =
+            |(at, _): &(usize, &str)| self.text[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
+        let end =
+            self.text.match_indices("#[cfg(test)]\nmod ").find(module).map_or(self.text.len(), |(at, _)| at);
+        without_comments(&self.text[..end])
+    }
+
+    /// The line of a place in the text.
+    pub fn line(&self, at: usize) -> usize {
+        self.text[..at].matches('\n').count() + 1
+    }
+}
+
+/// Every file in `src` of every crate but those that hold only tests.
+pub fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    for krate in crates() {
+        let mut folders = vec![root().join("crates").join(&krate).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let name = entry.file_name().into_string().unwrap();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+                    let text = fs::read_to_string(&path).unwrap();
+                    let path = path.display().to_string();
+                    let at = path.rfind("crates/").unwrap();
+                    found.push(Source { krate: krate.clone(), path: path[at..].to_owned(), text });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Comments as blanks. Text in quotes stays; of raw strings only the plain kind is known, which is enough here.
+fn without_comments(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let (length, kept) = if rest.starts_with(b"//") {
+            (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), false)
+        } else if rest.starts_with(b"/*") {
+            (rest.windows(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 2), false)
+        } else if rest.starts_with(b"'\"'") || rest.starts_with(b"b'\"'") {
+            (rest.iter().position(|byte| *byte == b'"').unwrap_or(0) + 2, true)
+        } else if rest[0] == b'"' {
+            let mut end = 1;
+            while end < rest.len() && rest[end] != b'"' {
+                end += if rest[end] == b'\\' { 2 } else { 1 };
+            }
+            ((end + 1).min(rest.len()), true)
+        } else {
+            (1, true)
+        };
+        let part = &rest[..length];
+        if kept {
+            out.extend_from_slice(part);
+        } else {
+            out.extend(part.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
+        }
+        at += length;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[test]
+fn comments_are_left_out() {
+    let text = "a // b\n\"// c\" '\"' /* d\n*/ e";
+    assert_eq!(without_comments(text), "a     \n\"// c\" '\"'     \n   e");
+}
