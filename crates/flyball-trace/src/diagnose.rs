@@ -14,7 +14,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     clock::Clock,
-    record::{Event, NameId, Names, Record, ThermalKind},
+    events::{BY_NAME, Event, NamedRow},
+    names::{NameId, Names},
+    record::Record,
 };
 
 pub(crate) use isolation::words;
@@ -133,19 +135,6 @@ struct Limited {
     what: String,
 }
 
-/// What a passed-through event tells of heat.
-fn tells_of_heat(name: &str) -> Option<&'static str> {
-    match name {
-        // intel_thermal_interrupt() in drivers/thermal/intel/therm_throt.c and its callers.
-        "thermal_apic_entry" => {
-            Some("its thermal interrupt fired: a limit of heat or power was reached or left")
-        }
-        // drivers/thermal/cpufreq_cooling.c, for the power allocator.
-        "thermal_power_cpu_limit" => Some("the kernel's thermal governor limited the power of CPUs"),
-        _ => None,
-    }
-}
-
 /// Between events of this distance, nanoseconds, the limit is taken to hold.
 const STILL_HOT: u64 = 1_000_000_000;
 
@@ -179,7 +168,7 @@ pub struct Diagnoser {
     limited: Vec<Limited>,
     /// Names of passed-through events, and what those say that tell of heat: by CPU, their place in `limited`.
     names: Arc<Names>,
-    hot: HashMap<NameId, Option<&'static str>>,
+    hot: HashMap<NameId, Option<&'static NamedRow>>,
     hot_places: HashMap<(NameId, u32), usize>,
     siblings: Vec<(u32, u32)>,
     isolation: Option<Isolation>,
@@ -228,7 +217,7 @@ impl Diagnoser {
     }
 
     fn cpu(&mut self, cpu: u32) -> Option<&mut CpuState> {
-        if cpu >= crate::report::MOST_CPUS {
+        if cpu >= crate::record::MOST_CPUS {
             return None;
         }
         let cpu = cpu as usize;
@@ -278,9 +267,9 @@ impl Diagnoser {
                     window.add(event.to, 0, 0, u64::from(event.khz), event.mperf, event.aperf, event.tsc);
                 });
             }
-            Event::Limits { cpu, max_khz, .. } => {
-                let max = *max_khz;
-                if let Some(state) = self.cpu(*cpu) {
+            Event::Limits(event) => {
+                let max = event.max_khz;
+                if let Some(state) = self.cpu(event.cpu) {
                     if let Some((before, since)) = state.limit.replace((max, time))
                         && state.limits.len() < KEPT
                     {
@@ -294,45 +283,50 @@ impl Diagnoser {
                     state.running = Some((event.next_pid, time));
                 }
             }
-            Event::Idle { cpu, state: entered } => {
-                let idle = *entered != u32::MAX;
-                if let Some(state) = self.cpu(*cpu) {
+            Event::Idle(event) => {
+                let idle = event.state != u32::MAX;
+                if let Some(state) = self.cpu(event.cpu) {
                     state.idle = Some((idle, time));
                 }
             }
-            Event::Thermal(event) if self.limited.len() < KEPT => {
-                let (cpu, what) = match event.kind {
-                    ThermalKind::Pressure if event.value > 0 => {
-                        let share = event.value as f64 * 100.0 / 1024.0;
-                        (
-                            u32::try_from(event.id).ok(),
-                            format!("heat or power limits took {share:.0} % of its capacity"),
-                        )
-                    }
-                    ThermalKind::Trip => {
-                        (None, format!("thermal zone {} crossed trip point {}", event.name, event.value))
-                    }
-                    ThermalKind::Cooling if event.value > 0 => {
-                        (None, format!("cooling device {} was set to state {}", event.name, event.value))
-                    }
-                    ThermalKind::Throttle => {
-                        (None, format!("chip {} was throttled to P-state {}", event.id, event.value))
-                    }
-                    _ => return,
-                };
-                self.limited.push(Limited { time, end: time, count: 1, cpu, what });
+            Event::Pressure(event) => self.pressure(time, event.cpu, event.lost),
+            Event::ThermalPressure(event) => self.pressure(time, event.cpu, event.lost),
+            Event::Trip(event) => {
+                self.limit(time, None, format!("thermal zone {} crossed trip point {}", event.zone, event.trip));
+            }
+            Event::Cooling(event) if event.target > 0 => {
+                let what = format!("cooling device {} was set to state {}", event.device, event.target);
+                self.limit(time, None, what);
+            }
+            Event::Throttle(event) => {
+                self.limit(time, None, format!("chip {} was throttled to P-state {}", event.chip, event.pmax));
             }
             Event::Other(name) => self.other(time, record.cpu, *name),
             _ => {}
         }
     }
 
+    fn pressure(&mut self, time: u64, cpu: u32, lost: u32) {
+        if lost > 0 {
+            let share = f64::from(lost) * 100.0 / 1024.0;
+            self.limit(time, Some(cpu), format!("heat or power limits took {share:.0} % of its capacity"));
+        }
+    }
+
+    fn limit(&mut self, time: u64, cpu: Option<u32>, what: String) {
+        if self.limited.len() < KEPT {
+            self.limited.push(Limited { time, end: time, count: 1, cpu, what });
+        }
+    }
+
     /// An event that is passed through by its name: the driver of a cooling device may send ten a second.
     fn other(&mut self, time: u64, cpu: u32, name: NameId) {
         let names = &self.names;
-        let Some(what) = *self.hot.entry(name).or_insert_with(|| tells_of_heat(&names.name(name))) else {
-            return;
-        };
+        let row = self.hot.entry(name).or_insert_with(|| {
+            let name = names.name(name);
+            BY_NAME.iter().find(|row| row.name == name)
+        });
+        let Some(row) = *row else { return };
         let place = self.hot_places.get(&(name, cpu)).copied();
         if let Some(limited) = place.and_then(|place| self.limited.get_mut(place))
             && time.saturating_sub(limited.end) <= STILL_HOT
@@ -340,8 +334,7 @@ impl Diagnoser {
             (limited.end, limited.count) = (time.max(limited.end), limited.count + 1);
         } else if self.limited.len() < KEPT {
             self.hot_places.insert((name, cpu), self.limited.len());
-            let of_cpu = what.starts_with("its").then_some(cpu);
-            self.limited.push(Limited { time, end: time, count: 1, cpu: of_cpu, what: what.to_owned() });
+            self.limit(time, row.about_cpu.then_some(cpu), row.meaning.to_owned());
         }
     }
 

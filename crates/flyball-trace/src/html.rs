@@ -208,7 +208,9 @@ mod tests {
     use super::*;
     use crate::{
         Clock, Names,
-        record::{AmdPerf, Comm, Event, Record},
+        comm::Comm,
+        events::{AmdPerf, Event},
+        record::Record,
         report::Analyser,
     };
 

@@ -9,12 +9,14 @@
 //! library panic; what cannot be read is counted and placed, never guessed.
 
 mod clock;
+mod comm;
 pub mod csv;
 pub mod dat;
 mod decode;
 mod detail;
 pub mod diagnose;
 mod error;
+pub mod events;
 mod format;
 mod histogram;
 pub mod html;
@@ -23,6 +25,7 @@ mod input;
 pub mod live;
 mod machine;
 mod merge;
+mod names;
 mod pace;
 mod page;
 #[cfg(feature = "parquet")]
@@ -37,18 +40,19 @@ mod tasks;
 mod text;
 
 pub use clock::{Clock, Stamp, microseconds};
+pub use comm::Comm;
 pub use decode::Decoder;
 pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
+pub use events::{AmdEpp, AmdPerf, AmdReq2, Event, IntelSample, Switch};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
 pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use page::{Entries, Entry, Missed, Page, Walk};
 pub use print::Line;
-pub use record::{
-    AmdEpp, AmdPerf, AmdReq2, Comm, Event, IntelSample, NameId, Names, Record, Switch, Thermal, ThermalKind,
-};
+pub use names::{NameId, Names};
+pub use record::{MOST_CPUS, Record};
 pub use stats::CpuStats;
 pub use tasks::Tasks;
 pub use text::{LineParser, TextBatch, TextOptions, TextSummary, read_text};

@@ -35,7 +35,8 @@ use crate::{
     decode::Decoder,
     error::TraceError,
     machine::Machine,
-    record::{Names, Record},
+    names::Names,
+    record::Record,
     stats::CpuStats,
 };
 
@@ -72,21 +73,9 @@ pub struct CaptureOptions {
 impl CaptureOptions {
     /// The events that tell a P-state driver's decisions, as far as this kernel has them.
     pub fn default_events(tracefs: &Tracefs) -> Vec<String> {
-        let known = [
-            ("amd_cpu", "amd_pstate_perf"),
-            ("amd_cpu", "amd_pstate_epp_perf"),
-            ("amd_cpu", "amd_pstate_cppc_req2"),
-            ("power", "pstate_sample"),
-            ("power", "cpu_frequency"),
-            ("power", "cpu_frequency_limits"),
-            ("thermal", "thermal_zone_trip"),
-            ("thermal", "cdev_update"),
-            ("hw_pressure", "hw_pressure_update"),
-            ("thermal_pressure", "thermal_pressure_update"),
-            ("irq_vectors", "thermal_apic_entry"),
-        ];
-        let here = known.into_iter().filter(|(group, event)| tracefs.has_event(group, event));
-        here.map(|(group, event)| format!("{group}/{event}")).collect()
+        crate::events::by_default()
+            .filter(|event| event.split_once('/').is_some_and(|(group, event)| tracefs.has_event(group, event)))
+            .collect()
     }
 }
 

@@ -68,7 +68,7 @@ impl Machine {
             return None;
         }
         let last = |list: &str| list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok();
-        let last = self.possible.as_deref().and_then(last).unwrap_or(crate::report::MOST_CPUS - 1);
+        let last = self.possible.as_deref().and_then(last).unwrap_or(crate::record::MOST_CPUS - 1);
         let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
             Some(list) => isolation.with_tickless(list, last),

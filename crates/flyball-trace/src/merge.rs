@@ -10,7 +10,9 @@ use crate::{
     decode::Decoder,
     error::TraceError,
     page::{Entry, Missed, Page, Walk},
-    record::{Comm, Event, Record},
+    comm::Comm,
+    events::Event,
+    record::Record,
 };
 
 /// What one CPU's pages held.
@@ -224,7 +226,8 @@ mod tests {
         decode::tests::amd_perf_payload,
         format::tests::format_text,
         page::tests::PageBuilder,
-        record::{AmdPerf, Names},
+        events::AmdPerf,
+        names::Names,
     };
 
     fn perf_format() -> Vec<u8> {

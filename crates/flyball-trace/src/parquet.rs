@@ -18,7 +18,8 @@ use parquet::{
 
 use crate::{
     error::TraceError,
-    record::{Event, Record},
+    events::Event,
+    record::Record,
 };
 
 const SCHEMA: &str = "message pstate {
@@ -56,7 +57,7 @@ struct Row {
     time: u64,
     cpu: u32,
     pid: i32,
-    comm: crate::record::Comm,
+    comm: crate::comm::Comm,
     level: u32,
     khz: u64,
     counters: [u64; 3],
@@ -181,7 +182,7 @@ impl ParquetFile {
 
 /// Tasks' names; neighbours and CPUs share few of them, so that each is made once.
 fn names(rows: &[Row]) -> Vec<ByteArray> {
-    let mut known: std::collections::HashMap<crate::record::Comm, ByteArray> =
+    let mut known: std::collections::HashMap<crate::comm::Comm, ByteArray> =
         std::collections::HashMap::new();
     rows.iter()
         .map(|row| {

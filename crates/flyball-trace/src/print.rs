@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::{
     clock::{Clock, Stamp},
-    record::{Event, Record, ThermalKind},
+    events::Event,
+    record::Record,
 };
 
 /// A record as `trace` prints it; see [`Record::line`].
@@ -82,109 +83,6 @@ impl fmt::Display for Line<'_> {
             "{:>16}-{:<7} [{:03}] {a}{b}{c}{d}{e} {time}: {}",
             record.comm, record.pid, record.cpu, record.event
         )
-    }
-}
-
-impl fmt::Display for Event {
-    /// Name and fields, as the kernel's `print fmt` of the event has them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::AmdPerf(event) => {
-                write!(
-                    f,
-                    "amd_pstate_perf: amd_min_perf={} amd_des_perf={} amd_max_perf={} freq={} mperf={} aperf={} tsc={} cpu_id={}",
-                    event.min,
-                    event.des,
-                    event.max,
-                    event.khz,
-                    event.mperf,
-                    event.aperf,
-                    event.tsc,
-                    event.cpu
-                )?;
-                if let Some(changed) = event.changed {
-                    write!(f, " changed={changed}")?;
-                }
-                write!(f, " fast_switch={}", event.fast_switch)
-            }
-            Event::AmdEpp(event) => write!(
-                f,
-                "amd_pstate_epp_perf: cpu{}: [{}<->{}]/{}, epp={}, boost={}, changed={}",
-                event.cpu,
-                event.min,
-                event.max,
-                event.highest,
-                event.epp,
-                u8::from(event.boost),
-                u8::from(event.changed)
-            ),
-            Event::AmdReq2(event) => write!(
-                f,
-                "amd_pstate_cppc_req2: cpu{}: floor_perf={}, changed={} (error = {})",
-                event.cpu,
-                event.floor,
-                u8::from(event.changed),
-                event.error
-            ),
-            Event::Intel(event) => write!(
-                f,
-                "pstate_sample: core_busy={} scaled={} from={} to={} mperf={} aperf={} tsc={} freq={} io_boost={}",
-                event.core_busy,
-                event.scaled_busy,
-                event.from,
-                event.to,
-                event.mperf,
-                event.aperf,
-                event.tsc,
-                event.khz,
-                event.io_boost
-            ),
-            Event::Frequency { cpu, khz } => write!(f, "cpu_frequency: state={khz} cpu_id={cpu}"),
-            Event::Limits { cpu, min_khz, max_khz } => {
-                write!(f, "cpu_frequency_limits: min={min_khz} max={max_khz} cpu_id={cpu}")
-            }
-            Event::Idle { cpu, state } => write!(f, "cpu_idle: state={state} cpu_id={cpu}"),
-            Event::IdleMiss { cpu, state, below } => {
-                let kind = if *below { "below" } else { "above" };
-                write!(f, "cpu_idle_miss: cpu_id={cpu} state={state} type={kind}")
-            }
-            Event::Switch(event) => write!(
-                f,
-                "sched_switch: prev_comm={} prev_pid={} prev_prio={} ==> next_comm={} next_pid={} next_prio={}",
-                event.prev_comm,
-                event.prev_pid,
-                event.prev_prio,
-                event.next_comm,
-                event.next_pid,
-                event.next_prio
-            ),
-            Event::Thermal(event) => match event.kind {
-                ThermalKind::Temperature => {
-                    write!(
-                        f,
-                        "thermal_temperature: thermal_zone={} id={} temp={}",
-                        event.name, event.id, event.value
-                    )
-                }
-                ThermalKind::Trip => {
-                    write!(
-                        f,
-                        "thermal_zone_trip: thermal_zone={} id={} trip={}",
-                        event.name, event.id, event.value
-                    )
-                }
-                ThermalKind::Cooling => write!(f, "cdev_update: type={} target={}", event.name, event.value),
-                ThermalKind::Pressure => {
-                    write!(f, "hw_pressure_update: cpu={} hw_pressure={}", event.id, event.value)
-                }
-                ThermalKind::Throttle => {
-                    write!(f, "powernv_throttle: Chip {} Pmax {} {}", event.id, event.value, event.name)
-                }
-            },
-            Event::Lost(Some(count)) => write!(f, "LOST {count} EVENTS"),
-            Event::Lost(None) => f.write_str("LOST EVENTS"),
-            Event::Other(id) => write!(f, "event {}", id.0),
-        }
     }
 }
 

@@ -3,11 +3,10 @@
 mod analyse;
 mod cpu;
 mod lag;
+mod range;
 mod task;
 
 pub use analyse::{Analyser, EventCount, Loss, Report};
-pub use cpu::{CpuReport, IdleReport, Lag, LevelTime, Range};
+pub use cpu::{CpuReport, IdleReport, Lag, LevelTime};
+pub use range::Range;
 pub use task::TaskReport;
-
-/// CPU numbers from here on are taken for damage: no x86 kernel is built for more (`NR_CPUS`).
-pub const MOST_CPUS: u32 = 8192;

@@ -5,8 +5,8 @@
 //! one pass is enough.
 
 use crate::{
-    record::{Event, Record},
-    report::MOST_CPUS,
+    events::Event,
+    record::{MOST_CPUS, Record},
 };
 
 /// Least and most of a value in one stretch; both NaN without a sample.
@@ -268,7 +268,8 @@ impl SeriesSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{AmdPerf, Comm};
+    use crate::comm::Comm;
+    use crate::events::AmdPerf;
 
     fn record(time: u64, cpu: u32, des: u32) -> Record {
         let event =

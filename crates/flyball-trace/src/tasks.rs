@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use crate::record::{Comm, Event, Record};
+use crate::comm::Comm;
+use crate::events::Event;
+use crate::record::Record;
 
 /// The name of every task number that is known.
 #[derive(Debug, Clone, Default)]

@@ -10,7 +10,6 @@
 //! in the name can be mistaken. Lines from elsewhere (trimmed, or printed by trace-cmd) take the careful path.
 
 mod chunks;
-mod fields;
 mod line;
 
 pub use chunks::{TextOptions, TextSummary, read_text};

@@ -2,8 +2,8 @@
 
 use crate::{
     clock::microseconds,
-    record::{Event, Record},
-    report::MOST_CPUS,
+    events::Event,
+    record::{MOST_CPUS, Record},
 };
 
 use super::digits::{Row, decimal11, eleven};
@@ -171,7 +171,8 @@ impl Rows {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::record::{AmdPerf, Comm, IntelSample};
+    use crate::comm::Comm;
+    use crate::events::{AmdPerf, IntelSample};
 
     pub(in crate::csv) fn amd(time: u64, cpu: u32, pid: i32) -> Record {
         let event = AmdPerf {

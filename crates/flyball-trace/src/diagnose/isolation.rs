@@ -10,7 +10,8 @@ use std::{fmt, sync::Arc};
 use crate::{
     error::TraceError,
     input::{Trace, TraceSummary},
-    record::{Names, Record},
+    names::Names,
+    record::Record,
     text::TextOptions,
 };
 
@@ -231,7 +232,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
     }
     let range = (diagnoser.first.unwrap_or(0), diagnoser.last);
     let mut untold = Vec::new();
-    for cpu in isolation.tickless.iter().take(crate::report::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
+    for cpu in isolation.tickless.iter().take(crate::record::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
     {
         let state = diagnoser.cpus.get(cpu as usize);
         let running = state.and_then(|state| state.running).filter(|(pid, since)| {

@@ -474,7 +474,9 @@ mod tests {
     use crate::{
         Clock,
         diagnose::Limits,
-        record::{AmdPerf, Comm, Event, Record},
+        comm::Comm,
+        events::{AmdPerf, Event},
+        record::Record,
     };
 
     /// One request every 5 ms; `at` says level asked for, limit, frequency and load at each millisecond.

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::{Diagnoser, Finding, FindingKind, Limits, Severity};
 use crate::{
     Clock,
-    record::{AmdPerf, Comm, Event, IntelSample, Record, Switch, Thermal, ThermalKind},
+    comm::Comm,
+    events::{AmdPerf, Cooling, Event, FrequencyLimits, Idle, IntelSample, Pressure, Switch, Temperature, Trip},
+    record::Record,
 };
 
 /// What a CPU does in one sample.
@@ -125,7 +127,7 @@ fn limits_that_clip() {
         }
     };
     pair(FindingKind::Clipped, requests(cut(120)), requests(cut(195)));
-    let limits = |ms, max_khz| record(ms, 0, Event::Limits { cpu: 0, min_khz: 400_000, max_khz });
+    let limits = |ms, max_khz| record(ms, 0, Event::Limits(FrequencyLimits { cpu: 0, min_khz: 400_000, max_khz }));
     let with = |second: Record| [requests(usual), vec![limits(0, 4_000_000), second]].concat();
     pair(FindingKind::Clipped, with(limits(2_000, 2_000_000)), with(limits(2_000, 3_900_000)));
     // Restored before anybody could feel it.
@@ -135,13 +137,14 @@ fn limits_that_clip() {
 
 #[test]
 fn heat_and_power_limits() {
-    let thermal = |kind, value| {
-        let event = Thermal { kind, id: 0, value, name: Comm::new(b"Processor") };
-        [requests(usual), vec![record(2_000, 0, Event::Thermal(event))]].concat()
-    };
-    pair(FindingKind::Throttled, thermal(ThermalKind::Cooling, 3), thermal(ThermalKind::Cooling, 0));
-    pair(FindingKind::Throttled, thermal(ThermalKind::Pressure, 300), thermal(ThermalKind::Pressure, 0));
-    pair(FindingKind::Throttled, thermal(ThermalKind::Trip, 1), thermal(ThermalKind::Temperature, 71_000));
+    let with = |event| [requests(usual), vec![record(2_000, 0, event)]].concat();
+    let cooling = |target| with(Event::Cooling(Cooling { device: Comm::new(b"Processor"), target }));
+    pair(FindingKind::Throttled, cooling(3), cooling(0));
+    let pressure = |lost| with(Event::Pressure(Pressure { cpu: 0, lost }));
+    pair(FindingKind::Throttled, pressure(300), pressure(0));
+    let trip = with(Event::Trip(Trip { trip: 1, ..Trip::default() }));
+    let zone = Temperature { temperature: 71_000, ..Temperature::default() };
+    pair(FindingKind::Throttled, trip, with(Event::Temperature(zone)));
 }
 
 #[test]
@@ -171,7 +174,7 @@ fn a_cpu_whose_decisions_stop() {
     };
     pair(FindingKind::Stopped, with(3_000), with(5_600));
     // One that is known to sleep has nothing to decide.
-    let asleep = Event::Idle { cpu: 1, state: 2 };
+    let asleep = Event::Idle(Idle { cpu: 1, state: 2 });
     assert!(findings([with(3_000), vec![record(3_001, 1, asleep)]].concat()).is_empty());
 }
 

@@ -1,6 +1,6 @@
 //! A trace in windows: for each CPU and some milliseconds, what was asked for and what came of it.
 
-use crate::report::MOST_CPUS;
+use crate::record::MOST_CPUS;
 
 /// One CPU in one window.
 #[derive(Debug, Clone, Copy, Default)]

@@ -22,7 +22,9 @@ use crate::{
     format::PageHeader,
     pace::Pace,
     page::{Missed, Page},
-    record::{Comm, Event, Record},
+    comm::Comm,
+    events::Event,
+    record::Record,
 };
 
 use super::{CaptureError, LiveSink, describe::TaskNames};

@@ -11,7 +11,7 @@ use flyball_host::{
 };
 
 use super::Origin;
-use crate::{dat::Description, format::EventFormat, record::Comm, tasks::Tasks};
+use crate::{comm::Comm, dat::Description, format::EventFormat, tasks::Tasks};
 
 /// The names of tasks, collected while the kernel still knows them.
 #[derive(Debug, Default)]

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     clock::Clock,
-    record::{Event, NameId, Names, Record},
+    events::{Event, TABLE},
+    names::{NameId, Names},
+    record::{MOST_CPUS, Record},
 };
 
 use super::{
-    MOST_CPUS,
     cpu::{CpuMeter, CpuReport},
+    range::load,
     task::{TaskMeters, TaskReport},
 };
 
@@ -74,30 +76,16 @@ pub struct Analyser {
     first: Option<u64>,
     last: u64,
     records: u64,
-    counts: [u64; KINDS.len()],
+    /// How often each event of the table occurred.
+    counts: [u64; TABLE.len()],
     others: HashMap<NameId, u64>,
     losses: BTreeMap<u32, (u64, u64)>,
     impossible: u64,
     cpus: Vec<Option<Box<CpuMeter>>>,
     tasks: TaskMeters,
+    /// There were requests of the passive modes.
+    passive: bool,
 }
-
-/// The known events, in the order of [`kind`].
-const KINDS: [&str; 13] = [
-    "amd_pstate_perf",
-    "amd_pstate_epp_perf",
-    "amd_pstate_cppc_req2",
-    "pstate_sample",
-    "cpu_frequency",
-    "cpu_frequency_limits",
-    "cpu_idle",
-    "cpu_idle_miss",
-    "sched_switch",
-    "thermal_temperature",
-    "thermal_zone_trip",
-    "cdev_update",
-    "hw_pressure_update",
-];
 
 impl Analyser {
     /// Nothing added yet.
@@ -150,60 +138,57 @@ impl Analyser {
         }
         self.passed(record.time);
         let (time, pid, comm) = (record.time, record.pid, record.comm);
+        if let Some(row) = record.event.row() {
+            self.counts[row] += 1;
+        }
         match &record.event {
             Event::AmdPerf(event) => {
-                self.counts[0] += 1;
-                let known = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(time, event));
-                let tsc = if known { event.tsc } else { 0 };
-                self.tasks.add(pid, comm, Some(event.des), event.khz, event.mperf, tsc);
+                self.passive = true;
+                let load = load(event.mperf, event.tsc);
+                let known = self.cpu(event.cpu).is_some_and(|cpu| cpu.amd(time, event, load));
+                self.tasks.add(pid, comm, Some(event.des), known.then_some((event.khz, load)));
             }
             Event::Intel(event) => {
-                self.counts[3] += 1;
-                let known = self.cpu(record.cpu).is_some_and(|cpu| cpu.intel(time, event));
-                let tsc = if known { event.tsc } else { 0 };
-                self.tasks.add(pid, comm, Some(event.to), u64::from(event.khz), event.mperf, tsc);
+                let load = load(event.mperf, event.tsc);
+                let known = self.cpu(record.cpu).is_some_and(|cpu| cpu.intel(time, event, load));
+                self.tasks.add(pid, comm, Some(event.to), known.then_some((u64::from(event.khz), load)));
             }
             Event::AmdEpp(event) => {
-                self.counts[1] += 1;
                 if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.amd_epp(time, event);
                 }
-                if self.counts[0] == 0 {
-                    self.tasks.add(pid, comm, None, 0, 0, 0);
+                // The passive modes report the same request with amd_pstate_perf too.
+                if !self.passive {
+                    self.tasks.add(pid, comm, None, None);
                 }
             }
-            Event::AmdReq2(_) => self.counts[2] += 1,
-            Event::Frequency { cpu, .. } => {
-                self.counts[4] += 1;
-                if let Some(cpu) = self.cpu(*cpu) {
+            Event::Frequency(event) => {
+                if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.frequency_events += 1;
                 }
             }
-            Event::Limits { cpu, .. } => {
-                self.counts[5] += 1;
-                if let Some(cpu) = self.cpu(*cpu) {
+            Event::Limits(event) => {
+                if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.limits_events += 1;
                 }
             }
-            Event::Idle { cpu, state } => {
-                self.counts[6] += 1;
-                if let Some(cpu) = self.cpu(*cpu) {
-                    cpu.idle(time, *state);
+            Event::Idle(event) => {
+                if let Some(cpu) = self.cpu(event.cpu) {
+                    cpu.idle(time, event.state);
                 }
             }
-            Event::IdleMiss { .. } => self.counts[7] += 1,
-            Event::Switch(_) => self.counts[8] += 1,
-            Event::Thermal(event) => {
-                let kind = match event.kind {
-                    crate::ThermalKind::Temperature => 9,
-                    crate::ThermalKind::Trip => 10,
-                    crate::ThermalKind::Cooling => 11,
-                    crate::ThermalKind::Pressure | crate::ThermalKind::Throttle => 12,
-                };
-                self.counts[kind] += 1;
-            }
             Event::Other(name) => *self.others.entry(*name).or_default() += 1,
-            Event::Lost(_) => {}
+            // Counted above; nothing else is known about them.
+            Event::AmdReq2(_)
+            | Event::IdleMiss(_)
+            | Event::Switch(_)
+            | Event::Temperature(_)
+            | Event::Trip(_)
+            | Event::Cooling(_)
+            | Event::Pressure(_)
+            | Event::ThermalPressure(_)
+            | Event::Throttle(_)
+            | Event::Lost(_) => {}
         }
     }
 
@@ -215,21 +200,21 @@ impl Analyser {
             .others
             .iter()
             .map(|(id, count)| EventCount { name: names.name(*id), count: *count })
-            .partition(|event| KINDS.contains(&event.name.as_str()));
+            .partition(|event| TABLE.iter().any(|row| row.name == event.name));
         unread.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut events: Vec<EventCount> = KINDS
+        let mut events: Vec<EventCount> = TABLE
             .iter()
             .zip(self.counts)
-            .map(|(name, count)| EventCount { name: (*name).to_owned(), count })
+            .map(|(row, count)| EventCount { name: row.name.to_owned(), count })
             .chain(others)
             .filter(|event| event.count > 0)
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         Report {
-            driver: [(0, "amd-pstate"), (1, "amd-pstate-epp"), (3, "intel_pstate")]
-                .into_iter()
-                .find(|(kind, _)| self.counts[*kind] > 0)
-                .map(|(_, driver)| driver),
+            driver: TABLE
+                .iter()
+                .zip(self.counts)
+                .find_map(|(row, count)| row.driver.filter(|_| count > 0)),
             clock,
             start: first as f64 / unit,
             duration: self.last.saturating_sub(first) as f64 / unit,
@@ -256,7 +241,11 @@ impl Analyser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{AmdPerf, Comm, IntelSample};
+    use crate::{
+        comm::Comm,
+        events::{AmdPerf, Frequency, Idle, IntelSample},
+        report::Range,
+    };
 
     fn record(time: u64, cpu: u32, event: Event) -> Record {
         Record { time, cpu, pid: 7, comm: Comm::new(b"job[12]"), flags: 0, preempt: 0, event }
@@ -301,8 +290,6 @@ mod tests {
         assert_eq!((report.tasks[0].name.to_string().as_str(), report.tasks[0].samples), ("job[12]", 3));
     }
 
-    use super::super::cpu::Range;
-
     #[test]
     fn batches_add_up_as_single_records_do() {
         // Some thousand requests of 150 CPUs, then some with another event among them, then few.
@@ -331,7 +318,7 @@ mod tests {
             request.pid = chance(20) as i32;
             records.push(request);
             if at == 4_000 {
-                records.push(record(at * 1_000, 3, Event::Idle { cpu: 3, state: 1 }));
+                records.push(record(at * 1_000, 3, Event::Idle(Idle { cpu: 3, state: 1 })));
             }
             if at == 5_900 {
                 let impossible = AmdPerf { cpu: u32::MAX, ..event };
@@ -364,7 +351,7 @@ mod tests {
                 mperf: 5,
                 ..AmdPerf::default()
             };
-            let epp = crate::AmdEpp {
+            let epp = crate::events::AmdEpp {
                 cpu: 1,
                 highest: 255,
                 epp: 128,
@@ -373,7 +360,7 @@ mod tests {
                 boost: true,
                 changed: true,
             };
-            let active = crate::AmdEpp { cpu: 2, changed: time % 2 == 0, ..epp };
+            let active = crate::events::AmdEpp { cpu: 2, changed: time % 2 == 0, ..epp };
             analyser.add(&record(time * 1_000_000, 1, Event::AmdEpp(epp)));
             analyser.add(&record(time * 1_000_000, 1, Event::AmdPerf(perf)));
             analyser.add(&record(time * 1_000_000, 2, Event::AmdEpp(active)));
@@ -403,7 +390,7 @@ mod tests {
     fn idle_states_are_timed_between_entry_and_exit() {
         let mut analyser = Analyser::new();
         for (time, state) in [(10, u32::MAX), (20, 1), (50, u32::MAX), (60, 2), (70, u32::MAX), (80, 1)] {
-            analyser.add(&record(time * 1_000_000_000, 0, Event::Idle { cpu: 0, state }));
+            analyser.add(&record(time * 1_000_000_000, 0, Event::Idle(Idle { cpu: 0, state })));
         }
         let report = analyser.report(Clock::Mono, &Names::default());
         let idle: Vec<(u32, u64, f64)> =
@@ -415,7 +402,7 @@ mod tests {
     #[test]
     fn what_was_lost_is_neither_idle_nor_at_a_level() {
         let mut analyser = Analyser::new();
-        let idle = |state| Event::Idle { cpu: 0, state };
+        let idle = |state| Event::Idle(Idle { cpu: 0, state });
         let perf = |des| Event::AmdPerf(AmdPerf { des, cpu: 0, tsc: 2, mperf: 1, ..AmdPerf::default() });
         // Ten seconds of state 1; then 80 s of which the trace knows nothing; then ten of work and ten of state 2.
         for (time, event) in [
@@ -429,7 +416,7 @@ mod tests {
             (93, perf(60)),
             (95, perf(50)),
             (102, idle(2)),
-            (112, Event::Frequency { cpu: 1, khz: 1 }),
+            (112, Event::Frequency(Frequency { cpu: 1, khz: 1 })),
         ] {
             analyser.add(&record(time * 1_000_000_000, 0, event));
         }
@@ -446,7 +433,7 @@ mod tests {
     #[test]
     fn impossible_cpus_and_endless_tasks_are_bounded() {
         let mut analyser = Analyser::new();
-        analyser.add(&record(1, 0, Event::Frequency { cpu: u32::MAX, khz: 1 }));
+        analyser.add(&record(1, 0, Event::Frequency(Frequency { cpu: u32::MAX, khz: 1 })));
         for pid in 0..100_000 {
             let mut sample = record(2, 0, Event::Intel(IntelSample { tsc: 1, ..IntelSample::default() }));
             sample.pid = pid;

@@ -4,49 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::{
     clock::Clock,
-    record::{AmdEpp, AmdPerf, IntelSample},
+    events::{AmdEpp, AmdPerf, IntelSample},
 };
 
-use super::lag::LagMeter;
-
-/// Least, mean and most of a value over its samples.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Range {
-    /// Least.
-    pub min: f64,
-    /// Plain mean over the samples, as the kernel's own scripts take it.
-    pub mean: f64,
-    /// Most.
-    pub max: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RangeMeter {
-    min: f64,
-    max: f64,
-    sum: f64,
-    count: u64,
-}
-
-impl Default for RangeMeter {
-    fn default() -> RangeMeter {
-        RangeMeter { min: f64::INFINITY, max: f64::NEG_INFINITY, sum: 0.0, count: 0 }
-    }
-}
-
-impl RangeMeter {
-    #[inline]
-    pub(super) fn add(&mut self, value: f64) {
-        self.min = self.min.min(value);
-        self.max = self.max.max(value);
-        self.sum += value;
-        self.count += 1;
-    }
-
-    pub(super) fn range(&self) -> Option<Range> {
-        (self.count > 0).then(|| Range { min: self.min, mean: self.sum / self.count as f64, max: self.max })
-    }
-}
+use super::{
+    lag::LagMeter,
+    range::{LoadMeter, Range, WholeMeter},
+};
 
 /// How long a performance level was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -147,7 +111,7 @@ pub struct CpuReport {
     pub longest_gap_seconds: Option<f64>,
 }
 
-/// Requests of active mode. Kernels from 7.0 on tell of each request of the passive modes twice, with both events:
+/// Requests of active mode. Kernels from 7.0 on report each request of the passive modes twice, with both events:
 /// these count only where there is nothing of the other.
 #[derive(Debug, Clone, Default)]
 struct ActiveMeter {
@@ -155,39 +119,66 @@ struct ActiveMeter {
     first: u64,
     last: u64,
     gap: u64,
-    min: RangeMeter,
-    max: RangeMeter,
-    epp: RangeMeter,
+    min: WholeMeter,
+    max: WholeMeter,
+    epp: WholeMeter,
     decisions: u64,
     lost: bool,
 }
 
 /// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's first-level cache; each
-/// on its own, with hundreds of CPUs in turn, would fetch them from afar.
+/// on its own, with hundreds of CPUs in turn, would fetch them from memory.
 const TOGETHER: usize = 16;
 
+/// A request that waits to be added.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    time: u64,
+    khz: u64,
+    mperf: u64,
+    tsc: u64,
+    load: f64,
+    min: u32,
+    des: u32,
+    max: u32,
+    changed: Option<bool>,
+    fast: bool,
+}
+
+/// Levels above this are counted as this one: damaged text may name any.
+const MOST_LEVEL: u32 = 4095;
+
+/// What is added up of one CPU.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CpuMeter {
-    /// Requests that are not added yet.
-    waiting: Vec<(u64, AmdPerf)>,
+    /// Requests that are not added yet, and how many.
+    waiting: [Waiting; TOGETHER],
+    wait: usize,
     samples: u64,
     first: u64,
     last: u64,
     gap: u64,
-    min: RangeMeter,
-    des: RangeMeter,
-    max: RangeMeter,
-    ghz: RangeMeter,
-    load: RangeMeter,
-    mperf: f64,
-    tsc: f64,
-    mperf_ghz: f64,
+    /// Samples that are requests of amd-pstate.
+    requests: u64,
+    min: WholeMeter,
+    des: WholeMeter,
+    max: WholeMeter,
+    /// Samples whose counters cover time of the trace.
+    counted: u64,
+    khz: WholeMeter,
+    load: LoadMeter,
+    mperf: u128,
+    tsc: u128,
+    /// Sum of kHz times MPERF.
+    mperf_khz: u128,
     decisions: u64,
     fast: Option<u64>,
-    asked: Option<(u32, u32, u32, u32)>,
+    asked: Option<(u32, u32, u32)>,
+    /// By level: samples, and time until the next sample.
     levels: Vec<(u64, u64)>,
     lag: LagMeter,
     active: ActiveMeter,
+    /// By idle state: entries, and time in it.
     idle: BTreeMap<u32, (u64, u64)>,
     idle_now: Option<(u32, u64)>,
     /// Time of the last idle event, and how long it is known whether the CPU was idle.
@@ -201,15 +192,17 @@ pub(super) struct CpuMeter {
 
 impl CpuMeter {
     /// Counts a request for this level.
+    #[inline]
     fn count(&mut self, level: u32) {
-        let level = level.min(4095) as usize;
+        let level = level.min(MOST_LEVEL) as usize;
         if self.levels.len() <= level {
             self.levels.resize(level + 1, (0, 0));
         }
         self.levels[level].0 += 1;
     }
 
-    /// Books the time since the sample before on its level. Answers whether there was one.
+    /// Adds the time since the sample before to its level. Returns whether there was one.
+    #[inline]
     fn step(&mut self, time: u64) -> bool {
         let known = self.samples > 0;
         if std::mem::take(&mut self.lost) {
@@ -217,8 +210,8 @@ impl CpuMeter {
         } else if known {
             let passed = time.saturating_sub(self.last);
             self.gap = self.gap.max(passed);
-            if let Some((_, des, ..)) = self.asked
-                && let Some(slot) = self.levels.get_mut(des.min(4095) as usize)
+            if let Some((_, des, _)) = self.asked
+                && let Some(slot) = self.levels.get_mut(des.min(MOST_LEVEL) as usize)
             {
                 slot.1 += passed;
             }
@@ -231,31 +224,32 @@ impl CpuMeter {
         known
     }
 
-    fn decide(&mut self, request: (u32, u32, u32, u32), said: Option<bool>) {
-        let differs = self.asked.replace(request).is_some_and(|before| before != request);
-        if said.unwrap_or(differs) {
-            self.decisions += 1;
-        }
-    }
-
-    fn counters(&mut self, mperf: u64, tsc: u64, khz: u64) {
-        self.mperf += mperf as f64;
-        self.tsc += tsc as f64;
-        if tsc > 0 {
-            self.load.add(mperf as f64 * 100.0 / tsc as f64);
-        }
-        let ghz = khz as f64 / 1e6;
-        self.ghz.add(ghz);
-        self.mperf_ghz += ghz * mperf as f64;
-    }
-
-    /// Adds a request. `false` for the CPU's first, whose counters cover time before the trace (since boot, after a
-    /// change of driver): the kernel's tracers leave it out too.
     #[inline]
-    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf) -> bool {
-        let known = self.samples > 0 || !self.waiting.is_empty();
-        self.waiting.push((time, *event));
-        if self.waiting.len() >= TOGETHER {
+    fn decide(&mut self, request: (u32, u32, u32), said: Option<bool>) {
+        let differs = self.asked.replace(request).is_some_and(|before| before != request);
+        self.decisions += u64::from(said.unwrap_or(differs));
+    }
+
+    #[inline]
+    fn counters(&mut self, mperf: u64, tsc: u64, khz: u64, load: f64) {
+        self.counted += 1;
+        self.mperf += u128::from(mperf);
+        self.tsc += u128::from(tsc);
+        // Wraps only for values that no kernel writes.
+        self.mperf_khz = self.mperf_khz.wrapping_add(u128::from(khz) * u128::from(mperf));
+        self.load.add(load);
+        self.khz.add(khz);
+    }
+
+    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before the trace (since
+    /// boot, after a change of driver): the kernel's tracers leave it out too.
+    #[inline]
+    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
+        let known = self.samples > 0 || self.wait > 0;
+        let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
+        self.waiting[self.wait % TOGETHER] = Waiting { time, khz, mperf, tsc, load, min, des, max, changed, fast };
+        self.wait += 1;
+        if self.wait >= TOGETHER {
             self.settle();
         }
         known
@@ -263,30 +257,29 @@ impl CpuMeter {
 
     /// Adds the requests that wait.
     fn settle(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
+        let waiting = self.waiting;
+        let waiting = &waiting[..std::mem::take(&mut self.wait).min(TOGETHER)];
         // By itself, so that the levels of all of them are fetched at the same time.
-        for (_, event) in &waiting {
-            self.count(event.des);
+        for request in waiting {
+            self.count(request.des);
         }
-        for (time, event) in &waiting {
-            self.request(*time, event);
+        for request in waiting {
+            self.request(request);
         }
-        waiting.clear();
-        self.waiting = waiting;
     }
 
-    fn request(&mut self, time: u64, event: &AmdPerf) {
-        let known = self.step(time);
-        self.min.add(f64::from(event.min));
-        self.des.add(f64::from(event.des));
-        self.max.add(f64::from(event.max));
+    #[inline]
+    fn request(&mut self, request: &Waiting) {
+        let known = self.step(request.time);
+        self.requests += 1;
+        self.min.add(u64::from(request.min));
+        self.des.add(u64::from(request.des));
+        self.max.add(u64::from(request.max));
+        self.decide((request.min, request.des, request.max), request.changed);
+        *self.fast.get_or_insert(0) += u64::from(request.fast);
         if known {
-            self.counters(event.mperf, event.tsc, event.khz);
-        }
-        self.decide((event.min, event.des, event.max, 0), event.changed);
-        *self.fast.get_or_insert(0) += u64::from(event.fast_switch);
-        if known {
-            self.lag.add(time, event.des, event.khz);
+            self.counters(request.mperf, request.tsc, request.khz, request.load);
+            self.lag.add(request.time, request.des, request.khz);
         }
     }
 
@@ -300,27 +293,25 @@ impl CpuMeter {
         }
         active.last = time;
         active.samples += 1;
-        active.min.add(f64::from(event.min));
-        active.max.add(f64::from(event.max));
-        active.epp.add(f64::from(event.epp));
+        active.min.add(u64::from(event.min));
+        active.max.add(u64::from(event.max));
+        active.epp.add(u64::from(event.epp));
         active.decisions += u64::from(event.changed);
     }
 
-    /// Adds a sample; as [`CpuMeter::amd`].
-    pub(super) fn intel(&mut self, time: u64, event: &IntelSample) -> bool {
+    /// Adds a sample with its load; as [`CpuMeter::amd`].
+    pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
         self.settle();
         self.count(event.to);
         let known = self.step(time);
-        self.des.add(f64::from(event.to));
-        if known {
-            self.counters(event.mperf, event.tsc, u64::from(event.khz));
-        }
-        self.decide((0, event.to, 0, 0), Some(event.from != event.to));
+        self.des.add(u64::from(event.to));
+        self.decide((0, event.to, 0), Some(event.from != event.to));
         // In passive mode core_busy names the path: 90 is the scheduler's own.
         if event.scaled_busy == 0 && matches!(event.core_busy, 10 | 90) {
             *self.fast.get_or_insert(0) += u64::from(event.core_busy == 90);
         }
         if known {
+            self.counters(event.mperf, event.tsc, u64::from(event.khz), load);
             self.lag.add(time, event.to, u64::from(event.khz));
         }
         known
@@ -350,7 +341,7 @@ impl CpuMeter {
 
     /// The numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
-        if !self.waiting.is_empty() {
+        if self.wait > 0 {
             let mut settled = self.clone();
             settled.settle();
             return settled.report(cpu, clock, end);
@@ -366,8 +357,8 @@ impl CpuMeter {
         };
         let covered = seconds(last.saturating_sub(first));
         let lags = self.lag.lags();
+        let mperf = self.mperf as f64;
         let ms = |time: u64| time as f64 / 1e6;
-        let real_levels = self.des.range().is_some();
         let idle_known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
         let still_idle = |state: u32| match self.idle_now {
             Some((now, since)) if now == state => end.saturating_sub(since),
@@ -376,15 +367,15 @@ impl CpuMeter {
         CpuReport {
             cpu,
             samples,
-            min_perf: if only_active { active.min.range() } else { self.min.range() },
-            des_perf: self.des.range(),
-            max_perf: if only_active { active.max.range() } else { self.max.range() },
-            epp: active.epp.range(),
-            ghz: self.ghz.range(),
-            running_ghz: (self.mperf > 0.0).then(|| self.mperf_ghz / self.mperf),
-            running_mperf: self.mperf,
+            min_perf: if only_active { active.min.range(samples, 1.0) } else { self.min.range(self.requests, 1.0) },
+            des_perf: self.des.range(self.samples, 1.0),
+            max_perf: if only_active { active.max.range(samples, 1.0) } else { self.max.range(self.requests, 1.0) },
+            epp: active.epp.range(active.samples, 1.0),
+            ghz: self.khz.range(self.counted, 1e6),
+            running_ghz: (self.mperf > 0).then(|| self.mperf_khz as f64 / 1e6 / mperf),
+            running_mperf: mperf,
             load: self.load.range(),
-            c0: (self.tsc > 0.0).then(|| self.mperf * 100.0 / self.tsc),
+            c0: (self.tsc > 0).then(|| mperf * 100.0 / self.tsc as f64),
             decisions,
             decisions_per_second: (timed && covered > 0.0).then(|| decisions as f64 / covered),
             fast_switch: self.fast.map(|fast| fast as f64 * 100.0 / self.samples.max(1) as f64),
@@ -398,7 +389,7 @@ impl CpuMeter {
                 .levels
                 .iter()
                 .enumerate()
-                .filter(|(_, (samples, _))| real_levels && *samples > 0)
+                .filter(|(_, (samples, _))| *samples > 0)
                 .map(|(level, (samples, time))| LevelTime {
                     level: level as u32,
                     samples: *samples,

@@ -1,13 +1,10 @@
 //! The numbers of one task: what was asked for while it ran.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-};
+use std::collections::HashMap;
 
-use crate::record::Comm;
+use crate::comm::Comm;
 
-use super::cpu::{Range, RangeMeter};
+use super::range::{LoadMeter, Range, WholeMeter};
 
 /// One task. A request is booked on the task that ran on the CPU when the driver made it.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -30,56 +27,83 @@ pub struct TaskReport {
 struct TaskMeter {
     name: Comm,
     samples: u64,
-    des: RangeMeter,
-    ghz: RangeMeter,
-    load: RangeMeter,
+    /// Samples with a desired performance, and samples with a frequency.
+    asked: u64,
+    counted: u64,
+    des: WholeMeter,
+    khz: WholeMeter,
+    load: LoadMeter,
 }
 
-/// Spreads task numbers; they are no attack, and there is one look-up for every record.
-#[derive(Debug, Clone, Default)]
-pub(super) struct PidHasher(u64);
+/// Tasks whose place is found without the map: there is one look-up for every record, mostly of a few tasks.
+const RECENT: usize = 256;
 
-impl Hasher for PidHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
+/// Adds up all tasks of a trace, up to a number: text can name any number of them.
+#[derive(Debug, Clone)]
+pub(super) struct TaskMeters {
+    /// The place in `meters` of each task number.
+    places: HashMap<i32, u32>,
+    meters: Vec<(i32, TaskMeter)>,
+    /// By the low bits of a task's number: the place of the last such task.
+    recent: [u32; RECENT],
+    rest: TaskMeter,
+}
 
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+impl Default for TaskMeters {
+    fn default() -> TaskMeters {
+        TaskMeters {
+            places: HashMap::new(),
+            meters: Vec::new(),
+            recent: [u32::MAX; RECENT],
+            rest: TaskMeter::default(),
         }
     }
-
-    fn write_i32(&mut self, value: i32) {
-        self.0 = u64::from(value as u32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-/// All tasks of a trace, up to a number: text can name any number of them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TaskMeters {
-    tasks: HashMap<i32, TaskMeter, BuildHasherDefault<PidHasher>>,
-    rest: TaskMeter,
 }
 
 const MOST_TASKS: usize = 32_768;
 
 impl TaskMeters {
     #[inline]
-    pub(super) fn add(&mut self, pid: i32, name: Comm, des: Option<u32>, khz: u64, mperf: u64, tsc: u64) {
-        let task = if self.tasks.len() < MOST_TASKS || self.tasks.contains_key(&pid) {
-            self.tasks.entry(pid).or_default()
-        } else {
-            &mut self.rest
+    fn meter(&mut self, pid: i32) -> &mut TaskMeter {
+        let slot = pid as usize % RECENT;
+        let place = self.recent[slot] as usize;
+        if self.meters.get(place).is_some_and(|(known, _)| *known == pid) {
+            return &mut self.meters[place].1;
+        }
+        self.search(pid, slot)
+    }
+
+    #[cold]
+    fn search(&mut self, pid: i32, slot: usize) -> &mut TaskMeter {
+        let next = self.meters.len();
+        let place = match self.places.get(&pid) {
+            Some(place) => *place as usize,
+            None if next >= MOST_TASKS => return &mut self.rest,
+            None => {
+                self.places.insert(pid, next as u32);
+                self.meters.push((pid, TaskMeter::default()));
+                next
+            }
         };
+        self.recent[slot] = place as u32;
+        &mut self.meters[place].1
+    }
+
+    /// Adds a request that was made while the task ran: the level asked for, and frequency and load if the record's
+    /// counters cover time of the trace.
+    #[inline]
+    pub(super) fn add(&mut self, pid: i32, name: Comm, des: Option<u32>, counted: Option<(u64, f64)>) {
+        let task = self.meter(pid);
         task.name = name;
         task.samples += 1;
         if let Some(des) = des {
-            task.des.add(f64::from(des));
+            task.asked += 1;
+            task.des.add(u64::from(des));
         }
-        if tsc > 0 {
-            task.ghz.add(khz as f64 / 1e6);
-            task.load.add(mperf as f64 * 100.0 / tsc as f64);
+        if let Some((khz, load)) = counted.filter(|(_, load)| !load.is_nan()) {
+            task.counted += 1;
+            task.khz.add(khz);
+            task.load.add(load);
         }
     }
 
@@ -89,11 +113,11 @@ impl TaskMeters {
             pid,
             name: task.name,
             samples: task.samples,
-            des_perf: task.des.range(),
-            ghz: task.ghz.range(),
+            des_perf: task.des.range(task.asked, 1.0),
+            ghz: task.khz.range(task.counted, 1e6),
             load: task.load.range(),
         };
-        let mut reports: Vec<TaskReport> = self.tasks.iter().map(|(pid, task)| one(*pid, task)).collect();
+        let mut reports: Vec<TaskReport> = self.meters.iter().map(|(pid, task)| one(*pid, task)).collect();
         if self.rest.samples > 0 {
             reports.push(TaskReport { name: Comm::new(b"(all others)"), ..one(-1, &self.rest) });
         }

@@ -13,9 +13,9 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{error::TraceError, record::Names};
+use crate::{error::TraceError, names::Names};
 
-use super::{LineParser, TextBatch};
+use super::line::{LineParser, TextBatch};
 
 /// How to read text.
 #[derive(Debug, Clone)]

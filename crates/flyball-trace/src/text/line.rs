@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::{
     clock::Clock,
-    record::{Comm, Event, NameId, Names, Record},
+    comm::Comm,
+    events::{AmdPerf, Event, IntelSample},
+    names::{NameId, Names},
+    record::Record,
     scan::{blanks, decimal, short_decimal, signed},
 };
-
-use super::fields;
 
 /// What was read out of one chunk of text.
 #[derive(Debug, Default, Clone)]
@@ -147,7 +148,7 @@ impl LineParser {
             Some(colon) => &name[colon + 1..],
             None => name,
         };
-        (fields::known(name, rest).unwrap_or_else(|| Event::Other(self.intern(name))), rest)
+        (Event::parse(name, rest).unwrap_or_else(|| Event::Other(self.intern(name))), rest)
     }
 
     fn intern(&mut self, name: &[u8]) -> NameId {
@@ -174,10 +175,10 @@ fn common_line(chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usiz
     let (prefix, at) = kernel_prefix(chunk, start)?;
     let rest = chunk.get(at..)?;
     let (event, end) = if rest.starts_with(b"amd_pstate_perf: ") {
-        let (event, end) = fields::amd_perf(chunk, at + 17)?;
+        let (event, end) = AmdPerf::in_order(chunk, at + 17)?;
         (Event::AmdPerf(event), end)
     } else if rest.starts_with(b"pstate_sample: ") {
-        let (event, end) = fields::intel_sample(chunk, at + 15)?;
+        let (event, end) = IntelSample::in_order(chunk, at + 15)?;
         (Event::Intel(event), end)
     } else {
         return None;
@@ -224,7 +225,7 @@ fn usual_front(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
     let (cpu, at) = short_decimal(chunk, at + 1)?;
     let [b']', b' ', flags @ .., b' '] = chunk.get(at..)?.first_chunk::<8>()? else { return None };
     // Flags start with a letter or a dot, a time with a digit.
-    if flags[0].is_ascii_digit() || !flags.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
+    if flags[0].is_ascii_digit() || !flags.iter().all(|byte| FLAG[usize::from(*byte)]) {
         return None;
     }
     let (seconds, at) = short_decimal(chunk, blanks(chunk, at + 8))?;
@@ -236,6 +237,17 @@ fn usual_front(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
     let time = seconds.checked_mul(1_000_000_000)?.checked_add(micros * 1_000)?;
     Some((u32::try_from(cpu).ok()?, time, false, at + 9))
 }
+
+/// The bytes that flags consist of: a table is a third of the instructions of comparing ranges.
+static FLAG: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'.';
+        byte += 1;
+    }
+    table
+};
 
 /// Sixteen times `byte`.
 const fn every(byte: u8) -> u128 {
@@ -376,6 +388,7 @@ fn entries(line: &[u8]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Idle;
 
     const FIELDS: &str = "amd_pstate_perf: amd_min_perf=15 amd_des_perf=39 amd_max_perf=166 freq=1100000 \
                           mperf=10 aperf=11 tsc=12 cpu_id=1 fast_switch=true";
@@ -406,8 +419,6 @@ mod tests {
         }
     }
 
-    use crate::record::AmdPerf;
-
     #[test]
     fn the_fast_and_the_careful_path_agree() {
         let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {FIELDS}", "job[12]", 1);
@@ -423,10 +434,10 @@ mod tests {
     #[test]
     fn lines_of_other_printers() {
         let trimmed = one("<idle>-0     [001]  1249.871682: cpu_idle:             state=1 cpu_id=7");
-        assert_eq!((trimmed.pid, trimmed.cpu, trimmed.event), (0, 1, Event::Idle { cpu: 7, state: 1 }));
+        assert_eq!((trimmed.pid, trimmed.cpu, trimmed.event), (0, 1, Event::Idle(Idle { cpu: 7, state: 1 })));
         let perf = one("swapper 3     0 [003]   100.000000001: power:cpu_idle: state=4294967295 cpu_id=3");
         assert_eq!((perf.comm.to_string().as_str(), perf.pid, perf.cpu), ("swapper 3", 0, 3));
-        assert_eq!((perf.time, perf.event), (100_000_000_001, Event::Idle { cpu: 3, state: u32::MAX }));
+        assert_eq!((perf.time, perf.event), (100_000_000_001, Event::Idle(Idle { cpu: 3, state: u32::MAX })));
         let unknown =
             one("             :-1    -1 [001] 26829.284282:         power:cpu_idle: state=1 cpu_id=1");
         assert_eq!((unknown.comm.to_string().as_str(), unknown.pid, unknown.cpu), (":-1", -1, 1));

@@ -1,0 +1,251 @@
+//! The table of trace events: what this library knows about each event of the kernel, in one place.
+//!
+//! An event is declared with [`event!`](declare::event) in the file of its subsystem: its fields with their names in
+//! format files, their text and their types. A row of the `table!` below makes it a variant of [`Event`]. Everything
+//! else reads the table: the decoder of binary records, the reader of text, the printer, the counts of the report,
+//! and the lists of events that are recorded. The columns of decisions in CSV files are in `csv/columns.rs`.
+
+mod amd;
+mod declare;
+pub(crate) mod field;
+mod intel;
+mod power;
+mod sched;
+#[cfg(test)]
+mod tests;
+mod thermal;
+
+use std::fmt;
+
+use crate::{format::EventFormat, names::NameId};
+
+use self::{declare::KernelEvent, field::Layout};
+
+pub use self::{
+    amd::{AmdEpp, AmdPerf, AmdReq2},
+    intel::IntelSample,
+    power::{Frequency, FrequencyLimits, Idle, IdleMiss},
+    sched::Switch,
+    thermal::{Cooling, Pressure, Temperature, ThermalPressure, Throttle, Trip},
+};
+
+/// What an event is recorded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A decision of a P-state driver or its result: in every recording.
+    Decision,
+    /// Something that takes performance away: in recordings of a real machine.
+    Limit,
+    /// Only on request: there may be hundreds of thousands a second, or it explains no decision.
+    OnRequest,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct EventRow {
+    /// The directory below events/.
+    pub system: &'static str,
+    /// The event's name.
+    pub name: &'static str,
+    /// What it is recorded for.
+    pub role: Role,
+    /// The driver whose requests these are. Of several, the first in the table names the trace.
+    pub driver: Option<&'static str>,
+    /// The fields that a format file must have: for each, its names in different kernels.
+    pub fields: &'static [&'static [&'static str]],
+    /// The fields as a kernel prints them.
+    pub example: &'static str,
+}
+
+impl EventRow {
+    /// `system/name`: the event's directory below events/.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.system, self.name)
+    }
+}
+
+/// Makes the rows into [`TABLE`], [`Event`] and [`Plan`].
+macro_rules! table {
+    ($($(#[$doc:meta])* $variant:ident($type:ident), $role:expr, driver $driver:expr;)+) => {
+        /// What a record says.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Event {
+            $($(#[$doc])* $variant($type),)+
+            /// Records were lost on this CPU before this place; how many, if the kernel says.
+            Lost(Option<u64>),
+            /// Any other event, passed through by its name.
+            Other(NameId),
+        }
+
+        /// The events that are read field by field.
+        pub static TABLE: [EventRow; [$(stringify!($variant)),+].len()] = [$(EventRow {
+            system: <$type as KernelEvent>::SYSTEM,
+            name: <$type as KernelEvent>::NAME,
+            role: $role,
+            driver: $driver,
+            fields: <$type as KernelEvent>::FIELDS,
+            example: <$type as KernelEvent>::EXAMPLE,
+        }),+];
+
+        impl Event {
+            /// The event's place in [`TABLE`]; `None` for lost records and for events that are passed through.
+            #[inline]
+            pub fn row(&self) -> Option<usize> {
+                enum At { $($variant),+ }
+                match self {
+                    $(Event::$variant(_) => Some(At::$variant as usize),)+
+                    Event::Lost(_) | Event::Other(_) => None,
+                }
+            }
+
+            /// The CPU that the event is about, if one of its fields says so.
+            #[inline]
+            pub fn about(&self) -> Option<u32> {
+                match self {
+                    $(Event::$variant(event) => event.about(),)+
+                    Event::Lost(_) | Event::Other(_) => None,
+                }
+            }
+
+            /// The event called `name` out of the text behind its name. `None` for an event that is not in the
+            /// table, and for one without its fields: both are passed through.
+            pub(crate) fn parse(name: &[u8], text: &[u8]) -> Option<Event> {
+                $(
+                    if name == <$type as KernelEvent>::NAME.as_bytes() {
+                        return <$type as KernelEvent>::parse(text).map(Event::$variant);
+                    }
+                )+
+                None
+            }
+        }
+
+        impl fmt::Display for Event {
+            /// Name and fields, as the kernel's `print fmt` of the event has them.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Event::$variant(event) => {
+                        f.write_str(<$type as KernelEvent>::NAME)?;
+                        f.write_str(": ")?;
+                        event.print(f)
+                    })+
+                    Event::Lost(Some(count)) => write!(f, "LOST {count} EVENTS"),
+                    Event::Lost(None) => f.write_str("LOST EVENTS"),
+                    Event::Other(id) => write!(f, "event {}", id.0),
+                }
+            }
+        }
+
+        /// How to read one event's binary records: the places of its fields, found once.
+        #[derive(Debug, Clone)]
+        pub(crate) enum Plan {
+            $($variant(<$type as KernelEvent>::Places),)+
+            /// The event is passed through.
+            Other,
+        }
+
+        impl Plan {
+            /// [`Plan::Other`] for an event that is not in the table, or that lacks a field it should have.
+            pub(crate) fn new(format: &EventFormat) -> Plan {
+                let layout = Layout::new(format);
+                $(
+                    if format.name == <$type as KernelEvent>::NAME {
+                        return <$type as KernelEvent>::places(layout).map_or(Plan::Other, Plan::$variant);
+                    }
+                )+
+                Plan::Other
+            }
+
+            /// `name` is that of an event that is passed through.
+            #[inline]
+            pub(crate) fn decode(&self, record: &[u8], name: NameId) -> Event {
+                match self {
+                    $(Plan::$variant(places) => {
+                        Event::$variant(<$type as KernelEvent>::decode(places, record))
+                    })+
+                    Plan::Other => Event::Other(name),
+                }
+            }
+        }
+    };
+}
+
+table! {
+    /// A request of the AMD driver.
+    AmdPerf(AmdPerf), Role::Decision, driver Some("amd-pstate");
+    /// A request of the AMD driver in active mode.
+    AmdEpp(AmdEpp), Role::Decision, driver Some("amd-pstate-epp");
+    /// A floor request of the AMD driver.
+    AmdReq2(AmdReq2), Role::Decision, driver None;
+    /// A sample of intel_pstate.
+    Intel(IntelSample), Role::Decision, driver Some("intel_pstate");
+    /// A frequency was set.
+    Frequency(Frequency), Role::Decision, driver None;
+    /// A policy's limits changed.
+    Limits(FrequencyLimits), Role::Decision, driver None;
+    /// A CPU enters or leaves an idle state.
+    Idle(Idle), Role::OnRequest, driver None;
+    /// An idle state was too deep or too shallow.
+    IdleMiss(IdleMiss), Role::OnRequest, driver None;
+    /// A task switch.
+    Switch(Switch), Role::OnRequest, driver None;
+    /// A zone's temperature.
+    Temperature(Temperature), Role::OnRequest, driver None;
+    /// A zone crossed a trip point.
+    Trip(Trip), Role::Limit, driver None;
+    /// A cooling device was set.
+    Cooling(Cooling), Role::Limit, driver None;
+    /// A CPU lost capacity to heat or power limits.
+    Pressure(Pressure), Role::Limit, driver None;
+    /// The same before kernel 6.10.
+    ThermalPressure(ThermalPressure), Role::Limit, driver None;
+    /// A POWER chip is throttled.
+    Throttle(Throttle), Role::OnRequest, driver None;
+}
+
+/// An event that says something by its name alone.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedRow {
+    /// The directory below events/.
+    pub system: &'static str,
+    /// The event's name.
+    pub name: &'static str,
+    /// What it is recorded for.
+    pub role: Role,
+    /// Whether it is about the CPU that it occurs on, not the whole machine.
+    pub about_cpu: bool,
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+/// The events that are passed through and still mean something.
+pub static BY_NAME: [NamedRow; 2] = [
+    // intel_thermal_interrupt() in drivers/thermal/intel/therm_throt.c and its callers.
+    NamedRow {
+        system: "irq_vectors",
+        name: "thermal_apic_entry",
+        role: Role::Limit,
+        about_cpu: true,
+        meaning: "its thermal interrupt fired: a limit of heat or power was reached or left",
+    },
+    // drivers/thermal/cpufreq_cooling.c, for the power allocator.
+    NamedRow {
+        system: "thermal",
+        name: "thermal_power_cpu_limit",
+        role: Role::OnRequest,
+        about_cpu: false,
+        meaning: "the kernel's thermal governor limited the power of CPUs",
+    },
+];
+
+/// The events that show what a P-state driver decided, as `system/name`.
+pub fn decisions() -> impl Iterator<Item = String> {
+    TABLE.iter().filter(|row| row.role == Role::Decision).map(EventRow::path)
+}
+
+/// The events that a recording takes unless the user says otherwise, as `system/name`: decisions, and what limits
+/// performance.
+pub fn by_default() -> impl Iterator<Item = String> {
+    let limits = TABLE.iter().filter(|row| row.role == Role::Limit).map(EventRow::path);
+    let named = BY_NAME.iter().filter(|row| row.role == Role::Limit);
+    decisions().chain(limits).chain(named.map(|row| format!("{}/{}", row.system, row.name)))
+}

@@ -1,0 +1,49 @@
+//! Names of events that are not in the table of events: each is stored once, records carry its number.
+
+use std::sync::RwLock;
+
+/// The number of an event's name in [`Names`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NameId(pub u32);
+
+/// The names of events that are passed through, each kept once. Shared by all readers of a trace.
+#[derive(Debug, Default)]
+pub struct Names(RwLock<Vec<String>>);
+
+impl Names {
+    /// The number of this name, new or known. Meant to be asked once a name and thread: it searches.
+    pub fn intern(&self, name: &str) -> NameId {
+        if let Ok(names) = self.0.read()
+            && let Some(at) = names.iter().position(|known| known == name)
+        {
+            return NameId(at as u32);
+        }
+        let mut names = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        NameId(at as u32)
+    }
+
+    /// The name behind a number; empty for a number that was never given out.
+    pub fn name(&self, id: NameId) -> String {
+        let names = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        names.get(id.0 as usize).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once() {
+        let names = Names::default();
+        let first = names.intern("sched_waking");
+        assert_eq!(names.intern("sched_waking"), first);
+        assert_ne!(names.intern("irq_handler_entry"), first);
+        assert_eq!(names.name(first), "sched_waking");
+        assert_eq!(names.name(NameId(99)), "");
+    }
+}
