@@ -290,15 +290,14 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     fs::write(path, bytes).map_err(|e| GuestError::file("write", path, e))
 }
 
-/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace in `out/trace.txt`:
-/// every event by which cpufreq drivers and governors say what they decide.
-pub fn recording(command: &[String]) -> String {
-    const EVENTS: &str = "power/cpu_frequency power/cpu_frequency_limits power/pstate_sample power/cpu_idle \
-        amd_cpu/amd_pstate_perf amd_cpu/amd_pstate_epp_perf";
+/// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace in `out/trace.txt`.
+/// `events` are directories below events/; those that the guest's kernel does not have are left out.
+pub fn recording(command: &[String], events: &[String]) -> String {
+    let events = events.join(" ");
     let line = initramfs::command_line(command);
     format!(
         "T=/sys/kernel/tracing; echo 0 > $T/tracing_on; echo 8192 > $T/buffer_size_kb
-for e in {EVENTS}; do [ -d $T/events/$e ] && echo 1 > $T/events/$e/enable; done
+for e in {events}; do [ -d $T/events/$e ] && echo 1 > $T/events/$e/enable; done
 echo 1 > $T/tracing_on
 ({line}
 )

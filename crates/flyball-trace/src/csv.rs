@@ -7,19 +7,17 @@
 //! from 256 on are no error, a TGID is not glued to the task's number, and no file is made for a CPU without rows.
 
 mod digits;
-mod large;
 mod row;
 mod split;
 
 use std::{
     fs::File,
-    io,
+    io::Write,
     path::{Path, PathBuf},
 };
 
 use crate::{error::TraceError, record::Record};
 
-use large::Large;
 use split::Split;
 
 pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
@@ -32,7 +30,9 @@ pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
 pub struct CsvFiles {
     directory: PathBuf,
     rows: Rows,
-    all: Large,
+    /// cpu.csv, and its rows that are not written yet.
+    all: File,
+    block: Vec<u8>,
     rows_are_first: bool,
     split: Option<Split>,
 }
@@ -49,7 +49,8 @@ impl CsvFiles {
         Ok(CsvFiles {
             directory: directory.to_owned(),
             rows: Rows::default(),
-            all: Large::new(all),
+            all,
+            block: Vec::with_capacity(BLOCK + 4096),
             rows_are_first: true,
             split: per_cpu.then(|| Split::new(directory)),
         })
@@ -64,21 +65,23 @@ impl CsvFiles {
         let Some(Made { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
         if self.rows_are_first {
             self.rows_are_first = false;
-            self.all.add(header.as_bytes());
+            self.block.extend_from_slice(header.as_bytes());
         }
-        let place = self.all.add(row);
         if let Some(split) = &mut self.split {
-            split.note(cpu, place);
+            split.note(cpu, self.block.len());
         }
-        if self.all.is_full() { self.write_block() } else { Ok(()) }
+        self.block.extend_from_slice(row);
+        if self.block.len() >= BLOCK { self.write_block() } else { Ok(()) }
     }
 
     /// Hands the block's rows to their CPUs' files, and writes it.
     fn write_block(&mut self) -> Result<(), TraceError> {
         if let (Some(split), Some(header)) = (&mut self.split, self.rows.header()) {
-            split.take(self.all.block(), header)?;
+            split.take(&self.block, header)?;
         }
-        self.all.write().map_err(|error| failed_all(&self.directory, error))
+        let written = self.all.write_all(&self.block);
+        self.block.clear();
+        written.map_err(|error| TraceError::io("write", self.directory.join("cpu.csv"), error))
     }
 
     /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.
@@ -87,20 +90,19 @@ impl CsvFiles {
     /// Where a file cannot be written.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
-            self.all.add(header.as_bytes());
+            self.block.extend_from_slice(header.as_bytes());
         }
         self.write_block()?;
         if let Some(split) = self.split {
             split.finish()?;
         }
-        self.all.finish().map_err(|error| failed_all(&self.directory, error))?;
         Ok((self.rows.rows, self.rows.of_other_driver))
     }
 }
 
-fn failed_all(directory: &Path, error: io::Error) -> TraceError {
-    TraceError::io("write", directory.join("cpu.csv"), error)
-}
+/// Bytes of cpu.csv that are written at once. Smaller than the second-level cache: the rows of a block are read again
+/// when they are split by CPU.
+const BLOCK: usize = 512 * 1024;
 
 #[cfg(test)]
 mod tests {

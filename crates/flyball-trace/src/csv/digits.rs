@@ -1,63 +1,34 @@
-//! Numbers as the tracers' Python prints them, without its cost: a row has fourteen of them.
+//! Numbers as the tracers' Python prints them: whole numbers by itoa, decimals by integer arithmetic with Python's
+//! rounding.
 
 use std::io::Write;
 
-/// One row while it is made: never longer than its array, because its parts are not.
-#[derive(Debug, Clone)]
+/// One row while it is made.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Row {
-    bytes: [u8; 512],
-    length: usize,
-}
-
-/// Values that have at most eight digits.
-const EIGHT: u64 = 100_000_000;
-
-/// The eight digits of a value below [`EIGHT`], leading zeros too, the first in the lowest byte. All are found at once:
-/// the value is halved into pairs of digits, side by side in one register.
-#[inline]
-fn eight(value: u64) -> u64 {
-    let fours = (value / 10_000) | (value % 10_000) << 32;
-    // 10486 / 2^20 and 103 / 2^10 are the hundredth and the tenth, exactly enough for four digits and for two.
-    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
-    let pairs = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
-    tens | (pairs - 10 * tens) << 8
+    bytes: Vec<u8>,
 }
 
 impl Row {
-    pub(super) fn new() -> Row {
-        Row { bytes: [0; 512], length: 0 }
-    }
-
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.bytes
     }
 
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.length = 0;
+        self.bytes.clear();
     }
 
     #[inline]
-    pub(super) fn put<const N: usize>(&mut self, bytes: &[u8; N]) {
-        self.bytes[self.length..self.length + N].copy_from_slice(bytes);
-        self.length += N;
-    }
-
-    #[inline]
-    pub(super) fn byte(&mut self, byte: u8) {
-        self.bytes[self.length] = byte;
-        self.length += 1;
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// A task's name, without its blanks.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
-        for byte in name {
-            self.bytes[self.length] = *byte;
-            self.length += usize::from(*byte != b' ');
-        }
+        self.bytes.extend(name.iter().filter(|byte| **byte != b' '));
     }
 
     /// `, ` and the number.
@@ -70,80 +41,56 @@ impl Row {
     /// `value` in as many digits as it has, at least one.
     #[inline]
     pub(super) fn number(&mut self, value: u64) {
-        self.padded::<1>(value);
+        self.put(itoa::Buffer::new().format(value).as_bytes());
     }
 
     /// `value` in at least `WIDTH` digits, up to eight.
     #[inline]
-    pub(super) fn padded<const WIDTH: u32>(&mut self, value: u64) {
-        if value >= EIGHT {
-            return self.long(value);
-        }
-        let digits = eight(value);
-        self.shift(digits, (digits.trailing_zeros() / 8).min(8 - WIDTH));
-    }
-
-    /// More than eight digits.
-    #[cold]
-    fn long(&mut self, value: u64) {
-        self.number(value / EIGHT);
-        self.shift(eight(value % EIGHT), 0);
-    }
-
-    /// `value`, which has no more than `COUNT` digits, in so many.
-    #[inline]
-    fn exactly<const COUNT: u32>(&mut self, value: u64) {
-        self.shift(eight(value), 8 - COUNT);
-    }
-
-    /// Digits without the first `without` of them.
-    #[inline]
-    fn shift(&mut self, digits: u64, without: u32) {
-        let text = (digits | 0x3030_3030_3030_3030) >> (8 * without);
-        self.bytes[self.length..self.length + 8].copy_from_slice(&text.to_le_bytes());
-        self.length += 8 - without as usize;
+    pub(super) fn padded<const WIDTH: usize>(&mut self, value: u64) {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(value).as_bytes();
+        self.put(&b"00000000"[..WIDTH.saturating_sub(digits.len())]);
+        self.put(digits);
     }
 
     /// `value / 10^PLACES` with that many digits, up to four, behind the point.
     #[inline]
-    pub(super) fn fixed<const PLACES: u32>(&mut self, value: u64) {
-        let scale = 10u64.pow(PLACES);
+    pub(super) fn fixed<const PLACES: usize>(&mut self, value: u64) {
+        let scale = 10u64.pow(PLACES as u32);
         self.number(value / scale);
-        self.byte(b'.');
-        self.exactly::<PLACES>(value % scale);
+        self.put(b".");
+        self.padded::<PLACES>(value % scale);
     }
 
     /// `numerator / denominator` with `PLACES` digits, exactly as Python prints the Decimal's float. Off the ties,
     /// that is plain rounding of the quotient.
     #[inline]
-    pub(super) fn quotient<const PLACES: u32>(&mut self, numerator: u64, denominator: u64) {
+    pub(super) fn quotient<const PLACES: usize>(&mut self, numerator: u64, denominator: u64) {
         if denominator == 0 {
             return self.put(b"nan");
         }
         // Three more digits than are printed; only where these are near a tie does more than that matter. Below a
         // thousand the Decimal has at least one digit more still.
-        let scaled = numerator.checked_mul(10u64.pow(PLACES + 3)).map(|scaled| scaled / denominator);
-        if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES + 3)) {
+        let scaled = numerator.checked_mul(10u64.pow(PLACES as u32 + 3)).map(|scaled| scaled / denominator);
+        if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES as u32 + 3)) {
             let (whole, rest) = (scaled / 1000, scaled % 1000);
             match rest {
                 1..=498 => return self.fixed::<PLACES>(whole),
                 501..=998 => return self.fixed::<PLACES>(whole + 1),
                 // All of it was shown: a quotient that is a multiple of the last digit has nothing to round.
-                0 if scaled * denominator == numerator * 10u64.pow(PLACES + 3) => {
+                0 if scaled * denominator == numerator * 10u64.pow(PLACES as u32 + 3) => {
                     return self.fixed::<PLACES>(whole);
                 }
                 _ => {}
             }
         }
-        self.float(decimal11(u128::from(numerator), u128::from(denominator)), PLACES as usize);
+        self.float(decimal11(u128::from(numerator), u128::from(denominator)), PLACES);
     }
 
     /// A float with `places` digits.
     pub(super) fn float(&mut self, value: f64, places: usize) {
-        let mut left = &mut self.bytes[self.length..];
-        let room = left.len();
-        let _ = write!(left, "{value:.places$}");
-        self.length += room - left.len();
+        // Writing to memory does not fail.
+        let _ = write!(self.bytes, "{value:.places$}");
     }
 
     /// `micros / 10^6` with three digits, as Python prints the float.
@@ -199,7 +146,7 @@ mod tests {
     use super::*;
 
     fn text(write: impl Fn(&mut Row)) -> String {
-        let mut row = Row::new();
+        let mut row = Row::default();
         write(&mut row);
         String::from_utf8(row.bytes().to_vec()).unwrap()
     }

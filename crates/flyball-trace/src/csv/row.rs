@@ -43,7 +43,7 @@ pub struct Made<'a> {
 }
 
 /// Makes the rows of both tracers. Knows nothing of files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Rows {
     row: Row,
     tracer: Option<Tracer>,
@@ -54,20 +54,6 @@ pub struct Rows {
     pub of_other_driver: u64,
     /// Rows made.
     pub rows: u64,
-}
-
-impl Default for Rows {
-    fn default() -> Rows {
-        Rows {
-            row: Row::new(),
-            tracer: None,
-            samples: 0,
-            start: 0,
-            last: Vec::new(),
-            of_other_driver: 0,
-            rows: 0,
-        }
-    }
 }
 
 impl Rows {
@@ -139,7 +125,7 @@ impl Rows {
         }
         row.put(b", ");
         if duration < 0 {
-            row.byte(b'-');
+            row.put(b"-");
         }
         row.fixed::<3>(duration.unsigned_abs());
         row.column(self.samples);
@@ -156,9 +142,9 @@ impl Rows {
         }
         row.put(b", ");
         row.name(record.comm.bytes());
-        row.byte(b'-');
+        row.put(b"-");
         row.number(u64::try_from(record.pid).unwrap_or(0));
-        row.byte(b'\n');
+        row.put(b"\n");
         Some(Made { cpu, header: tracer.header(), row: row.bytes() })
     }
 

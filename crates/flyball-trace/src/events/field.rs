@@ -130,14 +130,12 @@ macro_rules! integers {
 
                 #[inline(always)]
                 fn decode(place: &Slot, record: &[u8]) -> $value {
-                    let bits: fn(u64) -> $value = $bits;
-                    bits(place.get(record))
+                    ($bits)(place.get(record))
                 }
 
                 #[inline(always)]
                 fn read(bytes: &[u8], at: usize) -> Option<($value, usize)> {
-                    let read: fn(&[u8], usize) -> Option<($value, usize)> = $read;
-                    read(bytes, at)
+                    ($read)(bytes, at)
                 }
 
                 fn print(value: $value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -152,41 +150,41 @@ macro_rules! integers {
 integers! {
     /// A number below 2^32 that is meant to be exact: CPUs, states, levels of a driver that has 32 bits for them.
     Small: u32,
-        from bits |bits| bits as u32,
-        from text |bytes, at| {
+        from bits |bits: u64| bits as u32,
+        from text |bytes: &[u8], at: usize| {
             let (value, at) = short_decimal(bytes, at)?;
             Some((u32::try_from(value).ok()?, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A performance level: `unsigned long` up to kernel 6.12, though no level needs more than eight bits.
     Level: u32,
-        from bits |bits| bits as u32,
-        from text |bytes, at| {
+        from bits |bits: u64| bits as u32,
+        from text |bytes: &[u8], at: usize| {
             let (value, at) = short_decimal(bytes, at)?;
             Some((u32::try_from(value).unwrap_or(u32::MAX), at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A frequency, kHz.
     Khz: u64,
-        from bits |bits| bits,
+        from bits |bits: u64| bits,
         from text short_decimal,
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A counter, which has more digits than other numbers.
     Counter: u64,
-        from bits |bits| bits,
+        from bits |bits: u64| bits,
         from text long_decimal,
         printed |value, f| fmt::Display::fmt(&value, f);
     Signed: i32,
-        from bits |bits| bits as i32,
-        from text |bytes, at| {
+        from bits |bits: u64| bits as i32,
+        from text |bytes: &[u8], at: usize| {
             let (value, at) = signed(bytes, at)?;
             Some((value as i32, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// `true` or `false`; some printers write `1` and `0`.
     Truth: bool,
-        from bits |bits| bits != 0,
-        from text |bytes, at| match after(bytes, at, b"true") {
+        from bits |bits: u64| bits != 0,
+        from text |bytes: &[u8], at: usize| match after(bytes, at, b"true") {
             Some(end) => Some((true, end)),
             None => match after(bytes, at, b"false") {
                 Some(end) => Some((false, end)),
@@ -196,13 +194,13 @@ integers! {
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A flag that the kernel prints as a number.
     Digit: bool,
-        from bits |bits| bits != 0,
-        from text |bytes, at| decimal(bytes, at).map(|(value, end)| (value != 0, end)),
+        from bits |bits: u64| bits != 0,
+        from text |bytes: &[u8], at: usize| decimal(bytes, at).map(|(value, end)| (value != 0, end)),
         printed |value, f| fmt::Display::fmt(&u8::from(value), f);
     /// `below` or `above`.
     Below: bool,
-        from bits |bits| bits != 0,
-        from text |bytes, at| match after(bytes, at, b"below") {
+        from bits |bits: u64| bits != 0,
+        from text |bytes: &[u8], at: usize| match after(bytes, at, b"below") {
             Some(end) => Some((true, end)),
             None => after(bytes, at, b"above").map(|end| (false, end)),
         },

@@ -252,7 +252,10 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
-            let mut request = args.guest.request(kernel, vec![guest::recording(&args.command)])?;
+            let mut events: Vec<String> = flyball_trace::events::decisions().collect();
+            // A guest has few CPUs and runs for seconds: its idle states fit into the buffer too.
+            events.push("power/cpu_idle".to_owned());
+            let mut request = args.guest.request(kernel, vec![guest::recording(&args.command, &events)])?;
             if request.out.is_none() {
                 return Err(Failure::usage("record needs --out DIR, where the recording goes"));
             }

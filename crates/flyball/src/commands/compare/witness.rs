@@ -111,15 +111,7 @@ impl OnHost {
 
 impl RoundTracer for OnHost {
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
-        let events = [
-            "amd_cpu/amd_pstate_perf",
-            "amd_cpu/amd_pstate_epp_perf",
-            "power/pstate_sample",
-            "power/cpu_frequency",
-            "power/cpu_frequency_limits",
-        ];
-        let here: Vec<&str> = events
-            .into_iter()
+        let here: Vec<String> = flyball_trace::events::decisions()
             .filter(|event| host.read(&format!("{TRACING}/events/{event}/format")).is_ok())
             .collect();
         if here.is_empty() {

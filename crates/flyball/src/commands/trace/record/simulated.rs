@@ -100,10 +100,15 @@ impl Tracing<'_> {
         Ok(self.machine.write(&Self::path(name), value.as_bytes())?)
     }
 
+    /// Whether the machine has the event, `system/name`.
+    fn has(&self, event: &str) -> bool {
+        self.machine.exists(&format!("{TRACEFS}/events/{event}/format"))
+    }
+
     /// Directories that may be events: what a group holds beside its switches.
     fn events(&self, group: &str) -> Vec<String> {
         let mut names = self.machine.list(&format!("{TRACEFS}/events/{group}")).unwrap_or_default();
-        names.retain(|name| self.machine.exists(&format!("{TRACEFS}/events/{group}/{name}/format")));
+        names.retain(|name| self.has(&format!("{group}/{name}")));
         names
     }
 }
@@ -184,10 +189,7 @@ pub(super) fn run(context: &Context, args: &Args, machine: &SimHost) -> Result<E
 fn chosen(args: &Args, tracing: &Tracing<'_>) -> Result<Vec<String>, Failure> {
     let mut events = Vec::new();
     if !args.only {
-        for group in ["amd_cpu", "power"] {
-            let names = tracing.events(group).into_iter().filter(|name| name != "cpu_idle");
-            events.extend(names.map(|name| format!("{group}/{name}")));
-        }
+        events.extend(flyball_trace::events::decisions().filter(|event| tracing.has(event)));
     }
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
     events.extend(args.sched.then(|| "sched/sched_switch".to_owned()));
@@ -204,7 +206,7 @@ fn chosen(args: &Args, tracing: &Tracing<'_>) -> Result<Vec<String>, Failure> {
             }
         }
     }
-    match events.iter().find(|event| !tracing.machine.exists(&format!("{TRACEFS}/events/{event}/format"))) {
+    match events.iter().find(|event| !tracing.has(event)) {
         Some(event) => {
             let event = event.replace('/', ":");
             Err(Failure::not_here(format!(
