@@ -1,19 +1,18 @@
 //! What can be set on a machine's processors, what is set now, and how to set it.
 //!
 //! The heart is one table, [`knob::TABLE`]: every knob and every read-only fact has a row with its name, unit, scope,
-//! place in the order of writes, and the files and registers that hold it. [`Machine::inspect`] learns what a machine is
-//! made of ([`Topology`]); [`Machine::places`] says where on this machine a knob exists; [`Machine::read`] reads it there;
-//! [`Machine::resolve`] turns a wanted value (`min`, `2.6GHz`, `balance_power`) into what fits that place; and
-//! [`Machine::target`] gives the location and content of the write that this takes.
+//! place in the order of writes, and the files and registers that hold it. A [`Snapshot`] is a machine at one moment: what
+//! it is made of ([`Topology`]), where on it a knob exists ([`Snapshot::places`]), what it held there
+//! ([`Snapshot::read`]), what a wanted value (`min`, `2.6GHz`, `balance_power`) means there ([`Snapshot::resolve`]), and the
+//! location and content of the write that it takes ([`Snapshot::target`]).
 //!
-//! On top of the table: an [`Intent`] says what is wanted, [`plan::plan`] which writes that takes, and only [`write`] makes
-//! them, as a transaction that can always be undone.
+//! On top of the table: an [`Intent`] says what is wanted, [`plan::plan`] which writes that takes of a machine that is as in
+//! a snapshot, and only [`write`] makes them, as a transaction that can always be undone.
 
 pub mod doctor;
 pub mod intent;
 pub mod knob;
 mod location;
-mod machine;
 mod name;
 pub mod owners;
 mod parse;
@@ -36,11 +35,10 @@ pub mod write;
 pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
 pub use location::{Content, Location};
-pub use machine::Machine;
 pub use name::KnobName;
 pub use place::{At, Place};
 pub use select::{SelectError, select};
-pub use snapshot::{Entry, Snapshot};
+pub use snapshot::{Entry, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, Wish, survey};
 pub use target::TargetError;
 pub use topology::{CoreType, Cpu, Policy, Topology, Vendor, driver_before_policies};

@@ -10,7 +10,9 @@
 
 mod absences;
 mod couplings;
+pub mod judged_by;
 mod limits;
+mod resolve;
 mod speed_select;
 
 use std::{
@@ -22,8 +24,8 @@ use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    At, Content, Id, Location, Machine, Mechanism, Place, ReadError, Reading, ResolveError, Scope, Setting,
-    Value, Wanted, Why,
+    At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, Setting, Snapshot,
+    TargetError, Value, Wanted, Why,
     intent::Intent,
     select,
     write::{
@@ -141,8 +143,8 @@ struct Ahead {
 /// cpufreq's own governors, which every driver takes that does not choose frequencies by itself.
 const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
 
-struct Planner<'m, 'h> {
-    machine: &'m Machine<'h>,
+struct Planner<'s> {
+    snapshot: &'s Snapshot,
     wants: BTreeMap<(Id, At), Want>,
     ahead: Ahead,
     changes: Vec<Change>,
@@ -154,14 +156,14 @@ struct Planner<'m, 'h> {
     missing: Vec<Absence>,
 }
 
-/// Plans what `intent` needs on `machine`.
+/// Plans what `intent` needs on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]).
 ///
 /// # Errors
 /// Settings that the machine does not take, with what it takes; settings of things that it does not have; files that
-/// should be readable and are not.
-pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
+/// should be readable and are not; a snapshot that was taken for another intent ([`ReadError::NotTaken`]).
+pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     let mut planner = Planner {
-        machine,
+        snapshot,
         wants: BTreeMap::new(),
         ahead: Ahead::default(),
         changes: Vec::new(),
@@ -172,11 +174,11 @@ pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
         missing: Vec::new(),
     };
     for setting in &intent.settings {
-        planner.place(setting);
+        planner.place(setting)?;
     }
     planner.look()?;
-    planner.look_ahead();
-    planner.couple();
+    planner.look_ahead()?;
+    planner.couple()?;
     let keys: Vec<_> = planner.wants.keys().cloned().collect();
     for key in keys {
         if planner.contradicted.contains(&key) {
@@ -189,37 +191,38 @@ pub fn plan(machine: &Machine<'_>, intent: &Intent) -> Result<Plan, PlanError> {
     planner.finish()
 }
 
-impl Planner<'_, '_> {
+impl Planner<'_> {
     /// Finds the places of a setting. A later setting of a place replaces an earlier one.
-    fn place(&mut self, setting: &Setting) {
-        let topology = self.machine.topology();
+    fn place(&mut self, setting: &Setting) -> Result<(), ReadError> {
+        let topology = self.snapshot.topology();
         let knob = setting.knob().knob();
         let cpus = match &setting.on {
             None => topology.present.clone(),
             Some(selector) => match select(selector, topology) {
                 Ok(cpus) => cpus,
-                Err(error) => return self.refused.push(format!("{}: {error}", setting.from)),
+                Err(error) => {
+                    self.refused.push(format!("{}: {error}", setting.from));
+                    return Ok(());
+                }
             },
         };
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
-            let is_here = |id: &Id| {
-                let places = self.machine.places_on(*id, &cpus);
-                places.first().is_some_and(|place| matches!(self.machine.value(*id, place), Ok(Some(_))))
+            let narrower = match knob.narrower {
+                Some(id) if self.is_somewhere(id, &cpus)? => format!("; '{id}' can be set for a part"),
+                _ if knob.id == Id::Turbo => "; max-freq=base keeps a part of them from it".to_owned(),
+                _ => String::new(),
             };
-            let narrower = match knob.narrower.filter(is_here) {
-                Some(id) => format!("; '{id}' can be set for a part"),
-                None if knob.id == Id::Turbo => "; max-freq=base keeps a part of them from it".to_owned(),
-                None => String::new(),
-            };
-            return self.refused.push(format!(
+            self.refused.push(format!(
                 "{}: {} is one setting of the whole machine and cannot be set for CPUs {cpus} alone{narrower}",
                 setting.from, knob.name
             ));
+            return Ok(());
         }
-        let mut places = self.machine.places_on(knob.id, &cpus);
+        let mut places = self.snapshot.places_on(knob.id, &cpus)?;
         if places.is_empty() {
-            let why = self.machine.why_nowhere(knob.id);
-            return self.absent.push(format!("{}: this machine has no {}: {why}", setting.from, knob.name));
+            let why = self.snapshot.why_nowhere(knob.id);
+            self.absent.push(format!("{}: this machine has no {}: {why}", setting.from, knob.name));
+            return Ok(());
         }
         if setting.name.instance.is_some() {
             let names: BTreeSet<String> = places.iter().map(instance).collect();
@@ -227,17 +230,18 @@ impl Planner<'_, '_> {
             if places.is_empty() {
                 let mut names: Vec<String> = names.into_iter().collect();
                 shorten(&mut names);
-                return self.refused.push(format!(
+                self.refused.push(format!(
                     "{}: there is no {} here; there is {}",
                     setting.from,
                     setting.name,
                     names.join(", ")
                 ));
+                return Ok(());
             }
         }
         for place in places {
             // A power domain without CPUs stands for its package, and goes with any part of it.
-            let own = self.machine.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
+            let own = self.snapshot.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
             if !own && knob.id == Id::SstApart {
                 // It has no CPUs that could be set apart, and those of others are theirs.
                 continue;
@@ -269,6 +273,15 @@ impl Planner<'_, '_> {
             };
             self.wants.insert((knob.id, want.place.at.clone()), want);
         }
+        Ok(())
+    }
+
+    /// Whether the first of these CPUs has a knob.
+    fn is_somewhere(&self, knob: Id, cpus: &CpuList) -> Result<bool, ReadError> {
+        match self.snapshot.places_on(knob, cpus)?.first() {
+            Some(place) => Ok(self.snapshot.value_if_readable(knob, place)?.is_some()),
+            None => Ok(false),
+        }
     }
 
     fn note(&mut self, words: String) {
@@ -280,17 +293,17 @@ impl Planner<'_, '_> {
     /// Reads what is there and resolves what is wanted.
     fn look(&mut self) -> Result<(), PlanError> {
         for want in self.wants.values_mut() {
-            want.now = match self.machine.read(want.knob, &want.place)? {
-                Reading::Value { value, .. } => Some(value),
-                Reading::Absent(_) => None,
+            want.now = self.snapshot.value(want.knob, &want.place)?;
+            want.value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
+                Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
+                resolved => resolved.ok(),
             };
-            want.value = self.machine.resolve(want.knob, &want.place, &want.wanted).ok();
         }
         Ok(())
     }
 
     /// Works out what the steps before governor, preference and limits will have changed.
-    fn look_ahead(&mut self) {
+    fn look_ahead(&mut self) -> Result<(), ReadError> {
         // What is not there now changes nothing either: a want must not open its own door.
         let differs = |want: &&Want| want.now.is_some() && want.value.is_some() && want.value != want.now;
         let machine_wide = |id: Id| self.wants.get(&(id, At::Machine));
@@ -319,9 +332,13 @@ impl Planner<'_, '_> {
                 self.ahead.online.extend(want.place.cpus.iter());
             }
         }
-        for policy in &self.machine.topology().policies {
+        let looks_at_governors = |(knob, _): &(Id, At)| matches!(knob, Id::Governor | Id::Epp | Id::Setspeed);
+        if !self.wants.keys().any(looks_at_governors) {
+            return Ok(());
+        }
+        for policy in &self.snapshot.topology().policies {
             let place = Place::new(At::Policy(policy.number), policy.cpus.clone());
-            let now = self.machine.value(Id::Governor, &place).ok().flatten();
+            let now = self.snapshot.value_if_readable(Id::Governor, &place)?;
             let wanted =
                 self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
             if wanted.is_some() && wanted != now {
@@ -331,6 +348,7 @@ impl Planner<'_, '_> {
                 self.ahead.governors.insert(policy.number, word);
             }
         }
+        Ok(())
     }
 
     /// Whether the knob itself may come to be there by what is changed before: a driver makes its policies' files when it
@@ -359,7 +377,7 @@ impl Planner<'_, '_> {
             let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
             let appears = self.may_appear(want.knob, &want.place);
             if appears && (comes_online || !matches!(why, Why::Offline)) {
-                self.provisional(want, None, "can be read and judged only when its turn has come");
+                self.provisional(want, None, "can be read and judged only when its turn has come")?;
             } else if matches!(why, Why::Offline) {
                 self.note(format!("{}: {} is offline and left alone", want.knob, want.place));
             } else {
@@ -368,10 +386,11 @@ impl Planner<'_, '_> {
             }
             return Ok(());
         }
-        let mut value = match self.machine.resolve(want.knob, &want.place, &want.wanted) {
+        let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
             Ok(value) => value,
+            Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
             Err(_) if open => {
-                self.provisional(want, None, "its number is known only when its turn has come");
+                self.provisional(want, None, "its number is known only when its turn has come")?;
                 return Ok(());
             }
             Err(error) => return self.unresolved(want, error),
@@ -381,30 +400,34 @@ impl Planner<'_, '_> {
             value = cut;
             because = format!("{because}; {words}");
         }
-        if let Some((rounded, words)) = limits::in_table(self.machine, want, &value)? {
+        if let Some((rounded, words)) = limits::in_table(self.snapshot, want, &value)? {
             value = rounded;
             because = format!("{because}; {words}");
         }
-        match self.machine.check(want.knob, &want.place, &value) {
+        match self.snapshot.check(want.knob, &want.place, &value) {
             Ok(()) => {}
+            Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
             Err(_) if open => {
                 let words = if want.knob == Id::Epp && self.ahead.mode.is_none() {
                     "the present governor would refuse it, so it comes after the governor"
                 } else {
                     "is judged again when its turn has come"
                 };
-                self.provisional(want, Some(&value), words);
+                self.provisional(want, Some(&value), words)?;
                 return Ok(());
             }
-            Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value) => self.note(format!(
-                "{value} is not among the governors loaded now; writing its name makes the kernel load it"
-            )),
+            Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
+                self.note(format!(
+                    "{value} is not among the governors loaded now; writing its name makes the kernel load it"
+                ))
+            }
             Err(error) => return self.unresolved(want, error),
         }
-        let (location, new) = match self.machine.target(want.knob, &want.place, &value) {
+        let (location, new) = match self.snapshot.target(want.knob, &want.place, &value) {
             Ok(write) => write,
+            Err(TargetError::Read(error)) => return Err(error.into()),
             Err(_) if open => {
-                self.provisional(want, Some(&value), "its file may appear only when its turn has come");
+                self.provisional(want, Some(&value), "its file may appear only when its turn has come")?;
                 return Ok(());
             }
             Err(error) => {
@@ -415,10 +438,13 @@ impl Planner<'_, '_> {
                 return Ok(());
             }
         };
-        let old = Content::of(&location.read(self.machine.host()));
+        let old = match self.snapshot.slot(want.knob, &want.place)? {
+            Some(slot) => slot.content.clone(),
+            None => Content::Text(String::new()),
+        };
         let always = want.knob == Id::Epp && new == "default";
         let same = match value {
-            Value::Epp(number) => self.machine.preference_is(&want.place, number, old.trimmed()),
+            Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
             _ => agrees(&location, &new, old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
@@ -448,7 +474,7 @@ impl Planner<'_, '_> {
 
     /// Why the knob is absent at the place; `None` where it is there.
     fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
-        Ok(match self.machine.read(want.knob, &want.place)? {
+        Ok(match self.snapshot.read(want.knob, &want.place)? {
             Reading::Value { .. } => None,
             // Readable or not, it can be written: a preference without a word, a speed without its governor.
             Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
@@ -467,14 +493,14 @@ impl Planner<'_, '_> {
                 let said = want.from.starts_with(&format!("{}=", want.knob));
                 let head = if said { want.from.clone() } else { format!("{}: {head}", want.from) };
                 let head = head.trim_end_matches(" is not possible");
-                let everywhere = Place::new(At::Machine, CpuList::new());
                 let capped = matches!(want.knob, Id::MinFreq | Id::MaxFreq)
-                    && self.machine.value(Id::Turbo, &everywhere) == Ok(Some(Value::Switch(false)));
+                    && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
                 let more = match (&want.wanted, want.knob) {
                     _ if capped => " (turbo is off)",
                     // cpufreq's own governors, on a driver that has a pair of its own.
                     (Wanted::Exactly(Value::Word(word)), Id::Governor)
-                        if couplings::chooses_by_itself(self.machine) && KERNEL.contains(&word.as_str()) =>
+                        if KERNEL.contains(&word.as_str())
+                            && couplings::chooses_by_itself(self.snapshot)? =>
                     {
                         "; driver-mode=passive brings the kernel's governors"
                     }
@@ -511,16 +537,21 @@ impl Planner<'_, '_> {
     }
 
     /// A change whose file, old value or number is known only when its turn has come.
-    fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) {
-        let Some(location) = self.path_then(want) else { return };
+    fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
+        let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
         let new = match value {
             Some(value) => self
-                .machine
+                .snapshot
                 .target(want.knob, &want.place, value)
                 .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
-        let old = self.ahead.mode.is_none().then(|| location.read(self.machine.host()).ok()).flatten();
+        // After a switch of the driver the policies and what they hold are others.
+        let slot = match self.ahead.mode {
+            Some(_) => None,
+            None => self.snapshot.slot(want.knob, &want.place)?,
+        };
+        let old = slot.map(|slot| &slot.content).filter(|old| !matches!(old, Content::Unreadable(_)));
         self.changes.push(Change {
             knob: want.knob,
             instance: want.place.name.clone(),
@@ -528,42 +559,29 @@ impl Planner<'_, '_> {
             cpus: want.place.cpus.clone(),
             step: Step::of(&location, &new),
             location,
-            old: old.map(|bytes| Content::bytes(&bytes).to_string()),
+            old: old.map(ToString::to_string),
             new,
             was: want.now.as_ref().map(ToString::to_string),
             value: value.map_or_else(|| want.wanted.to_string(), ToString::to_string),
             because: format!("{}; {words}", want.from),
             provisional: true,
         });
-    }
-
-    /// The file that the knob will have at the place: the first of its own that can be written.
-    fn path_then(&self, want: &Want) -> Option<Location> {
-        let paths = want.knob.knob().mechanisms.iter().filter_map(|mechanism| match mechanism {
-            Mechanism::File { path, write: true, .. } => self.machine.expand(path, &want.place.at),
-            _ => None,
-        });
-        if let [Mechanism::SpeedSelect { field, write: true, .. }, ..] = want.knob.knob().mechanisms {
-            return self.machine.speed_select_setting(*field, &want.place).map(Location::SpeedSelect);
-        }
-        let mut paths: Vec<String> = paths.collect();
-        let there = paths.iter().position(|path| self.machine.host().exists(path));
-        (!paths.is_empty()).then(|| Location::File(paths.swap_remove(there.unwrap_or(0))))
+        Ok(())
     }
 
     /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
     /// driver chooses frequencies by itself.
-    fn may_be_loaded(&self, knob: Id, value: &Value) -> bool {
-        knob == Id::Governor
+    fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
+        Ok(knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL.contains(&word))
-            && !couplings::chooses_by_itself(self.machine)
+            && !couplings::chooses_by_itself(self.snapshot)?)
     }
 
     fn finish(mut self) -> Result<Plan, PlanError> {
         if !self.refused.is_empty() {
             return Err(PlanError::Refused(self.refused));
         }
-        self.absent.extend(absences::lines(self.machine, &self.missing));
+        self.absent.extend(absences::lines(self.snapshot, &self.missing)?);
         if !self.absent.is_empty() {
             self.absent.dedup();
             shorten(&mut self.absent);
@@ -571,7 +589,7 @@ impl Planner<'_, '_> {
         }
         shorten(&mut self.notes);
         sort(&mut self.changes);
-        Ok(Plan { machine: self.machine.host().name(), changes: self.changes, notes: self.notes })
+        Ok(Plan { machine: self.snapshot.name().to_owned(), changes: self.changes, notes: self.notes })
     }
 }
 

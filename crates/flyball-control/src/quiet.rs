@@ -5,10 +5,10 @@
 
 use std::{fmt, str::FromStr};
 
-use flyball_host::{CpuList, KiloHertz};
+use flyball_host::{CpuList, Host, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Location, Machine, write::partition};
+use crate::{Id, Location, ReadError, Snapshot, Value, write::partition};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -111,31 +111,56 @@ impl Partition {
 /// processors, C6 is slower on all.
 const LATENCY: &str = "20us";
 
-/// Decides what makes this machine steady for a benchmark on `cpus`.
-pub fn recipe(machine: &Machine<'_>, level: Level, cpus: &CpuList, frequency: Option<KiloHertz>) -> Recipe {
+/// The knobs that [`recipe`] looks at.
+pub const KNOBS: &[Id] = &[
+    Id::Online,
+    Id::Turbo,
+    Id::Governor,
+    Id::Epp,
+    Id::Epb,
+    Id::MaxFreq,
+    Id::IdleState,
+    Id::LatencyLimit,
+    Id::AvailableGovernors,
+    Id::BaseFreq,
+    Id::NominalFreq,
+];
+
+/// Decides what makes a machine steady for a benchmark on `cpus`. `snapshot` holds [`KNOBS`]; what is not a knob (control
+/// groups, kernel parameters) is looked up on `host`.
+///
+/// # Errors
+/// The snapshot was taken without one of the knobs.
+pub fn recipe(
+    host: &dyn Host,
+    snapshot: &Snapshot,
+    level: Level,
+    cpus: &CpuList,
+    frequency: Option<KiloHertz>,
+) -> Result<Recipe, ReadError> {
     let mut recipe = Recipe { cpus: cpus.clone(), ..Recipe::default() };
-    governor(machine, &mut recipe);
-    latency(machine, cpus, &mut recipe);
+    governor(snapshot, &mut recipe)?;
+    latency(snapshot, cpus, &mut recipe)?;
     if level >= Level::Steady {
-        turbo(machine, &mut recipe);
+        turbo(snapshot, &mut recipe)?;
     }
     if level >= Level::Fixed {
-        fixed(machine, frequency, &mut recipe);
-        siblings(machine, cpus, &mut recipe);
+        fixed(snapshot, frequency, &mut recipe)?;
+        siblings(snapshot, cpus, &mut recipe)?;
     }
-    match keep_others_off(machine, cpus) {
+    let online = &snapshot.topology().online;
+    match keep_others_off(host, online, cpus) {
         Ok(partition) => recipe.partition = Some(partition),
         Err(why) => recipe.cannot.push(format!("keep other tasks off CPUs {cpus}: {why}")),
     }
-    boot(machine, cpus, &mut recipe);
-    recipe
+    boot(host, online, cpus, &mut recipe);
+    Ok(recipe)
 }
 
 /// The control group that gives the benchmark's CPUs to it alone, or why there can be none.
-fn keep_others_off(machine: &Machine<'_>, cpus: &CpuList) -> Result<Partition, String> {
-    let host = machine.host();
+fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<Partition, String> {
     let root = partition::ROOT;
-    if machine.topology().online.difference(cpus).is_empty() {
+    if online.difference(cpus).is_empty() {
         return Err("they are all there are (--cpus chooses some)".to_owned());
     }
     let Ok(controllers) = host.read(&format!("{root}/cgroup.controllers")) else {
@@ -162,88 +187,96 @@ fn keep_others_off(machine: &Machine<'_>, cpus: &CpuList) -> Result<Partition, S
 }
 
 /// Whether the machine has the knob anywhere, with a value.
-fn has(machine: &Machine<'_>, knob: Id) -> bool {
-    machine.places(knob).iter().any(|place| machine.value(knob, place).is_ok_and(|value| value.is_some()))
+fn has(snapshot: &Snapshot, knob: Id) -> Result<bool, ReadError> {
+    for place in snapshot.places(knob)? {
+        if snapshot.value_if_readable(knob, place)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn add(recipe: &mut Recipe, setting: impl Into<String>, cpus: Option<CpuList>, because: &'static str) {
     recipe.settings.push(Ingredient { setting: setting.into(), cpus, because });
 }
 
-fn governor(machine: &Machine<'_>, recipe: &mut Recipe) {
-    let offers = |word: &str| {
-        machine.places(Id::AvailableGovernors).iter().any(|place| {
-            machine.value(Id::AvailableGovernors, place).ok().flatten().is_some_and(|value| {
-                value.words().is_some_and(|words| words.iter().any(|offered| offered == word))
-            })
-        })
-    };
-    if !has(machine, Id::Governor) {
-        recipe.cannot.push(format!("hold the frequency: {}", machine.why_nowhere(Id::Governor)));
-        return;
+fn governor(snapshot: &Snapshot, recipe: &mut Recipe) -> Result<(), ReadError> {
+    let mut offers_performance = false;
+    for place in snapshot.places(Id::AvailableGovernors)? {
+        let offered = snapshot.value_if_readable(Id::AvailableGovernors, place)?;
+        let words = offered.as_ref().and_then(Value::words).unwrap_or_default();
+        offers_performance |= words.iter().any(|word| word == "performance");
     }
-    if offers("performance") {
+    if !has(snapshot, Id::Governor)? {
+        recipe.cannot.push(format!("hold the frequency: {}", snapshot.why_nowhere(Id::Governor)));
+        return Ok(());
+    }
+    if offers_performance {
         add(recipe, "governor=performance", None, "the governor's reaction to load is no part of the result");
     } else {
         recipe.cannot.push("use the performance governor: the kernel does not offer it".to_owned());
-        if has(machine, Id::Epp) {
+        if has(snapshot, Id::Epp)? {
             add(recipe, "epp=performance", None, "the processor does not trade speed for power");
         }
     }
-    if has(machine, Id::Epb) {
+    if has(snapshot, Id::Epb)? {
         add(recipe, "epb=performance", None, "firmware policies do not trade speed for power");
     }
+    Ok(())
 }
 
-fn latency(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
-    if has(machine, Id::LatencyLimit) && has(machine, Id::IdleState) {
+fn latency(snapshot: &Snapshot, cpus: &CpuList, recipe: &mut Recipe) -> Result<(), ReadError> {
+    if has(snapshot, Id::LatencyLimit)? && has(snapshot, Id::IdleState)? {
         let setting = format!("latency-limit={LATENCY}");
         add(recipe, setting, Some(cpus.clone()), "wake-ups from deep idle states are no part of the result");
-    } else if !has(machine, Id::IdleState) {
-        recipe.cannot.push(format!("hold deep idle states away: {}", machine.why_nowhere(Id::IdleState)));
+    } else if !has(snapshot, Id::IdleState)? {
+        recipe.cannot.push(format!("hold deep idle states away: {}", snapshot.why_nowhere(Id::IdleState)));
     }
+    Ok(())
 }
 
-fn turbo(machine: &Machine<'_>, recipe: &mut Recipe) {
-    if has(machine, Id::Turbo) {
+fn turbo(snapshot: &Snapshot, recipe: &mut Recipe) -> Result<(), ReadError> {
+    if has(snapshot, Id::Turbo)? {
         add(recipe, "turbo=off", None, "turbo depends on heat, power and on who else is busy");
     } else {
         recipe.cannot.push("switch turbo off: this machine has no switch for it".to_owned());
     }
+    Ok(())
 }
 
-fn fixed(machine: &Machine<'_>, frequency: Option<KiloHertz>, recipe: &mut Recipe) {
-    if !has(machine, Id::MaxFreq) {
-        return;
+fn fixed(snapshot: &Snapshot, frequency: Option<KiloHertz>, recipe: &mut Recipe) -> Result<(), ReadError> {
+    if !has(snapshot, Id::MaxFreq)? {
+        return Ok(());
     }
     let value = match frequency {
         Some(frequency) => format!("{}kHz", frequency.0),
-        None if has(machine, Id::BaseFreq) => "base".to_owned(),
-        None if has(machine, Id::NominalFreq) => "nominal".to_owned(),
+        None if has(snapshot, Id::BaseFreq)? => "base".to_owned(),
+        None if has(snapshot, Id::NominalFreq)? => "nominal".to_owned(),
         // With turbo off the highest frequency that is left is the base one.
         None => "max".to_owned(),
     };
     for knob in ["max-freq", "min-freq"] {
         add(recipe, format!("{knob}={value}"), None, "one frequency, whatever the load");
     }
+    Ok(())
 }
 
-fn siblings(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
-    let topology = machine.topology();
+fn siblings(snapshot: &Snapshot, cpus: &CpuList, recipe: &mut Recipe) -> Result<(), ReadError> {
+    let topology = snapshot.topology();
     let beside: CpuList = cpus
         .iter()
         .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
         .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
         .collect();
     if beside.is_empty() {
-        return;
+        return Ok(());
     }
-    let switchable: CpuList = machine
-        .places_on(Id::Online, &beside)
-        .iter()
-        .filter(|place| machine.value(Id::Online, place).is_ok_and(|value| value.is_some()))
-        .flat_map(|place| place.cpus.iter().collect::<Vec<_>>())
-        .collect();
+    let mut switchable = CpuList::new();
+    for place in snapshot.places_on(Id::Online, &beside)? {
+        if snapshot.value_if_readable(Id::Online, &place)?.is_some() {
+            switchable.add(&place.cpus);
+        }
+    }
     let stuck = beside.difference(&switchable);
     if !switchable.is_empty() {
         add(recipe, "online=off", Some(switchable), "a busy SMT sibling takes half of the core");
@@ -251,12 +284,13 @@ fn siblings(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
     if !stuck.is_empty() {
         recipe.cannot.push(format!("take SMT siblings {stuck} offline: the kernel has no switch for them"));
     }
+    Ok(())
 }
 
-fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
-    let Ok(cmdline) = machine.host().read("/proc/cmdline") else { return };
+fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, recipe: &mut Recipe) {
+    let Ok(cmdline) = host.read("/proc/cmdline") else { return };
     let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
-    if cpus.len() < machine.topology().online.len() {
+    if cpus.len() < online.len() {
         for (name, why) in [
             ("isolcpus", "keeps other tasks off the benchmark's CPUs"),
             ("rcu_nocbs", "moves the kernel's deferred work elsewhere"),
@@ -264,7 +298,7 @@ fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
         ] {
             if !has(name) {
                 let list = if name == "irqaffinity" {
-                    machine.topology().online.difference(cpus).to_string()
+                    online.difference(cpus).to_string()
                 } else {
                     cpus.to_string()
                 };
@@ -276,10 +310,9 @@ fn boot(machine: &Machine<'_>, cpus: &CpuList, recipe: &mut Recipe) {
 
 /// Files beside the knobs that a quiet machine wants changed: interrupts away from the benchmark's CPUs, and the
 /// kernel's profiling interrupt as rare as can be. Not every interrupt can be moved, so these are offered, not demanded.
-pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Location, String)> {
-    let host = machine.host();
+pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Location, String)> {
     let mut extras = Vec::new();
-    let others = machine.topology().online.difference(cpus);
+    let others = online.difference(cpus);
     if !others.is_empty() {
         for irq in host.list("/proc/irq").unwrap_or_default() {
             let path = format!("/proc/irq/{irq}/smp_affinity_list");
@@ -301,9 +334,8 @@ pub fn extras(machine: &Machine<'_>, cpus: &CpuList) -> Vec<(Location, String)> 
 }
 
 /// What cannot be changed for one command but is worth knowing.
-pub fn remarks(machine: &Machine<'_>) -> Vec<String> {
+pub fn remarks(host: &dyn Host) -> Vec<String> {
     let mut remarks = Vec::new();
-    let host = machine.host();
     if let Ok(text) = host.read("/proc/sys/kernel/sched_rt_runtime_us")
         && text != "-1"
         && let Ok(micros) = text.parse::<u64>()

@@ -7,11 +7,11 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use flyball_host::CpuList;
 
-use crate::{At, Id, Knob, Machine, Place, ReadError, Scope, Value, knob::TABLE};
+use crate::{Id, Knob, Place, ReadError, Scope, Snapshot, Value, knob::TABLE};
 
 /// Knobs that a profile has from a save. Power limits and the parts of the uncore belong to the machine's firmware and
 /// are left out; so is what is a fact of the moment (SMT's control word beside the CPUs that are online).
-const SAVED: &[Id] = &[
+pub const SAVED: &[Id] = &[
     Id::DriverMode,
     Id::Online,
     Id::Turbo,
@@ -33,15 +33,15 @@ const SAVED: &[Id] = &[
     Id::UncoreMaxFreq,
 ];
 
-/// The profile's text.
+/// The profile's text, from a snapshot of the knobs in [`SAVED`].
 ///
 /// # Errors
 /// A file that should be readable is not.
-pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
+pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     let mut top = String::new();
     let mut sections: BTreeMap<CpuList, String> = BTreeMap::new();
     for knob in TABLE.iter().filter(|knob| SAVED.contains(&knob.id)) {
-        for (name, values) in values(machine, knob)? {
+        for (name, values) in values(snapshot, knob)? {
             let key =
                 if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
@@ -57,7 +57,7 @@ pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
         }
     }
     let mut text = String::new();
-    let model = machine.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
+    let model = snapshot.topology().model_name.clone().unwrap_or_else(|| "this machine".to_owned());
     let _ = writeln!(
         text,
         "description = {}\n",
@@ -72,13 +72,13 @@ pub fn save(machine: &Machine<'_>) -> Result<String, ReadError> {
 
 /// By name of place, the values that there are and the CPUs that have them.
 fn values(
-    machine: &Machine<'_>,
+    snapshot: &Snapshot,
     knob: &Knob,
 ) -> Result<BTreeMap<String, BTreeMap<String, CpuList>>, ReadError> {
     let mut found: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();
-    for place in machine.places(knob.id) {
-        let Some(value) = machine.value(knob.id, &place)? else { continue };
-        if !is_setting(machine, knob.id, &place, &value)? {
+    for place in snapshot.places(knob.id)? {
+        let Some(value) = snapshot.value(knob.id, place)? else { continue };
+        if !is_setting(snapshot, knob.id, place, &value)? {
             continue;
         }
         let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore) {
@@ -92,19 +92,17 @@ fn values(
     Ok(found)
 }
 
-/// Whether the value was somebody's choice that can be made again.
-fn is_setting(machine: &Machine<'_>, knob: Id, place: &Place, value: &Value) -> Result<bool, ReadError> {
+/// Whether the value is a choice that can be made again.
+fn is_setting(snapshot: &Snapshot, knob: Id, place: &Place, value: &Value) -> Result<bool, ReadError> {
     Ok(match knob {
         // Under `performance` the preference is the governor's, and a number cannot be written on older kernels.
         Id::Epp => {
-            machine.value(Id::Governor, place)? != Some(Value::Word("performance".to_owned()))
+            snapshot.value(Id::Governor, place)? != Some(Value::Word("performance".to_owned()))
                 && !value.word().is_some_and(|word| word.starts_with("dynamic"))
         }
         // What no file takes (CPU 0, a register that is only read) is no setting.
-        Id::Online | Id::EnergyEfficiency => machine.target(knob, place, value).is_ok(),
-        Id::Boost => {
-            machine.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))? != Some(Value::Switch(false))
-        }
+        Id::Online | Id::EnergyEfficiency => snapshot.target(knob, place, value).is_ok(),
+        Id::Boost => snapshot.machine_value(Id::Turbo)? != Some(Value::Switch(false)),
         _ => true,
     })
 }

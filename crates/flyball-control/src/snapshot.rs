@@ -1,65 +1,376 @@
-//! A machine's knobs at one moment, as data: what plan, verify and compare work on.
+//! A machine at one moment, as data: what `plan`, `verify`, `show`, `save` and the doctor work on.
+//!
+//! A [`Snapshot`] holds the topology, the places where knobs exist, and for each knob that was asked for what was read
+//! at each place. It has no way back to the machine: what it does not hold cannot be looked up later, and asking for it
+//! is an error ([`ReadError::NotTaken`]), never an absence. `take` fills it, in one pass that reads each file, register
+//! and Speed Select setting once.
 
-use flyball_host::CpuList;
-use serde::{Deserialize, Serialize};
+mod expand;
+mod instances;
+mod speed_select;
+mod take;
 
-use crate::{At, Id, Machine, Place, ReadError, Reading, Value};
+use std::collections::HashMap;
+
+use flyball_host::{CpuList, Kind};
+
+pub(crate) use self::speed_select::Level;
+use self::speed_select::SpeedSelectView;
+pub use self::take::Request;
+use crate::{
+    At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TargetError, Topology, Value,
+    Why,
+    knob::{Form, TABLE},
+    parse,
+    topology::{CPUS, Vendor},
+};
+
+/// How many scopes there are.
+const SCOPES: usize = Scope::Clos as usize + 1;
 
 /// One knob at one place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The knob.
-    pub knob: Id,
-    /// Where.
-    pub place: Place,
-    /// What was read.
-    pub reading: Reading,
+    /// What was read, or why that failed where something is there.
+    pub reading: Result<Reading, ReadError>,
+    /// What a write would go to; `None` where nothing takes one, and in a snapshot that was not taken to plan with.
+    pub slot: Option<Box<Slot>>,
 }
 
-/// Knobs at places, in the order of the table and of the places.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// The file, register or setting behind a knob at a place that a write goes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slot {
+    /// Where it is.
+    pub location: Location,
+    /// What it holds, byte for byte.
+    pub content: Content,
+    /// How it spells the value.
+    form: Form,
+    /// The lowest bit, where it is a field of a register.
+    shift: u8,
+}
+
+impl Slot {
+    /// A file.
+    pub fn file(path: impl Into<String>, form: Form, content: Content) -> Slot {
+        Slot { location: Location::File(path.into()), content, form, shift: 0 }
+    }
+
+    /// What a write of `value` carries; `None` for a value of another type.
+    fn spell(&self, value: &Value) -> Option<String> {
+        let text = parse::text(self.form, value)?;
+        match self.location {
+            Location::Msr { mask, .. } => {
+                let raw = text.parse::<u64>().ok()?;
+                Some(format!("{:#x}", (raw << self.shift) & mask))
+            }
+            _ => Some(text),
+        }
+    }
+}
+
+/// What a snapshot has of one knob.
+#[derive(Debug, Clone, PartialEq)]
+enum Column {
+    /// A sample of the places lacks it, so all of them do (see [`Request::sample_absence`]).
+    AbsentEverywhere(Why),
+    /// What was read, in the order of the places; `None` for a place outside the CPUs that were asked for.
+    Each(Vec<Option<Entry>>),
+}
+
+/// A machine at one moment.
+#[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The entries.
-    pub entries: Vec<Entry>,
+    name: String,
+    kind: Kind,
+    topology: Topology,
+    /// By scope; `None` for a scope that no knob taken so far has.
+    places: [Option<Vec<Place>>; SCOPES],
+    /// By knob; `None` for one that was not taken.
+    columns: Vec<Option<Column>>,
+    idle_states: Vec<String>,
+    speed_select: Option<SpeedSelectView>,
+    /// Whether it holds what a plan needs beyond the readings: slots, and the levels of Speed Select.
+    to_plan: bool,
 }
 
 impl Snapshot {
-    /// Reads `knobs` at every place of theirs. Files that should be there and cannot be read are returned beside
-    /// the snapshot, so that one broken file does not hide the rest.
-    pub fn take(machine: &Machine<'_>, knobs: &[Id]) -> (Snapshot, Vec<(Id, Place, ReadError)>) {
-        let mut snapshot = Snapshot::default();
-        let mut errors = Vec::new();
-        for &knob in knobs {
-            for place in machine.places(knob) {
-                match machine.read(knob, &place) {
-                    Ok(reading) => snapshot.entries.push(Entry { knob, place, reading }),
-                    Err(error) => errors.push((knob, place, error)),
-                }
-            }
+    /// A machine of this topology, of which nothing else was read yet.
+    pub fn of(name: impl Into<String>, kind: Kind, topology: Topology) -> Snapshot {
+        Snapshot {
+            name: name.into(),
+            kind,
+            topology,
+            places: [const { None }; SCOPES],
+            columns: vec![None; TABLE.len()],
+            idle_states: Vec::new(),
+            speed_select: None,
+            to_plan: false,
         }
-        (snapshot, errors)
     }
 
-    /// The reading of `knob` at `at`.
-    pub fn get(&self, knob: Id, at: &At) -> Option<&Reading> {
-        self.entries
-            .iter()
-            .find(|entry| entry.knob == knob && entry.place.at == *at)
-            .map(|entry| &entry.reading)
+    /// Sets what there is of `knob`: for snapshots that are made, not taken. Its places are those of the topology, and what
+    /// `at` leaves out is absent there. A machine that is made has no Speed Select unless it was taken from one.
+    #[must_use]
+    pub fn with(mut self, knob: Id, entry: impl Fn(&Place) -> Option<Entry>) -> Snapshot {
+        let scope = knob.knob().scope;
+        let places = match &self.places[scope as usize] {
+            Some(places) => places.clone(),
+            None => instances::of_topology(&self.topology, scope).unwrap_or_default(),
+        };
+        let nothing = || Entry { reading: Ok(Reading::Absent(self.why_nowhere(knob))), slot: None };
+        let entries = places.iter().map(|place| Some(entry(place).unwrap_or_else(nothing))).collect();
+        self.columns[knob as usize] = Some(Column::Each(entries));
+        self.places[scope as usize] = Some(places);
+        self.to_plan = true;
+        self
     }
 
-    /// The value of `knob` at `at`, where it was read and has one.
-    pub fn value(&self, knob: Id, at: &At) -> Option<&Value> {
-        self.get(knob, at).and_then(Reading::value)
+    /// What the host calls the machine.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// All entries of one knob.
-    pub fn of(&self, knob: Id) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| entry.knob == knob)
+    /// What stands behind it.
+    pub fn kind(&self) -> Kind {
+        self.kind.clone()
     }
 
-    /// The entries whose places touch `cpus`.
-    pub fn on<'a>(&'a self, cpus: &'a CpuList) -> impl Iterator<Item = &'a Entry> {
-        self.entries.iter().filter(|entry| entry.place.cpus.iter().any(|cpu| cpus.contains(cpu)))
+    /// What the machine is made of.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
     }
+
+    /// Whether `knob` was taken.
+    pub fn has(&self, knob: Id) -> bool {
+        self.columns[knob as usize].is_some()
+    }
+
+    /// Every place where `knob` could exist here, in order. Empty where the machine has no such thing at all;
+    /// [`Snapshot::why_nowhere`] says why.
+    ///
+    /// # Errors
+    /// The knob was not taken.
+    pub fn places(&self, knob: Id) -> Result<&[Place], ReadError> {
+        if !self.has(knob) {
+            return Err(ReadError::NotTaken(knob));
+        }
+        Ok(self.places[knob.knob().scope as usize].as_deref().unwrap_or_default())
+    }
+
+    /// The places of `knob` that govern at least one of `cpus`.
+    ///
+    /// # Errors
+    /// The knob was not taken.
+    pub fn places_on(&self, knob: Id, cpus: &CpuList) -> Result<Vec<Place>, ReadError> {
+        Ok(self.places(knob)?.iter().filter(|place| place.cpus.intersects(cpus)).cloned().collect())
+    }
+
+    /// Why [`Snapshot::places`] of this knob is empty.
+    pub fn why_nowhere(&self, knob: Id) -> Why {
+        if let Some(vendor) = self.other_vendor(knob) {
+            return Why::OtherVendor(vendor);
+        }
+        let first = self.topology.online.first().unwrap_or(0);
+        match knob.knob().scope {
+            Scope::PowerDomain | Scope::Clos => match &self.speed_select {
+                Some(SpeedSelectView { layout: Err(_), why, .. }) => why.clone(),
+                _ => Why::NotNow("no power domain has Speed Select registers".to_owned()),
+            },
+            Scope::Policy => Why::NoCpufreq,
+            Scope::IdleState => Why::NoFile(format!("{CPUS}/cpu{first}/cpuidle/state0")),
+            Scope::Uncore => Why::NoFile(format!("{CPUS}/intel_uncore_frequency")),
+            Scope::Zone | Scope::Constraint => Why::NoFile("/sys/class/powercap/intel-rapl:0".to_owned()),
+            Scope::Sensor => Why::NoFile("/sys/class/hwmon/hwmon0/temp1_input".to_owned()),
+            Scope::Package | Scope::Die | Scope::Core => Why::NoFile(format!("{CPUS}/cpu{first}/topology")),
+            Scope::Machine | Scope::Cpu => Why::NoFile(format!("{CPUS}/online")),
+        }
+    }
+
+    /// The vendor whose processors have the knob, where this one is another's.
+    fn other_vendor(&self, knob: Id) -> Option<Vendor> {
+        let vendor = self.topology.vendor;
+        knob.knob().vendor.filter(|of| vendor != Vendor::Other && vendor != *of)
+    }
+
+    /// The places of `knob` with what was read there, in order; `None` for a place that was not asked for.
+    ///
+    /// # Errors
+    /// The knob was not taken.
+    pub fn entries(&self, knob: Id) -> Result<impl Iterator<Item = (&Place, Option<&Entry>)>, ReadError> {
+        let entries = match &self.columns[knob as usize] {
+            Some(Column::Each(entries)) => entries.as_slice(),
+            Some(Column::AbsentEverywhere(_)) => &[],
+            None => return Err(ReadError::NotTaken(knob)),
+        };
+        Ok(self.places(knob)?.iter().zip(entries.iter().map(Option::as_ref)))
+    }
+
+    /// Why a sample of the places of `knob` lacks it, where it does (see [`Request::sample_absence`]).
+    pub fn absent_everywhere(&self, knob: Id) -> Option<&Why> {
+        match &self.columns[knob as usize] {
+            Some(Column::AbsentEverywhere(why)) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// What was read of `knob` at `at`; `None` where the machine has no such place.
+    ///
+    /// # Errors
+    /// The knob was not taken there.
+    fn entry(&self, knob: Id, at: &At) -> Result<Option<&Entry>, ReadError> {
+        let Some(Column::Each(entries)) = &self.columns[knob as usize] else {
+            return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
+        };
+        let places = self.places[knob.knob().scope as usize].as_deref().unwrap_or_default();
+        // Numbered places are in order. Named ones (zones, sensors) are in the order of the directory, and few.
+        let index = places
+            .binary_search_by(|place| place.at.cmp(at))
+            .ok()
+            .or_else(|| places.iter().position(|place| place.at == *at));
+        match index.and_then(|index| entries.get(index)) {
+            Some(None) => Err(ReadError::NotTaken(knob)),
+            Some(Some(entry)) => Ok(Some(entry)),
+            None => Ok(None),
+        }
+    }
+
+    /// What was read of `knob` at `place`.
+    ///
+    /// # Errors
+    /// Where something is there and could not be read, or held what the kernel cannot have printed; the knob was not
+    /// taken there.
+    pub fn read(&self, knob: Id, place: &Place) -> Result<Reading, ReadError> {
+        match (self.entry(knob, &place.at)?, &self.columns[knob as usize]) {
+            (Some(entry), _) => entry.reading.clone(),
+            (None, Some(Column::AbsentEverywhere(why))) => Ok(Reading::Absent(why.clone())),
+            (None, _) => Ok(Reading::Absent(self.why_nowhere(knob))),
+        }
+    }
+
+    /// The value of `knob` at `place`, where there is one.
+    ///
+    /// # Errors
+    /// As [`Snapshot::read`].
+    pub fn value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
+        Ok(match self.read(knob, place)? {
+            Reading::Value { value, .. } => Some(value),
+            Reading::Absent(_) => None,
+        })
+    }
+
+    /// As [`Snapshot::value`], with `None` also for what could not be read: for questions whose answer only matters if
+    /// there is one.
+    ///
+    /// # Errors
+    /// The knob was not taken there.
+    pub fn value_if_readable(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
+        match self.value(knob, place) {
+            Err(error @ ReadError::NotTaken(_)) => Err(error),
+            other => Ok(other.unwrap_or(None)),
+        }
+    }
+
+    /// The value of a knob of the whole machine, where there is one and it could be read.
+    ///
+    /// # Errors
+    /// The knob was not taken.
+    pub fn machine_value(&self, knob: Id) -> Result<Option<Value>, ReadError> {
+        self.value_if_readable(knob, &Place::new(At::Machine, CpuList::new()))
+    }
+
+    /// What a write of `knob` at `place` goes to; `None` where nothing takes one.
+    ///
+    /// # Errors
+    /// The knob was not taken there, or not to plan with.
+    pub fn slot(&self, knob: Id, place: &Place) -> Result<Option<&Slot>, ReadError> {
+        if !self.to_plan {
+            return Err(ReadError::NotTaken(knob));
+        }
+        Ok(self.entry(knob, &place.at)?.and_then(|entry| entry.slot.as_deref()))
+    }
+
+    /// The write that would give `knob` the value `value` at `place`: the location and its new content.
+    ///
+    /// # Errors
+    /// Where the row is a fact, where nothing here takes the write, or where the value is of another type.
+    pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
+        let row = knob.knob();
+        if row.phase.is_none() {
+            return Err(TargetError::ReadOnly(row.name));
+        }
+        let Some(slot) = self.slot(knob, place)? else {
+            let why = self.why_not_writable(knob, place);
+            return Err(TargetError::Nowhere { knob: row.name, place: place.to_string(), why });
+        };
+        match slot.spell(value) {
+            Some(content) => Ok((slot.location.clone(), content)),
+            None => Err(TargetError::WrongType { knob: row.name, value: value.to_string() }),
+        }
+    }
+
+    /// Why there is no slot: the first way to write that there could have been, and what it lacks.
+    fn why_not_writable(&self, knob: Id, place: &Place) -> String {
+        let first =
+            knob.knob().mechanisms.iter().filter(|mechanism| mechanism.writes()).find_map(|mechanism| {
+                match *mechanism {
+                    Mechanism::File { path, .. } => {
+                        expand::expand(&self.topology, path, &place.at).map(|path| format!("no {path}"))
+                    }
+                    Mechanism::Msr { vendor, .. } if vendor == self.topology.vendor => {
+                        match self.read(knob, place) {
+                            Ok(Reading::Absent(why)) => Some(why.to_string()),
+                            Ok(Reading::Value { .. }) => None,
+                            Err(error) => Some(error.to_string()),
+                        }
+                    }
+                    Mechanism::SpeedSelect { .. } => Some("this processor has no such field".to_owned()),
+                    _ => None,
+                }
+            });
+        first.unwrap_or_else(|| self.why_nowhere(knob).to_string())
+    }
+
+    /// The location that `knob` has at `place`, or will have once a driver makes it: the first that can be written.
+    ///
+    /// # Errors
+    /// The knob was not taken there.
+    pub(crate) fn future_location(&self, knob: Id, place: &Place) -> Result<Option<Location>, ReadError> {
+        if let Some(slot) = self.slot(knob, place)? {
+            return Ok(Some(slot.location.clone()));
+        }
+        Ok(knob.knob().mechanisms.iter().find_map(|mechanism| match mechanism {
+            Mechanism::File { path, write: true, .. } => {
+                expand::expand(&self.topology, path, &place.at).map(Location::File)
+            }
+            Mechanism::SpeedSelect { field, write: true, .. } => {
+                self.speed_select_setting(*field, place).map(Location::SpeedSelect)
+            }
+            _ => None,
+        }))
+    }
+
+    /// What each location held that a write could go to.
+    pub fn into_contents(self) -> HashMap<Location, Content> {
+        let columns = self.columns.into_iter().flatten().filter_map(|column| match column {
+            Column::Each(entries) => Some(entries),
+            Column::AbsentEverywhere(_) => None,
+        });
+        let slots = columns.flatten().flatten().filter_map(|entry| entry.slot);
+        slots.map(|slot| (slot.location, slot.content)).collect()
+    }
+
+    /// The names of the idle states, lightest first; empty where no knob of theirs was taken.
+    pub fn idle_states(&self) -> &[String] {
+        &self.idle_states
+    }
+
+    /// Whether all CPUs of the place are offline.
+    pub(crate) fn is_offline(&self, place: &Place) -> bool {
+        is_offline(&self.topology, place)
+    }
+}
+
+fn is_offline(topology: &Topology, place: &Place) -> bool {
+    !place.cpus.is_empty() && !place.cpus.intersects(&topology.online)
 }

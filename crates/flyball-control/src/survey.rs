@@ -1,11 +1,11 @@
-//! Many knobs read at once, with alike places made one row: what `show` prints.
+//! The knobs of a snapshot as rows, with alike places made one row: what `show` prints.
 //!
 //! The rows are data. Text and JSON are both made from them, so that they cannot differ.
 
 use flyball_host::CpuList;
 use serde::{Deserialize, Serialize};
 
-use crate::{Id, KnobName, Location, Machine, Place, ReadError, Reading, Scope, Value, Why};
+use crate::{Id, KnobName, Location, Place, ReadError, Reading, Request, Scope, Snapshot, Value, Why};
 
 /// What a row's places have in common.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,10 +33,10 @@ impl Outcome {
         }
     }
 
-    fn of(reading: Result<Reading, ReadError>) -> (Outcome, Option<Location>) {
+    fn of(reading: &Result<Reading, ReadError>) -> (Outcome, Option<&Location>) {
         match reading {
-            Ok(Reading::Value { value, source }) => (Outcome::Value(value), Some(source)),
-            Ok(Reading::Absent(why)) => (Outcome::Absent(why), None),
+            Ok(Reading::Value { value, source }) => (Outcome::Value(value.clone()), Some(source)),
+            Ok(Reading::Absent(why)) => (Outcome::Absent(why.clone()), None),
             Err(error) => {
                 let permission = error.is_permission();
                 (Outcome::Unreadable { message: error.to_string(), permission }, None)
@@ -78,59 +78,60 @@ pub struct Row {
 pub struct Wish {
     /// Only places that govern one of these CPUs; all where `None`.
     pub cpus: Option<CpuList>,
-    /// Believe that what the first and the last place and one of each core type lack, all lack. The kernel gives every
-    /// policy of a driver the same attributes, and every CPU of a machine; not looking for what is not there saves
-    /// a thousand failed calls on a large machine.
+    /// As [`Request::sample_absence`].
     pub sample_absence: bool,
     /// One row for each place, alike or not.
     pub apart: bool,
 }
 
-/// Rows of `knobs` on `machine`, in the order of `knobs`, then of the places.
-pub fn survey(machine: &Machine<'_>, knobs: &[KnobName], wish: &Wish) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    for name in knobs {
-        one(machine, name, wish, &mut rows);
-    }
-    rows
-}
-
-fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>) {
-    let knob = name.knob;
-    let start = rows.len();
-    let all = machine.places_of(knob.knob().scope);
-    let on = |place: &&Place| match &wish.cpus {
-        Some(cpus) => place.cpus.intersects(cpus),
-        None => true,
-    };
-    let wanted: Vec<&Place> = all.iter().filter(on).filter(|place| name.matches(place)).collect();
-    if wanted.is_empty() {
-        let outcome = Outcome::Absent(if all.is_empty() {
-            machine.why_nowhere(knob)
-        } else {
-            Why::NotNow(format!("no {} of that name on these CPUs", knob.knob().scope))
-        });
-        let cpus = wish.cpus.clone().unwrap_or_else(|| machine.topology().present.clone());
-        rows.push(Row { knob, name: String::new(), cpus, places: 0, outcome, source: None });
-        return;
-    }
-    if wish.sample_absence && wanted.len() > 8 {
-        if let Some(row) = absent_everywhere(machine, knob, &wanted) {
-            rows.push(row);
-            return;
+impl Wish {
+    /// What a snapshot needs for a survey of `knobs`.
+    pub fn request<'a>(&'a self, knobs: &'a [Id]) -> Request<'a> {
+        Request {
+            knobs,
+            cpus: self.cpus.as_ref(),
+            sample_absence: self.sample_absence,
+            online_by_list: !self.apart,
+            to_plan: false,
         }
     }
-    let online = (knob == Id::Online && !wish.apart).then(|| &machine.topology().online);
-    for place in wanted {
-        // The list of online CPUs was read with the topology: no need to ask each CPU.
-        let reading = match online {
-            Some(online) => Ok(Reading::Value {
-                value: Value::Switch(place.cpus.intersects(online)),
-                source: Location::File("/sys/devices/system/cpu/online".to_owned()),
-            }),
-            None => machine.read(knob, place),
+}
+
+/// Rows of `knobs`, in the order of `knobs`, then of the places.
+///
+/// # Errors
+/// A knob was not taken; see [`Wish::request`].
+pub fn survey(snapshot: &Snapshot, knobs: &[KnobName], wish: &Wish) -> Result<Vec<Row>, ReadError> {
+    let mut rows: Vec<Row> = Vec::new();
+    for name in knobs {
+        one(snapshot, name, wish, &mut rows)?;
+    }
+    Ok(rows)
+}
+
+fn one(snapshot: &Snapshot, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>) -> Result<(), ReadError> {
+    let knob = name.knob;
+    let start = rows.len();
+    let on = |place: &Place| wish.cpus.as_ref().is_none_or(|cpus| place.cpus.intersects(cpus));
+    let is_meant = |place: &Place| on(place) && name.matches(place);
+    if let Some(why) = snapshot.absent_everywhere(knob) {
+        let mut row = Row {
+            knob,
+            name: String::new(),
+            cpus: CpuList::new(),
+            places: 0,
+            outcome: Outcome::Absent(why.clone()),
+            source: None,
         };
-        let (outcome, source) = Outcome::of(reading);
+        for place in snapshot.places(knob)?.iter().filter(|place| is_meant(place)) {
+            row.cpus.add(&place.cpus);
+            row.places += 1;
+        }
+        rows.push(row);
+        return Ok(());
+    }
+    for (place, entry) in snapshot.entries(knob)?.filter(|(place, _)| is_meant(place)) {
+        let (outcome, source) = Outcome::of(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !wish.apart => {
@@ -143,36 +144,21 @@ fn one(machine: &Machine<'_>, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>)
                 cpus: place.cpus.clone(),
                 places: 1,
                 outcome,
-                source,
+                source: source.cloned(),
             }),
         }
     }
+    if rows.len() == start {
+        let outcome = Outcome::Absent(if snapshot.places(knob)?.is_empty() {
+            snapshot.why_nowhere(knob)
+        } else {
+            Why::NotNow(format!("no {} of that name on these CPUs", knob.knob().scope))
+        });
+        let cpus = wish.cpus.clone().unwrap_or_else(|| snapshot.topology().present.clone());
+        rows.push(Row { knob, name: String::new(), cpus, places: 0, outcome, source: None });
+    }
     order(knob.knob().scope, &mut rows[start..]);
-}
-
-/// One row that says that `knob` is absent, where a sample of its places lacks the file.
-fn absent_everywhere(machine: &Machine<'_>, knob: Id, places: &[&Place]) -> Option<Row> {
-    let mut sample = vec![*places.first()?, *places.last()?];
-    for cpus in machine.topology().core_kinds().values() {
-        sample.extend(places.iter().find(|place| place.cpus.first().is_some_and(|cpu| cpus.contains(cpu))));
-    }
-    let mut first = None;
-    for place in sample {
-        match machine.read(knob, place) {
-            Ok(Reading::Absent(
-                why @ (Why::NoFile(_) | Why::NoRegister { .. } | Why::OtherVendor(_) | Why::NoCpufreq),
-            )) => {
-                first.get_or_insert(why);
-            }
-            _ => return None,
-        }
-    }
-    let mut cpus = CpuList::new();
-    for place in places {
-        cpus.add(&place.cpus);
-    }
-    let outcome = Outcome::Absent(first?);
-    Some(Row { knob, name: String::new(), cpus, places: places.len(), outcome, source: None })
+    Ok(())
 }
 
 /// Puts rows of named instances side by side: all of C1, then all of C6, as the machine lists them.

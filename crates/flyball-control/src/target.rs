@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ReadError;
+
 /// Why there is no way to write a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetError {
@@ -16,13 +18,15 @@ pub enum TargetError {
         /// The reason.
         why: String,
     },
-    /// The mechanism cannot carry a value of this type.
+    /// The knob's file or register cannot carry a value of this type.
     WrongType {
         /// The knob.
         knob: &'static str,
         /// The value.
         value: String,
     },
+    /// The snapshot does not have the knob.
+    Read(ReadError),
 }
 
 impl fmt::Display for TargetError {
@@ -31,8 +35,15 @@ impl fmt::Display for TargetError {
             TargetError::ReadOnly(knob) => write!(f, "{knob} is a fact of the machine and cannot be set"),
             TargetError::Nowhere { knob, place, why } => write!(f, "{knob} cannot be set on {place}: {why}"),
             TargetError::WrongType { knob, value } => write!(f, "{knob} cannot take the value {value}"),
+            TargetError::Read(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for TargetError {}
+
+impl From<ReadError> for TargetError {
+    fn from(error: ReadError) -> TargetError {
+        TargetError::Read(error)
+    }
+}

@@ -81,6 +81,9 @@ pub struct Topology {
     pub online: CpuList,
     /// CPUs that are there and do not run.
     pub offline: CpuList,
+    /// Whether the kernel's list said which run; otherwise all that are there are taken to.
+    #[serde(skip)]
+    pub online_is_listed: bool,
     /// Who made the processor.
     pub vendor: Vendor,
     /// `cpu family` of /proc/cpuinfo.
@@ -149,7 +152,8 @@ impl Topology {
     /// Where a file is there and cannot be read or makes no sense, or where not even one CPU can be found.
     pub fn inspect(host: &dyn Host) -> Result<Topology, ReadError> {
         let info = CpuInfo::read(host)?;
-        let CpuTopology { possible, present, online, positions, .. } = CpuTopology::read(host, &info)?;
+        let CpuTopology { possible, present, online, online_is_listed, positions } =
+            CpuTopology::read(host, &info)?;
         let cpus = positions
             .into_iter()
             .map(|(number, Position { package, die, core })| {
@@ -162,6 +166,7 @@ impl Topology {
             offline: present.difference(&online),
             present,
             online,
+            online_is_listed,
             vendor: info.vendor(),
             family: info.family,
             model: info.model,
@@ -279,6 +284,11 @@ impl Topology {
     /// The kinds of cores and their CPUs; empty where all are alike.
     pub fn core_kinds(&self) -> BTreeMap<CoreType, CpuList> {
         self.grouped(|cpu| cpu.core_type)
+    }
+
+    /// A policy whose files can be read: the first that has a CPU online.
+    pub fn any_policy(&self) -> Option<&Policy> {
+        self.policies.iter().find(|policy| !policy.online.is_empty())
     }
 
     /// The policy of that number.

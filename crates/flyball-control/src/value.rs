@@ -266,6 +266,8 @@ pub enum ReadError {
         /// What was expected.
         expected: &'static str,
     },
+    /// The snapshot was taken without this knob there: a mistake of ours, not of the machine.
+    NotTaken(crate::Id),
 }
 
 impl ReadError {
@@ -273,7 +275,7 @@ impl ReadError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             ReadError::Host(error) => Some(error.errno),
-            ReadError::Content { .. } => None,
+            ReadError::Content { .. } | ReadError::NotTaken(_) => None,
         }
     }
 
@@ -296,6 +298,9 @@ impl fmt::Display for ReadError {
             }
             ReadError::Content { source, found, expected } => {
                 write!(f, "{source} holds '{found}'; expected {expected}")
+            }
+            ReadError::NotTaken(knob) => {
+                write!(f, "flyball did not read {knob} before it was needed; please report this")
             }
         }
     }

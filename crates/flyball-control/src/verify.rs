@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use crate::{
-    Machine,
+    Snapshot,
     intent::Intent,
-    owners::{Owner, owners},
+    owners::Owner,
     plan::{Change, PlanError, plan},
 };
 
@@ -14,7 +14,7 @@ use crate::{
 pub struct Verdict {
     /// The settings that do not hold: what is there (`old`), and what should be (`new`).
     pub drifted: Vec<Change>,
-    /// Programs that run on the machine and write the knobs that drifted.
+    /// Programs that run on the machine and write the knobs that drifted; see [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
     /// What else there is to know.
     pub notes: Vec<String>,
@@ -25,14 +25,20 @@ impl Verdict {
     pub fn holds(&self) -> bool {
         self.drifted.is_empty()
     }
+
+    /// Names those of `running` that write what drifted.
+    pub fn set_owners(&mut self, running: Vec<Owner>) {
+        self.owners = running;
+        self.owners.retain(|owner| self.drifted.iter().any(|change| owner.writes.contains(&change.knob)));
+    }
 }
 
-/// Compares the machine with what is wanted.
+/// Compares a machine that is as in `snapshot` (see [`Snapshot::for_intent`]) with what is wanted.
 ///
 /// # Errors
 /// As [`plan`].
-pub fn verify(machine: &Machine<'_>, intent: &Intent) -> Result<Verdict, PlanError> {
-    let plan = plan(machine, intent)?;
+pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
+    let plan = plan(snapshot, intent)?;
     // `epp=default` has no value to compare: the kernel reads it back as whatever the firmware had chosen. And what
     // would only be written again after another change holds now.
     let drifted: Vec<Change> = plan
@@ -43,7 +49,5 @@ pub fn verify(machine: &Machine<'_>, intent: &Intent) -> Result<Verdict, PlanErr
                 && !(change.provisional && change.old.as_deref().map(str::trim) == Some(&change.new))
         })
         .collect();
-    let mut owners = if drifted.is_empty() { Vec::new() } else { owners(machine.host()) };
-    owners.retain(|owner| drifted.iter().any(|change| owner.writes.contains(&change.knob)));
-    Ok(Verdict { drifted, owners, notes: plan.notes })
+    Ok(Verdict { drifted, owners: Vec::new(), notes: plan.notes })
 }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use flyball_control::{
-    Intent, Machine, Setting,
+    Intent, Setting, Snapshot,
     plan::{Plan, plan},
     write::hold::{Applied, Hold},
 };
@@ -37,9 +37,10 @@ pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
 
 /// What applying an arm would write now.
 pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
-    let machine = Machine::inspect(host).map_err(Failure::failed)?;
+    let intent = intent(arm)?;
+    let snapshot = Snapshot::for_intent(host, &intent).map_err(Failure::failed)?;
     let in_arm = |failure: Failure| failure.reworded(|message| format!("arm '{}': {message}", arm.name));
-    plan(&machine, &intent(arm)?).map_err(|error| in_arm(error.into()))
+    plan(&snapshot, &intent).map_err(|error| in_arm(error.into()))
 }
 
 fn is_boot(wish: &Wish) -> bool {
@@ -136,7 +137,7 @@ impl<'h> Knobs<'h> {
                 eprintln!("note: {note}");
             }
             if let Some(hush) = &hush {
-                hush.say(host)?;
+                hush.say(host);
                 let interrupted = || interrupted.load(Ordering::Relaxed);
                 match hush.apply(host, &mut hold, &interrupted) {
                     Ok(hushed) => {
@@ -218,7 +219,8 @@ impl Settings for Knobs<'_> {
     }
 
     fn snapshot(&self) -> serde_json::Value {
-        let profile = Machine::inspect(self.host).and_then(|machine| flyball_control::save::save(&machine));
+        let profile = Snapshot::of_knobs(self.host, flyball_control::save::SAVED)
+            .and_then(|snapshot| flyball_control::save::save(&snapshot));
         match profile {
             Ok(text) => serde_json::json!({ "profile": text }),
             Err(error) => serde_json::json!({ "error": error.to_string() }),

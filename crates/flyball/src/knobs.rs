@@ -1,7 +1,7 @@
 //! What every command on knobs needs: knob names as arguments, CPU selectors.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use flyball_control::{KnobName, Machine, ReadError, knob::TABLE, select};
+use flyball_control::{KnobName, ReadError, Snapshot, knob::TABLE, select};
 use flyball_host::CpuList;
 
 use crate::exit::Failure;
@@ -30,14 +30,14 @@ impl TypedValueParser for Name {
 }
 
 /// The CPUs that a selector names on a machine.
-pub fn cpus(text: &str, machine: &Machine<'_>) -> Result<CpuList, Failure> {
-    select(text, machine.topology()).map_err(Failure::usage)
+pub fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
+    select(text, snapshot.topology()).map_err(Failure::usage)
 }
 
 /// A file of the machine that should be readable and is not.
 pub fn unreadable(error: ReadError) -> Failure {
     match error {
         ReadError::Host(error) => error.into(),
-        ReadError::Content { .. } => Failure::failed(error),
+        ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
     }
 }

@@ -4,7 +4,7 @@
 use flyball_host::CpuList;
 
 use super::couplings::driver;
-use crate::{At, Id, Machine, Place, Value, Vendor, Why};
+use crate::{At, Id, Place, ReadError, Snapshot, Value, Vendor, Why};
 
 /// A knob that is missing at a place.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(super) struct Absence {
 }
 
 /// The absences in words, alike ones in one line.
-pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> {
+pub(super) fn lines(snapshot: &Snapshot, absences: &[Absence]) -> Result<Vec<String>, ReadError> {
     let mut lines = Vec::new();
     let mut rest: Vec<&Absence> = absences.iter().collect();
     while let Some(first) = rest.first().copied() {
@@ -28,7 +28,7 @@ pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> 
             |a: &&Absence| a.from == first.from && a.knob == first.knob && a.why.is_like(&first.why);
         let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_like);
         rest = others;
-        let remedy = remedy(machine, first.knob).map(|words| format!("; {words}"));
+        let remedy = remedy(snapshot, first.knob)?.map(|words| format!("; {words}"));
         let where_ = places(&alike.iter().map(|absence| &absence.place).collect::<Vec<_>>());
         let have = if alike.len() > 1 { "have" } else { "has" };
         let why = match (&first.why, &first.place.at) {
@@ -40,7 +40,7 @@ pub(super) fn lines(machine: &Machine<'_>, absences: &[Absence]) -> Vec<String> 
         let remedy = remedy.unwrap_or_default();
         lines.push(format!("{}: {where_} {have} no {}: {why}{remedy}", first.from, first.knob));
     }
-    lines
+    Ok(lines)
 }
 
 /// `policies 0-127`, `CPUs 0,2`, or the places one by one.
@@ -80,33 +80,31 @@ pub(super) fn place(place: &Place) -> String {
 }
 
 /// What to do about it, where something can be done.
-fn remedy(machine: &Machine<'_>, knob: Id) -> Option<String> {
-    let everywhere = Place::new(At::Machine, machine.topology().present.clone());
-    match knob {
-        Id::Epp => preference(machine),
-        Id::DriverMode => match driver(machine)?.as_str() {
-            "acpi-cpufreq" if machine.topology().flags.contains("cppc") => {
-                Some("acpi-cpufreq has no modes; amd-pstate has: boot with amd_pstate=active".to_owned())
+fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<String>, ReadError> {
+    Ok(match knob {
+        Id::Epp => preference(snapshot)?,
+        Id::DriverMode => driver(snapshot)?.map(|driver| match driver.as_str() {
+            "acpi-cpufreq" if snapshot.topology().flags.contains("cppc") => {
+                "acpi-cpufreq has no modes; amd-pstate has: boot with amd_pstate=active".to_owned()
             }
-            other => Some(format!("{other} has no modes")),
-        },
-        Id::Boost if matches!(machine.value(Id::Turbo, &everywhere), Ok(Some(_))) => {
+            other => format!("{other} has no modes"),
+        }),
+        Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => {
             Some("turbo is the whole machine's here: turbo=on or turbo=off".to_owned())
         }
         _ => None,
-    }
+    })
 }
 
 /// What would bring a preference (EPP): the drivers that have one are intel_pstate with HWP
 /// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode (drivers/cpufreq/amd-pstate.c,
 /// `amd_pstate_epp_attr`).
-fn preference(machine: &Machine<'_>) -> Option<String> {
-    let topology = machine.topology();
-    let everywhere = Place::new(At::Machine, topology.present.clone());
+fn preference(snapshot: &Snapshot) -> Result<Option<String>, ReadError> {
+    let topology = snapshot.topology();
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
-    let mode = machine.value(Id::DriverMode, &everywhere).ok().flatten();
+    let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
-    match (topology.vendor, driver(machine).as_deref()) {
+    Ok(match (topology.vendor, driver(snapshot)?.as_deref()) {
         (Vendor::Amd, Some("amd-pstate")) if has_mode => {
             Some("driver-mode=active in the same command brings it".to_owned())
         }
@@ -128,7 +126,7 @@ fn preference(machine: &Machine<'_>) -> Option<String> {
             Some(format!("{name} has none"))
         }
         _ => None,
-    }
+    })
 }
 
 #[cfg(test)]

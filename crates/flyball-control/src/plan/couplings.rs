@@ -8,34 +8,33 @@ use std::collections::BTreeMap;
 use flyball_host::Epp;
 
 use super::{Planner, Want, absences};
-use crate::{At, Id, Machine, Place, Value};
+use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value};
 
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
 /// Then `performance` and `powersave` are all the governors there are.
-pub(super) fn chooses_by_itself(machine: &Machine<'_>) -> bool {
-    matches!(driver(machine).as_deref(), Some("intel_pstate" | "amd-pstate-epp"))
+pub(super) fn chooses_by_itself(snapshot: &Snapshot) -> Result<bool, ReadError> {
+    Ok(matches!(driver(snapshot)?.as_deref(), Some("intel_pstate" | "amd-pstate-epp")))
 }
 
 /// The cpufreq driver's name.
-pub(super) fn driver(machine: &Machine<'_>) -> Option<String> {
-    let everywhere = Place::new(At::Machine, machine.topology().present.clone());
-    match machine.value(Id::Driver, &everywhere) {
-        Ok(Some(Value::Word(name))) => Some(name),
+pub(super) fn driver(snapshot: &Snapshot) -> Result<Option<String>, ReadError> {
+    Ok(match snapshot.machine_value(Id::Driver)? {
+        Some(Value::Word(name)) => Some(name),
         _ => None,
-    }
+    })
 }
 
-impl Planner<'_, '_> {
+impl Planner<'_> {
     /// Applies every rule.
-    pub(super) fn couple(&mut self) {
-        self.driver_mode();
-        self.preferences();
-        self.pairs();
+    pub(super) fn couple(&mut self) -> Result<(), ReadError> {
+        self.driver_mode()?;
+        self.preferences()?;
+        self.pairs()?;
         self.setspeed();
-        self.boost();
+        self.boost()?;
         self.turbo_and_limits();
         self.biases();
-        self.speed_select();
+        self.speed_select()
     }
 
     fn wants_of(&self, knob: Id) -> Vec<Want> {
@@ -49,15 +48,15 @@ impl Planner<'_, '_> {
     }
 
     /// A driver switch takes the policies away and makes new ones.
-    fn driver_mode(&mut self) {
-        let Some(mode) = self.ahead.mode.clone() else { return };
-        let machine = self.machine;
-        if mode == "off" && machine.topology().flags.contains("hwp_epp") {
-            return self.refuse(
+    fn driver_mode(&mut self) -> Result<(), ReadError> {
+        let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
+        if mode == "off" && self.snapshot.topology().flags.contains("hwp_epp") {
+            self.refuse(
                 "driver-mode=off: intel_pstate refuses to be switched off while hardware P-states (HWP) are on \
                  (EBUSY); boot with intel_pstate=disable instead"
                     .to_owned(),
             );
+            return Ok(());
         }
         let policy_settings: Vec<Want> =
             self.wants.values().filter(|want| matches!(want.place.at, At::Policy(_))).cloned().collect();
@@ -71,8 +70,9 @@ impl Planner<'_, '_> {
             self.note(format!(
                 "driver-mode={mode}: no frequency driver is left; none takes over before the next boot"
             ));
-            return;
+            return Ok(());
         }
+        let is_amd_pstate = self.snapshot.is_amd_pstate()? == Some(true);
         for want in &policy_settings {
             match (want.knob, &want.value) {
                 (Id::Governor, Some(Value::Word(word)))
@@ -83,9 +83,7 @@ impl Planner<'_, '_> {
                         want.from
                     ));
                 }
-                (Id::Epp, _)
-                    if mode != "active" && machine.host().exists("/sys/devices/system/cpu/amd_pstate") =>
-                {
+                (Id::Epp, _) if mode != "active" && is_amd_pstate => {
                     self.refuse(format!(
                         "{}: amd-pstate has a preference only in driver-mode=active",
                         want.from
@@ -99,13 +97,17 @@ impl Planner<'_, '_> {
              here get its defaults, and what follows is planned again after the switch ('flyball restore' brings all \
              of it back)"
         ));
+        Ok(())
     }
 
     /// Under `performance` an active-mode driver refuses every preference but `performance` (EBUSY).
-    fn preferences(&mut self) {
+    fn preferences(&mut self) -> Result<(), ReadError> {
+        if !self.wants.keys().any(|(knob, _)| matches!(knob, Id::Epp | Id::Governor)) {
+            return Ok(());
+        }
         let active = match self.ahead.mode.as_deref() {
             Some(mode) => mode == "active",
-            None => chooses_by_itself(self.machine),
+            None => chooses_by_itself(self.snapshot)?,
         };
         for want in self.wants_of(Id::Epp) {
             let At::Policy(number) = want.place.at else { continue };
@@ -141,10 +143,11 @@ impl Planner<'_, '_> {
                     .to_owned(),
             );
         }
+        Ok(())
     }
 
     /// A minimum above its maximum.
-    fn pairs(&mut self) {
+    fn pairs(&mut self) -> Result<(), ReadError> {
         for (low, high) in [
             (Id::MinFreq, Id::MaxFreq),
             (Id::MinPerfPct, Id::MaxPerfPct),
@@ -160,10 +163,12 @@ impl Planner<'_, '_> {
                     continue;
                 }
                 let value = |side: &Option<Want>, id: Id| match side {
-                    Some(want) => want.value.clone(),
-                    None => self.machine.value(id, &want.place).ok().flatten(),
+                    Some(want) => Ok(want.value.clone()),
+                    None => self.snapshot.value_if_readable(id, &want.place),
                 };
-                let (Some(min), Some(max)) = (number(value(&lower, low)), number(value(&upper, high))) else {
+                let (lower_value, upper_value) = (value(&lower, low)?, value(&upper, high)?);
+                let (Some(min), Some(max)) = (number(lower_value.as_ref()), number(upper_value.as_ref()))
+                else {
                     continue;
                 };
                 if min <= max {
@@ -172,16 +177,19 @@ impl Planner<'_, '_> {
                 let open = self.is_open(high, &want.place);
                 // What the hardware does not have is told by itself.
                 let possible = |want: &Want| {
-                    let Some(value) = &want.value else { return true };
-                    self.machine.check(want.knob, &want.place, value).is_ok()
+                    let Some(value) = &want.value else { return Ok(true) };
+                    match self.snapshot.check(want.knob, &want.place, value) {
+                        Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => Err(error),
+                        judged => Ok(judged.is_ok()),
+                    }
                 };
                 match (&lower, &upper) {
                     (Some(lower), Some(upper)) => self.refuse(format!(
                         "{low} {} is above {high} {} ({}, {})",
                         lower.wanted, upper.wanted, lower.from, upper.from
                     )),
-                    (Some(lower), None) if !open && possible(lower) => {
-                        let present = value(&upper, high).map(|value| value.to_string()).unwrap_or_default();
+                    (Some(lower), None) if !open && possible(lower)? => {
+                        let present = upper_value.map(|value| value.to_string()).unwrap_or_default();
                         let before =
                             format!("{}: {low} would be above the present {high} ({present}) of", lower.from);
                         let after = format!("set {high} as well");
@@ -191,8 +199,8 @@ impl Planner<'_, '_> {
                         "{}: below the present {low}; while it is, the kernel uses it for both",
                         upper.from
                     )),
-                    (None, Some(upper)) if !open && possible(upper) => {
-                        let present = value(&lower, low).map(|value| value.to_string()).unwrap_or_default();
+                    (None, Some(upper)) if !open && possible(upper)? => {
+                        let present = lower_value.map(|value| value.to_string()).unwrap_or_default();
                         let before =
                             format!("{}: {high} would be below the present {low} ({present}) of", upper.from);
                         let after = format!("set {low} as well");
@@ -206,6 +214,7 @@ impl Planner<'_, '_> {
                 self.refuse(format!("{before} {places}; {after}"));
             }
         }
+        Ok(())
     }
 
     /// Only the userspace governor takes a speed.
@@ -227,15 +236,14 @@ impl Planner<'_, '_> {
     }
 
     /// A policy cannot boost while the machine may not (`EINVAL`), and switching the machine sets every policy.
-    fn boost(&mut self) {
+    fn boost(&mut self) -> Result<(), ReadError> {
         let wants = self.wants_of(Id::Boost);
         if wants.is_empty() {
-            return;
+            return Ok(());
         }
-        let place = Place::new(At::Machine, self.machine.topology().present.clone());
         let turbo = match self.wants.get(&(Id::Turbo, At::Machine)) {
             Some(want) => want.value.clone(),
-            None => self.machine.value(Id::Turbo, &place).ok().flatten(),
+            None => self.snapshot.machine_value(Id::Turbo)?,
         };
         for want in wants {
             if turbo == Some(Value::Switch(false)) && want.value == Some(Value::Switch(true)) {
@@ -245,6 +253,7 @@ impl Planner<'_, '_> {
                 ));
             }
         }
+        Ok(())
     }
 
     /// Turbo off is a limit on max-freq by another name.
@@ -265,7 +274,7 @@ impl Planner<'_, '_> {
         let biases = self.wants_of(Id::Epb);
         let any_preference = self.wants.keys().any(|(knob, _)| *knob == Id::Epp);
         if let (Some(bias), false) = (biases.first(), any_preference)
-            && self.machine.topology().flags.contains("hwp_epp")
+            && self.snapshot.topology().flags.contains("hwp_epp")
         {
             self.note(format!(
                 "{}: this processor also has epp, which steers the cores' frequency; epb still weighs on package power \
@@ -277,7 +286,7 @@ impl Planner<'_, '_> {
 }
 
 /// The number behind a value that can be compared.
-fn number(value: Option<Value>) -> Option<u64> {
+fn number(value: Option<&Value>) -> Option<u64> {
     match value? {
         Value::Frequency(frequency) => Some(frequency.0),
         Value::Percent(percent) => Some(u64::from(percent.0)),

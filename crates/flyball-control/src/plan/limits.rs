@@ -4,12 +4,12 @@
 //! here, so that the value in the plan is the one that will be read back. With amd's boost, `cpuinfo_max_freq` of
 //! acpi-cpufreq lies above every entry, so that the word `max` stands for a frequency that no limit can hold.
 
-use flyball_host::KiloHertz;
+use flyball_host::{CpuList, KiloHertz};
 
 use super::{Planner, Want};
-use crate::{At, Id, Machine, Place, ReadError, Value, Wanted};
+use crate::{At, Id, Place, ReadError, Snapshot, Value, Wanted};
 
-impl Planner<'_, '_> {
+impl Planner<'_> {
     /// What becomes of a limit above the base (nominal) frequency when turbo is off, or will be, by the same intent: the
     /// drivers cut it there, newer ones by lowering `cpuinfo_max_freq`, older ones silently. `None` where nothing is cut.
     /// Where turbo was off before and is not spoken of, only the word `max` is taken so; a number is refused by the check.
@@ -22,8 +22,7 @@ impl Planner<'_, '_> {
         if !matches!(want.knob, Id::MinFreq | Id::MaxFreq) {
             return Ok(None);
         }
-        let everywhere = Place::new(At::Machine, self.machine.topology().present.clone());
-        let now = self.machine.value(Id::Turbo, &everywhere)?;
+        let now = self.snapshot.value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
         let asked = self.wants.get(&(Id::Turbo, At::Machine)).and_then(|turbo| turbo.value.clone());
         let speaks = asked.is_some();
         if asked.or_else(|| now.clone()) != Some(Value::Switch(false))
@@ -35,7 +34,7 @@ impl Planner<'_, '_> {
         // Before turbo is off, the hardware's limit is still that of turbo; afterwards it says what the driver made of it.
         // intel_pstate before 6.12 leaves it and cuts at the base frequency; amd-pstate on a processor that it cannot
         // boost reads `boost` 0 and cuts nothing.
-        let by_base = !is_off || self.machine.host().exists("/sys/devices/system/cpu/intel_pstate/no_turbo");
+        let by_base = !is_off || self.turbo_is_intel_pstates()?;
         let mut sources = Vec::new();
         if by_base {
             sources.extend([Id::BaseFreq, Id::NominalFreq]);
@@ -45,8 +44,8 @@ impl Planner<'_, '_> {
         }
         let mut cap: Option<KiloHertz> = None;
         for id in sources {
-            let found =
-                self.machine.place_like(id, &want.place).map(|at| self.machine.value(id, &at)).transpose()?;
+            let at = self.snapshot.place_like(id, &want.place)?;
+            let found = at.map(|at| self.snapshot.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
@@ -55,17 +54,23 @@ impl Planner<'_, '_> {
             .filter(|cap| cap < frequency)
             .map(|cap| (Value::Frequency(cap), format!("{frequency} is more than there is with turbo off"))))
     }
+
+    /// Whether turbo is switched by intel_pstate's `no_turbo`.
+    fn turbo_is_intel_pstates(&self) -> Result<bool, ReadError> {
+        let slot = self.snapshot.slot(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?;
+        Ok(slot.is_some_and(|slot| slot.location.name() == "no_turbo"))
+    }
 }
 
 /// The entry that the kernel will make of a limit, with why; `None` where it takes the limit as it is.
 pub(super) fn in_table(
-    machine: &Machine<'_>,
+    snapshot: &Snapshot,
     want: &Want,
     value: &Value,
 ) -> Result<Option<(Value, String)>, ReadError> {
     let Value::Frequency(frequency) = value else { return Ok(None) };
     if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
-        let cut = Machine::cut_to_ratio(value);
+        let cut = Snapshot::cut_to_ratio(value);
         return Ok(cut.map(|cut| {
             (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))
         }));
@@ -75,12 +80,12 @@ pub(super) fn in_table(
     }
     let mut entries = Vec::new();
     for list in [Id::AvailableFreqs, Id::BoostFreqs] {
-        if let Some(Value::Frequencies(frequencies)) = machine.value(list, &want.place)? {
+        if let Some(Value::Frequencies(frequencies)) = snapshot.value(list, &want.place)? {
             entries.extend(frequencies);
         }
     }
     // Only a limit inside the hardware's range is rounded; one outside is refused by the check that follows.
-    let limit = |id| Ok::<_, ReadError>(machine.value(id, &want.place)?.and_then(|value| value.frequency()));
+    let limit = |id| Ok::<_, ReadError>(snapshot.value(id, &want.place)?.and_then(|value| value.frequency()));
     let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
     let inside = low.is_none_or(|low| *frequency >= low) && high.is_none_or(|high| *frequency <= high);
     let Some(rounded) = nearest(&mut entries, *frequency, want.knob == Id::MinFreq).filter(|_| inside) else {

@@ -5,7 +5,7 @@
 //! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt, io,
     process::Command,
     time::Duration,
@@ -25,7 +25,7 @@ use super::{
     state::{Lock, LockError, StateDir},
 };
 use crate::{
-    Content, Location, Machine, ReadError,
+    Content, Location, Snapshot,
     intent::Intent,
     plan::{Change, Plan, PlanError, plan},
 };
@@ -283,11 +283,11 @@ impl<'h> Hold<'h> {
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
         let mut first = true;
         loop {
-            let fresh = Machine::inspect(self.host)
-                .map_err(|error: ReadError| PlanError::Read(error))
-                .and_then(|machine| plan(&machine, intent));
-            let Plan { changes, notes, .. } = match fresh {
-                Ok(plan) => plan,
+            let fresh = Snapshot::for_intent(self.host, intent)
+                .map_err(PlanError::Read)
+                .and_then(|snapshot| Ok((plan(&snapshot, intent)?, snapshot.into_contents())));
+            let (Plan { changes, notes, .. }, mut known) = match fresh {
+                Ok(fresh) => fresh,
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) => {
                     return Err(ApplyError::Replan { error, restoration: Box::new(self.put_back()) });
@@ -312,7 +312,7 @@ impl<'h> Hold<'h> {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
                 }
-                let made = self.write(batch)?;
+                let made = self.write(batch, &mut known)?;
                 done.extend(made.iter().map(|made| (made.change.location.clone(), made.change.new.clone())));
                 applied.made.extend(made);
             }
@@ -321,22 +321,34 @@ impl<'h> Hold<'h> {
     }
 
     /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
-    fn write(&mut self, batch: &[Change]) -> Result<Vec<Made>, ApplyError> {
+    ///
+    /// `known` is what the snapshot of this round read, under the lock that is still held. It counts as the present content
+    /// until a write may have changed it: what the changes disturb is taken out of it here, and read again when needed.
+    fn write(
+        &mut self,
+        batch: &[Change],
+        known: &mut HashMap<Location, Content>,
+    ) -> Result<Vec<Made>, ApplyError> {
         let mut footprints = Footprints::new(self.host);
         let disturbed: BTreeSet<Location> =
             batch.iter().flat_map(|change| footprints.of(&change.location)).collect();
         let mut was: Vec<(Location, Content)> = Vec::new();
         for location in self.journal.unknown(&disturbed) {
-            match self.remember(&location) {
-                Ok(content) => was.push((location, content)),
+            match self.remember(&location, known) {
+                Ok(content) => {
+                    known.insert(location.clone(), content.clone());
+                    was.push((location, content));
+                }
                 Err(error) => {
                     let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
                     return Err(self.refused(change, error));
                 }
             }
         }
-        let olds: Vec<Content> =
-            batch.iter().map(|change| Content::of(&change.location.read(self.host))).collect();
+        let present = |location: &Location| {
+            known.get(location).cloned().unwrap_or_else(|| Content::of(&location.read(self.host)))
+        };
+        let olds: Vec<Content> = batch.iter().map(|change| present(&change.location)).collect();
         let writes = batch
             .iter()
             .zip(&olds)
@@ -345,6 +357,7 @@ impl<'h> Hold<'h> {
         if let Err(error) = self.journal.announce(was, writes) {
             return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
         }
+        known.retain(|location, _| !disturbed.contains(location));
         for change in batch {
             if let Err(error) = change.location.write(self.host, change.new.as_bytes()) {
                 return Err(self.refused(change, error));
@@ -373,9 +386,19 @@ impl<'h> Hold<'h> {
     /// What a location holds, to bring it back. An attribute that cannot be read is remembered as that: its CPU is offline, or
     /// it has no readable form. A setting of Speed Select has one always, so that a call that failed is tried again,
     /// and one that fails for good must not be followed by a write that nobody could undo.
-    fn remember(&self, location: &Location) -> Result<Content, HostError> {
+    fn remember(
+        &self,
+        location: &Location,
+        known: &HashMap<Location, Content>,
+    ) -> Result<Content, HostError> {
+        let has_to_be_readable = matches!(location, Location::SpeedSelect(_));
+        if let Some(content) = known.get(location)
+            && !(has_to_be_readable && matches!(content, Content::Unreadable(_)))
+        {
+            return Ok(content.clone());
+        }
         let mut read = location.read(self.host);
-        if !matches!(location, Location::SpeedSelect(_)) {
+        if !has_to_be_readable {
             return Ok(Content::of(&read));
         }
         for _ in 0..2 {

@@ -6,5 +6,6 @@ mod doctor;
 mod fake;
 mod knobs_md;
 mod recorded_plans;
+mod settings;
 mod speed_select;
 mod transaction;

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use flyball_control::{
-    Intent, Machine,
+    Intent, Snapshot,
     plan::{PlanError, plan},
     profile::Profile,
-    save::save,
+    save::{SAVED, save},
     verify::verify,
 };
 use flyball_host::Archive;
@@ -31,15 +31,16 @@ fn open(machine: &Path) -> Archive {
 fn what_is_saved_is_already_so() {
     for folder in machines() {
         let host = open(&folder);
-        let machine = Machine::inspect(&host).unwrap();
-        let text = save(&machine).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let text = save(&Snapshot::of_knobs(&host, SAVED).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let profile =
             Profile::parse(text.as_bytes(), "saved").unwrap_or_else(|error| panic!("{error}\n{text}"));
-        match plan(&machine, &profile.intent) {
+        let snapshot = Snapshot::for_intent(&host, &profile.intent).unwrap();
+        match plan(&snapshot, &profile.intent) {
             Ok(plan) => assert!(plan.is_empty(), "{}: {:#?}", folder.display(), plan.changes),
             Err(error) => panic!("{}: {error}\n{text}", folder.display()),
         }
-        assert!(verify(&machine, &profile.intent).unwrap().holds());
+        assert!(verify(&snapshot, &profile.intent).unwrap().holds());
     }
 }
 
@@ -63,10 +64,9 @@ fn every_wish_is_planned_or_refused_in_words() {
     ];
     for folder in machines() {
         let host = open(&folder);
-        let machine = Machine::inspect(&host).unwrap();
         for wish in wishes {
             let intent = Intent::from_arguments(wish, None).unwrap();
-            match plan(&machine, &intent) {
+            match plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent) {
                 Ok(plan) => {
                     for change in &plan.changes {
                         assert!(!change.new.is_empty() && !change.because.is_empty(), "{change:?}");
@@ -85,11 +85,21 @@ fn every_wish_is_planned_or_refused_in_words() {
 }
 
 #[test]
+fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
+    for folder in machines() {
+        let planned = crate::settings::plan_every_knob(&open(&folder));
+        assert!(planned > 10, "{}: only {planned} settings", folder.display());
+    }
+}
+
+#[test]
 fn no_governor_brings_a_preference() {
     for folder in machines() {
         let host = open(&folder);
-        let machine = Machine::inspect(&host).unwrap();
-        let planned = |words: &[&str]| plan(&machine, &Intent::from_arguments(words, None).unwrap());
+        let planned = |words: &[&str]| {
+            let intent = Intent::from_arguments(words, None).unwrap();
+            plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent)
+        };
         let alone = planned(&["epp=balance_performance"]);
         for governor in ["powersave", "performance", "schedutil"] {
             let both = planned(&[&format!("governor={governor}"), "epp=balance_performance"]);

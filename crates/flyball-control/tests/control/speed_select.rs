@@ -2,7 +2,7 @@
 //! every point.
 
 use flyball_control::{
-    Intent, Machine,
+    Intent, Snapshot,
     plan::{Plan, PlanError, plan},
     write::{
         hold::{self, Hold, Scope},
@@ -21,8 +21,12 @@ fn intent(settings: &[&str]) -> Intent {
     Intent::from_arguments(settings, None).unwrap()
 }
 
+fn planned_for(fake: &FakeMachine, intent: &Intent) -> Result<Plan, PlanError> {
+    plan(&Snapshot::for_intent(fake, intent).unwrap(), intent)
+}
+
 fn planned(fake: &FakeMachine, settings: &[&str]) -> Result<Plan, PlanError> {
-    plan(&Machine::inspect(fake).unwrap(), &intent(settings))
+    planned_for(fake, &intent(settings))
 }
 
 fn steps(plan: &Plan) -> Vec<String> {
@@ -86,14 +90,22 @@ fn contradictions_are_refused_before_the_first_write() {
 }
 
 #[test]
+fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
+    for tpmi in [false, true] {
+        let fake = FakeMachine::guide(tpmi);
+        assert!(crate::settings::plan_every_knob(&fake) > 10);
+        assert!(fake.take_log().is_empty(), "planning wrote");
+    }
+}
+
+#[test]
 fn rounding_and_siblings_are_told() {
     let fake = FakeMachine::guide(true);
     let plan = planned(&fake, &["clos-min:1=2650MHz"]).unwrap();
     assert_eq!(plan.changes[0].new, "2600");
     assert!(plan.changes[0].because.contains("cut to whole hundreds"), "{:?}", plan.changes[0]);
-    let machine = Machine::inspect(&fake).unwrap();
     let one = Intent::from_arguments(&["clos=2"], Some("3")).unwrap();
-    let plan = flyball_control::plan::plan(&machine, &one).unwrap();
+    let plan = planned_for(&fake, &one).unwrap();
     assert_eq!(plan.changes.len(), 1);
     assert_eq!(plan.changes[0].cpus.to_string(), "3,31");
     assert!(plan.notes.iter().any(|note| note.contains("3,31")), "{:?}", plan.notes);
@@ -244,11 +256,10 @@ fn cpus_go_apart_with_the_level_and_come_back() {
     let before = fake.everything();
     assert!(refused(&fake, &["sst-apart=3,90"]).contains("90"));
     let of = |cpus: &str, words: &[&str]| Intent::from_arguments(words, Some(cpus)).unwrap();
-    let machine = Machine::inspect(&fake).unwrap();
-    let outside = plan(&machine, &of("package:0", &["sst-apart=3,14"])).unwrap_err().to_string();
+    let outside = planned_for(&fake, &of("package:0", &["sst-apart=3,14"])).unwrap_err().to_string();
     assert!(outside.contains("14 are of others"), "{outside}");
     let wanted = of("package:0", &["sst-level=4", "sst-apart=4,6,12,13,32,34,40,41"]);
-    let plan = plan(&machine, &wanted).unwrap();
+    let plan = planned_for(&fake, &wanted).unwrap();
     assert!(!plan.notes.iter().any(|note| note.contains("leaves at work")), "{:?}", plan.notes);
     let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
     hold.apply(&wanted, &|| false).unwrap();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::fake::{self, Driver, Faults, Kernel};
 use flyball_control::{
-    Intent, Machine,
-    plan::plan,
+    Intent, ReadError, Snapshot,
+    plan::{PlanError, plan},
     write::{
         hold::{self, ApplyError, Hold, Scope},
         state::StateDir,
@@ -171,8 +171,8 @@ fn differences(first: &Dump, now: &Dump) -> String {
 }
 
 fn is_planned(kernel: &Kernel, intent: &Intent) -> bool {
-    let machine = Machine::inspect(kernel).unwrap();
-    plan(&machine, intent).is_ok_and(|plan| plan.is_empty())
+    let snapshot = Snapshot::for_intent(kernel, intent).unwrap();
+    plan(&snapshot, intent).is_ok_and(|plan| plan.is_empty())
 }
 
 fn all(kernel: &Kernel, state: &StateDir, scope: Scope) -> bool {
@@ -195,7 +195,7 @@ proptest! {
         for intent in scene.intents() {
             let before = kernel.dump();
             match set(&kernel, &place.state, &intent) {
-                Ok(true) => prop_assert!(is_planned(&kernel, &intent), "planned again: {:?}", plan(&Machine::inspect(&kernel).unwrap(), &intent)),
+                Ok(true) => prop_assert!(is_planned(&kernel, &intent), "planned again: {:?}", plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent)),
                 Ok(false) => {}
                 Err(error) => prop_assert_eq!(differences(&before, &kernel.dump()), "", "{}", error),
             }
@@ -211,7 +211,7 @@ proptest! {
         let kernel = scene.kernel();
         let first = kernel.dump();
         for intent in scene.intents() {
-            let _ = plan(&Machine::inspect(&kernel).unwrap(), &intent);
+            let _ = plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent);
         }
         prop_assert!(kernel.writes().is_empty());
         prop_assert_eq!(differences(&first, &kernel.dump()), "");
@@ -407,12 +407,31 @@ fn with_a_floor_putting_back_goes_there_and_ending_goes_all_the_way() {
 }
 
 #[test]
+fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
+    for driver in [Driver::AmdPstate, Driver::IntelPstate, Driver::AcpiCpufreq] {
+        let kernel = Kernel::new(driver, 4, 1, 0);
+        assert!(crate::settings::plan_every_knob(&kernel) > 10, "{driver:?}");
+        assert!(kernel.writes().is_empty());
+    }
+}
+
+#[test]
+fn a_plan_from_a_snapshot_for_another_intent_is_an_error() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let of = |argument: &str| Intent::from_arguments(&[argument], None).unwrap();
+    let snapshot = Snapshot::for_intent(&kernel, &of("epb=0")).unwrap();
+    for argument in ["governor=performance", "max-freq=2GHz", "idle-state=C1", "smt=off", "sst-level=1"] {
+        let error = plan(&snapshot, &of(argument)).unwrap_err();
+        assert!(matches!(error, PlanError::Read(ReadError::NotTaken(_))), "{argument}: {error}");
+    }
+}
+
+#[test]
 fn couplings_are_refused_before_the_first_write() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
-    let machine = Machine::inspect(&kernel).unwrap();
     let refusal = |arguments: &[&str]| {
         let intent = Intent::from_arguments(arguments, None).unwrap();
-        plan(&machine, &intent).unwrap_err().to_string()
+        plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent).unwrap_err().to_string()
     };
     for (arguments, words) in [
         (&["epp=power"][..], "EBUSY"),

@@ -1,6 +1,6 @@
 //! `flyball get`: the values of knobs, place by place in JSON, grouped in text.
 
-use flyball_control::{KnobName, Machine, Outcome, Row, Wish, survey};
+use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, Wish, survey};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -49,11 +49,13 @@ struct Object {
 /// Prints the values.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
-    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
+    let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
+    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
     let wish = Wish { cpus, sample_absence: false, apart: output.is_json() };
-    let rows = survey(&machine, &args.knobs, &wish);
+    let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
+    snapshot.take(host.as_ref(), &wish.request(&ids));
+    let rows = survey(&snapshot, &args.knobs, &wish).map_err(knobs::unreadable)?;
     output.list(|| rows.iter().map(object).collect(), || render(&rows))?;
     Ok(show::verdict(&rows, true))
 }

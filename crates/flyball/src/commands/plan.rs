@@ -1,6 +1,6 @@
 //! `flyball plan`: every write that settings would take, in order, each with its reason. Writes nothing.
 
-use flyball_control::{Intent, Machine, plan};
+use flyball_control::{Intent, Snapshot, plan};
 use flyball_host::Host;
 
 use crate::{
@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// Plans `intent` on the machine and prints the plan.
 pub fn print(context: &Context, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
-    let machine = Machine::inspect(host).map_err(plan::PlanError::Read)?;
-    change::print_plan(&context.output.about(host), &plan::plan(&machine, intent)?, each)?;
+    let snapshot = Snapshot::for_intent(host, intent).map_err(plan::PlanError::Read)?;
+    change::print_plan(&context.output.about(host), &plan::plan(&snapshot, intent)?, each)?;
     Ok(Exit::Done)
 }

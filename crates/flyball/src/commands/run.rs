@@ -122,7 +122,7 @@ fn hushed(
     let Some(level) = args.quiet else { return Ok(None) };
     let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
     let hush = Hush::decide(host, &quiet)?;
-    hush.say(host)?;
+    hush.say(host);
     let hushed = hush.apply(host, hold, &|| signals.any())?;
     hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
     Ok(hushed.group)

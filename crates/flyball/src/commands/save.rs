@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use flyball_control::{Machine, plan, save::save};
+use flyball_control::{
+    Snapshot, plan,
+    save::{SAVED, save},
+};
 
 use crate::{
     context::Context,
@@ -31,8 +34,8 @@ pub struct Args {
 /// Writes the profile.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
-    let text = save(&machine).map_err(plan::PlanError::Read)?;
+    let snapshot = Snapshot::of_knobs(&*host, SAVED).map_err(plan::PlanError::Read)?;
+    let text = save(&snapshot).map_err(plan::PlanError::Read)?;
     if args.out.as_os_str() == "-" {
         print(text)?;
         return Ok(Exit::Done);

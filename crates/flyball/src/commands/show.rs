@@ -6,8 +6,8 @@ mod facts;
 mod lines;
 mod screen;
 
-use flyball_control::{Id, KnobName, Location, Machine, Outcome, Row, Why, Wish, survey};
-use flyball_host::CpuList;
+use flyball_control::{Id, KnobName, Location, Outcome, ReadError, Row, Snapshot, Why, Wish, survey};
+use flyball_host::{CpuList, Host};
 
 use crate::{
     context::Context,
@@ -82,52 +82,61 @@ const CLASSES: &[Id] = &[Id::ClosMin, Id::ClosMax, Id::ClosWeight, Id::Clos];
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    let machine = Machine::inspect(host.as_ref()).map_err(knobs::unreadable)?;
-    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &machine)).transpose()?;
+    let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
+    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
         let wish = Wish { cpus, sample_absence: false, ..Wish::default() };
-        let rows = survey(&machine, &args.knobs, &wish);
-        output.list(|| lines::objects(&rows), || lines::render(&rows, &machine, Paint::stdout()))?;
+        let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
+        snapshot.take(host.as_ref(), &wish.request(&ids));
+        let rows = survey(&snapshot, &args.knobs, &wish).map_err(knobs::unreadable)?;
+        output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
     }
-    let rows = whole(&machine, cpus, args.all);
-    let facts = facts::Facts::of(&machine);
+    let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all).map_err(knobs::unreadable)?;
+    if !output.is_json() {
+        screen::take(host.as_ref(), &mut snapshot);
+    }
+    let facts = facts::Facts::of(host.as_ref(), &snapshot);
     output.object(
         || serde_json::json!({ "machine": facts, "rows": lines::objects(&rows) }),
-        || screen::render(&facts, &rows, &machine, Paint::stdout()),
+        || screen::render(&facts, &rows, &snapshot, Paint::stdout()),
     )?;
-    if !output.is_json() && machine.topology().policies.is_empty() {
+    if !output.is_json() && snapshot.topology().policies.is_empty() {
         eprintln!("{}", facts.no_cpufreq());
     }
     // The process ends here: taking a large machine's model apart piece by piece would only cost time.
-    std::mem::forget(machine);
+    std::mem::forget(snapshot);
     Ok(verdict(&rows, false))
 }
 
 /// The rows of the screen.
-fn whole(machine: &Machine<'_>, cpus: Option<CpuList>, all: bool) -> Vec<Row> {
+fn whole(
+    host: &dyn Host,
+    snapshot: &mut Snapshot,
+    cpus: Option<CpuList>,
+    all: bool,
+) -> Result<Vec<Row>, ReadError> {
     let wish = Wish { cpus, sample_absence: true, ..Wish::default() };
-    let names: Vec<KnobName> =
-        Id::ALL.iter().filter(|id| all || !ON_REQUEST.contains(id)).map(|id| KnobName::from(*id)).collect();
-    let mut rows = survey(machine, &names, &wish);
+    let mut rows_of = |ids: &[Id]| {
+        snapshot.take(host, &wish.request(ids));
+        survey(snapshot, &ids.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(), &wish)
+    };
+    let shown = |id: &Id| all || !ON_REQUEST.contains(id);
+    let mut rows = rows_of(&Id::ALL.iter().copied().filter(shown).collect::<Vec<_>>())?;
     let userspace = |row: &Row| {
         row.knob == Id::Governor
             && row.outcome.value().and_then(flyball_control::Value::word) == Some("userspace")
     };
     if !all && rows.iter().any(userspace) {
-        rows.extend(survey(machine, &[Id::Setspeed.into()], &wish));
+        rows.extend(rows_of(&[Id::Setspeed])?);
     }
     let core_power = |row: &Row| {
         row.knob == Id::SstCp && row.outcome.value().and_then(flyball_control::Value::switch) == Some(true)
     };
     if !all && rows.iter().any(core_power) {
-        rows.extend(survey(
-            machine,
-            &CLASSES.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(),
-            &wish,
-        ));
+        rows.extend(rows_of(CLASSES)?);
     }
-    rows
+    Ok(rows)
 }
 
 /// How a command that printed `rows` ends, after saying on stderr what could not be read. `strict`: the rows were asked

@@ -10,7 +10,7 @@ mod recommend;
 mod watch;
 
 use clap::{Args as ClapArgs, Subcommand};
-use flyball_control::{Machine, select};
+use flyball_control::{Snapshot, select};
 use flyball_host::{CpuList, Host, Kind, isst};
 use flyball_sst::{
     layout::{Domain, Layout},
@@ -241,7 +241,7 @@ enum TurboMode {
 struct Session<'a> {
     context: &'a Context,
     host: &'a dyn Host,
-    machine: Machine<'a>,
+    machine: Snapshot,
     dry_run: bool,
     /// The CPUs of --cpu.
     cpus: Option<CpuList>,
@@ -256,7 +256,10 @@ impl Session<'_> {
     }
 
     fn layout(&self) -> Result<&Layout, Failure> {
-        self.machine.speed_select().map_err(|error| {
+        let Some(layout) = self.machine.speed_select() else {
+            return Err(Failure::new(Exit::NotHere, "Speed Select was not looked for"));
+        };
+        layout.map_err(|error| {
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
             Failure::new(exit, isst::explain(self.host, error))
         })
@@ -286,7 +289,8 @@ impl Session<'_> {
 /// Runs the feature's command.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let machine = Machine::inspect(&*host).map_err(crate::knobs::unreadable)?;
+    let mut machine = Snapshot::begin(&*host).map_err(crate::knobs::unreadable)?;
+    machine.take_speed_select(&*host, false);
     let cpus = match &args.cpu {
         Some(text) => Some(select(text, machine.topology()).map_err(Failure::usage)?),
         None => None,

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use flyball_control::{
-    Machine, plan,
+    Snapshot,
+    owners::owners,
+    plan,
     verify::{Verdict, verify},
 };
 
@@ -32,8 +34,11 @@ pub struct Args {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;
-    let machine = Machine::inspect(&*host).map_err(plan::PlanError::Read)?;
-    let verdict = verify(&machine, &intent)?;
+    let snapshot = Snapshot::for_intent(&*host, &intent).map_err(plan::PlanError::Read)?;
+    let mut verdict = verify(&snapshot, &intent)?;
+    if !verdict.holds() {
+        verdict.set_owners(owners(&*host));
+    }
     context.output.about(&*host).object(|| &verdict, || render(&verdict))?;
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
-use flyball_control::Machine;
+use flyball_control::Snapshot;
 use flyball_host::Kind;
 use flyball_measure::{
     Better, Meters, Stop, Workload as _, WorkloadError,
@@ -151,8 +151,8 @@ fn series(
     interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Vec<Run>, Failure> {
     let fail = |error: std::io::Error| Failure::failed(format!("cannot run {}: {error}", args.command[0]));
-    let machine = Machine::inspect(host).map_err(Failure::failed)?;
-    let cpus = hold::cpus(&machine, &args.quiet)?;
+    let snapshot = Snapshot::begin(host).map_err(Failure::failed)?;
+    let cpus = hold::cpus(&snapshot, &args.quiet)?;
     let meters = Meters::find(host, Some(&cpus));
     let mut runs = Vec::with_capacity(args.runs);
     for number in 0..args.warm_up + args.runs {

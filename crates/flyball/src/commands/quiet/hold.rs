@@ -10,9 +10,9 @@ use std::{
 };
 
 use flyball_control::{
-    Intent, Location, Machine, Setting,
+    Intent, Location, Setting, Snapshot,
     plan::plan,
-    quiet::{Recipe, extras, recipe, remarks},
+    quiet::{KNOBS, Recipe, extras, recipe, remarks},
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
@@ -30,8 +30,8 @@ use crate::{
 };
 
 /// The CPUs that the benchmark gets: those asked for, else all.
-pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
-    let online = &machine.topology().online;
+pub fn cpus(snapshot: &Snapshot, quiet: &Quiet) -> Result<CpuList, Failure> {
+    let online = &snapshot.topology().online;
     match &quiet.cpus {
         Some(cpus) if cpus.is_empty() || !cpus.is_subset(online) => {
             Err(Failure::usage(format!("CPUs {cpus} are not all online; online are {online}")))
@@ -41,13 +41,15 @@ pub fn cpus(machine: &Machine<'_>, quiet: &Quiet) -> Result<CpuList, Failure> {
     }
 }
 
-fn look(host: &dyn Host) -> Result<Machine<'_>, Failure> {
-    Machine::inspect(host).map_err(Failure::failed)
+/// The topology.
+fn look(host: &dyn Host) -> Result<Snapshot, Failure> {
+    Snapshot::begin(host).map_err(Failure::failed)
 }
 
-fn decide(machine: &Machine<'_>, quiet: &Quiet) -> Result<(Recipe, Intent), Failure> {
-    let cpus = cpus(machine, quiet)?;
-    let recipe = recipe(machine, quiet.level, &cpus, quiet.freq);
+fn decide(host: &dyn Host, quiet: &Quiet) -> Result<(Recipe, Intent), Failure> {
+    let snapshot = Snapshot::of_knobs(host, KNOBS).map_err(Failure::failed)?;
+    let cpus = cpus(&snapshot, quiet)?;
+    let recipe = recipe(host, &snapshot, quiet.level, &cpus, quiet.freq).map_err(Failure::failed)?;
     let mut intent = Intent::default();
     for ingredient in &recipe.settings {
         let (knob, value) = ingredient.setting.split_once('=').unwrap_or((&ingredient.setting, ""));
@@ -59,11 +61,11 @@ fn decide(machine: &Machine<'_>, quiet: &Quiet) -> Result<(Recipe, Intent), Fail
     Ok((recipe, intent))
 }
 
-fn say(recipe: &Recipe, machine: &Machine<'_>) {
+fn say(recipe: &Recipe, host: &dyn Host) {
     for what in &recipe.cannot {
         eprintln!("note: cannot {what}");
     }
-    for remark in remarks(machine) {
+    for remark in remarks(host) {
         eprintln!("note: {remark}");
     }
     if !recipe.boot.is_empty() {
@@ -76,10 +78,10 @@ fn say(recipe: &Recipe, machine: &Machine<'_>) {
 /// Prints the plan, and writes nothing.
 pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let machine = look(&*host)?;
-    let (recipe, intent) = decide(&machine, quiet)?;
-    let plan = plan(&machine, &intent)?;
-    let extras = extras(&machine, &recipe.cpus);
+    let (recipe, intent) = decide(&*host, quiet)?;
+    let snapshot = Snapshot::for_intent(&*host, &intent).map_err(Failure::failed)?;
+    let plan = plan(&snapshot, &intent)?;
+    let extras = extras(&*host, &snapshot.topology().online, &recipe.cpus);
     let data = || {
         let extras: Vec<_> = extras
             .iter()
@@ -88,7 +90,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
         serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
     };
     context.output.about(&*host).object(data, || {
-        say(&recipe, &machine);
+        say(&recipe, &*host);
         let mut out = change::plan_text(&plan, false);
         if let Some(partition) = &recipe.partition {
             out += &format!("control group\n  {}  CPUs {}\n", partition.path, partition.content);
@@ -138,7 +140,7 @@ pub struct Hush {
 impl Hush {
     /// Decides for a machine as it is now. Nothing is written.
     pub fn decide(host: &dyn Host, quiet: &Quiet) -> Result<Hush, Failure> {
-        let (recipe, intent) = decide(&look(host)?, quiet)?;
+        let (recipe, intent) = decide(host, quiet)?;
         Ok(Hush { recipe, intent })
     }
 
@@ -149,20 +151,19 @@ impl Hush {
         hold: &mut Hold<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Hushed, Failure> {
-        hush(hold, &look(host)?, &self.recipe, &self.intent, interrupted)
+        hush(hold, host, &self.recipe, &self.intent, interrupted)
     }
 
     /// What there is to say about what cannot be had.
-    pub fn say(&self, host: &dyn Host) -> Result<(), Failure> {
-        say(&self.recipe, &look(host)?);
-        Ok(())
+    pub fn say(&self, host: &dyn Host) {
+        say(&self.recipe, host);
     }
 }
 
 /// Writes a recipe's settings, and what goes with them where the machine takes it.
 fn hush(
     hold: &mut Hold<'_>,
-    machine: &Machine<'_>,
+    host: &dyn Host,
     recipe: &Recipe,
     intent: &Intent,
     interrupted: &dyn Fn() -> bool,
@@ -175,7 +176,7 @@ fn hush(
             format!("{}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place)
         }));
     }
-    let extras = extras(machine, &recipe.cpus);
+    let extras = extras(host, &look(host)?.topology().online, &recipe.cpus);
     let refused = hold.offer(&extras).map_err(Failure::from)?;
     let stuck = refused
         .iter()
@@ -190,7 +191,7 @@ fn hush(
     let mut group = None;
     if let Some(partition) = &recipe.partition {
         let refused = hold.offer(&partition.writes()).map_err(Failure::from)?;
-        let found = partition.location().read(machine.host());
+        let found = partition.location().read(host);
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
             group = Some(partition.path.clone());
@@ -236,13 +237,12 @@ impl<'h> Silence<'h> {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Silence<'h>, Failure> {
         change::must_be_writable(host)?;
-        let machine = look(host)?;
-        let (recipe, intent) = decide(&machine, quiet)?;
-        say(&recipe, &machine);
+        let (recipe, intent) = decide(host, quiet)?;
+        say(&recipe, host);
         let state = context.state()?;
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
         let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
-        match hush(&mut hold, &machine, &recipe, &intent, interrupted) {
+        match hush(&mut hold, host, &recipe, &intent, interrupted) {
             Ok(hushed) => {
                 let notes: Vec<String> = hold.notes().iter().cloned().chain(hushed.notes).collect();
                 if guarded {
@@ -379,10 +379,10 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
 /// Whether the machine is as the level wants it.
 pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let machine = look(&*host)?;
-    let (recipe, intent) = decide(&machine, quiet)?;
-    let plan = plan(&machine, &intent)?;
-    let left = extras(&machine, &recipe.cpus).len();
+    let (recipe, intent) = decide(&*host, quiet)?;
+    let snapshot = Snapshot::for_intent(&*host, &intent).map_err(Failure::failed)?;
+    let plan = plan(&snapshot, &intent)?;
+    let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
     let data = || {
         serde_json::json!({
             "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::{CoreType, Machine, Vendor};
-use flyball_host::{CpuList, Kind};
+use flyball_control::{CoreType, Snapshot, Vendor};
+use flyball_host::{CpuList, Host, Kind};
 use serde::Serialize;
 
 /// The head of the screen.
@@ -53,16 +53,15 @@ pub struct Facts {
 
 impl Facts {
     /// Collects them.
-    pub fn of(machine: &Machine<'_>) -> Facts {
-        let host = machine.host();
-        let topology = machine.topology();
+    pub fn of(host: &dyn Host, snapshot: &Snapshot) -> Facts {
+        let topology = snapshot.topology();
         let version = host.read("/proc/version").unwrap_or_default();
         let mut words = version.split_whitespace();
         let kernel = (words.next() == Some("Linux")).then(|| words.nth(1)).flatten().map(str::to_owned);
         let number = |number: Option<u32>| number.unwrap_or(0);
         Facts {
-            name: host.name(),
-            kind: host.kind(),
+            name: snapshot.name().to_owned(),
+            kind: snapshot.kind(),
             emulated: flyball_host::emulated(host),
             vendor: topology.vendor,
             model_name: topology.model_name.clone(),

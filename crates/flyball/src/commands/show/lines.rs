@@ -1,6 +1,6 @@
 //! Rows as lines of knob, value and CPUs, and as JSON objects.
 
-use flyball_control::{Machine, Outcome, Row, Scope};
+use flyball_control::{Outcome, Row, Scope, Snapshot};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -53,7 +53,7 @@ pub fn objects(rows: &[Row]) -> Vec<Object> {
 }
 
 /// One line a row: knob, value, CPUs, source.
-pub fn render(rows: &[Row], machine: &Machine<'_>, paint: Paint) -> String {
+pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
     let mut columns = Columns::new();
     let mut last = String::new();
     for row in rows {
@@ -64,7 +64,7 @@ pub fn render(rows: &[Row], machine: &Machine<'_>, paint: Paint) -> String {
         // A name stands once, above the values that its places have.
         let shown = if name == last { String::new() } else { name.clone() };
         last = name;
-        let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == machine.topology().present;
+        let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == snapshot.topology().present;
         let cpus = if everywhere { "machine".to_owned() } else { cpus_within(&row.cpus, 32) };
         let more = if row.places > 1 { format!(" and {} more", row.places - 1) } else { String::new() };
         columns.row(vec![

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::{At, CoreType, Id, Machine, Outcome, Row, Scope, Value};
-use flyball_host::{CpuList, KiloHertz, Kind};
+use flyball_control::{At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, Value};
+use flyball_host::{CpuList, Host, KiloHertz, Kind};
 
 use super::{facts::Facts, lines, reason};
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within, wrapped};
@@ -12,8 +12,16 @@ use crate::paint::{Cell, Columns, Paint, Style, cpus_within, wrapped};
 const WIDTH: usize = 110;
 
 /// The screen.
-pub fn render(facts: &Facts, rows: &[Row], machine: &Machine<'_>, paint: Paint) -> String {
-    let screen = Screen { facts, rows, machine, paint };
+/// Reads what the screen has beyond its rows: the times of the idle states, which one CPU knows for all.
+pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
+    let first: CpuList = snapshot.topology().online.first().into_iter().collect();
+    let knobs = &[Id::IdleLatency, Id::IdleResidency];
+    snapshot.take(host, &Request { knobs, cpus: Some(&first), ..Request::default() });
+}
+
+/// The screen.
+pub fn render(facts: &Facts, rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
+    let screen = Screen { facts, rows, snapshot, paint };
     let mut out = screen.head();
     for section in [
         screen.settings(),
@@ -37,7 +45,7 @@ pub fn render(facts: &Facts, rows: &[Row], machine: &Machine<'_>, paint: Paint) 
 struct Screen<'a> {
     facts: &'a Facts,
     rows: &'a [Row],
-    machine: &'a Machine<'a>,
+    snapshot: &'a Snapshot,
     paint: Paint,
 }
 
@@ -193,7 +201,7 @@ impl Screen<'_> {
 
     /// Groups the CPUs by what `knobs` hold for them.
     fn group(&self, knobs: &[Id]) -> Vec<Class> {
-        let size = self.machine.topology().present.iter().last().map_or(0, |last| last as usize + 1);
+        let size = self.snapshot.topology().present.iter().last().map_or(0, |last| last as usize + 1);
         let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
         for (index, row) in self.rows.iter().enumerate() {
             let Some(column) = knobs.iter().position(|knob| *knob == row.knob) else { continue };
@@ -211,7 +219,7 @@ impl Screen<'_> {
         }
         let mut classes: Vec<Class> = Vec::new();
         let mut index: BTreeMap<(Option<CoreType>, bool, Vec<Option<usize>>), usize> = BTreeMap::new();
-        for (number, cpu) in &self.machine.topology().cpus {
+        for (number, cpu) in &self.snapshot.topology().cpus {
             let Some(rows) = where_from.get(*number as usize) else { continue };
             if rows.iter().all(Option::is_none) {
                 continue;
@@ -344,8 +352,8 @@ impl Screen<'_> {
 
     /// Idle states and where they may be used.
     fn idle(&self) -> String {
-        let names = self.machine.idle_states();
-        let Some(cpu) = self.machine.topology().online.first() else { return String::new() };
+        let names = self.snapshot.idle_states();
+        let Some(cpu) = self.snapshot.topology().online.first() else { return String::new() };
         if names.is_empty() || self.of(Id::IdleState).next().is_none() {
             return String::new();
         }
@@ -354,7 +362,7 @@ impl Screen<'_> {
         for (state, name) in names.iter().enumerate() {
             let at = At::IdleState { cpu, state: state as u32 };
             let place = flyball_control::Place::named(at, name.as_str(), CpuList::from_iter([cpu]));
-            let time = |knob: Id| match self.machine.value(knob, &place) {
+            let time = |knob: Id| match self.snapshot.value(knob, &place) {
                 Ok(Some(value)) => value.to_string(),
                 _ => String::new(),
             };

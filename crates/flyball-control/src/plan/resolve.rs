@@ -2,7 +2,9 @@
 
 use flyball_host::{CpuList, Epp, KiloHertz, MicroWatts, Micros, Percent};
 
-use crate::{At, Id, Machine, Place, ResolveError, Value, Vendor, Wanted, wanted::is_uncore};
+use crate::{
+    At, Id, Place, ReadError, Reading, ResolveError, Snapshot, Value, Vendor, Wanted, wanted::is_uncore,
+};
 
 /// What a class of service without a highest frequency has in its register.
 const NO_LIMIT: KiloHertz = KiloHertz(25_500_000);
@@ -21,9 +23,9 @@ const SAPPHIRE_RAPIDS: u32 = 0x8f;
 const EMERALD_RAPIDS: u32 = 0xcf;
 const GRANITE_RAPIDS: u32 = 0xad;
 
-impl Machine<'_> {
+impl Snapshot {
     /// The value that `wanted` means for `knob` at `place`: words such as `max` get their number, idle states their
-    /// position. Does not judge whether the kernel would take it; [`Machine::check`] does.
+    /// position. Does not judge whether the kernel would take it; [`Snapshot::check`] does.
     ///
     /// # Errors
     /// Where the word has no value there, or what it stands for cannot be read.
@@ -67,20 +69,20 @@ impl Machine<'_> {
                     _ => None,
                 };
                 let read =
-                    |source: Id| self.place_like(source, place).map(|at| self.read(source, &at)).transpose();
+                    |source: Id| self.place_like(source, place)?.map(|at| self.read(source, &at)).transpose();
                 let found = read(source)?;
-                if let (Some(crate::Reading::Absent(_)) | None, Some(twin)) = (&found, twin)
-                    && let Some(crate::Reading::Value { value, .. }) = read(twin)?
+                if let (Some(Reading::Absent(_)) | None, Some(twin)) = (&found, twin)
+                    && let Some(Reading::Value { value, .. }) = read(twin)?
                 {
                     return Ok(value);
                 }
                 match found {
                     // As a limit it would be the lowest of all.
-                    Some(crate::Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
+                    Some(Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
                         "the processor tells no highest power here (0); give a power (65W)".to_owned(),
                     )),
-                    Some(crate::Reading::Value { value, .. }) => Ok(value),
-                    Some(crate::Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
+                    Some(Reading::Value { value, .. }) => Ok(value),
+                    Some(Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
                     None => Err(refuse(format!("{source} is absent: {}", self.why_nowhere(source)))),
                 }
             }
@@ -88,12 +90,13 @@ impl Machine<'_> {
     }
 
     /// The place of `knob` that goes with `place`: the same one, or the first that governs a CPU of it.
-    pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Option<Place> {
+    pub(crate) fn place_like(&self, knob: Id, place: &Place) -> Result<Option<Place>, ReadError> {
         if knob.knob().scope == place.at.scope() {
-            return Some(place.clone());
+            return Ok(Some(place.clone()));
         }
         let online = place.cpus.intersection(&self.topology().online);
-        self.places_on(knob, if online.is_empty() { &place.cpus } else { &online }).into_iter().next()
+        let cpus = if online.is_empty() { &place.cpus } else { &online };
+        Ok(self.places(knob)?.iter().find(|place| place.cpus.intersects(cpus)).cloned())
     }
 
     fn up_to(&self, place: &Place, state: &str) -> Result<Value, String> {
@@ -125,7 +128,7 @@ impl Machine<'_> {
             _ => None,
         };
         if let (Some(list), Value::Word(word)) = (list, value) {
-            let at = self.place_like(list, place);
+            let at = self.place_like(list, place)?;
             let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
             return match words.as_ref().and_then(Value::words) {
                 // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
@@ -142,7 +145,7 @@ impl Machine<'_> {
             (Id::Epp, Value::Epp(_)) if !self.takes_preference_numbers(place)? => refuse(
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
-            (Id::DriverMode, Value::Word(mode)) => self.check_mode(mode).or_else(refuse),
+            (Id::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
             (Id::MinFreq | Id::MaxFreq | Id::Setspeed, Value::Frequency(frequency)) => {
                 self.check_range(place, (Id::HwMinFreq, Id::HwMaxFreq), *frequency)?.map_or(Ok(()), refuse)
             }
@@ -173,7 +176,7 @@ impl Machine<'_> {
                 _ => Ok(()),
             },
             (Id::Online, Value::Switch(false)) => match &place.at {
-                At::Cpu(cpu) if !self.host().exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online")) => {
+                At::Cpu(_) if self.slot(knob, place)?.is_none() => {
                     refuse("the kernel keeps this CPU online".to_owned())
                 }
                 _ => Ok(()),
@@ -188,13 +191,15 @@ impl Machine<'_> {
             {
                 refuse("it takes ordered or proportional".to_owned())
             }
-            (Id::SstLevel, Value::Count(level)) => match self.levels_at(place) {
-                Some(levels) if !levels.iter().any(|known| u64::from(*known) == *level) => {
-                    let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
-                    refuse(format!("its levels are {}", levels.join(", ")))
+            (Id::SstLevel, Value::Count(level)) => {
+                let all = self.levels_at(&place.at).iter().enumerate();
+                let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
+                if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
+                    return Ok(());
                 }
-                _ => Ok(()),
-            },
+                let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+                refuse(format!("its levels are {}", levels.join(", ")))
+            }
             (Id::SstApart, Value::Word(word)) if word != "none" => {
                 let cpus: CpuList = word.parse().unwrap_or_default();
                 let outside = cpus.difference(&place.cpus);
@@ -229,19 +234,23 @@ impl Machine<'_> {
     /// the register holds its own number for it, and which number that is depends on the driver, on Intel also on the
     /// model and on what the firmware had set (intel_epp_default[] and intel_pstate_update_epp_defaults() in
     /// intel_pstate.c). So the register is asked where it can be read; else the drivers' tables decide.
-    pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> bool {
+    pub(crate) fn preference_is(&self, place: &Place, number: Epp, shown: &str) -> Result<bool, ReadError> {
         if let Ok(shown) = shown.parse::<u8>() {
-            return shown == number.0;
+            return Ok(shown == number.0);
         }
         let topology = self.topology();
         if topology.vendor == Vendor::Intel {
-            let request = place
-                .cpus
-                .intersection(&topology.online)
-                .first()
-                .map(|cpu| self.host().msr(cpu, flyball_host::msr::MSR_HWP_REQUEST));
-            if let Some(Ok(request)) = request {
-                return (request >> 24) as u8 == number.0;
+            let request = match place.cpus.intersection(&topology.online).first() {
+                Some(cpu) => {
+                    let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
+                    self.value_if_readable(Id::HwpRequest, &place)?
+                }
+                None => None,
+            };
+            if let Some(Value::Fields(fields)) = request
+                && let Some((_, preference)) = fields.iter().find(|(name, _)| name == "epp")
+            {
+                return Ok(*preference == u64::from(number.0));
             }
         }
         let model = topology.model.filter(|_| topology.vendor == Vendor::Intel);
@@ -261,31 +270,23 @@ impl Machine<'_> {
             ("power", _) => &[255],
             _ => &[],
         };
-        numbers.contains(&number.0)
+        Ok(numbers.contains(&number.0))
     }
 
-    /// The performance levels that a power domain has.
-    fn levels_at(&self, place: &Place) -> Option<Vec<u8>> {
-        let at = self.domain_at(&place.at)?.place;
-        let access = self.speed_select().ok()?.access(self.host());
-        let highest = access.levels(&at).ok()?.highest;
-        Some((0..=highest).filter(|&level| access.features(&at, level).is_ok()).collect())
-    }
-
-    fn check_mode(&self, mode: &str) -> Result<(), String> {
-        let modes: &[&str] = match self.mode_driver() {
-            Some("amd_pstate") => &["active", "passive", "guided", "disable"],
-            Some(_) => &["active", "passive", "off"],
-            None => return Ok(()),
+    /// What driver modes there are, where `mode` is not one of them.
+    fn check_mode(&self, mode: &str) -> Result<Option<String>, ReadError> {
+        let modes: &[&str] = match self.is_amd_pstate()? {
+            Some(true) => &["active", "passive", "guided", "disable"],
+            Some(false) => &["active", "passive", "off"],
+            None => return Ok(None),
         };
-        if modes.contains(&mode) { Ok(()) } else { Err(format!("it takes {}", modes.join(", "))) }
+        Ok((!modes.contains(&mode)).then(|| format!("it takes {}", modes.join(", "))))
     }
 
-    /// Which driver's `status` file the machine has.
-    fn mode_driver(&self) -> Option<&'static str> {
-        ["amd_pstate", "intel_pstate"]
-            .into_iter()
-            .find(|driver| self.host().exists(&format!("/sys/devices/system/cpu/{driver}/status")))
+    /// Whether the driver with modes is amd-pstate, by the `status` file that there is; `None` without one.
+    pub(crate) fn is_amd_pstate(&self) -> Result<Option<bool>, ReadError> {
+        let slot = self.slot(Id::DriverMode, &Place::new(At::Machine, CpuList::new()))?;
+        Ok(slot.and_then(|slot| slot.location.path()).map(|path| path.contains("/amd_pstate/")))
     }
 
     /// The accepted range, where `frequency` is outside it.

@@ -1,0 +1,202 @@
+//! Things that a machine has by name: idle states, uncore domains, powercap zones and constraints, sensors. And the places
+//! of every scope.
+
+use flyball_host::{CpuList, Host};
+
+use super::Snapshot;
+use crate::{At, Place, Scope, Topology, topology::CPUS};
+
+const POWERCAP: &str = "/sys/class/powercap";
+const HWMON: &str = "/sys/class/hwmon";
+
+/// The places of a scope that the topology alone knows; `None` for the others.
+pub(super) fn of_topology(topology: &Topology, scope: Scope) -> Option<Vec<Place>> {
+    Some(match scope {
+        Scope::Machine => vec![Place::new(At::Machine, topology.present.clone())],
+        Scope::Package => topology
+            .packages()
+            .into_iter()
+            .map(|(package, cpus)| Place::new(At::Package(package), cpus))
+            .collect(),
+        Scope::Die => topology
+            .dies()
+            .into_iter()
+            .map(|((package, die), cpus)| Place::new(At::Die { package, die }, cpus))
+            .collect(),
+        Scope::Core => topology
+            .cores()
+            .into_iter()
+            .map(|((package, die, core), cpus)| Place::new(At::Core { package, die, core }, cpus))
+            .collect(),
+        Scope::Policy => topology
+            .policies
+            .iter()
+            .map(|policy| Place::new(At::Policy(policy.number), policy.cpus.clone()))
+            .collect(),
+        Scope::Cpu => {
+            topology.present.iter().map(|cpu| Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]))).collect()
+        }
+        _ => return None,
+    })
+}
+
+impl Snapshot {
+    /// Every instance of `scope`, in order. What it builds on was found before: idle states, zones, power domains.
+    pub(super) fn places_of_host(&self, host: &dyn Host, scope: Scope) -> Vec<Place> {
+        let topology = &self.topology;
+        match scope {
+            Scope::PowerDomain => self.power_domains(),
+            Scope::Clos => self.classes(),
+            Scope::IdleState => idle_places(topology, &self.idle_states),
+            Scope::Uncore => find_uncore(host, topology),
+            Scope::Zone => find_zones(host, topology),
+            Scope::Constraint => {
+                find_constraints(host, self.places[Scope::Zone as usize].as_deref().unwrap_or_default())
+            }
+            Scope::Sensor => find_sensors(host, topology),
+            _ => of_topology(topology, scope).unwrap_or_default(),
+        }
+    }
+}
+
+/// The names of the idle states, lightest first. x86 has one cpuidle driver for all CPUs
+/// (drivers/cpuidle/driver.c without CPU_IDLE_MULTIPLE_DRIVERS), so those of one CPU are those of all.
+pub(super) fn idle_states(host: &dyn Host, topology: &Topology) -> Vec<String> {
+    for cpu in topology.online.iter() {
+        let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
+        let Ok(names) = host.list(&folder) else { continue };
+        let count = names.iter().filter(|name| name.starts_with("state")).count();
+        let name = |state: usize| {
+            let name = host.read(&format!("{folder}/state{state}/name")).unwrap_or_default();
+            // An empty or missing name still leaves the state's number to call it by.
+            if name.is_empty() || name.starts_with('<') { format!("state{state}") } else { name }
+        };
+        return (0..count).map(name).collect();
+    }
+    Vec::new()
+}
+
+fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
+    let mut places = Vec::with_capacity(names.len() * topology.online.len());
+    for cpu in topology.online.iter() {
+        for (state, name) in names.iter().enumerate() {
+            let at = At::IdleState { cpu, state: state as u32 };
+            places.push(Place::named(at, name.as_str(), CpuList::from_iter([cpu])));
+        }
+    }
+    places
+}
+
+fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+    let folder = format!("{CPUS}/intel_uncore_frequency");
+    let names = host.list(&folder).unwrap_or_default();
+    let domain = |name: &String| {
+        let number = |file: &str| host.read(&format!("{folder}/{name}/{file}")).ok()?.parse::<u32>().ok();
+        let (package, die) = match name.strip_prefix("package_") {
+            Some(rest) => {
+                let (package, die) = rest.split_once("_die_")?;
+                (package.parse().ok()?, die.parse::<u32>().ok())
+            }
+            None if name.starts_with("uncore") => (number("package_id")?, number("die_id")),
+            None => return None,
+        };
+        let whole = topology.packages().remove(&package).unwrap_or_default();
+        // The root entry of the TPMI driver is called die 0 and covers the package.
+        let root_of_clusters = name.starts_with("package_") && names.iter().any(|n| n.starts_with("uncore"));
+        let cpus =
+            match die.filter(|_| !root_of_clusters).and_then(|die| topology.dies().remove(&(package, die))) {
+                Some(cpus) => cpus,
+                None => whole,
+            };
+        Some(Place::named(At::Uncore(name.clone()), name.as_str(), cpus))
+    };
+    names.iter().filter_map(domain).collect()
+}
+
+fn find_zones(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+    let folders = host.list(POWERCAP).unwrap_or_default();
+    let zone = |folder: &String| {
+        // A zone has a colon; its control type (`intel-rapl`) has none.
+        let (control, _) = folder.split_once(':')?;
+        let own = host.read(&format!("{POWERCAP}/{folder}/name")).ok()?;
+        let name = match folder.rsplit_once(':') {
+            // A child is called by its parent too: `package-0 core`.
+            Some((parent, _)) if parent.contains(':') => {
+                let parent = host.read(&format!("{POWERCAP}/{parent}/name")).unwrap_or_default();
+                format!("{parent} {own}")
+            }
+            _ => own.clone(),
+        };
+        let cpus = zone_cpus(topology, name.split(' ').next().unwrap_or_default());
+        // The same package may be there a second time through memory-mapped registers.
+        let name = if control == "intel-rapl" { name } else { format!("{name} ({control})") };
+        Some(Place::named(At::Zone(folder.clone()), name, cpus))
+    };
+    folders.iter().filter_map(zone).collect()
+}
+
+/// The CPUs of `package-0` or `package-0-die-1`; all for a zone of the platform.
+fn zone_cpus(topology: &Topology, name: &str) -> CpuList {
+    let cpus = name.strip_prefix("package-").and_then(|rest| match rest.split_once("-die-") {
+        Some((package, die)) => topology.dies().remove(&(package.parse().ok()?, die.parse().ok()?)),
+        None => topology.packages().remove(&rest.parse().ok()?),
+    });
+    cpus.unwrap_or_else(|| topology.present.clone())
+}
+
+fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
+    let mut places = Vec::new();
+    for zone in zones {
+        let At::Zone(folder) = &zone.at else { continue };
+        for constraint in 0..8 {
+            let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
+            let Ok(name) = host.read(&path) else { break };
+            let at = At::Constraint { zone: folder.clone(), constraint };
+            places.push(Place::named(at, format!("{} {name}", zone.name), zone.cpus.clone()));
+        }
+    }
+    places
+}
+
+fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+    let mut places = Vec::new();
+    for hwmon in host.list(HWMON).unwrap_or_default() {
+        let folder = format!("{HWMON}/{hwmon}");
+        let driver = host.read(&format!("{folder}/name")).unwrap_or_default();
+        if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
+            continue;
+        }
+        let files = host.list(&folder).unwrap_or_default();
+        let mut numbers: Vec<u32> = files
+            .iter()
+            .filter_map(|file| file.strip_prefix("temp")?.strip_suffix("_input")?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        let labels: Vec<String> = numbers
+            .iter()
+            .map(|sensor| {
+                let label = host.read(&format!("{folder}/temp{sensor}_label")).unwrap_or_default();
+                if label.is_empty() { format!("temp{sensor}") } else { label }
+            })
+            .collect();
+        let package = labels.iter().find_map(|label| label.strip_prefix("Package id ")?.parse::<u32>().ok());
+        for (sensor, label) in numbers.into_iter().zip(labels) {
+            let cpus = sensor_cpus(topology, package, &label);
+            let name = match package {
+                Some(package) if label.starts_with("Core ") => format!("package {package} {label}"),
+                Some(package) => format!("package {package}"),
+                None => format!("{hwmon} {label}"),
+            };
+            places.push(Place::named(At::Sensor { hwmon: hwmon.clone(), sensor }, name, cpus));
+        }
+    }
+    places
+}
+
+/// The CPUs that a sensor of coretemp measures; all for one of AMD's, whose device is not tied to a package by name.
+fn sensor_cpus(topology: &Topology, package: Option<u32>, label: &str) -> CpuList {
+    let Some(package) = package else { return topology.present.clone() };
+    let core = label.strip_prefix("Core ").and_then(|core| core.parse::<u32>().ok());
+    let on = |cpu: &&crate::Cpu| cpu.package == Some(package) && (core.is_none() || cpu.core == core);
+    topology.cpus.values().filter(on).map(|cpu| cpu.number).collect()
+}

@@ -1,0 +1,253 @@
+//! Speed Select in a snapshot: power domains and classes as places, settings as values, and what the levels have.
+
+use flyball_host::{CpuList, Host, HostError, isst};
+use flyball_sst::{
+    access::Features,
+    cost,
+    layout::{Domain, Layout},
+    setting::{Field, Setting},
+};
+
+use super::Snapshot;
+use crate::{
+    At, Content, Form, Location, Place, ReadError, Reading, Scope, Topology, Value, Why, knob::SpeedSelect,
+    parse,
+};
+
+/// How many classes of service there are.
+const CLASSES: u32 = 4;
+
+/// Speed Select as it was when the snapshot was taken.
+#[derive(Debug, Clone)]
+pub(super) struct SpeedSelectView {
+    /// Where it is, or what asking for it answered.
+    pub layout: Result<Layout, HostError>,
+    /// Why there is none.
+    pub why: Why,
+    /// What the levels of each domain have, in the order of the layout's domains; empty unless taken to plan with.
+    levels: Vec<Vec<Option<Level>>>,
+}
+
+/// What a level of a power domain has, and what it costs.
+#[derive(Debug, Clone)]
+pub(crate) struct Level {
+    /// Which features it has, and which are on.
+    pub features: Features,
+    /// What base-freq gives and takes; `None` where that cannot be said.
+    pub base_freq_cost: Option<String>,
+    /// What turbo-freq gives and takes.
+    pub turbo_freq_cost: Option<String>,
+    /// What the level itself gives and takes.
+    pub level_cost: Option<String>,
+    /// The CPUs that it lets run.
+    pub cpus: Option<CpuList>,
+}
+
+impl SpeedSelectView {
+    pub fn take(host: &dyn Host, topology: &Topology, to_plan: bool) -> SpeedSelectView {
+        let layout = Layout::read(host);
+        let why = match &layout {
+            Ok(_) => Why::NotNow("no power domain has Speed Select registers".to_owned()),
+            Err(error) => why_none(host, topology, error),
+        };
+        let levels = match &layout {
+            Ok(layout) if to_plan => {
+                layout.domains.iter().map(|domain| levels(host, layout, domain)).collect()
+            }
+            _ => Vec::new(),
+        };
+        SpeedSelectView { layout, why, levels }
+    }
+}
+
+/// What the levels of a domain have. A question about a feature goes only to levels that have it: firmware answers others
+/// with errors at best.
+fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level>> {
+    let access = layout.access(host);
+    let access = access.as_ref();
+    let Ok(levels) = access.levels(&domain.place) else { return Vec::new() };
+    let level = |level: u8| {
+        let features = access.features(&domain.place, level).ok()?;
+        let base_freq_cost =
+            features.base_freq.then(|| cost::base_freq(layout, access, domain, level)).flatten();
+        let turbo_freq_cost = features.turbo_freq.then(|| cost::turbo_freq(access, domain, level)).flatten();
+        Some(Level {
+            features,
+            base_freq_cost,
+            turbo_freq_cost,
+            level_cost: cost::level(layout, access, domain, level),
+            cpus: cost::cpus_of_level(layout, access, domain, level),
+        })
+    };
+    (0..=levels.highest).map(level).collect()
+}
+
+/// Why there is no Speed Select, in as few words as will do where the processor is not of the kind.
+fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
+    let known = topology.model.and_then(isst::module_for).is_some();
+    if known || (error.path == isst::NODE && !error.is_absent()) {
+        Why::NotNow(isst::explain(host, error))
+    } else {
+        Why::NoFile(isst::NODE.to_owned())
+    }
+}
+
+impl Snapshot {
+    /// Where Speed Select is here; `None` where it was not asked for.
+    pub fn speed_select(&self) -> Option<Result<&Layout, &HostError>> {
+        self.speed_select.as_ref().map(|view| view.layout.as_ref())
+    }
+
+    fn layout(&self) -> Option<&Layout> {
+        self.speed_select.as_ref()?.layout.as_ref().ok()
+    }
+
+    pub(super) fn power_domains(&self) -> Vec<Place> {
+        let Some(layout) = self.layout() else { return Vec::new() };
+        layout.domains.iter().map(|domain| Place::new(at(domain), self.cpus_of(domain))).collect()
+    }
+
+    /// A domain without CPUs serves its package.
+    fn cpus_of(&self, domain: &Domain) -> CpuList {
+        if !domain.cpus.is_empty() {
+            return domain.cpus.clone();
+        }
+        self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default()
+    }
+
+    pub(super) fn classes(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        for place in self.power_domains() {
+            let At::PowerDomain { package, die, domain } = place.at else { continue };
+            for class in 0..CLASSES {
+                let at = At::Clos { package, die, domain, class };
+                places.push(Place::named(at, class.to_string(), place.cpus.clone()));
+            }
+        }
+        places
+    }
+
+    /// The domain of a place.
+    pub(crate) fn domain_at(&self, place: &At) -> Option<&Domain> {
+        let layout = self.layout()?;
+        layout.domains.get(self.domain_index(place)?)
+    }
+
+    fn domain_index(&self, place: &At) -> Option<usize> {
+        let wanted = match place {
+            At::PowerDomain { package, die, domain } | At::Clos { package, die, domain, .. } => {
+                (*package, *die, *domain)
+            }
+            _ => return None,
+        };
+        self.layout()?.domains.iter().position(|domain| {
+            (u32::from(domain.place.package), domain.die, u32::from(domain.place.domain)) == wanted
+        })
+    }
+
+    /// What the levels of a power domain have, by number; `None` for a number that is not a level.
+    pub(crate) fn levels_at(&self, place: &At) -> &[Option<Level>] {
+        let levels = self.domain_index(place).and_then(|index| self.speed_select.as_ref()?.levels.get(index));
+        levels.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The places of all power domains.
+    pub(crate) fn power_domain_places(&self) -> &[Place] {
+        self.places[Scope::PowerDomain as usize].as_deref().unwrap_or_default()
+    }
+
+    /// The setting behind a row at a place.
+    pub(crate) fn speed_select_setting(&self, field: SpeedSelect, place: &Place) -> Option<Setting> {
+        let layout = self.layout()?;
+        let class = match place.at {
+            At::Clos { class, .. } => u8::try_from(class).ok()?,
+            _ => 0,
+        };
+        let field = match field {
+            SpeedSelect::Level => Field::Level,
+            SpeedSelect::BaseFreq => Field::BaseFreq,
+            SpeedSelect::TurboFreq => Field::TurboFreq,
+            SpeedSelect::CorePower => Field::CorePower,
+            SpeedSelect::Priority => Field::Priority,
+            SpeedSelect::ClosMin => Field::ClosMin(class),
+            SpeedSelect::ClosMax => Field::ClosMax(class),
+            SpeedSelect::ClosWeight => Field::ClosWeight(class),
+            // A field of the mailbox's class word alone.
+            SpeedSelect::ClosEpp if layout.platform.is_tpmi() => return None,
+            SpeedSelect::ClosEpp => Field::ClosEpp(class),
+            SpeedSelect::Apart => Field::Apart,
+            SpeedSelect::Highest => Field::Highest,
+            SpeedSelect::Locked => Field::Locked,
+            SpeedSelect::Class => return layout.class_setting(place.cpus.first()?),
+            SpeedSelect::TurboLimits => {
+                let cpu = place.cpus.intersection(&self.topology.online).first()?;
+                let mut domain = layout.domain_of(cpu)?.place;
+                domain.cpu = Some(cpu);
+                return Some(layout.setting(domain, Field::TurboLimits));
+            }
+        };
+        Some(layout.setting(self.domain_at(&place.at)?.place, field))
+    }
+
+    /// Reads a setting: its value, and which setting of the machine that is with its content.
+    pub(super) fn read_speed_select(
+        &self,
+        host: &dyn Host,
+        field: SpeedSelect,
+        form: Form,
+        place: &Place,
+    ) -> (Result<Reading, ReadError>, Option<(Setting, Content)>) {
+        let absent = |why| Ok(Reading::Absent(why));
+        if let Some(SpeedSelectView { layout: Err(_), why, .. }) = &self.speed_select {
+            return (absent(why.clone()), None);
+        }
+        let Some(setting) = self.speed_select_setting(field, place) else {
+            let why = if self.is_offline(place) {
+                Why::Offline
+            } else {
+                Why::NotNow("this processor has no such field".to_owned())
+            };
+            return (absent(why), None);
+        };
+        let read = setting.read(host);
+        let content = match &read {
+            Ok(text) => Content::Text(text.clone()),
+            Err(error) => Content::Unreadable(error.errno.0),
+        };
+        let reading = match &read {
+            Ok(text) => {
+                // A mailbox part has two switches; the classes' own is the one that counts.
+                let text = match text.as_str() {
+                    "qos-only" => "1",
+                    "pm-only" => "0",
+                    // None apart either way; only restoring needs to tell them from each other.
+                    "ready" => "none",
+                    text => text,
+                };
+                let source = Location::SpeedSelect(setting);
+                match parse::value(form, text) {
+                    Ok(value) => Ok(Reading::Value { value, source }),
+                    Err(expected) => Err(ReadError::Content { source, found: text.to_owned(), expected }),
+                }
+            }
+            Err(_) if self.is_offline(place) => absent(Why::Offline),
+            Err(error) => absent(Why::NotNow(error.to_string())),
+        };
+        (reading, Some((setting, content)))
+    }
+
+    /// The value that a frequency becomes in a class register, where it is another: cut to whole hundreds of MHz.
+    pub(crate) fn cut_to_ratio(value: &Value) -> Option<Value> {
+        let frequency = value.frequency()?;
+        let cut = frequency.0 / 100_000 * 100_000;
+        (cut != frequency.0).then_some(Value::Frequency(flyball_host::KiloHertz(cut)))
+    }
+}
+
+fn at(domain: &Domain) -> At {
+    At::PowerDomain {
+        package: domain.place.package.into(),
+        die: domain.die,
+        domain: domain.place.domain.into(),
+    }
+}

@@ -1,0 +1,381 @@
+//! The read pass: from a host to a snapshot.
+//!
+//! Knobs are read one after the other, place by place, each by the first of its mechanisms that has it. Registers hold
+//! several knobs and are read once per CPU. On a machine of 512 CPUs a pass opens some thousand files, and opening them
+//! is nearly all the time that it takes: what is not asked for is not read, and a knob that a sample of its places lacks
+//! is not looked for at the others.
+
+use std::collections::{BTreeSet, HashMap};
+
+use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz, Op};
+
+use super::{Column, Entry, Slot, Snapshot, expand, is_offline, speed_select::SpeedSelectView};
+use crate::{
+    Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value, Why,
+    parse,
+    plan::judged_by::judged_by,
+    topology::{self, CPUS},
+};
+
+/// What to read into a snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct Request<'a> {
+    /// The knobs.
+    pub knobs: &'a [Id],
+    /// Only places that govern one of these CPUs; all where `None`.
+    pub cpus: Option<&'a CpuList>,
+    /// Believe that what the first and the last place and one of each core type lack, all lack. The kernel gives every
+    /// policy of a driver the same attributes, and every CPU of a machine; not looking for what is not there saves
+    /// a thousand failed calls on a large machine.
+    pub sample_absence: bool,
+    /// Take whether CPUs are online from the kernel's list, which the topology has, instead of from a file per CPU.
+    pub online_by_list: bool,
+    /// Also what a plan needs: where writes go and what is there, and what the levels of Speed Select have.
+    pub to_plan: bool,
+}
+
+impl Snapshot {
+    /// Looks at the topology of the machine behind `host`, and at nothing else yet.
+    ///
+    /// # Errors
+    /// See [`Topology::inspect`].
+    pub fn begin(host: &dyn Host) -> Result<Snapshot, ReadError> {
+        Ok(Snapshot::of(host.name(), host.kind(), Topology::inspect(host)?))
+    }
+
+    /// What planning `intent` needs: its knobs, and the knobs that judge them.
+    ///
+    /// # Errors
+    /// As [`Snapshot::begin`]. Files that cannot be read are not errors here: they are what was read.
+    pub fn for_intent(host: &dyn Host, intent: &Intent) -> Result<Snapshot, ReadError> {
+        let mut knobs = BTreeSet::new();
+        for setting in &intent.settings {
+            knobs.insert(setting.knob());
+            knobs.extend(judged_by(setting.knob()));
+        }
+        let knobs: Vec<Id> = knobs.into_iter().collect();
+        let mut snapshot = Snapshot::begin(host)?;
+        snapshot.take(host, &Request { knobs: &knobs, to_plan: true, ..Request::default() });
+        Ok(snapshot)
+    }
+
+    /// Every place of `knobs`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::for_intent`].
+    pub fn of_knobs(host: &dyn Host, knobs: &[Id]) -> Result<Snapshot, ReadError> {
+        let mut snapshot = Snapshot::begin(host)?;
+        snapshot.take(host, &Request { knobs, to_plan: true, ..Request::default() });
+        Ok(snapshot)
+    }
+
+    /// Reads the knobs of `request` that the snapshot does not have yet.
+    pub fn take(&mut self, host: &dyn Host, request: &Request<'_>) {
+        self.to_plan = request.to_plan;
+        let mut pass = Pass {
+            host,
+            to_plan: request.to_plan,
+            buffer: Vec::with_capacity(256),
+            registers: HashMap::new(),
+            no_msr_driver: false,
+        };
+        for &knob in request.knobs {
+            if self.has(knob) {
+                continue;
+            }
+            self.find_places(host, knob, request.to_plan);
+            let column = pass.column(self, knob, request);
+            self.columns[knob as usize] = Some(column);
+        }
+    }
+
+    /// Finds the places of the knob's scope, unless they are known.
+    fn find_places(&mut self, host: &dyn Host, knob: Id, to_plan: bool) {
+        let scope = knob.knob().scope;
+        if knob.knob().mechanisms.iter().any(|mechanism| matches!(mechanism, Mechanism::SpeedSelect { .. })) {
+            self.take_speed_select(host, to_plan);
+        }
+        if scope == Scope::IdleState && self.idle_states.is_empty() {
+            self.idle_states = super::instances::idle_states(host, &self.topology);
+        }
+        if scope == Scope::Constraint {
+            self.find_scope(host, Scope::Zone);
+        }
+        self.find_scope(host, scope);
+    }
+
+    fn find_scope(&mut self, host: &dyn Host, scope: Scope) {
+        if self.places[scope as usize].is_none() {
+            let places = self.places_of_host(host, scope);
+            self.places[scope as usize] = Some(places);
+        }
+    }
+
+    /// Looks at Speed Select: the power domains and, to plan with, what their levels have.
+    pub fn take_speed_select(&mut self, host: &dyn Host, to_plan: bool) {
+        if self.speed_select.is_none() {
+            self.speed_select = Some(SpeedSelectView::take(host, &self.topology, to_plan));
+        }
+    }
+}
+
+/// A pass over a machine, with what it learns on its way.
+struct Pass<'h> {
+    host: &'h dyn Host,
+    to_plan: bool,
+    buffer: Vec<u8>,
+    /// Registers by CPU and number: several knobs are fields of one.
+    registers: HashMap<(u32, u32), Result<u64, HostError>>,
+    no_msr_driver: bool,
+}
+
+/// What one mechanism gave.
+struct Attempt {
+    reading: Result<Reading, ReadError>,
+    slot: Option<Box<Slot>>,
+}
+
+impl Attempt {
+    fn absent(why: Why) -> Attempt {
+        Attempt { reading: Ok(Reading::Absent(why)), slot: None }
+    }
+}
+
+impl Pass<'_> {
+    fn column(&mut self, snapshot: &Snapshot, knob: Id, request: &Request<'_>) -> Column {
+        let places = snapshot.places[knob.knob().scope as usize].as_deref().unwrap_or_default();
+        let is_meant = |place: &Place| request.cpus.is_none_or(|cpus| place.cpus.intersects(cpus));
+        if request.sample_absence && !request.to_plan {
+            let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
+            if meant.len() > 8
+                && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
+            {
+                return Column::AbsentEverywhere(why);
+            }
+        }
+        let by_list = knob == Id::Online && request.online_by_list && snapshot.topology.online_is_listed;
+        let entries = places.iter().map(|place| {
+            is_meant(place).then(|| match by_list {
+                true => Entry { reading: Ok(member(&snapshot.topology, place)), slot: None },
+                false => self.entry(snapshot, knob, place),
+            })
+        });
+        Column::Each(entries.collect())
+    }
+
+    /// Why a knob is absent, where a sample of its places lacks the file or the register.
+    fn absent_everywhere(&mut self, snapshot: &Snapshot, knob: Id, places: &[&Place]) -> Option<Why> {
+        let mut sample = vec![*places.first()?, *places.last()?];
+        for cpus in snapshot.topology.core_kinds().values() {
+            sample
+                .extend(places.iter().find(|place| place.cpus.first().is_some_and(|cpu| cpus.contains(cpu))));
+        }
+        let mut first = None;
+        for place in sample {
+            match self.entry(snapshot, knob, place).reading {
+                Ok(Reading::Absent(
+                    why @ (Why::NoFile(_) | Why::NoRegister { .. } | Why::OtherVendor(_) | Why::NoCpufreq),
+                )) => {
+                    first.get_or_insert(why);
+                }
+                _ => return None,
+            }
+        }
+        first
+    }
+
+    /// Reads `knob` at `place`: the value by the first mechanism that has one, the slot by the first that takes writes.
+    fn entry(&mut self, snapshot: &Snapshot, knob: Id, place: &Place) -> Entry {
+        let row = knob.knob();
+        let mut absent = None;
+        let mut reading = None;
+        let mut slot = None;
+        for mechanism in row.mechanisms {
+            let wants_slot = self.to_plan && row.phase.is_some() && slot.is_none() && mechanism.writes();
+            if reading.is_some() && !wants_slot {
+                continue;
+            }
+            let attempt = self.attempt(snapshot, mechanism, place);
+            if wants_slot {
+                slot = attempt.slot;
+            }
+            match attempt.reading {
+                Ok(Reading::Absent(why)) => {
+                    absent.get_or_insert(why);
+                }
+                found if reading.is_none() => reading = Some(found),
+                _ => {}
+            }
+        }
+        let reading = reading.unwrap_or_else(|| {
+            Ok(Reading::Absent(match (snapshot.other_vendor(knob), absent) {
+                (Some(vendor), _) => Why::OtherVendor(vendor),
+                (None, Some(why)) => why,
+                (None, None) => snapshot.why_nowhere(knob),
+            }))
+        });
+        Entry { reading, slot }
+    }
+
+    fn attempt(&mut self, snapshot: &Snapshot, mechanism: &Mechanism, place: &Place) -> Attempt {
+        let topology = &snapshot.topology;
+        match *mechanism {
+            Mechanism::File { path, form, write } => {
+                let Some(path) = expand::expand(topology, path, &place.at) else {
+                    return Attempt::absent(Why::NoCpufreq);
+                };
+                self.file(topology, path, form, write, place)
+            }
+            Mechanism::Msr { vendor, register, bits, form, write } => {
+                if topology.vendor != vendor {
+                    return Attempt::absent(Why::OtherVendor(vendor));
+                }
+                self.register(topology, register, bits, form, write, place)
+            }
+            Mechanism::SpeedSelect { field, form, write } => {
+                let (reading, content) = snapshot.read_speed_select(self.host, field, form, place);
+                let slot = content.filter(|_| write).map(|(setting, content)| {
+                    Box::new(Slot { location: Location::SpeedSelect(setting), content, form, shift: 0 })
+                });
+                Attempt { reading, slot }
+            }
+            Mechanism::Member { .. } if topology.online_is_listed => {
+                Attempt { reading: Ok(member(topology, place)), slot: None }
+            }
+            Mechanism::Member { path } => Attempt::absent(Why::NoFile(path.to_owned())),
+        }
+    }
+
+    fn file(&mut self, topology: &Topology, path: String, form: Form, write: bool, place: &Place) -> Attempt {
+        let read = self.host.read_into(&path, &mut self.buffer);
+        let with_slot = self.to_plan && write;
+        // A file that refuses to be read is there. ENODEV may be the file's own answer or that of the path.
+        let exists = match &read {
+            Err(error) if error.errno == Errno::NOENT => false,
+            Err(error) if error.is_absent() => with_slot && self.host.exists(&path),
+            _ => true,
+        };
+        let slot = (with_slot && exists).then(|| {
+            let content = match &read {
+                Ok(()) => Content::bytes(&self.buffer),
+                Err(error) => Content::Unreadable(error.errno.0),
+            };
+            Box::new(Slot::file(path.clone(), form, content))
+        });
+        let reading = match (read, std::str::from_utf8(&self.buffer)) {
+            (Err(error), _) => refused(topology, path, place, error),
+            (Ok(()), Err(_)) => refused(topology, path.clone(), place, not_text(&path)),
+            (Ok(()), Ok(text)) => decode_file(topology, path, form, text.trim_end(), place),
+        };
+        Attempt { reading, slot }
+    }
+
+    fn register(
+        &mut self,
+        topology: &Topology,
+        register: u32,
+        bits: (u8, u8),
+        form: Form,
+        write: bool,
+        place: &Place,
+    ) -> Attempt {
+        let absent = |no_driver| Attempt::absent(Why::NoRegister { register, no_driver });
+        let Some(cpu) = place.cpus.iter().find(|&cpu| topology.online.contains(cpu)) else {
+            return Attempt::absent(Why::Offline);
+        };
+        if self.no_msr_driver {
+            return absent(true);
+        }
+        let host = self.host;
+        let raw = match self.registers.entry((cpu, register)).or_insert_with(|| host.msr(cpu, register)) {
+            Ok(raw) => *raw,
+            // /dev/cpu/N/msr is missing for an online CPU: the driver is not loaded, for any CPU.
+            Err(error) if error.errno == Errno::NOENT => {
+                self.no_msr_driver = true;
+                return absent(true);
+            }
+            Err(error) if error.is_absent() || error.errno == Errno::IO => return absent(false),
+            Err(error) => return Attempt { reading: Err(error.clone().into()), slot: None },
+        };
+        let mask = parse::mask(bits);
+        let source = Location::Msr { cpu, register, mask };
+        let reading = match parse::field(form, raw, bits) {
+            Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {
+                Ok(match topology.bus_third_khz() {
+                    Some(third) => Reading::Value {
+                        value: Value::Frequency(KiloHertz(khz / 100_000 * third / 3)),
+                        source,
+                    },
+                    None => Reading::Absent(Why::NotNow(
+                        "the bus clock of this processor is not known".to_owned(),
+                    )),
+                })
+            }
+            Ok(value) => Ok(Reading::Value { value, source }),
+            Err(expected) => Err(ReadError::Content { source, found: format!("{raw:#x}"), expected }),
+        };
+        let slot = (self.to_plan && write && matches!(reading, Ok(Reading::Value { .. }))).then(|| {
+            Box::new(Slot {
+                location: Location::Msr { cpu, register, mask },
+                content: Content::Text(format!("{:#x}", raw & mask)),
+                form,
+                shift: bits.1,
+            })
+        });
+        Attempt { reading, slot }
+    }
+}
+
+/// Whether the CPU of a place is in the kernel's list of online CPUs.
+fn member(topology: &Topology, place: &Place) -> Reading {
+    Reading::Value {
+        value: Value::Switch(place.cpus.intersects(&topology.online)),
+        source: Location::File(format!("{CPUS}/online")),
+    }
+}
+
+fn not_text(path: &str) -> HostError {
+    HostError::new(Op::Read, path, Errno::ILSEQ)
+}
+
+fn decode_file(
+    topology: &Topology,
+    path: String,
+    form: Form,
+    text: &str,
+    place: &Place,
+) -> Result<Reading, ReadError> {
+    // Files of an offline CPU answer with nothing (thermal_throttle) where others answer EBUSY.
+    if text.is_empty() && is_offline(topology, place) {
+        return Ok(Reading::Absent(Why::Offline));
+    }
+    if let Some(words) = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')) {
+        // cpufreq's way to say it: `<unsupported>`, `<unknown>`.
+        return Ok(Reading::Absent(Why::NotNow(format!("the kernel says {words}"))));
+    }
+    match parse::value(form, text) {
+        // Firmware that does not fill in the nominal frequency leaves 0 there.
+        Ok(Value::Frequency(KiloHertz(0))) if form == Form::MHz => Ok(Reading::Absent(Why::Unset(path))),
+        Ok(value) => Ok(Reading::Value { value, source: Location::File(path) }),
+        Err(expected) => Err(topology::bad(&path, text, expected)),
+    }
+}
+
+/// What it means that the kernel refused to read a file.
+fn refused(topology: &Topology, path: String, place: &Place, error: HostError) -> Result<Reading, ReadError> {
+    let why = match error.errno {
+        _ if is_offline(topology, place) && !matches!(error.errno, Errno::ILSEQ | Errno::ACCES) => {
+            Why::Offline
+        }
+        _ if error.is_absent() => Why::NoFile(path),
+        // intel_pstate's files while the driver is switched off.
+        Errno::AGAIN => Why::DriverOff(path),
+        Errno::OPNOTSUPP | Errno::NODATA => Why::Unsupported(path),
+        // amd-pstate before 7.x: the firmware's preference has no word.
+        Errno::INVAL if path.ends_with("energy_performance_preference") => {
+            Why::NotNow("the preference in force has no word (EINVAL)".to_owned())
+        }
+        _ => return Err(error.into()),
+    };
+    Ok(Reading::Absent(why))
+}
