@@ -87,7 +87,10 @@ fn every_wish_is_planned_or_refused_in_words() {
 #[test]
 fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
     for folder in machines() {
-        let planned = crate::settings::plan_every_knob(&open(&folder));
+        let host = open(&folder);
+        // A debug build takes a second per plan for 512 CPUs.
+        let most = 120 / Snapshot::begin(&host).unwrap().topology().present.len();
+        let planned = crate::settings::plan_every_knob(&host, most.max(1));
         assert!(planned > 10, "{}: only {planned} settings", folder.display());
     }
 }

@@ -46,11 +46,11 @@ const WORDS: &[&str] = &[
     "0x2020202020202020",
 ];
 
-/// Plans each knob with each word that it takes, for all CPUs and for one.
+/// Plans each knob with the words that it takes, at most `most` of them, for all CPUs and for one.
 ///
 /// # Panics
 /// Where the planner asks for a knob that the snapshot for the intent was taken without.
-pub fn plan_every_knob(host: &dyn Host) -> usize {
+pub fn plan_every_knob(host: &dyn Host, most: usize) -> usize {
     let mut planned = 0;
     for row in TABLE.iter().filter(|row| row.access() == Access::ReadWrite) {
         let mut accepted = 0;
@@ -60,6 +60,9 @@ pub fn plan_every_knob(host: &dyn Host) -> usize {
                     continue;
                 };
                 accepted += 1;
+                if accepted > 2 * most {
+                    continue;
+                }
                 let intent = Intent { settings: vec![setting] };
                 let snapshot = Snapshot::for_intent(host, &intent).unwrap();
                 match plan(&snapshot, &intent) {

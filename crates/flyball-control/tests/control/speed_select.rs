@@ -93,7 +93,7 @@ fn contradictions_are_refused_before_the_first_write() {
 fn the_snapshot_for_an_intent_has_all_that_its_plan_looks_at() {
     for tpmi in [false, true] {
         let fake = FakeMachine::guide(tpmi);
-        assert!(crate::settings::plan_every_knob(&fake) > 10);
+        assert!(crate::settings::plan_every_knob(&fake, 3) > 10);
         assert!(fake.take_log().is_empty(), "planning wrote");
     }
 }
