@@ -1,30 +1,28 @@
 //! The functions of QEMU and glib that are called, found by name when the plug-in is loaded.
 //!
-//! They are looked up, not linked: the crate then links into any program, and an emulator that lacks one gets a
-//! sentence instead of a loader's error. The types are those of QEMU's documentation of the plug-in interface,
+//! They are looked up, not linked: the crate then links into any program, and for an emulator that lacks one, the message
+//! names it instead of the loader's error. The types are those of QEMU's documentation of the plug-in interface,
 //! version 7 (QEMU 11.1).
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// A growable array of bytes of glib's.
+use crate::error::PluginError;
+
+/// glib's GByteArray.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ByteArray {
-    /// The bytes.
     pub data: *mut u8,
-    /// How many.
     pub len: c_uint,
 }
 
-/// An array of glib's.
+/// glib's GArray.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Array {
-    /// The elements.
     pub data: *mut u8,
-    /// How many.
     pub len: c_uint,
 }
 
@@ -32,9 +30,7 @@ pub struct Array {
 #[repr(C)]
 #[derive(Debug)]
 pub struct RegisterDescription {
-    /// The handle.
     pub handle: *mut c_void,
-    /// Its name.
     pub name: *const c_char,
 }
 
@@ -42,13 +38,12 @@ pub struct RegisterDescription {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
-    /// The table.
     pub score: *mut c_void,
     /// The field's offset in an entry.
     pub offset: usize,
 }
 
-/// What the emulator says of itself.
+/// The emulator's description of itself (`qemu_info_t`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Info {
@@ -86,20 +81,16 @@ macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions, each under its own name.
         #[derive(Debug)]
-        #[allow(missing_docs)]
         pub struct Api {
             $(pub $name: unsafe extern "C-unwind" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Api {
             /// Looks all of them up.
-            ///
-            /// # Errors
-            /// The name of the first that this emulator does not have.
-            pub fn load() -> Result<Api, String> {
+            pub fn load() -> Result<Api, PluginError> {
                 $(
                     let name = concat!(stringify!($name), "\0");
-                    let address = symbol(name).ok_or_else(|| stringify!($name).to_owned())?;
+                    let address = symbol(name).ok_or(PluginError::NoFunction(stringify!($name)))?;
                     // SAFETY: a function pointer is as large as a pointer, and QEMU and glib document this function
                     // with this signature.
                     let $name = unsafe {

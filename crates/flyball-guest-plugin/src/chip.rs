@@ -84,18 +84,18 @@ impl Chip {
         chip
     }
 
-    /// What the guest's instructions are like.
-    pub fn executes(&mut self, class: WorkloadClass) {
+    /// The class of workload that the guest's instructions count as.
+    pub fn set_class(&mut self, class: WorkloadClass) {
         self.class = class;
     }
 
     /// Lets the guest break its firmware by [`FAULTS`].
-    pub fn can_be_broken(&mut self) {
+    pub fn make_breakable(&mut self) {
         self.breakable = true;
     }
 
     /// The guest's memory, for the tables that firmware keeps there.
-    pub fn remembers(&mut self, memory: Memory) {
+    pub fn set_memory(&mut self, memory: Memory) {
         self.memory = Some(memory);
     }
 
@@ -114,7 +114,6 @@ impl Chip {
         self.trace = Some(to);
     }
 
-    /// The silicon.
     pub fn silicon(&self) -> &Silicon {
         &self.silicon
     }
@@ -164,8 +163,8 @@ impl Chip {
 
     /// The registers of Atoms in which the kernel looks for its scale of utilisation before it looks elsewhere
     /// (arch/x86/kernel/cpu/aperfmperf.c, slv_set_max_freq_ratio). Other processors refuse the access; here an unknown
-    /// register reads 0, the kernel would take that for an answer and do without frequency invariance. So they say what it
-    /// would go on to find: the base ratio, and turbo with four busy cores.
+    /// register reads 0, the kernel would take that for an answer and do without frequency invariance. So they hold what it
+    /// would find next: the base ratio, and turbo with four busy cores.
     fn atom_ratios(&self, cpu: usize, register: u32) -> Option<u64> {
         let read = |register| self.silicon.read_msr(cpu, register).ok();
         if register == ATOM_RATIOS[0] {
@@ -206,7 +205,7 @@ impl Chip {
         true
     }
 
-    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they make no sense.
+    /// Bytes from QEMU for a PCI function of the silicon's, and the answers; `None` if they are malformed.
     pub fn pci(
         &mut self,
         connection: &mut Connection,
@@ -436,11 +435,11 @@ mod tests {
     use flyball_silicon::MachineSpec;
 
     use super::*;
-    use crate::machine::{Interface, Wanted};
+    use crate::machine::{Interface, Reduction};
 
     fn chip(name: &str, interface: Option<Interface>) -> (Chip, Mailbox) {
         let toml = MachineSpec::builtin_text(name).unwrap().to_owned();
-        let (spec, _) = Wanted { toml, cpus: 4, interface }.make().unwrap();
+        let (spec, _) = Reduction { toml, cpus: 4, interface }.make().unwrap();
         let words: Vec<AtomicU64> = (0..4096).map(|_| AtomicU64::new(0)).collect();
         let mailbox: Mailbox = Box::leak(words.into_boxed_slice());
         let given = (interface == Some(Interface::CppcMailbox)).then_some(mailbox);

@@ -1,34 +1,33 @@
-//! Guest time in our hands.
+//! Replaces the emulator's virtual clock.
 //!
 //! `qemu_plugin_update_ns` is the documented way to move the emulator's clock, but under TCG it has nothing to move:
 //! the accelerator's class leaves its two hooks for the virtual clock empty. They are filled here. Where they are in
 //! the class is read off the machine code of the two functions that call them, and the result is tried before
 //! anything depends on it. These functions are exported by a QEMU that is built with loadable modules, as
-//! distributions build it; they are no promise of QEMU's.
+//! distributions build it; QEMU does not promise them.
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
     sync::atomic::{AtomicI64, Ordering},
 };
 
-use crate::api::symbol;
+use crate::{api::symbol, error::PluginError};
 
 macro_rules! private {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of the emulator that are no part of its plug-in interface.
+        /// Functions of the emulator that are not part of its plug-in interface.
         #[derive(Debug)]
-        #[allow(missing_docs)]
         pub struct Clock {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl Clock {
-            fn load() -> Result<Clock, String> {
+            fn load() -> Result<Clock, PluginError> {
                 $(
                     let address = symbol(concat!(stringify!($name), "\0"))
-                        .ok_or_else(|| format!("it does not export {}", stringify!($name)))?;
+                        .ok_or(PluginError::NotExported(stringify!($name)))?;
                     // SAFETY: a function pointer is as large as a pointer; the signature is that of QEMU 11's source.
                     let $name = unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(address)
@@ -59,12 +58,12 @@ const VIRTUAL: c_int = 1;
 /// Timers of every kind.
 const ALL_TIMERS: c_int = -1;
 
-/// What the emulator is to call for the time, and when it moves it.
+/// The functions that replace the emulator's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
-    /// Says what time it is, ns.
+    /// The time, ns.
     pub get: extern "C" fn() -> i64,
-    /// Is told that it is this time now, ns.
+    /// Sets the time, ns.
     pub set: extern "C" fn(i64),
 }
 
@@ -89,11 +88,8 @@ fn slot(function: *const c_void) -> Option<usize> {
 }
 
 impl Clock {
-    /// Takes the clock over.
-    ///
-    /// # Errors
-    /// What this emulator lacks, or what the trial found.
-    pub fn take(hooks: Hooks) -> Result<Clock, String> {
+    /// Replaces the clock, after a trial with functions whose effect can be seen.
+    pub fn take(hooks: Hooks) -> Result<Clock, PluginError> {
         let clock = Clock::load()?;
         const CLASS: &CStr = c"tcg-accel-ops";
         // SAFETY: the name is a C string; the function only looks a class up.
@@ -101,14 +97,14 @@ impl Clock {
         let get = slot(clock.cpus_get_virtual_clock as *const c_void);
         let set = slot(clock.cpus_set_virtual_clock as *const c_void);
         let (Some(get), Some(set)) = (get, set) else {
-            return Err("its clock functions do not look as they do in QEMU 11".into());
+            return Err(PluginError::ClockCode);
         };
         if class.is_null() || set != get + 8 {
-            return Err(format!("no clock hooks where they were expected ({get:#x}, {set:#x})"));
+            return Err(PluginError::ClockHooks { get, set });
         }
         let fill = |hooks: Hooks| {
             // SAFETY: both offsets were read from the code that calls through them, are adjacent and aligned, and the
-            // class lives as long as the process. Nobody executes guest code yet.
+            // class lives as long as the process. No CPU executes guest code yet.
             unsafe {
                 class.add(get).cast::<extern "C" fn() -> i64>().write(hooks.get);
                 class.add(set).cast::<extern "C" fn(i64)>().write(hooks.set);
@@ -121,7 +117,7 @@ impl Clock {
             (clock.cpus_get_virtual_clock)()
         };
         if seen != 0x0123_4567 || TRIED.load(Ordering::Relaxed) != 77 {
-            return Err("its clock cannot be replaced (the trial failed)".into());
+            return Err(PluginError::ClockTrial);
         }
         fill(hooks);
         Ok(clock)
@@ -135,10 +131,10 @@ impl Clock {
     }
 
     /// Moves the clock to `ns`, running the timers on the way, if all CPUs are idle; `to` is asked for the time.
-    /// Says whether there was a timer to go to.
+    /// Returns whether they were idle, and whether there was a timer.
     pub fn jump_if_idle(&self, to: impl FnOnce(u64) -> u64) -> (bool, bool) {
         const FILE: &CStr = c"flyball";
-        // SAFETY: the big lock is taken before and released after; what is called in between wants it held.
+        // SAFETY: the big lock is taken before and released after; what is called in between needs it.
         unsafe {
             (self.bql_lock_impl)(FILE.as_ptr(), 1);
             let idle = (self.all_cpu_threads_idle)();

@@ -9,14 +9,14 @@ use flyball_silicon::{
     spec::{InterfaceSpec, Numbering, SstClass},
 };
 
-use crate::{layout::MAX_CPUS, punit};
+use crate::{error::MachineError, layout::MAX_CPUS, punit};
 
-/// A machine file's content, or the name of a machine that comes with flyball, and how much of it is wanted.
+/// A machine file's content, and how much of it the guest gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The TOML.
+pub struct Reduction {
+    /// The text of the machine's file.
     pub toml: String,
-    /// How many CPUs; 0 for all.
+    /// Number of CPUs; 0 for all.
     pub cpus: u32,
     /// The registers that carry performance requests, in place of the machine's own.
     pub interface: Option<Interface>,
@@ -36,7 +36,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// The word for it on command lines.
+    /// Its name on command lines.
     pub fn word(self) -> &'static str {
         match self {
             Interface::CppcMsr => "cppc-msr",
@@ -46,7 +46,6 @@ impl Interface {
         }
     }
 
-    /// Reads the word.
     pub fn parse(word: &str) -> Option<Interface> {
         [Interface::CppcMsr, Interface::CppcMailbox, Interface::PStates, Interface::HwpOff]
             .into_iter()
@@ -57,36 +56,28 @@ impl Interface {
 /// Threads, cores, packages as QEMU is to lay them out; CPU n of the guest is CPU n of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Packages.
     pub packages: u32,
-    /// Cores a package.
+    /// Cores per package.
     pub cores: u32,
-    /// Threads a core.
+    /// Threads per core.
     pub threads: u32,
 }
 
 impl Layout {
-    /// How many CPUs that is.
     pub fn cpus(self) -> u32 {
         self.packages * self.cores * self.threads
     }
 }
 
-impl Wanted {
-    /// The machine, cut down.
-    ///
-    /// # Errors
-    /// A sentence: the file is no machine, or it cannot have that many CPUs.
-    pub fn make(&self) -> Result<(MachineSpec, Layout), String> {
-        let mut spec = MachineSpec::from_toml(&self.toml).map_err(|e| e.to_string())?;
+impl Reduction {
+    /// The reduced machine.
+    pub fn make(&self) -> Result<(MachineSpec, Layout), MachineError> {
+        let mut spec = MachineSpec::from_toml(&self.toml)?;
         let all = spec.cpus() as u32;
         let wanted = if self.cpus == 0 { all } else { self.cpus };
         if wanted > all || wanted > MAX_CPUS {
             let most = all.min(MAX_CPUS);
-            return Err(format!(
-                "{} has {all} CPUs and a guest of it at most {most}; {wanted} are too many",
-                spec.name
-            ));
+            return Err(MachineError::TooManyCpus { machine: spec.name, all, most, requested: wanted });
         }
         let layout = cut(&mut spec, wanted)?;
         let packages = spec.topology.packages as usize;
@@ -99,13 +90,10 @@ impl Wanted {
             let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
             spec.firmware.interface = match interface {
                 Interface::CppcMsr | Interface::CppcMailbox if intel => {
-                    return Err(format!(
-                        "{} is an Intel machine: it has no CPPC registers of AMD's",
-                        spec.name
-                    ));
+                    return Err(MachineError::NotAmd(spec.name));
                 }
                 Interface::HwpOff if spec.firmware.interface != InterfaceSpec::Hwp => {
-                    return Err(format!("{} has no HWP", spec.name));
+                    return Err(MachineError::NoHwp(spec.name));
                 }
                 Interface::HwpOff => {
                     spec.firmware.on_at_boot = false;
@@ -117,13 +105,13 @@ impl Wanted {
                 Interface::PStates => InterfaceSpec::AmdPstate,
             };
         }
-        spec.check().map_err(|e| format!("with {wanted} CPUs: {e}"))?;
+        spec.check().map_err(|source| MachineError::Reduced { cpus: wanted, source })?;
         Ok((spec, layout))
     }
 }
 
 /// Takes away packages, then threads, then cores, until `wanted` CPUs are left.
-fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
+fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     spec.topology.numbering = Numbering::SiblingsAdjacent;
     let per_package = spec.cpus() as u32 / spec.topology.packages;
     let hybrid = spec.core.len() > 1;
@@ -133,14 +121,14 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
     if hybrid {
         let mixed = spec.core.iter().any(|core| core.threads != spec.core[0].threads);
         if mixed {
-            return Err(format!("{}: cores with different numbers of threads; give --cpus", spec.name));
+            return Err(MachineError::MixedThreads(spec.name.clone()));
         }
     }
     let mut packages = 1;
     if wanted.is_multiple_of(per_package) {
         packages = wanted / per_package;
     } else if wanted > per_package {
-        return Err(format!("{wanted} CPUs are no whole number of packages with {per_package} each"));
+        return Err(MachineError::PartOfPackage { cpus: wanted, per_package });
     }
     let cores_in_package: u32 = spec.core.iter().map(|core| core.count).sum::<u32>() * spec.topology.dies;
     let mut threads = spec.core[0].threads;
@@ -148,7 +136,7 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
     if packages * cores * threads != wanted {
         threads = if wanted <= cores_in_package { 1 } else { threads };
         if !wanted.is_multiple_of(threads) {
-            return Err(format!("{wanted} CPUs are no whole number of cores with {threads} threads"));
+            return Err(MachineError::PartOfCore { cpus: wanted, threads });
         }
         cores = wanted / threads;
         let dies = spec.topology.dies;
@@ -168,11 +156,11 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
 }
 
 /// A hybrid machine keeps both kinds of cores, one thread each: the big ones get the odd CPU.
-fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, String> {
+fn cut_hybrid(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
     let kinds = spec.core.len() as u32;
     let all: u32 = spec.core.iter().map(|core| core.count).sum();
     if wanted < kinds || wanted > all {
-        return Err(format!("a guest of {} has {kinds} to {all} CPUs, one for a core", spec.name));
+        return Err(MachineError::Hybrid { machine: spec.name.clone(), least: kinds, most: all });
     }
     let mut counts: Vec<u32> =
         spec.core.iter().map(|core| (core.count * wanted / all).clamp(1, core.count)).collect();
@@ -234,9 +222,9 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
 mod tests {
     use super::*;
 
-    fn wanted(name: &str, cpus: u32) -> Result<(MachineSpec, Layout), String> {
+    fn wanted(name: &str, cpus: u32) -> Result<(MachineSpec, Layout), MachineError> {
         let toml = MachineSpec::builtin_text(name).unwrap().to_owned();
-        Wanted { toml, cpus, interface: None }.make()
+        Reduction { toml, cpus, interface: None }.make()
     }
 
     #[test]
@@ -257,7 +245,12 @@ mod tests {
                         assert!(flyball_silicon::Silicon::new(spec, 0).is_ok());
                     }
                     Err(why) => assert!(
-                        why.contains("whole number") || why.contains("one for a core"),
+                        matches!(
+                            why,
+                            MachineError::PartOfPackage { .. }
+                                | MachineError::PartOfCore { .. }
+                                | MachineError::Hybrid { .. }
+                        ),
                         "{name} {cpus}: {why}"
                     ),
                 }
@@ -273,7 +266,7 @@ mod tests {
         spec.topology.dies = 1;
         spec.topology.power_domains = vec![cores / 3, cores / 3, cores - 2 * (cores / 3)];
         for (cpus, shares) in [(6, &[2, 2, 2][..]), (4, &[2, 1, 1]), (2, &[1, 1])] {
-            let wanted = Wanted { toml: spec.to_toml().unwrap(), cpus, interface: None };
+            let wanted = Reduction { toml: spec.to_toml().unwrap(), cpus, interface: None };
             let (made, _) = wanted.make().unwrap();
             assert_eq!(made.topology.power_domains, shares);
             assert!(flyball_silicon::Silicon::new(made, 0).is_ok());
@@ -282,9 +275,9 @@ mod tests {
 
     #[test]
     fn too_much_is_refused() {
-        assert!(wanted("ryzen-5750g", 17).unwrap_err().contains("16 CPUs"));
+        assert!(matches!(wanted("ryzen-5750g", 17), Err(MachineError::TooManyCpus { all: 16, .. })));
         let toml = MachineSpec::builtin_text("sst-guide").unwrap().to_owned();
-        let error = Wanted { toml, cpus: 4, interface: Some(Interface::CppcMsr) }.make().unwrap_err();
-        assert!(error.contains("Intel"), "{error}");
+        let error = Reduction { toml, cpus: 4, interface: Some(Interface::CppcMsr) }.make().unwrap_err();
+        assert!(matches!(error, MachineError::NotAmd(_)), "{error}");
     }
 }

@@ -7,10 +7,9 @@
 //! - `answers`: the instructions that the silicon answers;
 //! - `time`: turns and clocks.
 //!
-//! A panic ends the emulator: callbacks are `extern "C"`, out of which nothing unwinds. The launcher reports what was
-//! said.
+//! A panic ends the emulator: nothing unwinds out of an `extern "C"` callback. The launcher reports the message.
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 mod answers;
 mod callbacks;
@@ -37,7 +36,6 @@ use crate::{
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
-/// Everything.
 struct Plugin {
     api: Api,
     settings: Settings,
@@ -53,7 +51,6 @@ struct Plugin {
     start: Instant,
 }
 
-/// What changes.
 struct State {
     chip: Chip,
     scheduler: Scheduler,
@@ -62,14 +59,13 @@ struct State {
     off: Option<String>,
 }
 
-/// Open loop: who is running since when.
+/// Open loop: since when each CPU has been running.
 struct Open {
     told: u64,
     running_since: Vec<Option<u64>>,
     busy: Vec<u64>,
 }
 
-/// A CPU's handles.
 struct Cpu {
     handles: OnceLock<Handles>,
     tsc_aux: AtomicU32,

@@ -256,11 +256,11 @@ impl vfio_user::Function for Reached<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{machine::Wanted, vfio_user::Function as _};
+    use crate::{machine::Reduction, vfio_user::Function as _};
 
     fn made(name: &str, cpus: u32) -> (Silicon, Vec<Place>) {
         let toml = MachineSpec::builtin_text(name).unwrap().to_owned();
-        let (spec, _) = Wanted { toml, cpus, interface: None }.make().unwrap();
+        let (spec, _) = Reduction { toml, cpus, interface: None }.make().unwrap();
         let places = places(&spec);
         (Silicon::new(spec, 0).unwrap(), places)
     }

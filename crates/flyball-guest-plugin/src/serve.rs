@@ -1,4 +1,4 @@
-//! Threads that serve the machine's PCI functions to QEMU, one a function: `punit` behind `vfio_user` on a Unix socket.
+//! Threads that serve the machine's PCI functions to QEMU, one per function: `punit` behind `vfio_user` on a Unix socket.
 //!
 //! QEMU, which this runs in, is the client: a CPU that accesses a function waits for the answer, so that an access takes
 //! effect before the guest's next instruction, as on hardware, and guest time does not pass meanwhile.
@@ -11,22 +11,20 @@ use std::{
 };
 
 use crate::{
+    error::PluginError,
     punit::{Function, Place},
     vfio_user::Connection,
 };
 
-/// Listens on the function's socket in `dir`, and serves whoever connects: `answer` gets each message's bytes.
-///
-/// # Errors
-/// A sentence: the socket cannot be made.
+/// Listens on the function's socket in `dir` and serves each connection: `answer` gets each message's bytes.
 pub fn start(
     dir: &Path,
     place: Place,
     mut function: Function,
     answer: impl Fn(&mut Connection, &[u8], &mut Function) -> Option<Vec<u8>> + Send + 'static,
-) -> Result<(), String> {
+) -> Result<(), PluginError> {
     let path = dir.join(place.socket());
-    let error = |e: io::Error| format!("cannot serve {}: {e}", path.display());
+    let error = |source: io::Error| PluginError::File { what: "serve", path: path.clone(), source };
     let listener = UnixListener::bind(&path).map_err(error)?;
     let serve = move || {
         // One client after the other; QEMU makes one connection and keeps it.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use flyball_silicon::WorkloadClass;
 
-use crate::machine::Interface;
+use crate::{error::PluginError, machine::Interface};
 
 /// How time passes in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Time {
     Closed,
 }
 
-/// What the plug-in is told.
+/// The plug-in's settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// File with the machine's TOML.
@@ -24,7 +24,6 @@ pub struct Settings {
     pub cpus: u32,
     /// In place of the machine's interface.
     pub interface: Option<Interface>,
-    /// How time passes.
     pub time: Time,
     /// The silicon's seed.
     pub seed: u64,
@@ -32,13 +31,13 @@ pub struct Settings {
     pub memory: Option<PathBuf>,
     /// A file for every register write.
     pub log: Option<PathBuf>,
-    /// A file for the silicon's state, a line a millisecond of guest time.
+    /// A file for the silicon's state, one line per millisecond of guest time.
     pub trace: Option<PathBuf>,
     /// The directory where the sockets of PCI functions are made, on a machine that has such functions.
     pub sockets: Option<PathBuf>,
-    /// Cycles an instruction, in 1/256 (closed loop).
+    /// Cycles per instruction, in 1/256 (closed loop).
     pub cycles: u32,
-    /// What of an instruction's time is memory's (closed loop).
+    /// The memory's part of an instruction's time (closed loop).
     pub class: WorkloadClass,
     /// The guest may break its firmware by [`FAULTS`].
     pub faults: bool,
@@ -46,15 +45,15 @@ pub struct Settings {
     pub slice_ns: u64,
 }
 
-/// Cycles an instruction unless said otherwise: 16, as much as makes a guest second last about a host second.
+/// Default cycles per instruction: 16, with which a guest second takes about a host second.
 pub const CYCLES: u32 = 16 * 256;
 
 /// A register that no processor has, in the range that is left to emulators (Intel's manual, volume 4, 2.1: from 40000000h
-/// to 400000FFh): what is written there breaks the firmware, 0 mends it. Bit 0: mailboxes are busy for good. Bit 1: Speed
-/// Select takes no change, and says so only when asked for one. Bit 2: performance levels are locked.
+/// to 400000FFh): what is written there breaks the firmware, 0 repairs it. Bit 0: mailboxes stay busy. Bit 1: Speed
+/// Select refuses changes, without announcing it. Bit 2: performance levels are locked.
 pub const FAULTS: u32 = 0x4000_00fb;
 
-/// Length of a turn unless said otherwise.
+/// Default length of a turn.
 pub const SLICE_NS: u64 = 50_000;
 
 impl Default for Settings {
@@ -78,7 +77,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The arguments that say it, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled there.
+    /// The settings as arguments, for QEMU's `-plugin FILE,ARG,ARG`; a comma in a path is doubled there.
     pub fn arguments(&self) -> Vec<String> {
         let mut out = vec![
             format!("machine={}", self.machine.display()),
@@ -103,14 +102,11 @@ impl Settings {
         out.into_iter().map(|arg| arg.replace(',', ",,")).collect()
     }
 
-    /// Reads them back, as QEMU hands them over (single commas).
-    ///
-    /// # Errors
-    /// The argument that is not understood.
-    pub fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Settings, String> {
+    /// Parses the arguments as QEMU passes them (single commas).
+    pub(crate) fn parse<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Settings, PluginError> {
         let mut settings = Settings::default();
         for argument in arguments {
-            let bad = || format!("argument '{argument}' is not understood");
+            let bad = || PluginError::Argument(argument.to_owned());
             let (key, value) = argument.split_once('=').ok_or_else(bad)?;
             match key {
                 "machine" => settings.machine = value.into(),
@@ -157,7 +153,7 @@ mod tests {
             ..Settings::default()
         };
         let arguments: Vec<String> = settings.arguments().iter().map(|a| a.replace(",,", ",")).collect();
-        assert_eq!(Settings::parse(arguments.iter().map(String::as_str)), Ok(settings));
+        assert_eq!(Settings::parse(arguments.iter().map(String::as_str)).unwrap(), settings);
         for bad in ["cycles=0", "slice=1", "time=maybe", "x", "cpus=-1", "class=fast", "faults=1", "what=1"] {
             assert!(Settings::parse([bad]).is_err(), "{bad}");
         }

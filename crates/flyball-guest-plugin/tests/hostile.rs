@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flyball_guest_plugin::{
     chip::{Chip, Mailbox},
     layout::PORTS,
-    machine::{Interface, Wanted},
+    machine::{Interface, Reduction},
     punit::{self, Function},
     vfio_user::Connection,
 };
@@ -118,7 +118,7 @@ proptest! {
     fn whatever_a_guest_does(machine in prop::sample::select(MACHINES), acts in prop::collection::vec(act(), 1..120)) {
         let (name, interface, cpus) = machine;
         let toml = MachineSpec::builtin_text(name).expect("a machine").to_owned();
-        let (spec, _) = Wanted { toml, cpus, interface }.make().expect("a machine");
+        let (spec, _) = Reduction { toml, cpus, interface }.make().expect("a machine");
         let words: Vec<AtomicU64> = (0..4096).map(|_| AtomicU64::new(0)).collect();
         // Kept for as long as the test runs, as a guest's memory is.
         let mailbox: Mailbox = Box::leak(words.into_boxed_slice());

@@ -169,9 +169,6 @@ impl Mirror {
 }
 
 /// Fetches kernels, the emulator and busybox, as far as they are not in the cache; `say` is told of every step.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
     fs::create_dir_all(cache.root()).map_err(|e| GuestError::file("make", cache.root(), e))?;

@@ -15,18 +15,18 @@ const MAGIC: &[u8] = b"!<arch>\n";
 const HEADER: usize = 60;
 
 /// The members of an `ar` archive: name and content.
-fn members(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, String> {
+fn members(bytes: &[u8]) -> Result<Vec<(String, &[u8])>, &'static str> {
     let mut rest = bytes.strip_prefix(MAGIC).ok_or("not a Debian package")?;
     let mut found = Vec::new();
     while rest.len() >= HEADER {
         let (head, body) = rest.split_at(HEADER);
         if &head[58..] != b"`\n" {
-            return Err("a broken member header".into());
+            return Err("broken member header");
         }
         let name = String::from_utf8_lossy(&head[..16]).trim_end().trim_end_matches('/').to_owned();
         let size = std::str::from_utf8(&head[48..58]).ok().and_then(|s| s.trim().parse::<usize>().ok());
-        let size = size.ok_or("a member without a size")?;
-        let content = body.get(..size).ok_or("cut short")?;
+        let size = size.ok_or("member without a size")?;
+        let content = body.get(..size).ok_or("truncated")?;
         found.push((name, content));
         rest = body.get(size + size % 2..).unwrap_or_default();
     }
@@ -46,15 +46,12 @@ fn below(root: &Path, path: &Path) -> Option<PathBuf> {
     Some(target)
 }
 
-/// Unpacks the files of the package `deb` for which `want` (given the path inside, without `./`) says yes.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
+/// Unpacks the files of the package `deb` for which `want` (given the path inside, without `./`) is true.
 pub fn unpack_deb(deb: &Path, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
     let bytes = fs::read(deb).map_err(|e| GuestError::file("read", deb, e))?;
     let members = members(&bytes).map_err(|why| GuestError::format(deb, why))?;
     let data = members.iter().find(|(name, _)| name.starts_with("data.tar"));
-    let (_, data) = data.ok_or_else(|| GuestError::format(deb, "a Debian package without data"))?;
+    let (_, data) = data.ok_or_else(|| GuestError::format(deb, "a Debian package without a data archive"))?;
     let reader = decompress::reader(data).map_err(|e| GuestError::file("unpack", deb, e))?;
     unpack_tar(reader, into, want).map_err(|e| GuestError::file("unpack", deb, e))
 }

@@ -65,9 +65,6 @@ impl Cache {
     }
 
     /// Where `name`, made from other things in the cache, is kept; the directory exists afterwards.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn made(&self, name: &str) -> Result<PathBuf, GuestError> {
         let dir = self.root.join("made");
         fs::create_dir_all(&dir).map_err(|e| GuestError::file("make", &dir, e))?;
@@ -95,9 +92,6 @@ impl Cache {
 }
 
 /// Writes `bytes` to `path` so that nobody ever sees half a file.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let error = |e| GuestError::file("write", path, e);
     let dir = path.parent().unwrap_or(Path::new("."));

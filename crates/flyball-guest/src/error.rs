@@ -1,4 +1,4 @@
-//! What can go wrong before, and with, a guest; each with what the user can do about it.
+//! Failures before and around a guest, each with what the user can do about it.
 
 use std::{io, path::PathBuf};
 
@@ -11,49 +11,39 @@ pub enum GuestError {
     /// A file could not be read, written or made.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried, as a verb.
+        /// What was tried: a verb.
         what: &'static str,
-        /// On which file.
         path: PathBuf,
-        /// The system's answer.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file has the wrong format.
     #[error("{}: {why}", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Something that `guest fetch` brings is not there.
-    #[error("{what} is not in {}; bring it with: {remedy}", cache.display())]
+    Format { path: PathBuf, why: String },
+    /// Something that `guest fetch` downloads is missing.
+    #[error("{what} is not in {}; fetch it with: {remedy}", cache.display())]
     NotFetched {
-        /// What is missing.
         what: String,
         /// The cache that was looked in.
         cache: PathBuf,
-        /// The command that brings it.
+        /// The command that fetches it.
         remedy: String,
     },
-    /// The package mirror or its tools did not give what was asked for.
+    /// The package mirror or apt did not deliver.
     #[error("{0}")]
     Fetch(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Request(String),
-    /// The emulator did not start, or ended by itself.
+    /// The emulator could not be started or controlled.
     #[error("{0}")]
     Emulator(String),
 }
 
 impl GuestError {
-    /// An error of `what` on `path`.
     pub fn file(what: &'static str, path: impl Into<PathBuf>, source: impl Into<io::Error>) -> GuestError {
         GuestError::File { what, path: path.into(), source: source.into() }
     }
 
-    /// `path` is not what it should be.
     pub fn format(path: impl Into<PathBuf>, why: impl Into<String>) -> GuestError {
         GuestError::Format { path: path.into(), why: why.into() }
     }

@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsString,
-    fs,
+    fs, io,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
     time::Duration,
@@ -20,7 +20,7 @@ use crate::{
     cache::Cache,
     error::GuestError,
     initramfs::{self, JobFile},
-    kernel,
+    kernel::{self, Kernel},
     machine::{Driver, GuestMachine},
     qemu::{self, Board, Qemu},
     run::{self, Boot, End, Outlets},
@@ -37,7 +37,7 @@ pub enum Root {
     Directory(PathBuf),
 }
 
-/// What is wanted.
+/// What to boot, on what, and what to run in it.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The machine's name or file.
@@ -46,7 +46,6 @@ pub struct Request {
     pub kernel: String,
     /// The kernel's modules, where they are not found beside it.
     pub modules_dir: Option<PathBuf>,
-    /// The driver.
     pub driver: Driver,
     /// CPUs; 0 for four.
     pub cpus: u32,
@@ -56,7 +55,7 @@ pub struct Request {
     pub faults: bool,
     /// Guest time follows the silicon.
     pub closed: bool,
-    /// Cycles an instruction in the closed loop, 1/256.
+    /// Cycles per instruction in the closed loop, in 1/256.
     pub cycles: u32,
     /// What of an instruction's time is memory's in the closed loop.
     pub class: WorkloadClass,
@@ -64,7 +63,6 @@ pub struct Request {
     pub seed: u64,
     /// Megabytes of memory.
     pub memory_mb: u32,
-    /// The root file system.
     pub root: Root,
     /// Files for the job directory.
     pub files: Vec<JobFile>,
@@ -76,9 +74,9 @@ pub struct Request {
     pub out: Option<PathBuf>,
     /// Where `/job/out` alone goes.
     pub copy_back: Option<PathBuf>,
-    /// The most host time.
+    /// Limit of host time.
     pub timeout: Option<Duration>,
-    /// How long nothing may happen.
+    /// When a guest that makes no progress is ended.
     pub patience: Patience,
     /// The command; empty for a shell.
     pub command: Vec<String>,
@@ -117,9 +115,6 @@ impl Request {
 const PLUGIN: &str = "libflyball_guest_plugin.so";
 
 /// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, beside the program, where cargo leaves it, or in `../lib/flyball`.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
         return Ok(named.into());
@@ -134,110 +129,44 @@ pub fn find_plugin() -> Result<PathBuf, GuestError> {
         .max_by_key(|path| fs::metadata(path).and_then(|meta| meta.modified()).ok());
     newest.cloned().ok_or_else(|| {
         GuestError::Request(format!(
-            "the plug-in {PLUGIN} is not beside the program ({}) nor in ../lib/flyball; \
-             set FLYBALL_GUEST_PLUGIN to where it is",
+            "the plug-in {PLUGIN} is neither in the program's directory ({}) nor in ../lib/flyball; \
+             set FLYBALL_GUEST_PLUGIN to its path",
             dir.display()
         ))
     })
 }
 
 /// Boots a guest, runs the command in it, and says how it ended.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, GuestError> {
     let interface = interface(request)?;
     let machine = GuestMachine::find(&request.machine, request.cpus, interface)?;
     if request.memory_mb < 256 {
-        return Err(GuestError::Request("a guest needs 256 MB of memory or more".into()));
+        return Err(GuestError::Request("a guest needs at least 256 MB of memory".into()));
+    }
+    if let Root::Directory(dir) = &request.root {
+        qemu::check_root(dir)?;
     }
     let qemu = Qemu::find(cache)?;
     let plugin = find_plugin()?;
     let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
     let work = tempfile::tempdir().map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
-    let shell = request.command.is_empty();
-    let modules = machine.modules(request.driver, &request.modules);
-    let initramfs = work.path().join("initramfs");
-    let names: Vec<String> =
-        request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
-    let base = initramfs::base(cache, &kernel, &names)?;
-    let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
-    let mut files = request.files.clone();
-    if request.root == Root::Initramfs {
-        files.extend(initramfs::libraries(&request.files));
-    }
-    image.extend(initramfs::job(&request.command, &files)?);
-    write(&initramfs, &image)?;
-    drop(image);
-
-    let mut words: Vec<String> = request.append.clone();
-    let module_list = modules.join(",");
-    words.push(format!("flyball.modules={module_list}"));
-    words.push(format!("flyball.out={}", u8::from(request.out.is_some() || request.copy_back.is_some())));
-    let mut more: Vec<OsString> = Vec::new();
-    if let Root::Directory(dir) = &request.root {
-        qemu::check_root(dir)?;
-        words.push("flyball.root=9p".into());
-        more.extend(qemu::share(dir, "root"));
-    }
-    if shell {
-        let (rows, columns) = run::terminal_size();
-        words.push(format!("flyball.shell=1 flyball.rows={rows} flyball.cols={columns}"));
-        // The kernel hands TERM on to init, and init to the shell.
-        let known = |term: &String| term.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+".contains(&b));
-        words.extend(env::var("TERM").ok().filter(known).map(|term| format!("TERM={term}")));
-    }
+    let initramfs = pack(cache, request, &kernel, work.path())?;
+    let words = kernel_words(request, &machine);
     let command_line = machine.command_line(request.driver, &kernel.release, &words);
 
-    let memory =
-        run::memory(request.memory_mb).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
-    run::keep_open(&memory).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+    let no_memory = |e: io::Error| GuestError::Emulator(format!("cannot make the guest's memory: {e}"));
+    let memory = run::memory(request.memory_mb).map_err(no_memory)?;
+    run::keep_open(&memory).map_err(no_memory)?;
     let memory_path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
-    let mut settings = Settings {
-        machine: work.path().join("machine.toml"),
-        cpus: machine.layout.cpus(),
-        interface,
-        time: if request.closed { Time::Closed } else { Time::Open },
-        seed: request.seed,
-        cycles: request.cycles,
-        class: request.class,
-        faults: request.faults,
-        ..Settings::default()
-    };
-    write(&settings.machine, machine.toml.as_bytes())?;
+    let mut settings = settings(request, &machine, interface, work.path())?;
     if let Some((base, contents)) = machine.mailbox_contents() {
-        run::fill(&memory, base, &contents).map_err(|e| GuestError::Emulator(format!("no memory: {e}")))?;
+        run::fill(&memory, base, &contents).map_err(no_memory)?;
         settings.memory = Some(memory_path.clone());
     }
     if machine.spec.firmware.feedback {
         settings.memory = Some(memory_path.clone());
     }
-    if let Some(out) = &request.out {
-        fs::create_dir_all(out).map_err(|e| GuestError::file("make", out, e))?;
-        let out = fs::canonicalize(out).map_err(|e| GuestError::file("find", out, e))?;
-        settings.log = Some(out.join("registers.log"));
-        settings.trace = Some(out.join("silicon.log"));
-    }
-    let places = punit::places(&machine.spec);
-    if !places.is_empty() {
-        settings.sockets = Some(work.path().to_owned());
-        more.extend(qemu::functions(&places, work.path()));
-    }
-    for (number, table) in machine.firmware().tables().iter().enumerate() {
-        let path = work.path().join(format!("table{number}.aml"));
-        write(&path, table)?;
-        more.push("-acpitable".into());
-        more.push(format!("file={}", qemu::escape(&path.to_string_lossy())).into());
-    }
-    more.extend(qemu::identity(&machine.spec.name, request.closed));
-    if request.closed {
-        // What is not guest time must not reach the guest: no clock of the host's, no randomness but the seed's.
-        more.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
-        more.push(request.seed.to_string().into());
-    }
-    more.push("-plugin".into());
-    let plugin = qemu::escape(&plugin.to_string_lossy());
-    more.push(std::iter::once(plugin).chain(settings.arguments()).collect::<Vec<_>>().join(",").into());
+    let more = devices(request, &machine, &mut settings, &plugin, work.path())?;
 
     let board = Board {
         cpu: &machine.cpu_model(),
@@ -259,7 +188,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         more,
         timeout: request.timeout,
         patience: request.patience,
-        interactive: shell,
+        interactive: request.command.is_empty(),
     };
     let end = run::run(boot, outlets)?;
     if let Some(out) = &request.out {
@@ -272,6 +201,105 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         archive.unpack(dir).map_err(|e| GuestError::file("unpack into", dir, e))?;
     }
     Ok(end)
+}
+
+/// Writes the guest's initramfs, the cached base followed by the job, into `work`.
+fn pack(cache: &Cache, request: &Request, kernel: &Kernel, work: &Path) -> Result<PathBuf, GuestError> {
+    let modules: Vec<String> =
+        request.modules.iter().map(|name| name.trim_start_matches('?').to_owned()).collect();
+    let base = initramfs::base(cache, kernel, &modules)?;
+    let mut image = fs::read(&base).map_err(|e| GuestError::file("read", &base, e))?;
+    let mut files = request.files.clone();
+    if request.root == Root::Initramfs {
+        files.extend(initramfs::libraries(&request.files));
+    }
+    image.extend(initramfs::job(&request.command, &files)?);
+    let path = work.join("initramfs");
+    write(&path, &image)?;
+    Ok(path)
+}
+
+/// The request's part of the kernel's command line; `init.sh` reads the words that begin with `flyball.`.
+fn kernel_words(request: &Request, machine: &GuestMachine) -> Vec<String> {
+    let mut words: Vec<String> = request.append.clone();
+    words.push(format!("flyball.modules={}", machine.modules(request.driver, &request.modules).join(",")));
+    words.push(format!("flyball.out={}", u8::from(request.out.is_some() || request.copy_back.is_some())));
+    if matches!(request.root, Root::Directory(_)) {
+        words.push("flyball.root=9p".into());
+    }
+    if request.command.is_empty() {
+        let (rows, columns) = run::terminal_size();
+        words.push(format!("flyball.shell=1 flyball.rows={rows} flyball.cols={columns}"));
+        // The kernel hands TERM on to init, and init to the shell.
+        let is_plain =
+            |term: &String| term.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._+".contains(&b));
+        words.extend(env::var("TERM").ok().filter(is_plain).map(|term| format!("TERM={term}")));
+    }
+    words
+}
+
+/// The plug-in's settings, without the guest's memory; the machine's file is written into `work`.
+fn settings(
+    request: &Request,
+    machine: &GuestMachine,
+    interface: Option<Interface>,
+    work: &Path,
+) -> Result<Settings, GuestError> {
+    let mut settings = Settings {
+        machine: work.join("machine.toml"),
+        cpus: machine.layout.cpus(),
+        interface,
+        time: if request.closed { Time::Closed } else { Time::Open },
+        seed: request.seed,
+        cycles: request.cycles,
+        class: request.class,
+        faults: request.faults,
+        ..Settings::default()
+    };
+    write(&settings.machine, machine.toml.as_bytes())?;
+    if let Some(out) = &request.out {
+        fs::create_dir_all(out).map_err(|e| GuestError::file("make", out, e))?;
+        let out = fs::canonicalize(out).map_err(|e| GuestError::file("find", out, e))?;
+        settings.log = Some(out.join("registers.log"));
+        settings.trace = Some(out.join("silicon.log"));
+    }
+    Ok(settings)
+}
+
+/// What QEMU's command line has besides the board, the kernel and the serial lines: shares, PCI functions, firmware tables,
+/// the clock and the plug-in. Functions are served on sockets in `work`, which `settings` then names.
+fn devices(
+    request: &Request,
+    machine: &GuestMachine,
+    settings: &mut Settings,
+    plugin: &Path,
+    work: &Path,
+) -> Result<Vec<OsString>, GuestError> {
+    let mut words: Vec<OsString> = Vec::new();
+    if let Root::Directory(dir) = &request.root {
+        words.extend(qemu::share(dir, "root"));
+    }
+    let places = punit::places(&machine.spec);
+    if !places.is_empty() {
+        settings.sockets = Some(work.to_owned());
+        words.extend(qemu::functions(&places, work));
+    }
+    for (number, table) in machine.firmware().tables().iter().enumerate() {
+        let path = work.join(format!("table{number}.aml"));
+        write(&path, table)?;
+        words.push("-acpitable".into());
+        words.push(format!("file={}", qemu::escape(&path.to_string_lossy())).into());
+    }
+    words.extend(qemu::identity(&machine.spec.name, request.closed));
+    if request.closed {
+        // What is not guest time must not reach the guest: no clock of the host's, no randomness but the seed's.
+        words.extend(["-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed"].map(OsString::from));
+        words.push(request.seed.to_string().into());
+    }
+    words.push("-plugin".into());
+    let plugin = qemu::escape(&plugin.to_string_lossy());
+    words.push(std::iter::once(plugin).chain(settings.arguments()).collect::<Vec<_>>().join(",").into());
+    Ok(words)
 }
 
 /// How performance is asked for: as requested, or what the driver cannot do without. The kernel takes HWP that firmware

@@ -110,9 +110,6 @@ fn listed_path(line: &str) -> Option<String> {
 }
 
 /// The base archive for this kernel: made once, then taken from the cache.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<PathBuf, GuestError> {
     let busybox = busybox(cache)?;
     let mut key = DefaultHasher::new();
@@ -173,9 +170,6 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
 }
 
 /// The job: what the guest's shell runs, and the files beside it.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
     let mut archive = Cpio::new();
     archive.dir("job/out");

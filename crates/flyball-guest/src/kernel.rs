@@ -2,10 +2,10 @@
 //! QEMU can start it.
 //!
 //! QEMU enters an uncompressed kernel directly (PVH), which spares the guest the emulated seconds of unpacking
-//! itself. Where a kernel has no PVH entry or a compression that is not read here, the bzImage is booted as it is.
+//! itself. A kernel without a PVH entry or with an unsupported compression is booted as a bzImage.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,7 @@ use crate::{archive, cache, cache::Cache, decompress, elf::Elf, error::GuestErro
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// What `uname -r` will say, as far as the image tells it.
+    /// What `uname -r` will print, as far as the image shows it.
     pub release: String,
     /// What QEMU gets as `-kernel`.
     pub boot: PathBuf,
@@ -27,6 +27,23 @@ pub struct Kernel {
 /// An upper bound for an unpacked kernel, against files made to fill the memory.
 const UNPACKED: u64 = 1 << 30;
 
+/// Why a file is not a kernel that can be booted uncompressed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("neither a bzImage, an ELF kernel nor a Debian package")]
+    Unknown,
+    #[error("boot protocol {0:#x} is too old (a kernel before 2.6.26)")]
+    OldProtocol(u16),
+    #[error("the kernel image is truncated")]
+    Truncated,
+    #[error("unsupported compression (gzip, xz and zstd are supported)")]
+    Compression,
+    #[error("cannot unpack the kernel: {0}")]
+    Unpack(io::Error),
+    #[error("the unpacked kernel is not a 64-bit ELF file")]
+    NotElf,
+}
+
 /// The parts of a bzImage's setup header (Documentation/arch/x86/boot.rst) that say where the kernel is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BzImage<'a> {
@@ -37,20 +54,17 @@ pub struct BzImage<'a> {
 
 impl<'a> BzImage<'a> {
     /// Reads the setup header.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
-    pub fn parse(bytes: &'a [u8]) -> Result<BzImage<'a>, String> {
+    pub fn parse(bytes: &'a [u8]) -> Result<BzImage<'a>, ImageError> {
         let word = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
         let long = |at: usize| Some(u32::from(word(at)?) | u32::from(word(at + 2)?) << 16);
         if bytes.get(0x202..0x206) != Some(b"HdrS") {
-            return Err("neither a bzImage, an ELF kernel nor a Debian package".into());
+            return Err(ImageError::Unknown);
         }
         let protocol = word(0x206).unwrap_or(0);
         if protocol < 0x208 {
-            return Err(format!("boot protocol {protocol:#x} is too old (a kernel before 2.6.26)"));
+            return Err(ImageError::OldProtocol(protocol));
         }
-        let cut = || "the kernel image is cut short".to_owned();
+        let cut = || ImageError::Truncated;
         let setup = match bytes[0x1f1] {
             0 => 4,
             sectors => usize::from(sectors),
@@ -65,25 +79,19 @@ impl<'a> BzImage<'a> {
         Ok(BzImage { release, payload })
     }
 
-    /// The uncompressed kernel, or why it cannot be had.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
-    pub fn vmlinux(&self) -> Result<Vec<u8>, String> {
+    /// The uncompressed kernel.
+    pub fn vmlinux(&self) -> Result<Vec<u8>, ImageError> {
         if decompress::Compression::of(self.payload) == decompress::Compression::None {
-            return Err("compressed in a way that is not read here (gzip, xz and zstd are)".into());
+            return Err(ImageError::Compression);
         }
-        let kernel = decompress::unpack(self.payload, UNPACKED).map_err(|e| format!("broken kernel: {e}"))?;
-        Elf::new(&kernel).ok_or("the unpacked kernel is no 64-bit ELF file")?;
+        let kernel = decompress::unpack(self.payload, UNPACKED).map_err(ImageError::Unpack)?;
+        Elf::new(&kernel).ok_or(ImageError::NotElf)?;
         Ok(kernel)
     }
 }
 
 /// Finds the kernel that `wanted` names: the path of a bzImage, a vmlinux or a Debian package, or the beginning of
 /// a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
     let mut kernel = if path.is_file() {
@@ -155,7 +163,7 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         }
         return Ok(Kernel { release: "unknown".into(), boot: image.to_owned(), pvh: true, modules: None });
     }
-    let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why))?;
+    let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why.to_string()))?;
     // The payload's length and last bytes (its checksum) tell builds of one release apart.
     let mark = bz.payload.iter().rev().take(64).fold(bz.payload.len() as u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -201,7 +209,8 @@ mod tests {
         let bz = BzImage::parse(&image).unwrap();
         assert_eq!(bz.release, "6.99.0-a");
         assert_eq!(bz.vmlinux().unwrap(), elf);
-        assert!(BzImage::parse(&bzimage(b"LZO?")).unwrap().vmlinux().unwrap_err().contains("not read here"));
+        let lzo = bzimage(b"LZO?");
+        assert!(matches!(BzImage::parse(&lzo).unwrap().vmlinux(), Err(ImageError::Compression)));
     }
 
     #[test]

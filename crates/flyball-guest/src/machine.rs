@@ -1,11 +1,11 @@
-//! From a machine of flyball-silicon to what QEMU and the guest's kernel are told of it: a CPU model, the firmware's
-//! tables, and the words on the kernel's command line.
+//! From a machine of flyball-silicon to QEMU and the guest's kernel: a CPU model, the firmware's tables, and words on the
+//! kernel's command line.
 
 use std::{cmp::Ordering, fs, path::Path};
 
 use flyball_guest_plugin::{
     layout,
-    machine::{Interface, Layout, Wanted},
+    machine::{Interface, Layout, Reduction},
 };
 use flyball_silicon::{
     MachineSpec, Silicon,
@@ -24,27 +24,24 @@ use crate::{
 /// A machine that a guest can be booted on.
 #[derive(Debug)]
 pub struct GuestMachine {
-    /// Its file.
+    /// The text of its file.
     pub toml: String,
-    /// What it is, cut down to the guest's CPUs.
+    /// Its description, reduced to the guest's CPUs.
     pub spec: MachineSpec,
-    /// How its CPUs are laid out.
     pub layout: Layout,
 }
 
 /// The driver that the guest's kernel is to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Driver {
-    /// Whatever the kernel takes.
+    /// The kernel's choice.
     #[default]
     Default,
     /// amd-pstate in a mode.
     AmdPstate(&'static str),
     /// intel_pstate in a mode.
     IntelPstate(&'static str),
-    /// acpi-cpufreq.
     AcpiCpufreq,
-    /// None.
     None,
 }
 
@@ -64,15 +61,11 @@ impl Driver {
         ("none", Driver::None),
     ];
 
-    /// Reads the word.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn parse(word: &str) -> Result<Driver, GuestError> {
         let found = Driver::WORDS.iter().find(|(name, _)| *name == word);
         found.map(|(_, driver)| *driver).ok_or_else(|| {
             let names: Vec<&str> = Driver::WORDS.iter().map(|(name, _)| *name).collect();
-            GuestError::Request(format!("no driver '{word}'; there are {}", names.join(", ")))
+            GuestError::Request(format!("unknown driver '{word}' (expected {})", names.join(", ")))
         })
     }
 
@@ -93,7 +86,7 @@ impl Driver {
             }
             Driver::AmdPstate(mode) => {
                 words.push(format!("amd_pstate={mode}"));
-                // Up to 6.2 the driver does not take machines without the registers unless told to.
+                // Up to 6.2 the driver needs this parameter on machines without the registers.
                 if spec.firmware.interface == InterfaceSpec::CppcShared && release.starts_with("6.1.") {
                     words.push("amd_pstate.shared_mem=1".into());
                 }
@@ -121,9 +114,6 @@ impl Driver {
 impl GuestMachine {
     /// The machine that `name` names: one that comes with flyball, or a machine's TOML file. `cpus` 0: four, or as
     /// many as it has if those are fewer.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn find(name: &str, cpus: u32, interface: Option<Interface>) -> Result<GuestMachine, GuestError> {
         let toml = match MachineSpec::builtin_text(name) {
             Some(text) => text.to_owned(),
@@ -133,7 +123,7 @@ impl GuestMachine {
             None => {
                 let names: Vec<&str> = MachineSpec::names().collect();
                 return Err(GuestError::Request(format!(
-                    "no machine '{name}'; there are {}, or give a machine's TOML file",
+                    "unknown machine '{name}' (expected {}, or a machine's TOML file)",
                     names.join(", ")
                 )));
             }
@@ -142,9 +132,9 @@ impl GuestMachine {
             0 => MachineSpec::from_toml(&toml).map_or(4, |spec| spec.cpus().min(4) as u32),
             cpus => cpus,
         };
-        let wanted = Wanted { toml, cpus, interface };
-        let (spec, layout) = wanted.make().map_err(GuestError::Request)?;
-        Ok(GuestMachine { toml: wanted.toml, spec, layout })
+        let reduction = Reduction { toml, cpus, interface };
+        let (spec, layout) = reduction.make().map_err(|e| GuestError::Request(e.to_string()))?;
+        Ok(GuestMachine { toml: reduction.toml, spec, layout })
     }
 
     /// QEMU's CPU model: one of its own with this machine's name and numbers. Which one only decides what TCG offers
@@ -166,7 +156,7 @@ impl GuestMachine {
         )
     }
 
-    /// What the firmware tells the kernel.
+    /// The firmware's tables for the kernel.
     pub fn firmware(&self) -> Firmware {
         let spec = &self.spec;
         let intel = spec.identity.vendor == Vendor::Intel;
@@ -202,7 +192,7 @@ impl GuestMachine {
     }
 
     /// `_PSS` of a CPU. AMD's are asked for through the P-state registers, as on the machines; Intel's through a port,
-    /// because TCG's processors do not say that they have SpeedStep.
+    /// because TCG's processors do not report SpeedStep.
     fn states(&self, cpu: u32, intel: bool) -> Option<PerformanceStates> {
         let firmware = &self.spec.firmware;
         if firmware.pstates_mhz.is_empty() {

@@ -96,9 +96,6 @@ fn index(dir: &Path) -> BTreeMap<String, PathBuf> {
 
 /// The modules of `wanted` that are below `dir` (`lib/modules/RELEASE`), and all they need. Those that the kernel
 /// does not have as modules are left out: they are built in, or it does not know them.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<Module>, GuestError> {
     let index = index(dir);
     let mut done: BTreeMap<String, Module> = BTreeMap::new();

@@ -30,9 +30,6 @@ pub const LEAST: (u32, u32) = (11, 0);
 
 impl Qemu {
     /// `$FLYBALL_QEMU`, else the one in the cache, else this machine's, if it is new enough.
-    ///
-    /// # Errors
-    /// What went wrong, in words, with the file or the program that it went wrong with.
     pub fn find(cache: &Cache) -> Result<Qemu, GuestError> {
         if let Some(named) = env::var_os("FLYBALL_QEMU").filter(|name| !name.is_empty()) {
             return Qemu::at(&PathBuf::from(named));
@@ -252,9 +249,6 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
 }
 
 /// Whether `dir` can be given to a guest as its root.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn check_root(dir: &Path) -> Result<(), GuestError> {
     fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
     if ["bin/sh", "usr/bin/sh"].iter().any(|sh| fs::symlink_metadata(dir.join(sh)).is_ok()) {

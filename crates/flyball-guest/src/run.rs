@@ -1,7 +1,7 @@
-//! Start a guest, pass on what it says, and say how it ended.
+//! Starts a guest, passes on its output, and reports how it ended.
 //!
 //! The guest's four serial lines end in pipes: the kernel's console, the command's standard output and standard
-//! error, and the control line on which init says how far it is. Serial lines are synchronous in QEMU, so that what a
+//! error, and the control line on which init reports progress. Serial lines are synchronous in QEMU, so that what a
 //! guest prints does not depend on when the host reads it.
 
 use std::{
@@ -22,27 +22,24 @@ use std::{
 use crate::{
     error::GuestError,
     qemu,
-    watch::{self, Patience, Watched},
+    watch::{self, Patience, Stuck, Watched},
 };
 
-/// Everything that a start needs.
+/// What a start needs.
 #[derive(Debug)]
 pub struct Boot<'a> {
-    /// The emulator.
     pub qemu: &'a qemu::Qemu,
     /// The machine's part of the command line.
     pub board: Vec<OsString>,
-    /// Kernel image.
     pub kernel: &'a Path,
-    /// Initramfs.
     pub initramfs: &'a Path,
     /// The kernel's command line.
     pub command_line: String,
     /// Further arguments for QEMU.
     pub more: Vec<OsString>,
-    /// The most time on the host, if there is a limit.
+    /// Limit of host time.
     pub timeout: Option<Duration>,
-    /// How long nothing may happen.
+    /// When a guest that makes no progress is ended.
     pub patience: Patience,
     /// Standard input and output belong to a person in the guest's shell.
     pub interactive: bool,
@@ -58,18 +55,18 @@ pub struct Outlets {
     pub console: Option<Box<dyn Write + Send>>,
 }
 
-/// How far a guest came, and how it ended.
+/// How far a guest got, and how it ended.
 #[derive(Debug, Clone, Default)]
 pub struct End {
     /// The command's exit code, if it was run and ended.
     pub code: Option<u8>,
-    /// Whether the time was up.
+    /// Whether the time limit was reached.
     pub timed_out: bool,
-    /// Why it was ended although it had time, if it got nowhere.
-    pub stuck: Option<String>,
+    /// Why it was ended before its time limit.
+    pub stuck: Option<Stuck>,
     /// The whole console.
     pub console: String,
-    /// What init had to say on the way.
+    /// What init reported on the way.
     pub notes: Vec<String>,
     /// Guest seconds at which init started, the command started, and the command ended.
     pub uptimes: [Option<f64>; 3],
@@ -77,7 +74,7 @@ pub struct End {
     pub host: [Option<Duration>; 3],
     /// The tar of the guest's `/job/out`.
     pub out: Option<Vec<u8>>,
-    /// What the emulator said on its standard error, without its complaints about features that TCG lacks.
+    /// The emulator's standard error, without its warnings about features that TCG lacks.
     pub emulator: String,
     /// What the plug-in counted, by name: `guest_ns`, `instructions`, `joules` and more.
     pub counted: Vec<(String, f64)>,
@@ -86,7 +83,7 @@ pub struct End {
 }
 
 impl End {
-    /// 124 when the time was up, 125 when the guest did not get as far as to run the command to its end.
+    /// 124 at the time limit, 125 when the guest did not run the command to its end.
     pub fn exit_code(&self) -> u8 {
         match self.code {
             _ if self.timed_out => 124,
@@ -95,10 +92,26 @@ impl End {
         }
     }
 
-    /// The last lines of the console, for a guest that did not get there.
+    /// The last lines of the console.
     pub fn last_words(&self, lines: usize) -> String {
         let all: Vec<&str> = self.console.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
         all[all.len().saturating_sub(lines)..].join("\n")
+    }
+
+    /// Splits the emulator's standard error into the plug-in's counts and what QEMU itself reported.
+    fn take_stderr(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
+                let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
+                let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
+                let all = first.into_iter().chain(pairs);
+                self.counted =
+                    all.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
+            } else if !line.contains("TCG doesn't support requested feature") {
+                self.emulator.push_str(line);
+                self.emulator.push('\n');
+            }
+        }
     }
 }
 
@@ -114,7 +127,7 @@ fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keep: bool) 
             Err(_) => return kept,
         };
         if let Some(writer) = &mut to {
-            // A reader that went away does not stop the guest; it stops being written to.
+            // A closed reader does not stop the guest: its output is dropped.
             if writer.write_all(&buffer[..count]).and_then(|()| writer.flush()).is_err() {
                 to = None;
             }
@@ -134,7 +147,7 @@ struct Control {
 }
 
 impl Control {
-    /// Understands what init says. Anything else is a note: a guest may write to the line what it wants.
+    /// Parses one line of init's. A guest may write anything to the line: what is not understood is ignored.
     fn line(&mut self, line: &str, since: Duration) -> Option<u64> {
         let mut words = line.split_whitespace();
         match words.next() {
@@ -199,18 +212,12 @@ impl Line {
 }
 
 /// Lets a child inherit the descriptor.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn keep_open(fd: &impl std::os::fd::AsFd) -> io::Result<()> {
     rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?;
     Ok(())
 }
 
-/// Guest memory without a file name: it is gone when the emulator and we are.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
+/// Guest memory without a file name, which lives as long as the emulator and this process.
 pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("flyball-guest", rustix::fs::MemfdFlags::empty())?;
     rustix::fs::ftruncate(&fd, u64::from(megabytes) << 20)?;
@@ -218,9 +225,6 @@ pub fn memory(megabytes: u32) -> io::Result<OwnedFd> {
 }
 
 /// Writes to the guest's memory before it starts.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn fill(memory: &OwnedFd, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let count = rustix::io::pwrite(memory, bytes, at)?;
@@ -243,18 +247,50 @@ pub fn terminal_size() -> (u16, u16) {
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 /// Runs a guest to its end.
-///
-/// # Errors
-/// What went wrong, in words, with the file or the program that it went wrong with.
 pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
-    let pipes = |e| GuestError::Emulator(format!("cannot make a pipe: {e}"));
     let mut lines = Vec::new();
     for _ in LINES {
-        lines.push(Line::new().map_err(pipes)?);
+        lines.push(Line::new().map_err(|e| GuestError::Emulator(format!("cannot make a pipe: {e}")))?);
     }
+    let mut command = command(&boot, &lines);
+    let start = Instant::now();
+    let mut child = spawn(&mut command)?;
+    let mut reads = Vec::new();
+    for Line { read, write } in lines {
+        // The emulator has its own copy: with this one open, the pipe would never end.
+        drop(write);
+        reads.push(read);
+    }
+    let [console, out, err, control]: [io::PipeReader; 4] =
+        reads.try_into().map_err(|_| GuestError::Emulator("a serial line is missing".into()))?;
+    let said = child.stderr.take();
+    let Outlets { out: to_out, err: to_err, console: to_console } = outlets;
+    // One thread per pipe: a full one would stop the emulator.
+    let console = thread::spawn(move || pump(console, to_console, true));
+    let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
+    let out = thread::spawn(move || pump(out, Some(to_out), false));
+    let err = thread::spawn(move || pump(err, Some(to_err), false));
+    let up = Arc::new(AtomicBool::new(false));
+    let listens = Control { up: Arc::clone(&up), ..Control::default() };
+    let control = thread::spawn(move || listens.read(control, start));
+    let Watched { timed_out, stuck, memory } = watch::wait(&mut child, boot.timeout, boot.patience, &up)?;
+    let host_end = start.elapsed();
+    let _ = (out.join(), err.join());
+    let mut end = control.join().unwrap_or_default();
+    end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
+    end.take_stderr(&String::from_utf8_lossy(&said.join().unwrap_or_default()));
+    end.timed_out = timed_out && end.code.is_none();
+    end.stuck = stuck.filter(|_| end.code.is_none());
+    end.host[2] = Some(host_end);
+    end.memory = memory;
+    Ok(end)
+}
+
+/// The emulator's command line, with the serial lines' writing ends as its character devices.
+fn command(boot: &Boot<'_>, lines: &[Line]) -> Command {
     let mut command = boot.qemu.command();
     command.args(&boot.board);
-    for (n, ((id, irq), line)) in LINES.iter().zip(&lines).enumerate() {
+    for (n, ((id, irq), line)) in LINES.iter().zip(lines).enumerate() {
         if boot.interactive && *id == "out" {
             command.args(["-chardev", "stdio,id=out,signal=off"]);
         } else {
@@ -270,50 +306,10 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
     }
     command.stderr(Stdio::piped());
-    let start = Instant::now();
-    let mut child = spawn(&mut command)?;
-    let mut reads = Vec::new();
-    for Line { read, write } in lines {
-        drop(write);
-        reads.push(read);
-    }
-    let [console, out, err, control]: [io::PipeReader; 4] =
-        reads.try_into().map_err(|_| GuestError::Emulator("lost a line".into()))?;
-    let said = child.stderr.take();
-    let Outlets { out: to_out, err: to_err, console: to_console } = outlets;
-    let console = thread::spawn(move || pump(console, to_console, true));
-    let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
-    let out = thread::spawn(move || pump(out, Some(to_out), false));
-    let err = thread::spawn(move || pump(err, Some(to_err), false));
-    let up = Arc::new(AtomicBool::new(false));
-    let listens = Control { up: Arc::clone(&up), ..Control::default() };
-    let control = thread::spawn(move || listens.read(control, start));
-    let Watched { timed_out, stuck, memory } = watch::wait(&mut child, boot.timeout, boot.patience, &up)?;
-    let host_end = start.elapsed();
-    let _ = (out.join(), err.join());
-    let mut end = control.join().unwrap_or_default();
-    end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
-    let said = said.join().unwrap_or_default();
-    for line in String::from_utf8_lossy(&said).lines() {
-        if let Some(counts) = line.strip_prefix("flyball: guest_ns=") {
-            let pairs = counts.split_whitespace().filter_map(|pair| pair.split_once('='));
-            let first = counts.split_whitespace().next().map(|ns| ("guest_ns", ns));
-            let all = first.into_iter().chain(pairs);
-            end.counted =
-                all.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect();
-        } else if !line.contains("TCG doesn't support requested feature") {
-            end.emulator.push_str(line);
-            end.emulator.push('\n');
-        }
-    }
-    end.timed_out = timed_out && end.code.is_none();
-    end.stuck = stuck.filter(|_| end.code.is_none());
-    end.host[2] = Some(host_end);
-    end.memory = memory;
-    Ok(end)
+    command
 }
 
-/// Starts the emulator so that it does not outlive us.
+/// Starts the emulator so that it does not outlive this process.
 fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     use std::os::unix::process::CommandExt;
     #[expect(unsafe_code, reason = "pre_exec")]
@@ -338,7 +334,7 @@ impl Kept {
         self.0.lock().map(|bytes| bytes.clone()).unwrap_or_default()
     }
 
-    /// The same as text.
+    /// What has been written so far, as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }

@@ -1,8 +1,8 @@
-//! A watch over the emulator: what it uses, and whether the guest still gets anywhere.
+//! Watches the emulator: its time and memory, and whether the guest still makes progress.
 //!
-//! A command may take as long as it wants and say nothing meanwhile; its time limit is its caller's. But a kernel that has
-//! used minutes of processor time and has not come to its init, or an emulator that does nothing at all, will not get there
-//! any more. Processor time counts and not the clock, so that a busy host changes nothing.
+//! A command may run silently for as long as its caller's limit allows. But a kernel that has used minutes of processor time
+//! without reaching its init, or an emulator that uses no processor time at all, is stuck. Processor time is counted
+//! instead of elapsed time, so that a busy host changes nothing.
 
 use std::{
     process::Child,
@@ -13,10 +13,10 @@ use std::{
 
 use crate::error::GuestError;
 
-/// How long nothing may happen.
+/// When a guest that makes no progress is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Processor time of the emulator until the guest's init is up. The slowest boot seen took 40 s.
+    /// Processor time of the emulator until the guest's init runs. The slowest boot seen took 40 s.
     pub boot: Duration,
     /// Time in which the emulator uses no processor time at all. A kernel that is idle still has timers.
     pub still: Duration,
@@ -28,21 +28,27 @@ impl Default for Patience {
     }
 }
 
+/// Why a guest counts as stuck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    #[error("the kernel did not reach its init in {} s of processor time", .0.as_secs())]
+    NoInit(Duration),
+    #[error("the emulator used no processor time for {} s", .0.as_secs())]
+    Still(Duration),
+}
+
 /// How the wait for the emulator ended.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// The time was up.
+    /// The time limit was reached.
     pub timed_out: bool,
-    /// Why it was ended before, in words.
-    pub stuck: Option<String>,
+    /// Why it was ended earlier.
+    pub stuck: Option<Stuck>,
     /// The most memory that it held, bytes.
     pub memory: Option<u64>,
 }
 
-/// Waits for the emulator's end; ends it when the limit is over or it gets nowhere. `up` says whether init has reported.
-///
-/// # Errors
-/// The process cannot be waited for.
+/// Waits for the emulator's end; kills it at the limit or when it is stuck. `up` is set when init has reported.
 pub fn wait(
     child: &mut Child,
     limit: Option<Duration>,
@@ -68,13 +74,9 @@ pub fn wait(
                 (used, since) = (now, Instant::now());
             }
             if used >= patience.boot && !up.load(Ordering::Relaxed) {
-                watched.stuck = Some(format!(
-                    "the kernel has not come to its init in {} s of processor time",
-                    patience.boot.as_secs()
-                ));
+                watched.stuck = Some(Stuck::NoInit(patience.boot));
             } else if since.elapsed() >= patience.still {
-                watched.stuck =
-                    Some(format!("the emulator has done nothing for {} s", patience.still.as_secs()));
+                watched.stuck = Some(Stuck::Still(patience.still));
             }
         }
         watched.timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -132,11 +134,11 @@ mod tests {
         let minute = Duration::from_secs(60);
         let still =
             watched("exec sleep 600", Patience { boot: minute, still: Duration::from_millis(300) }, true);
-        assert!(still.stuck.is_some_and(|why| why.contains("nothing")));
+        assert!(matches!(still.stuck, Some(Stuck::Still(_))));
         let spins = Patience { boot: Duration::from_millis(200), still: minute };
         let boots = watched("while :; do :; done", spins, false);
-        assert!(boots.stuck.is_some_and(|why| why.contains("init")));
-        // One that has come to its init may compute as long as it wants.
+        assert!(matches!(boots.stuck, Some(Stuck::NoInit(_))));
+        // One that has reached its init may compute for as long as it likes.
         let ends = watched("i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done", spins, true);
         assert!(ends.stuck.is_none() && !ends.timed_out);
     }

@@ -1,6 +1,8 @@
 //! Programs that run on a machine, and child processes as a benchmark needs them: a process group of their own, a fixed set of CPUs, death with their
 //! parent, and the kernel's accounting (wait4's rusage) when they end.
 
+#![allow(unsafe_code, reason = "pre_exec, wait4(2)")]
+
 use std::{
     fs::File,
     io,

@@ -1,5 +1,7 @@
 //! Hardware event counters (perf_event_open(2)), as far as a benchmark needs them: counting, CPU-wide, no samples.
 
+#![allow(unsafe_code, reason = "perf_event_open(2)")]
+
 use std::{
     io::Read,
     os::fd::{FromRawFd, OwnedFd},

@@ -243,6 +243,7 @@ pub trait Software {
 }
 
 /// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore.
+#[allow(unsafe_code, reason = "signal(2)")]
 pub fn default_sigpipe() {
     // SAFETY: signal(2) with SIG_DFL installs no handler and touches no memory of ours.
     unsafe {

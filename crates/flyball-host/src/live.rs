@@ -1,5 +1,7 @@
 //! The running machine: sysfs, procfs and `/dev/cpu/N/msr` of the kernel that this process runs on.
 
+#![allow(unsafe_code, reason = "ioctl(2), syslog(2)")]
+
 use std::time::{Duration, Instant};
 
 use crate::{Errno, Host, HostError, Kind, Op, recorded::Tree};

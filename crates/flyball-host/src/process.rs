@@ -1,5 +1,7 @@
 //! System calls about files and processes that std does not offer and that are not about a machine's settings.
 
+#![allow(unsafe_code, reason = "getrusage(2)")]
+
 use std::{fs::File, io};
 
 use rustix::fs::FlockOperation;

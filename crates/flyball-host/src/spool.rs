@@ -6,6 +6,8 @@
 //! is written, and on a virtual machine a new page of the page cache costs more than everything else that is done
 //! to the records on it.
 
+#![allow(unsafe_code, reason = "madvise(2)")]
+
 use std::{
     fs::File,
     io,

@@ -1,6 +1,8 @@
 //! The kernel's word that firmware changed what CPUs can do: generic netlink, family `thermal`, group `event`,
 //! event THERMAL_GENL_EVENT_CPU_CAPABILITY_CHANGE (drivers/thermal/thermal_netlink.c, sent by intel_hfi.c).
 
+#![allow(unsafe_code, reason = "netlink sockets")]
+
 use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     time::Duration,

@@ -16,7 +16,10 @@ mod storpool;
 
 pub use published::{Of, Published, published};
 
+use flyball_silicon::SpecError;
 use serde::Serialize;
+
+use crate::{errno::Errno, workload::WorkloadError};
 
 /// What a row's error is measured against.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -166,19 +169,38 @@ impl Report {
 /// The documents that [`check`] knows.
 pub const DOCUMENTS: [&str; 5] = ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"];
 
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error("unknown document '{0}' (expected {list})", list = DOCUMENTS.join(", "))]
+    UnknownDocument(String),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    #[error("cannot write {value} to {path}: {errno:?}")]
+    Write { path: String, value: String, errno: Errno },
+    #[error("cannot read {path}: {errno:?}")]
+    Read { path: &'static str, errno: Errno },
+    #[error("{0} does not hold a number")]
+    NotANumber(&'static str),
+    #[error("ioctl {number:#x} with {argument:02x?}: {errno:?}")]
+    Ioctl { number: u32, argument: Vec<u8>, errno: Errno },
+}
+
 /// Runs the experiments of one document, or of all.
 ///
 /// # Errors
-/// An experiment could not be made; the message says which file refused what.
-pub fn check(document: Option<&str>) -> Result<Report, String> {
+/// An experiment could not be run.
+pub fn check(document: Option<&str>) -> Result<Report, CheckError> {
     let wanted = |name: &str| document.is_none_or(|d| d == name);
     if let Some(name) = document
         && !DOCUMENTS.contains(&name)
     {
-        return Err(format!("'{name}' is no document that is known; there are {}", DOCUMENTS.join(", ")));
+        return Err(CheckError::UnknownDocument(name.to_owned()));
     }
     let mut report = Report::default();
-    let parts: [(&str, fn(&mut Report) -> Result<(), String>); 5] = [
+    let parts: [(&str, fn(&mut Report) -> Result<(), CheckError>); 5] = [
         ("sst-guide", guide::check),
         ("storpool", storpool::check),
         ("amd-slides", amd::check),
@@ -220,6 +242,6 @@ mod tests {
 
     #[test]
     fn an_unknown_document_is_named() {
-        assert!(check(Some("nonesuch")).unwrap_err().contains("storpool"));
+        assert!(matches!(check(Some("nonesuch")), Err(CheckError::UnknownDocument(_))));
     }
 }

@@ -1,12 +1,12 @@
-//! Faults by rule: what goes wrong on a machine, injected on purpose.
+//! Faults that are injected into a machine by rule.
 //!
-//! A rule watches accesses to files ([`Op`]), or the clock. A person writes it in one line (`fault/rule.rs`):
+//! A rule watches accesses to files ([`Op`]), or the clock. It is written in one line (`fault/rule.rs`):
 //!
 //! ```
 //! use flyball_sim::Fault;
 //! // The third write to any scaling_max_freq fails with EIO.
 //! let fault: Fault = "write cpufreq/policy*/scaling_max_freq fails EIO nth 3".parse().unwrap();
-//! // Somebody puts a sheet of paper before the fan after a minute, and takes it away two minutes later.
+//! // The fan is blocked after a minute, for two minutes.
 //! let fault: Fault = "fan blocked after 1min for 2min".parse().unwrap();
 //! # let _ = fault;
 //! ```
@@ -15,14 +15,12 @@ mod rule;
 
 use crate::errno::Errno;
 
-pub use rule::FORMS;
+pub use rule::{FORMS, RuleError, RuleFlaw};
 
 /// What a rule watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
     /// Calls of ioctl(2).
     Ioctl,
@@ -39,8 +37,8 @@ pub(crate) enum Effect {
     Fail(Errno),
     /// The write succeeds and is lost.
     Ignore,
-    /// Somebody else writes this text to this path; on an access, just before it.
-    Meddle(String, Vec<u8>),
+    /// Another program writes this text to this path; on an access, just before it.
+    ForeignWrite(String, Vec<u8>),
     /// CPUs go offline, or come back.
     Online(Vec<u32>, bool),
     /// The cooler's resistance to air, times this.
@@ -52,14 +50,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// What ends it, for effects that last.
+    /// The effect that ends this one, if it lasts.
     fn undo(&self) -> Option<Effect> {
         Some(match self {
             Effect::Online(cpus, online) => Effect::Online(cpus.clone(), !online),
             Effect::Fan(_) => Effect::Fan(1.0),
             Effect::Air(_) => Effect::Air(None),
             Effect::Hold(cpus, _) => Effect::Hold(cpus.clone(), None),
-            Effect::Fail(_) | Effect::Ignore | Effect::Meddle(..) => return None,
+            Effect::Fail(_) | Effect::Ignore | Effect::ForeignWrite(..) => return None,
         })
     }
 }
@@ -73,7 +71,6 @@ enum When {
     Clock { due: u64, every: u64, lasts: u64 },
 }
 
-/// A rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     when: When,
@@ -105,13 +102,13 @@ impl Fault {
 
     /// Just before a matching access, another program writes `text` to `path`: a daemon that owns the knob, or a CPU
     /// that goes offline (`0` to its `online`).
-    pub fn meddler(
+    pub fn foreign_write(
         pattern: impl Into<String>,
         op: Op,
         path: impl Into<String>,
         text: impl Into<Vec<u8>>,
     ) -> Fault {
-        Fault::access(pattern.into(), op, Effect::Meddle(path.into(), text.into()))
+        Fault::access(pattern.into(), op, Effect::ForeignWrite(path.into(), text.into()))
     }
 
     /// Fires at the `nth` matching access only; the first is 1.
@@ -142,7 +139,7 @@ impl Fault {
     }
 
     /// The effect of a rule that is due; the rule then waits for the next time, or for the end of what it did.
-    pub(crate) fn strike(&mut self) -> Effect {
+    pub(crate) fn fire_due(&mut self) -> Effect {
         let effect = self.effect.clone();
         if let When::Clock { due, every, lasts } = &mut self.when {
             match (self.effect.undo(), *lasts, *every) {
@@ -157,14 +154,14 @@ impl Fault {
         effect
     }
 
-    /// The paths and CPUs that it names, so that a machine can say whether it has them.
+    /// The paths and CPUs that it names.
     pub(crate) fn names(&self) -> (Vec<&str>, &[u32]) {
         let mut paths = Vec::new();
         if let When::Access { pattern, .. } = &self.when {
             paths.push(pattern.as_str());
         }
         match &self.effect {
-            Effect::Meddle(path, _) => {
+            Effect::ForeignWrite(path, _) => {
                 paths.push(path);
                 (paths, &[])
             }
@@ -173,7 +170,7 @@ impl Fault {
         }
     }
 
-    /// Whether reads count or change something: a machine that is led through its writes again must see them too.
+    /// Whether the rule counts reads: a machine whose writes are replayed must then see the reads too.
     pub fn watches_reads(&self) -> bool {
         matches!(self.when, When::Access { op: Op::Read, .. })
     }
@@ -217,13 +214,13 @@ mod tests {
     fn what_lasts_is_undone_and_what_repeats_comes_again() {
         let mut fan: Fault = "fan blocked after 2s for 3s".parse().unwrap();
         assert_eq!(fan.due(), Some(2_000_000_000));
-        assert_eq!(fan.strike(), Effect::Fan(BLOCKED));
+        assert_eq!(fan.fire_due(), Effect::Fan(BLOCKED));
         assert_eq!(fan.due(), Some(5_000_000_000));
-        assert_eq!(fan.strike(), Effect::Fan(1.0));
+        assert_eq!(fan.fire_due(), Effect::Fan(1.0));
         assert_eq!(fan.due(), None);
         let mut daemon: Fault = "/sys/x=1 every 10s".parse().unwrap();
         assert_eq!(daemon.due(), Some(10_000_000_000));
-        daemon.strike();
+        daemon.fire_due();
         assert_eq!(daemon.due(), Some(20_000_000_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Whose answers a simulated machine gives: the kernel versions whose differences are modelled.
+//! The kernel versions whose differences a simulated machine models.
 
 use std::{fmt, str::FromStr};
 
@@ -20,7 +20,7 @@ impl Kernel {
     /// All modelled versions, oldest first.
     pub const ALL: [Kernel; 4] = [Kernel::V6_1, Kernel::V6_12, Kernel::V6_18, Kernel::V7_2];
 
-    /// The release string that uname and /proc/version give. It says what it is.
+    /// The release string of uname and /proc/version, which names the simulator.
     pub fn release(self) -> &'static str {
         match self {
             Kernel::V6_1 => "6.1.0-flyball-sim",
@@ -42,13 +42,18 @@ impl fmt::Display for Kernel {
     }
 }
 
-impl FromStr for Kernel {
-    type Err = String;
+/// A version that is not modelled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("kernel '{0}' is not modelled (expected 6.1, 6.12, 6.18 or 7.2)")]
+pub struct UnknownKernel(String);
 
-    fn from_str(text: &str) -> Result<Kernel, String> {
+impl FromStr for Kernel {
+    type Err = UnknownKernel;
+
+    fn from_str(text: &str) -> Result<Kernel, UnknownKernel> {
         Kernel::ALL
             .into_iter()
             .find(|kernel| kernel.to_string() == text)
-            .ok_or_else(|| format!("kernel '{text}' is not modelled; choose 6.1, 6.12, 6.18 or 7.2"))
+            .ok_or_else(|| UnknownKernel(text.to_owned()))
     }
 }

@@ -32,6 +32,7 @@ mod kernel;
 mod load;
 mod machine;
 mod recorded;
+#[cfg(feature = "serve")]
 pub mod serve;
 mod settings;
 mod text;
@@ -41,10 +42,10 @@ pub mod workload;
 mod world;
 
 pub use errno::{Answer, Errno};
-pub use fault::{FORMS as FAULT_FORMS, Fault, Op};
+pub use fault::{FORMS as FAULT_FORMS, Fault, Op, RuleError, RuleFlaw};
 pub use flyball_silicon as silicon;
 pub use isst::{Caller, argument_size};
-pub use kernel::Kernel;
+pub use kernel::{Kernel, UnknownKernel};
 pub use load::{CpuWork, Load, Steady, Step};
 pub use machine::{Kind, SimMachine};
 pub use recorded::describe;

@@ -2,6 +2,9 @@
 
 use flyball_silicon::{Activity, Silicon};
 
+/// Length of one step of the simulation, in nanoseconds.
+pub(crate) const STEP_NS: u64 = 1_000_000;
+
 /// One step of the simulation, as a load sees it.
 #[derive(Debug)]
 pub struct Step<'a> {

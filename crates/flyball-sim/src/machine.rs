@@ -1,8 +1,8 @@
-//! A simulated machine as its user sees it: files, registers and a clock.
+//! A simulated machine's interface: files, registers and a clock.
 
 use std::time::Duration;
 
-use flyball_silicon::{MachineSpec, Silicon};
+use flyball_silicon::{MachineSpec, Silicon, SpecError};
 
 use crate::{
     errno::{Answer, Errno},
@@ -33,14 +33,14 @@ pub enum Kind {
     Stream(u16),
 }
 
-/// A machine that is not there. It has its own clock, which moves only by [`SimMachine::advance`] and, by a few
+/// A simulated machine. It has its own clock, which moves only by [`SimMachine::advance`] and, by a few
 /// microseconds, with each access.
 pub struct SimMachine {
     world: World,
     load: Option<Box<dyn Load>>,
     faults: Vec<Fault>,
-    /// Accesses that faults caused may not cause more.
-    meddling: bool,
+    /// An access that a fault makes: it sets off no faults itself.
+    in_fault: bool,
 }
 
 impl std::fmt::Debug for SimMachine {
@@ -54,12 +54,12 @@ impl SimMachine {
     ///
     /// # Errors
     /// What is wrong with the description.
-    pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, String> {
+    pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, SpecError> {
         Ok(SimMachine::of(World::boot(spec, kernel, boot, seed)?))
     }
 
     pub(crate) fn of(world: World) -> SimMachine {
-        SimMachine { world, load: None, faults: Vec::new(), meddling: false }
+        SimMachine { world, load: None, faults: Vec::new(), in_fault: false }
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -81,12 +81,11 @@ impl SimMachine {
         &self.world.name
     }
 
-    /// One line about it.
+    /// A one-line description.
     pub fn title(&self) -> &str {
         &self.world.title
     }
 
-    /// Whose answers it gives.
     pub fn kernel(&self) -> Kernel {
         self.world.platform.kernel
     }
@@ -106,10 +105,9 @@ impl SimMachine {
         self.world.is_online(cpu)
     }
 
-    /// Adds a fault.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.push(fault);
-        // What is due at boot has happened when the machine is first looked at.
+        // A fault that is due at boot has happened before the first access.
         self.pass(self.world.platform.now);
     }
 
@@ -148,8 +146,8 @@ impl SimMachine {
         found.iter().any(|path| self.exists(path))
     }
 
-    /// Makes a run on this machine, which must have just booted, differ from others by what its description says differs:
-    /// the air, and the heat that is left of what it did before. The same seed makes the same run.
+    /// Varies a machine that has just booted, as runs on a real one vary: the air's temperature, the heat left from earlier
+    /// work, and where in its periods the run begins, by the amounts in its description. The same seed gives the same run.
     pub fn vary(&mut self, seed: u64) {
         let mut noise = crate::workload::Noise::new(seed ^ 0x6d61_6368_696e_6521);
         let spec = self.silicon().spec();
@@ -160,11 +158,10 @@ impl SimMachine {
         for package in 0..silicon.topology().packages() {
             silicon.preheat(package, idle + variation.preheat * noise.share() * tdp);
         }
-        // Where in the periods of firmware and governors the run begins.
         self.advance(Duration::from_micros(noise.next_u64() % 50_000));
     }
 
-    /// Sets what runs, and gives back what ran before.
+    /// Sets what runs; returns what ran before.
     pub fn run(&mut self, load: Option<Box<dyn Load>>) -> Option<Box<dyn Load>> {
         if let Some(load) = &load {
             self.world.platform.trace.set_task(load.name());
@@ -195,33 +192,33 @@ impl SimMachine {
             while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
             {
                 self.world.run_until(due, &mut self.load);
-                let struck: Vec<Effect> = self
+                let effects: Vec<Effect> = self
                     .faults
                     .iter_mut()
                     .filter(|fault| fault.due() == Some(due))
-                    .map(Fault::strike)
+                    .map(Fault::fire_due)
                     .collect();
-                for effect in struck {
-                    self.befall(effect);
+                for effect in effects {
+                    self.apply_effect(effect);
                 }
             }
         }
         self.world.run_until(until, &mut self.load);
     }
 
-    /// Something happens to the machine that nobody on it asked for.
-    fn befall(&mut self, effect: Effect) {
+    /// Applies the effect of a fault to the machine.
+    fn apply_effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Meddle(path, text) => {
-                let before = std::mem::replace(&mut self.meddling, true);
-                // What the other program's write answers is its own business.
+            Effect::ForeignWrite(path, text) => {
+                let before = std::mem::replace(&mut self.in_fault, true);
+                // The result is the other program's.
                 let _ = self.store(&path, &text);
-                self.meddling = before;
+                self.in_fault = before;
             }
             Effect::Online(cpus, online) => {
                 let count = self.world.platform.board.cpus();
                 for cpu in cpus.into_iter().filter(|&cpu| cpu < count) {
-                    // The last one stays, as it does for people.
+                    // The last one cannot go offline.
                     let _ = self.world.set_online(cpu, online);
                 }
             }
@@ -243,10 +240,10 @@ impl SimMachine {
         }
     }
 
-    /// Lets an access take its time; `live` ones see the processors up to date.
+    /// Advances the clock by the cost of one access.
     fn spend(&mut self) {
         let until = self.world.platform.now + CALL_NS;
-        if self.meddling {
+        if self.in_fault {
             self.world.run_until(until, &mut self.load);
         } else {
             self.pass(until);
@@ -260,7 +257,7 @@ impl SimMachine {
 
     /// Faults that an access sets off: an error, or a write that is lost.
     fn fault(&mut self, path: &str, op: Op) -> Answer<bool> {
-        if self.faults.is_empty() || self.meddling {
+        if self.faults.is_empty() || self.in_fault {
             return Ok(false);
         }
         let effects: Vec<Effect> = self.faults.iter_mut().filter_map(|fault| fault.fires(path, op)).collect();
@@ -269,7 +266,7 @@ impl SimMachine {
             match effect {
                 Effect::Fail(errno) => return Err(errno),
                 Effect::Ignore => lost = true,
-                other => self.befall(other),
+                other => self.apply_effect(other),
             }
         }
         Ok(lost)

@@ -1,6 +1,6 @@
 //! The simulated kernel's whole state: processors, drivers, CPUs, and what hangs off them.
 
-use flyball_silicon::{Activity, MachineSpec, Silicon};
+use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError};
 
 use crate::{
     board::{Board, CppcAccess, Vendor},
@@ -13,12 +13,9 @@ use crate::{
     errno::{Answer, Errno},
     governor::Decay,
     kernel::Kernel,
-    load::{CpuWork, Load, Step},
+    load::{CpuWork, Load, STEP_NS, Step},
     trace::Tracer,
 };
-
-/// How long one step of the simulation is, in nanoseconds.
-pub(crate) const STEP_NS: u64 = 1_000_000;
 
 /// Boot options that change what a machine offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +44,6 @@ impl Boot {
     }
 }
 
-/// Everything.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) name: String,
@@ -69,7 +65,7 @@ pub(crate) struct World {
     /// Idle state of each CPU in the last step.
     states: Vec<u8>,
     work: Vec<CpuWork>,
-    /// What the kernel takes for full speed.
+    /// The frequencies that the kernel scales utilisation by.
     full_speed: Option<FullSpeed>,
     /// Busy time that accesses to a CPU's registers cost it and that the next step takes into account, ns.
     disturbed: Vec<u32>,
@@ -87,11 +83,10 @@ pub(crate) enum Smt {
 }
 
 impl World {
-    /// Boots a machine.
-    pub(crate) fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<World, String> {
+    pub(crate) fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<World, SpecError> {
         let mut board = Board::of(&spec);
         let (name, title) = (spec.name.clone(), spec.title.clone());
-        let silicon = Silicon::new(spec, seed).map_err(|error| error.to_string())?;
+        let silicon = Silicon::new(spec, seed)?;
         board.complete(&silicon);
         Ok(World::assemble(name, title, board, Chip::new(silicon), kernel, boot))
     }
@@ -227,8 +222,8 @@ impl World {
         self.cpus.get(cpu as usize).is_some_and(|cpu| cpu.online)
     }
 
-    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU (arch/x86/lib/msr-smp.c). Whoever looks
-    /// is seen in what he looks at.
+    /// An access to a CPU's registers wakes it: the kernel reads them on that CPU (arch/x86/lib/msr-smp.c), so an
+    /// observer changes what it observes.
     pub(crate) fn disturb(&mut self, cpu: u32) {
         const COST_NS: u32 = 2_000;
         if let Some(cost) = self.disturbed.get_mut(cpu as usize) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flyball_sim::{
-    Boot, Fault, Kernel, SimMachine,
+    Boot, Fault, Kernel, RuleError, SimMachine, UnknownKernel,
     silicon::{Interface, MachineSpec, spec::Vendor},
     workload::Workload,
 };
@@ -57,7 +57,10 @@ impl FromStr for FaultRule {
         if text.contains(';') {
             return Err(format!("fault '{text}': a rule must not contain ';'"));
         }
-        Ok(FaultRule { text: text.to_owned(), fault: text.parse()? })
+        Ok(FaultRule {
+            text: text.to_owned(),
+            fault: text.parse().map_err(|error: RuleError| error.to_string())?,
+        })
     }
 }
 
@@ -102,7 +105,9 @@ impl SimSetup {
         };
         for part in parts {
             match part.split_once('=') {
-                Some(("kernel", value)) => choice.kernel = value.parse()?,
+                Some(("kernel", value)) => {
+                    choice.kernel = value.parse().map_err(|error: UnknownKernel| error.to_string())?;
+                }
                 Some(("boot", value)) => choice.boot.extend(value.split_whitespace().map(str::to_owned)),
                 Some(("seed", value)) => {
                     choice.seed =
@@ -179,7 +184,8 @@ impl SimSetup {
                 SimError::Setup(format!("interface={word} is not of this machine's vendor"))
             })?;
         }
-        let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed).map_err(SimError::Setup)?;
+        let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed)
+            .map_err(|error| SimError::Setup(error.to_string()))?;
         for rule in &self.faults {
             machine.inject(rule.fault.clone());
         }

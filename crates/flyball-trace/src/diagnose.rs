@@ -292,14 +292,22 @@ impl Diagnoser {
             Event::Pressure(event) => self.pressure(time, event.cpu, event.lost),
             Event::ThermalPressure(event) => self.pressure(time, event.cpu, event.lost),
             Event::Trip(event) => {
-                self.limit(time, None, format!("thermal zone {} crossed trip point {}", event.zone, event.trip));
+                self.limit(
+                    time,
+                    None,
+                    format!("thermal zone {} crossed trip point {}", event.zone, event.trip),
+                );
             }
             Event::Cooling(event) if event.target > 0 => {
                 let what = format!("cooling device {} was set to state {}", event.device, event.target);
                 self.limit(time, None, what);
             }
             Event::Throttle(event) => {
-                self.limit(time, None, format!("chip {} was throttled to P-state {}", event.chip, event.pmax));
+                self.limit(
+                    time,
+                    None,
+                    format!("chip {} was throttled to P-state {}", event.chip, event.pmax),
+                );
             }
             Event::Other(name) => self.other(time, record.cpu, *name),
             _ => {}

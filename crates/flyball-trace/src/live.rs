@@ -74,7 +74,9 @@ impl CaptureOptions {
     /// The events that tell a P-state driver's decisions, as far as this kernel has them.
     pub fn default_events(tracefs: &Tracefs) -> Vec<String> {
         crate::events::by_default()
-            .filter(|event| event.split_once('/').is_some_and(|(group, event)| tracefs.has_event(group, event)))
+            .filter(|event| {
+                event.split_once('/').is_some_and(|(group, event)| tracefs.has_event(group, event))
+            })
             .collect()
     }
 }

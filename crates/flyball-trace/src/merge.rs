@@ -6,12 +6,12 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use crate::{
+    comm::Comm,
     dat::{Buffer, CpuPages, TraceFile},
     decode::Decoder,
     error::TraceError,
-    page::{Entry, Missed, Page, Walk},
-    comm::Comm,
     events::Event,
+    page::{Entry, Missed, Page, Walk},
     record::Record,
 };
 
@@ -224,10 +224,10 @@ mod tests {
     use crate::{
         dat::{self, CpuInput, DatVersion, Description, Source},
         decode::tests::amd_perf_payload,
-        format::tests::format_text,
-        page::tests::PageBuilder,
         events::AmdPerf,
+        format::tests::format_text,
         names::Names,
+        page::tests::PageBuilder,
     };
 
     fn perf_format() -> Vec<u8> {

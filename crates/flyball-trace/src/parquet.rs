@@ -16,11 +16,7 @@ use parquet::{
     schema::{parser::parse_message_type, types::ColumnPath},
 };
 
-use crate::{
-    error::TraceError,
-    events::Event,
-    record::Record,
-};
+use crate::{error::TraceError, events::Event, record::Record};
 
 const SCHEMA: &str = "message pstate {
     required int64 time_ns;
@@ -182,8 +178,7 @@ impl ParquetFile {
 
 /// Tasks' names; neighbours and CPUs share few of them, so that each is made once.
 fn names(rows: &[Row]) -> Vec<ByteArray> {
-    let mut known: std::collections::HashMap<crate::comm::Comm, ByteArray> =
-        std::collections::HashMap::new();
+    let mut known: std::collections::HashMap<crate::comm::Comm, ByteArray> = std::collections::HashMap::new();
     rows.iter()
         .map(|row| {
             let make = || ByteArray::from(row.comm.to_string().into_bytes());

@@ -7,6 +7,10 @@ pub mod doctor;
 pub mod explain;
 pub mod get;
 pub mod guardian;
+#[cfg(feature = "guest")]
+pub mod guest;
+#[cfg(not(feature = "guest"))]
+#[path = "commands/without_guest.rs"]
 pub mod guest;
 pub mod intel_speed_select;
 pub mod man;

@@ -98,6 +98,7 @@ impl Failure {
     }
 
     /// The same failure with another exit code.
+    #[cfg(feature = "guest")]
     #[must_use]
     pub fn exiting(self, exit: Exit) -> Failure {
         Failure { exit, ..self }

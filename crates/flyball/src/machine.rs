@@ -1,13 +1,20 @@
 //! Which machine a command works on: `-M` and the options that go with it, parsed once, and how that machine is opened.
 
+#[cfg(feature = "guest")]
+mod guest;
+#[cfg(not(feature = "guest"))]
+#[path = "machine/without_guest.rs"]
 mod guest;
 
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
+use flyball_sim::UnknownKernel;
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
-pub use self::guest::{GuestArg, KERNEL as GUEST_KERNEL, class as workload_class};
+pub use self::guest::GuestArg;
+#[cfg(feature = "guest")]
+pub use self::guest::{KERNEL as GUEST_KERNEL, class as workload_class};
 use crate::exit::Failure;
 
 /// The machine that `-M` names.
@@ -151,7 +158,7 @@ impl MachineOptions {
             }
             MachineArg::Guest(guest) => {
                 if let Some(kernel) = &self.kernel {
-                    guest.request.kernel.clone_from(kernel);
+                    guest.set_kernel(kernel);
                 }
                 &["--kernel"]
             }
@@ -175,7 +182,7 @@ impl MachineOptions {
 
     fn adjust(&self, setup: &mut SimSetup) -> Result<(), Failure> {
         if let Some(kernel) = &self.kernel {
-            setup.kernel = kernel.parse().map_err(|message: String| Failure::usage(message))?;
+            setup.kernel = kernel.parse().map_err(|error: UnknownKernel| Failure::usage(error))?;
         }
         if let Some(state) = &self.sim_state {
             setup.state = Some(state.clone());
@@ -203,6 +210,7 @@ mod tests {
             assert_eq!(text.parse::<MachineArg>().unwrap().to_string(), text);
         }
         assert!("sim:x,kernel=5.4".parse::<MachineArg>().is_err());
+        #[cfg(feature = "guest")]
         assert!("guest:x,colour=red".parse::<MachineArg>().is_err());
     }
 }

@@ -199,7 +199,9 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// The columns of the terminal on standard output; `None` where it is none.
 pub fn terminal_columns() -> Option<usize> {
-    std::io::stdout().is_terminal().then(|| usize::from(flyball_guest::run::terminal_size().1))
+    let columns =
+        || terminal_size::terminal_size_of(std::io::stdout()).map_or(80, |(width, _)| usize::from(width.0));
+    std::io::stdout().is_terminal().then(columns)
 }
 
 #[cfg(test)]

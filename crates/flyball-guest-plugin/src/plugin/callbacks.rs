@@ -2,7 +2,7 @@
 //! return: it jumps out of the callback's frame. So every such callback is a frame of plain values around a function that
 //! has returned by then, with all that it owned.
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::ffi::{c_uint, c_void};
 
@@ -61,7 +61,7 @@ pub(super) extern "C" fn on_translation(block: *mut c_void, _: *mut c_void) {
 }
 
 pub(super) extern "C" fn on_cpu(cpu: c_uint, _: *mut c_void) {
-    if let Err(why) = Plugin::get().cpu_is_there(cpu as usize) {
+    if let Err(why) = Plugin::get().add_cpu(cpu as usize) {
         eprintln!("flyball: this QEMU cannot be used: {why}");
         std::process::exit(3);
     }

@@ -1,7 +1,7 @@
 //! From the moment that QEMU loads the plug-in until its CPUs run: arguments, the silicon, the mailbox, the callbacks, and
 //! the handles of each CPU.
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -27,26 +27,27 @@ use crate::{
     api::{Api, Info, RegisterDescription},
     chip::Chip,
     clock::{Clock, Hooks},
+    error::{MachineError, PluginError},
     layout,
-    machine::Wanted,
+    machine::Reduction,
     punit,
     scheduler::{LIMIT, Scheduler},
     serve,
     settings::{Settings, Time},
 };
 
-/// The version of the plug-in interface that this is written for.
+/// The version of the plug-in interface in use.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 7;
 
 /// Maps a part of the file that is the guest's memory, or what there is of it from `start` on.
-fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU64], String> {
-    let error = |e: std::io::Error| format!("cannot map the guest's memory {}: {e}", memory.display());
+fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU64], PluginError> {
+    let error = |source| PluginError::File { what: "map", path: memory.to_owned(), source };
     let file = File::options().read(true).write(true).open(memory).map_err(error)?;
     let length = file.metadata().map_err(error)?.len();
     let size = size.unwrap_or_else(|| length.saturating_sub(start)) as usize;
     if size == 0 || length < start + size as u64 {
-        return Err("the guest has too little memory for what its firmware keeps there".into());
+        return Err(PluginError::Memory);
     }
     // SAFETY: a new mapping of our own; the file is at least that long and is not made shorter while QEMU lives.
     let address = unsafe {
@@ -67,58 +68,36 @@ fn map(memory: &Path, start: u64, size: Option<u64>) -> Result<&'static [AtomicU
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), size / 8) })
 }
 
-fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
+fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> {
     let settings = Settings::parse(arguments.iter().copied())?;
     if !info.system_emulation {
-        return Err("this is no system emulator".into());
+        return Err(PluginError::NotSystem);
     }
-    let api =
-        Api::load().map_err(|name| format!("it has no {name} (QEMU 11.1 is the first that will do)"))?;
-    let toml = std::fs::read_to_string(&settings.machine)
-        .map_err(|e| format!("cannot read {}: {e}", settings.machine.display()))?;
-    let (spec, layout) = Wanted { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
+    let api = Api::load()?;
+    let toml = std::fs::read_to_string(&settings.machine).map_err(|source| PluginError::File {
+        what: "read",
+        path: settings.machine.clone(),
+        source,
+    })?;
+    let (spec, layout) = Reduction { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
     let cpus = layout.cpus() as usize;
     if usize::try_from(info.cpus[0]) != Ok(cpus) {
-        return Err(format!("the machine has {cpus} CPUs and the emulator {}", info.cpus[0]));
+        return Err(PluginError::Cpus { machine: cpus, emulator: info.cpus[0] });
     }
-    let spec_interface = spec.firmware.interface;
     let share = (spec.core[0].smt_share * 1024.0) as u64;
     let places = if settings.sockets.is_some() { punit::places(&spec) } else { Vec::new() };
-    let silicon = Silicon::new(spec, settings.seed).map_err(|e| e.to_string())?;
+    let silicon = Silicon::new(spec, settings.seed).map_err(MachineError::Spec)?;
     let functions: Vec<_> =
         places.into_iter().map(|place| (place, punit::Function::new(place, &silicon))).collect();
-    let (has_mailbox, feedback) =
-        (spec_interface == InterfaceSpec::CppcShared, silicon.spec().firmware.feedback);
-    let memory = settings.memory.as_deref();
-    let mailbox = memory.filter(|_| has_mailbox);
-    let mailbox =
-        mailbox.map(|memory| map(memory, layout::MAILBOX, Some(layout::MAILBOX_RESERVED))).transpose()?;
-    let mut chip = Chip::new(silicon, mailbox);
-    if let Some(memory) = memory.filter(|_| feedback) {
-        chip.remembers(map(memory, 0, None)?);
-    }
-    chip.executes(settings.class);
-    if settings.faults {
-        chip.can_be_broken();
-    }
-    let create = |path: &Path| {
-        let file = File::create(path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-        Ok::<_, String>(Box::new(BufWriter::new(file)))
-    };
-    if let Some(path) = &settings.log {
-        chip.log_to(create(path)?);
-    }
-    if let Some(path) = &settings.trace {
-        chip.trace_to(create(path)?);
-    }
-    // SAFETY: called during installation, as the interface wants; the entry of a CPU is one counter.
+    let chip = chip(silicon, &settings)?;
+    // SAFETY: called during installation, as the interface requires; the entry of a CPU is one counter.
     let (score, time_control) = unsafe {
         let score = (api.qemu_plugin_scoreboard_new)(8) as usize;
         let closed = settings.time == Time::Closed;
         (score, if closed { (api.qemu_plugin_request_time_control)() as usize } else { 1 })
     };
     if time_control == 0 {
-        return Err("it does not let go of its clock".into());
+        return Err(PluginError::TimeControl);
     }
     let (cycles, memory_ps) = (settings.cycles, settings.class.memory_ps);
     let scheduler =
@@ -157,6 +136,36 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
+/// The silicon with the memory, workload class and logs of the settings.
+fn chip(silicon: Silicon, settings: &Settings) -> Result<Chip, PluginError> {
+    let firmware = &silicon.spec().firmware;
+    let (has_mailbox, has_feedback) = (firmware.interface == InterfaceSpec::CppcShared, firmware.feedback);
+    let memory = settings.memory.as_deref();
+    let mailbox = memory
+        .filter(|_| has_mailbox)
+        .map(|memory| map(memory, layout::MAILBOX, Some(layout::MAILBOX_RESERVED)))
+        .transpose()?;
+    let mut chip = Chip::new(silicon, mailbox);
+    if let Some(memory) = memory.filter(|_| has_feedback) {
+        chip.set_memory(map(memory, 0, None)?);
+    }
+    chip.set_class(settings.class);
+    if settings.faults {
+        chip.make_breakable();
+    }
+    let create = |path: &Path| match File::create(path) {
+        Ok(file) => Ok(Box::new(BufWriter::new(file))),
+        Err(source) => Err(PluginError::File { what: "write", path: path.to_owned(), source }),
+    };
+    if let Some(path) = &settings.log {
+        chip.log_to(create(path)?);
+    }
+    if let Some(path) = &settings.trace {
+        chip.trace_to(create(path)?);
+    }
+    Ok(chip)
+}
+
 /// QEMU calls this when it has loaded the plug-in.
 ///
 /// # Safety
@@ -183,9 +192,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 impl Plugin {
-    /// A CPU is there.
-    pub(super) fn cpu_is_there(&'static self, cpu: usize) -> Result<(), String> {
-        let slot = self.cpus.get(cpu).ok_or("more CPUs than were announced")?;
+    /// Finds the handles of a CPU that QEMU has made.
+    pub(super) fn add_cpu(&'static self, cpu: usize) -> Result<(), PluginError> {
+        let slot = self.cpus.get(cpu).ok_or(PluginError::ExtraCpu)?;
         let closed = self.settings.time == Time::Closed;
         let mut found = Handles {
             ax: std::ptr::null_mut(),
@@ -219,7 +228,7 @@ impl Plugin {
             found.counter.write(LIMIT);
         }
         if [found.ax, found.bx, found.cx, found.dx, found.ip].iter().any(|handle| handle.is_null()) {
-            return Err("the CPU has no registers rax, rbx, rcx, rdx and rip".into());
+            return Err(PluginError::Registers);
         }
         if closed {
             let clock = match self.clock.get() {
@@ -230,17 +239,17 @@ impl Plugin {
                     thread::Builder::new()
                         .name("flyball-idle".into())
                         .spawn(|| Plugin::get().jump_when_idle())
-                        .map_err(|e| format!("cannot start a thread: {e}"))?;
+                        .map_err(PluginError::Thread)?;
                     clock
                 }
             };
-            // SAFETY: QEMU's own functions with this CPU's index. With one thread QEMU takes it that there is one
+            // SAFETY: QEMU's own functions with this CPU's index. With one thread QEMU assumes one
             // CPU, and writes the index of the CPU that translates a block into its callbacks as a constant; blocks
             // made for CPUs in parallel look the index up.
             unsafe {
                 found.cpu = (clock.qemu_get_cpu)(cpu as c_int);
                 if found.cpu.is_null() {
-                    return Err("QEMU does not know its CPU".into());
+                    return Err(PluginError::UnknownCpu(cpu));
                 }
                 (clock.tcg_cpu_init_cflags)(found.cpu, true);
             }

@@ -1,7 +1,7 @@
 //! Whose turn it is and what time it is: the scheduler's questions and answers in QEMU's terms (closed loop), and who
 //! has been running since when (open loop).
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::{
     cell::Cell,

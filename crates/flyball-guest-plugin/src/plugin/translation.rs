@@ -1,7 +1,7 @@
 //! What of a block of the guest's code is ours: instructions are told apart by their bytes when QEMU translates them, and
 //! get the callbacks and counts that they need.
 
-#![allow(unsafe_code, reason = "a foreign interface; every use says why it is sound")]
+#![allow(unsafe_code, reason = "QEMU's C interface")]
 
 use std::ffi::c_void;
 

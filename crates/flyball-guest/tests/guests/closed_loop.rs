@@ -8,7 +8,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::common::{Ended, Guest, number};
 use flyball_guest::{fixed_loop, guest::Request, initramfs::JobFile, machine::Driver};
-use flyball_guest_plugin::machine::Wanted;
+use flyball_guest_plugin::machine::Reduction;
 use flyball_silicon::{Activity, MachineSpec, Silicon, msr};
 
 /// Functions of the guest's script. `timed NAME` runs the fixed loop on CPU 0, and prints how long it took, in ns of the
@@ -37,7 +37,7 @@ fn request(machine: &str, kernel: &str, dir: &Path, script: &str) -> Request {
 
 /// What the silicon does when CPU 0 is busy for a while and these registers were written on every CPU, kHz.
 fn model(toml: &str, cpus: u32, writes: &[(u32, u64)]) -> f64 {
-    let (spec, _) = Wanted { toml: toml.to_owned(), cpus, interface: None }.make().unwrap();
+    let (spec, _) = Reduction { toml: toml.to_owned(), cpus, interface: None }.make().unwrap();
     let mut silicon = Silicon::new(spec, 0).unwrap();
     for cpu in 0..silicon.cpus() {
         for (register, value) in writes {

@@ -3,7 +3,7 @@
 //! Known benchmarks are read by preset; anything else by a regular expression with one group. All of it is pure: the
 //! output is kept with each round, so a value can always be read again.
 
-use regex::Regex;
+use regex_lite::Regex;
 
 use super::Output;
 use crate::metric::{Better, Metric};
@@ -49,7 +49,7 @@ pub enum Reader {
 pub enum ExpressionError {
     /// The expression does not parse.
     #[error("bad regular expression: {0}")]
-    Syntax(#[from] regex::Error),
+    Syntax(#[from] regex_lite::Error),
     /// There must be exactly one group.
     #[error("the expression needs exactly one group around the number, as in 'score: ([0-9.]+)'; it has {0}")]
     Groups(usize),

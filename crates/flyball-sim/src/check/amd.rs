@@ -1,7 +1,7 @@
 //! AMD's slides: acpi-cpufreq against amd-pstate under three governors, three workloads.
 
 use super::bench::Bench;
-use super::{Aim, Report, Row, chance, document, drivers_apart};
+use super::{Aim, CheckError, Report, Row, chance, document, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -67,12 +67,12 @@ const TABLES: [Table; 3] = [
 const SPEEDOMETER_S: [[f64; 2]; 3] = [[69.0, 68.0], [75.0, 81.0], [68.0, 68.0]];
 
 /// One arm: performance, energy, both scaled to the published length.
-fn arm(table: &Table, governor: &str, driver: &str, published_s: f64) -> Result<(f64, f64), String> {
+fn arm(table: &Table, governor: &str, driver: &str, published_s: f64) -> Result<(f64, f64), CheckError> {
     let options: &[&str] =
         if driver == "amd-pstate" { &["amd_pstate=passive"] } else { &["amd_pstate=disable"] };
     let mut bench = Bench::boot("ryzen-5750g", Kernel::V6_1, options)?;
     bench.set_all("scaling_governor", governor)?;
-    let workload = Workload::builtin(table.workload).map_err(|e| e.to_string())?;
+    let workload = Workload::builtin(table.workload)?;
     bench.wait(0.5);
     let (progress, span) = bench.run(&workload, &[]);
     Ok(match table.quantity {
@@ -82,7 +82,7 @@ fn arm(table: &Table, governor: &str, driver: &str, published_s: f64) -> Result<
     })
 }
 
-pub(super) fn check(report: &mut Report) -> Result<(), String> {
+pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     for table in &TABLES {
         let mut changes = Vec::new();
         for (g, governor) in GOVERNORS.into_iter().enumerate() {

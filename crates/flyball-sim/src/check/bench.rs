@@ -1,9 +1,10 @@
-//! A simulated machine on the bench: settings through its files, a workload, and what turbostat and powercap would say.
+//! A simulated machine in an experiment: settings through its files, a workload, and what turbostat and powercap would show.
 
 use std::time::Duration;
 
 use flyball_silicon::MachineSpec;
 
+use super::CheckError;
 use crate::workload::{Engine, Progress, Shared, Workload};
 use crate::{Boot, Kernel, SimMachine};
 
@@ -35,13 +36,13 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Boots a built-in machine.
-    pub(super) fn boot(name: &str, kernel: Kernel, options: &[&str]) -> Result<Bench, String> {
-        let spec = MachineSpec::builtin(name).map_err(|e| e.to_string())?;
+    pub(super) fn boot(name: &str, kernel: Kernel, options: &[&str]) -> Result<Bench, CheckError> {
+        let spec = MachineSpec::builtin(name)?;
         Bench::of(spec, kernel, options)
     }
 
     /// Boots a machine.
-    pub(super) fn of(spec: MachineSpec, kernel: Kernel, options: &[&str]) -> Result<Bench, String> {
+    pub(super) fn of(spec: MachineSpec, kernel: Kernel, options: &[&str]) -> Result<Bench, CheckError> {
         let mhz = f64::from(spec.clock.tsc_khz) / 1000.0;
         let boot = Boot { options: options.iter().map(|&o| o.to_owned()).collect(), ..Boot::default() };
         let machine = SimMachine::boot(spec, kernel, boot, 0)?;
@@ -49,13 +50,14 @@ impl Bench {
     }
 
     /// Writes a file under /sys/devices/system/cpu.
-    pub(super) fn set(&mut self, file: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set(&mut self, file: &str, value: &str) -> Result<(), CheckError> {
         let path = format!("/sys/devices/system/cpu/{file}");
-        self.machine.write(&path, value.as_bytes()).map_err(|e| format!("{path}: writing {value}: {e:?}"))
+        let answer = self.machine.write(&path, value.as_bytes());
+        answer.map_err(|errno| CheckError::Write { path, value: value.to_owned(), errno })
     }
 
     /// Writes a cpufreq file of every CPU.
-    pub(super) fn set_all(&mut self, file: &str, value: &str) -> Result<(), String> {
+    pub(super) fn set_all(&mut self, file: &str, value: &str) -> Result<(), CheckError> {
         for cpu in 0..self.machine.silicon().cpus() {
             if self.machine.is_online(cpu as u32) {
                 self.set(&format!("cpu{cpu}/cpufreq/{file}"), value)?;

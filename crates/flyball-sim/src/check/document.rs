@@ -8,7 +8,7 @@
 use flyball_silicon::MachineSpec;
 
 use super::bench::Bench;
-use super::{Aim, Report, Row, chance, deviation, drivers_apart};
+use super::{Aim, CheckError, Report, Row, chance, deviation, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -35,11 +35,11 @@ const LIMIT_W: f64 = 13.7;
 /// Throughput against that of the model's own scale; set from the same row.
 const SCALE: f64 = 1.77;
 
-pub(super) fn check(report: &mut Report) -> Result<(), String> {
-    let mut spec = MachineSpec::builtin("ryzen-5750g").map_err(|e| e.to_string())?;
+pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
+    let mut spec = MachineSpec::builtin("ryzen-5750g")?;
     let power = &mut spec.power;
     (power.pl1_w, power.pl1_s, power.pl2_w, power.pl2_s) = (LIMIT_W, 20.0, 25.0, 1.0);
-    let mut workload = Workload::builtin("tbench").map_err(|e| e.to_string())?;
+    let mut workload = Workload::builtin("tbench")?;
     workload.seconds = 100.0;
     let table = "tbench, amd-pstate document";
     let mut averages = Vec::new();

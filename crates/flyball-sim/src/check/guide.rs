@@ -1,7 +1,7 @@
 //! The kernel's Speed Select guide.
 
 use super::bench::{Bench, Span};
-use super::{Aim, Report, Row};
+use super::{Aim, CheckError, Report, Row};
 use crate::workload::Workload;
 use crate::{Caller, Kernel};
 
@@ -42,15 +42,15 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
 }
 
 /// Runs sched-pipe on two CPUs, with a busy loop on others, and watches for a few seconds of it.
-fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Span), String> {
-    let mut workload = Workload::builtin("sched-pipe").map_err(|e| e.to_string())?;
+fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Span), CheckError> {
+    let mut workload = Workload::builtin("sched-pipe")?;
     for group in &mut workload.task {
         // A tenth of the published length: a turn takes as long in it.
         group.turns /= 10;
     }
     let mut allowed = cpus.to_vec();
     if !busy.is_empty() {
-        let mut spin = Workload::builtin("spin").map_err(|e| e.to_string())?.task.remove(0);
+        let mut spin = Workload::builtin("spin")?.task.remove(0);
         spin.count = busy.len() as u32;
         spin.counts = false;
         // The spinning tasks come after the pair in the list of CPUs.
@@ -62,16 +62,16 @@ fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Spa
     Ok((progress.turn_seconds() * 1e6, span))
 }
 
-pub(super) fn check(report: &mut Report) -> Result<(), String> {
+pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     levels(report)?;
     base_freq(report)?;
     turbo_freq(report)
 }
 
 /// A call of /dev/isst_interface, as the guide's tool makes it.
-fn ioctl(bench: &mut Bench, number: u32, argument: &mut [u8]) -> Result<(), String> {
+fn ioctl(bench: &mut Bench, number: u32, argument: &mut [u8]) -> Result<(), CheckError> {
     let answer = bench.machine.isst(number, argument, Caller::Root);
-    answer.map(|_| ()).map_err(|errno| format!("ioctl {number:#x} with {argument:02x?}: {errno:?}"))
+    answer.map(|_| ()).map_err(|errno| CheckError::Ioctl { number, argument: argument.to_vec(), errno })
 }
 
 fn words(list: &[u32]) -> Vec<u8> {
@@ -84,17 +84,17 @@ fn mailbox(
     (command, sub): (u32, u32),
     parameter: u32,
     data: u32,
-) -> Result<(), String> {
+) -> Result<(), CheckError> {
     ioctl(bench, 0xc008_fe03, &mut words(&[1, cpu, parameter, data, 0, command | sub << 16, 0]))
 }
 
 /// Defines a class of service.
-fn class(bench: &mut Bench, cpu: u32, number: u32, word: u32) -> Result<(), String> {
+fn class(bench: &mut Bench, cpu: u32, number: u32, word: u32) -> Result<(), CheckError> {
     ioctl(bench, 0x4008_fe02, &mut words(&[1, 1, cpu, 0x08 + 4 * number, word]))
 }
 
 /// Puts a core into a class of service.
-fn associate(bench: &mut Bench, cpu: u32, core: u32, class: u32) -> Result<(), String> {
+fn associate(bench: &mut Bench, cpu: u32, core: u32, class: u32) -> Result<(), CheckError> {
     ioctl(bench, 0x4008_fe02, &mut words(&[1, 1, cpu, 0x20 + 4 * core, class << 16]))
 }
 
@@ -104,16 +104,16 @@ const LEADERS: [u32; 2] = [0, 14];
 /// Cores of a package that level 4 leaves out.
 const NOT_OF_LEVEL_4: [u32; 4] = [4, 6, 12, 13];
 
-fn levels(report: &mut Report) -> Result<(), String> {
+fn levels(report: &mut Report) -> Result<(), CheckError> {
     let table = "turbostat, all CPUs busy, no_turbo";
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;
     bench.set("intel_pstate/no_turbo", "1")?;
-    let spin = Workload::builtin("spin").map_err(|e| e.to_string())?;
-    let base = |bench: &mut Bench| -> Result<f64, String> {
+    let spin = Workload::builtin("spin")?;
+    let base = |bench: &mut Bench| -> Result<f64, CheckError> {
         let path = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
-        let text = bench.machine.read(path).map_err(|errno| format!("{path}: {errno:?}"))?;
+        let text = bench.machine.read(path).map_err(|errno| CheckError::Read { path, errno })?;
         let khz: f64 =
-            String::from_utf8_lossy(&text).trim().parse().map_err(|_| format!("{path}: no number"))?;
+            String::from_utf8_lossy(&text).trim().parse().map_err(|_| CheckError::NotANumber(path))?;
         Ok(khz / 1000.0)
     };
     let mut row = |level: u32, published: f64, simulated: f64| {
@@ -163,7 +163,7 @@ fn levels(report: &mut Report) -> Result<(), String> {
 /// CPUs of the chosen cores in package 0.
 const CHOSEN: [usize; 4] = [5, 6, 8, 13];
 
-fn base_freq(report: &mut Report) -> Result<(), String> {
+fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     let before = [1000, 1005, 1000, 2600, 2600, 1000, 1000, 1005, 1005, 1000, 1000, 995, 1000, 1000];
     let after = [2151, 2166, 2175, 2175, 2175, 3000, 3000, 2180, 2662, 2176, 2175, 2176, 2176, 2661];
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;
@@ -213,7 +213,7 @@ fn base_freq(report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-fn turbo_freq(report: &mut Report) -> Result<(), String> {
+fn turbo_freq(report: &mut Report) -> Result<(), CheckError> {
     let before = [3000, 3000, 3000, 3000, 3000, 3100, 3100, 3000, 3100, 3000, 3000, 3000, 3100, 3100];
     let busy: Vec<u32> = (0..12).collect();
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;

@@ -1,7 +1,7 @@
 //! Victor Stinner's laptop and desktop.
 
 use super::bench::Bench;
-use super::{Aim, Report, Row};
+use super::{Aim, CheckError, Report, Row};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -39,7 +39,7 @@ impl To<'_> {
     }
 }
 
-pub(super) fn check(report: &mut Report) -> Result<(), String> {
+pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     turbo(report)?;
     frequency(report)?;
     desktop_heat(report)?;
@@ -47,13 +47,13 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
 }
 
 /// The benchmark's median on one CPU while other cores are busy or not.
-fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result<(f64, f64), String> {
-    let mut workload = Workload::builtin("call-simple").map_err(|e| e.to_string())?;
+fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result<(f64, f64), CheckError> {
+    let mut workload = Workload::builtin("call-simple")?;
     workload.seconds = 2.0;
     workload.task[0].cycles *= cycles;
     let mut allowed = vec![cpu];
     if !busy.is_empty() {
-        let mut spin = Workload::builtin("spin").map_err(|e| e.to_string())?.task.remove(0);
+        let mut spin = Workload::builtin("spin")?.task.remove(0);
         (spin.count, spin.counts) = (busy.len() as u32, false);
         workload.task.push(spin);
         allowed.extend(busy);
@@ -62,7 +62,7 @@ fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result
     Ok((progress.turn_seconds() * 1000.0, span.bzy_mhz[cpu as usize]))
 }
 
-fn turbo(report: &mut Report) -> Result<(), String> {
+fn turbo(report: &mut Report) -> Result<(), CheckError> {
     let mut to = To { report, table: "bm_call_simple, i7-3520M" };
     for (turbo, second, ghz, ms) in [
         (false, false, 2.9, 14.6),
@@ -84,7 +84,7 @@ fn turbo(report: &mut Report) -> Result<(), String> {
 /// Cycles of the benchmark on the desktop's older cores against the laptop's; set from 12.9 ms at 3.4 GHz.
 const SANDY_BRIDGE: f64 = 43.86 / 42.34;
 
-fn frequency(report: &mut Report) -> Result<(), String> {
+fn frequency(report: &mut Report) -> Result<(), CheckError> {
     let mut to = To { report, table: "bm_call_simple, i7-2600" };
     for (row, khz, ms) in [("min, 1.6 GHz", "1600000", 27.7), ("max, 3.4 GHz", "3400000", 12.9)] {
         let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
@@ -97,12 +97,12 @@ fn frequency(report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-fn desktop_heat(report: &mut Report) -> Result<(), String> {
+fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
     let mut to = To { report, table: "desktop with its fan blocked" };
     let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
     bench.set_all("scaling_governor", "performance")?;
     bench.set("intel_pstate/no_turbo", "1")?;
-    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin").map_err(|e| e.to_string())? };
+    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin")? };
     bench.start(&spin, &[]);
     bench.wait(300.0);
     let celsius = Aim::Absolute(5.0);
@@ -156,11 +156,11 @@ const BLOCKED: f64 = 7.7;
 /// What a tissue in the laptop's outlet does; set from 101 C being reached at all.
 const STUFFED: f64 = 1.5;
 
-fn laptop_heat(report: &mut Report) -> Result<(), String> {
+fn laptop_heat(report: &mut Report) -> Result<(), CheckError> {
     let mut to = To { report, table: "laptop with its outlet blocked" };
     let mut bench = Bench::boot("i7-3520m", KERNEL, &["intel_pstate=active"])?;
     bench.set_all("scaling_governor", "performance")?;
-    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin").map_err(|e| e.to_string())? };
+    let spin = Workload { seconds: 0.0, ..Workload::builtin("spin")? };
     bench.start(&spin, &[]);
     bench.wait(300.0);
     let celsius = Aim::Absolute(5.0);

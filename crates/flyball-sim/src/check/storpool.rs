@@ -1,11 +1,11 @@
 //! StorPool's page: latency of 4 KiB reads and power of the machine, before and after.
 
 use super::bench::Bench;
-use super::{Aim, Of, Report, Row, published};
+use super::{Aim, CheckError, Of, Report, Row, published};
 use crate::Kernel;
 use crate::workload::Workload;
 
-pub(super) fn check(report: &mut Report) -> Result<(), String> {
+pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
     for (row, new) in [("old", false), ("new", true)] {
         // Old: P-states by the system (firmware keeps HWP off), governor performance, bias 0. New: HWP, governor powersave,
         // bias 15. The firmware's autonomous C-states are the third change: without them the storage layer's CPUs stay in
@@ -26,7 +26,7 @@ pub(super) fn check(report: &mut Report) -> Result<(), String> {
             bench.set_all("energy_performance_preference", "power")?;
             bench.set("intel_pstate/hwp_dynamic_boost", "0")?;
         }
-        let mut reads = Workload::builtin("io-4k").map_err(|e| e.to_string())?;
+        let mut reads = Workload::builtin("io-4k")?;
         reads.seconds = 5.0;
         bench.wait(1.0);
         let (progress, span) = bench.run(&reads, &[2]);

@@ -427,7 +427,7 @@ impl Driver for AmdPstate {
         platform.board.access == CppcAccess::Msr
     }
 
-    fn hears_all(&self) -> bool {
+    fn needs_update_limits(&self) -> bool {
         true
     }
 

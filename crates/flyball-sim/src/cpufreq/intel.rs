@@ -497,7 +497,7 @@ impl Driver for IntelCpufreq {
         true
     }
 
-    fn hears_all(&self) -> bool {
+    fn needs_update_limits(&self) -> bool {
         true
     }
 

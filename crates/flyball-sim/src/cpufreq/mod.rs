@@ -14,8 +14,8 @@ use crate::{
     errno::{Answer, Errno},
     governor::{Conservative, Ondemand, Relation, Request, Schedutil, SchedutilMode},
     kernel::Kernel,
+    load::STEP_NS,
     trace::{Context, Event, Tracer},
-    world::STEP_NS,
 };
 use policy::{Governor, Limits, Policy};
 use tunables::Tunables;
@@ -130,8 +130,8 @@ pub(crate) trait Driver: Sync {
         false
     }
 
-    /// Whether the driver wants to be told a frequency that it has already (`CPUFREQ_NEED_UPDATE_LIMITS`).
-    fn hears_all(&self) -> bool {
+    /// Whether the driver is called with a frequency that is already set (`CPUFREQ_NEED_UPDATE_LIMITS`).
+    fn needs_update_limits(&self) -> bool {
         false
     }
 
@@ -380,7 +380,7 @@ impl Cpufreq {
         }
         policy.account(platform.now, khz);
         driver.target(platform, policy, khz);
-        let told = khz != policy.current || driver.hears_all();
+        let told = khz != policy.current || driver.needs_update_limits();
         policy.current = khz;
         if told {
             platform.tell_frequency(policy, khz);
@@ -600,7 +600,7 @@ impl Cpufreq {
                 None => {}
                 Some(Request::Frequency(khz, relation)) => {
                     let resolved = policy.resolve(khz, relation);
-                    if resolved != policy.current || driver.hears_all() {
+                    if resolved != policy.current || driver.needs_update_limits() {
                         platform.trace.context = match policy.governor {
                             Governor::Schedutil(_) if driver.switches_fast(platform) => Context::Tick,
                             Governor::Schedutil(_) => Context::Sugov,

@@ -1,4 +1,4 @@
-//! Rules as a person writes them: one sentence of words.
+//! Parses fault rules, one line of words each.
 
 use std::str::FromStr;
 
@@ -11,8 +11,8 @@ write PATH fails ERRNO [nth N]              the access fails (reads too: read PA
 ioctl PATH fails ERRNO [nth N]              a call of a device fails (/dev/isst_interface)
 write PATH is lost [nth N]                  the write succeeds and changes nothing
 write PATH meets PATH=TEXT [nth N]          just before it another program writes (reads too)
-PATH=TEXT every TIME|after TIME             another program writes by the clock
-offline CPUS [after TIME] [for TIME]        CPUs go, and come back
+PATH=TEXT every TIME|after TIME             another program writes at these times
+offline CPUS [after TIME] [for TIME]        CPUs go offline, and come back
 fan blocked|FACTOR [after TIME] [for TIME]  resistance to air times 7.7, or FACTOR
 air CELSIUS [after TIME] [for TIME]         the air's temperature
 glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than MHZ";
@@ -20,23 +20,57 @@ glitch CPUS MHZ [after TIME] [for TIME]     firmware runs CPUs at no more than M
 /// Where paths without a leading slash begin.
 const CPU: &str = "/sys/devices/system/cpu/";
 
-impl FromStr for Fault {
-    type Err = String;
+/// A rule that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("fault '{rule}': {flaw}; a rule is one of\n  {}", FORMS.replace('\n', "\n  "))]
+pub struct RuleError {
+    /// The rule as it was written.
+    pub rule: String,
+    /// What is wrong with it.
+    pub flaw: RuleFlaw,
+}
 
-    fn from_str(text: &str) -> Result<Fault, String> {
-        let mut words = Words { rule: text, words: text.split_whitespace().collect(), at: 0 };
-        let fault = words.rule()?;
-        match words.next() {
+/// What is wrong with a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFlaw {
+    /// The rule ends too early.
+    #[error("{0} is missing at its end")]
+    Missing(&'static str),
+    /// A word that is not part of any form, or not at this place.
+    #[error("'{0}' is not understood{1}")]
+    Unknown(String, &'static str),
+    /// A value that is out of range or of the wrong kind.
+    #[error("'{0}' is not {1}")]
+    Invalid(String, &'static str),
+    /// Another program's write without a time.
+    #[error("it does not say when: give 'every 10s' or 'after 10s'")]
+    NoTime,
+    /// Another program's write to a pattern.
+    #[error("another program writes to one path, without '*'")]
+    Pattern,
+}
+
+impl FromStr for Fault {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Fault, RuleError> {
+        let mut words = Words { words: text.split_whitespace().collect(), at: 0 };
+        let fault = words.rule().and_then(|fault| match words.next() {
             None => Ok(fault),
-            Some(word) => Err(words.wrong(&format!("'{word}' is not understood"))),
-        }
+            Some(word) => Err(RuleFlaw::Unknown(word.to_owned(), "")),
+        });
+        fault.map_err(|flaw| RuleError { rule: text.trim().to_owned(), flaw })
     }
 }
 
 struct Words<'t> {
-    rule: &'t str,
     words: Vec<&'t str>,
     at: usize,
+}
+
+/// An error of a word that is not `expected`.
+fn invalid(word: &str, expected: &'static str) -> RuleFlaw {
+    RuleFlaw::Invalid(word.to_owned(), expected)
 }
 
 impl<'t> Words<'t> {
@@ -46,15 +80,11 @@ impl<'t> Words<'t> {
         word
     }
 
-    fn wrong(&self, why: &str) -> String {
-        format!("fault '{}': {why}; a rule is one of\n  {}", self.rule.trim(), FORMS.replace('\n', "\n  "))
+    fn need(&mut self, what: &'static str) -> Result<&'t str, RuleFlaw> {
+        self.next().ok_or(RuleFlaw::Missing(what))
     }
 
-    fn need(&mut self, what: &str) -> Result<&'t str, String> {
-        self.next().ok_or_else(|| self.wrong(&format!("{what} is missing at its end")))
-    }
-
-    fn rule(&mut self) -> Result<Fault, String> {
+    fn rule(&mut self) -> Result<Fault, RuleFlaw> {
         let first = self.need("what happens")?;
         match first {
             "read" => self.access(Op::Read),
@@ -67,107 +97,98 @@ impl<'t> Words<'t> {
             "fan" => {
                 let factor = match self.need("blocked, or a factor,")? {
                     "blocked" => BLOCKED,
-                    word => self.number(word, 0.01, 1000.0, "a factor of 0.01 to 1000, or 'blocked'")?,
+                    word => number(word, 0.01, 1000.0, "a factor of 0.01 to 1000, or 'blocked'")?,
                 };
                 self.clock(Effect::Fan(factor))
             }
             "air" => {
                 let word = self.need("a temperature")?;
-                let celsius = word.trim_end_matches('C');
-                let celsius = self.number(celsius, -40.0, 80.0, "a temperature of -40 to 80 C")?;
+                let celsius =
+                    number(word.trim_end_matches('C'), -40.0, 80.0, "a temperature of -40 to 80 C")?;
                 self.clock(Effect::Air(Some(celsius)))
             }
             "glitch" => {
                 let cpus = self.cpus()?;
                 let word = self.need("a frequency in MHz")?;
-                let mhz = self.number(
-                    word.trim_end_matches("MHz"),
-                    1.0,
-                    100_000.0,
-                    "a frequency of 1 to 100000 MHz",
-                )?;
+                let mhz =
+                    number(word.trim_end_matches("MHz"), 1.0, 100_000.0, "a frequency of 1 to 100000 MHz")?;
                 self.clock(Effect::Hold(cpus, Some((mhz * 1000.0) as u32)))
             }
             word if word.contains('=') => {
-                let effect = self.meddle(word)?;
+                let effect = foreign_write(word)?;
                 if self.words.len() < 2 {
-                    return Err(self.wrong("it does not say when: give 'every 10s' or 'after 10s'"));
+                    return Err(RuleFlaw::NoTime);
                 }
                 self.clock(effect)
             }
-            word => Err(self.wrong(&format!("'{word}' is not understood"))),
+            word => Err(RuleFlaw::Unknown(word.to_owned(), "")),
         }
     }
 
-    fn access(&mut self, op: Op) -> Result<Fault, String> {
+    fn access(&mut self, op: Op) -> Result<Fault, RuleFlaw> {
         let pattern = path(self.need("a path")?);
         let effect = match self.need("what becomes of it")? {
             "fails" => {
                 let name = self.need("an errno")?;
                 let errno = Errno::from_name(&name.to_ascii_uppercase());
-                Effect::Fail(errno.ok_or_else(|| {
-                    self.wrong(&format!("'{name}' is no errno that a file answers (as EIO or EBUSY)"))
-                })?)
+                Effect::Fail(
+                    errno.ok_or_else(|| invalid(name, "an errno that a file answers (as EIO or EBUSY)"))?,
+                )
             }
             "is" if op == Op::Write => match self.need("'lost'")? {
                 "lost" => Effect::Ignore,
-                word => return Err(self.wrong(&format!("'{word}' is not understood after 'is'"))),
+                word => return Err(RuleFlaw::Unknown(word.to_owned(), " after 'is'")),
             },
-            "meets" => {
-                let word = self.need("PATH=TEXT")?;
-                self.meddle(word)?
-            }
-            word => return Err(self.wrong(&format!("'{word}' is not understood after the path"))),
+            "meets" => foreign_write(self.need("PATH=TEXT")?)?,
+            word => return Err(RuleFlaw::Unknown(word.to_owned(), " after the path")),
         };
         let mut fault = Fault::access(pattern, op, effect);
         if self.words.get(self.at) == Some(&"nth") {
             self.at += 1;
             let word = self.need("a number")?;
             let nth = word.parse().ok().filter(|&nth: &u32| nth > 0);
-            fault =
-                fault.at(nth.ok_or_else(|| {
-                    self.wrong(&format!("'{word}' is no count: the first access is nth 1"))
-                })?);
+            fault = fault.at(nth.ok_or_else(|| invalid(word, "a count (the first access is nth 1)"))?);
         }
         Ok(fault)
     }
 
-    fn meddle(&self, word: &str) -> Result<Effect, String> {
-        // Paths hold no equals sign where the machine has files.
-        let (target, text) =
-            word.split_once('=').ok_or_else(|| self.wrong(&format!("'{word}' is not PATH=TEXT")))?;
-        if target.contains('*') {
-            return Err(self.wrong("another program writes to one path, without '*'"));
-        }
-        Ok(Effect::Meddle(path(target), text.as_bytes().to_vec()))
-    }
-
-    fn clock(&mut self, effect: Effect) -> Result<Fault, String> {
+    fn clock(&mut self, effect: Effect) -> Result<Fault, RuleFlaw> {
         let (mut due, mut every, mut lasts) = (0, 0, 0);
         while let Some(word) = self.next() {
             let time = self.need("a time")?;
-            let time = duration(time)
-                .ok_or_else(|| self.wrong(&format!("'{time}' is no time: give 500ms, 10s, 2min or 1h")))?;
+            let time =
+                duration(time).ok_or_else(|| invalid(time, "a time (expected 500ms, 10s, 2min or 1h)"))?;
+            let is_write = matches!(effect, Effect::ForeignWrite(..));
             match word {
                 "after" => due = time,
-                "every" if matches!(effect, Effect::Meddle(..)) && time > 0 => (due, every) = (time, time),
-                "for" if !matches!(effect, Effect::Meddle(..)) && time > 0 => lasts = time,
-                _ => return Err(self.wrong(&format!("'{word}' is not understood here"))),
+                "every" if is_write && time > 0 => (due, every) = (time, time),
+                "for" if !is_write && time > 0 => lasts = time,
+                _ => return Err(RuleFlaw::Unknown(word.to_owned(), " here")),
             }
         }
         Ok(Fault { when: When::Clock { due, every, lasts }, effect })
     }
 
-    fn cpus(&mut self) -> Result<Vec<u32>, String> {
+    fn cpus(&mut self) -> Result<Vec<u32>, RuleFlaw> {
         let word = self.need("CPU numbers")?;
         let cpus = crate::text::read_cpu_list(word).filter(|cpus| !cpus.is_empty());
-        cpus.ok_or_else(|| self.wrong(&format!("'{word}' is no list of CPUs as 0-3,7")))
+        cpus.ok_or_else(|| invalid(word, "a list of CPUs as 0-3,7"))
     }
+}
 
-    fn number(&self, word: &str, low: f64, high: f64, what: &str) -> Result<f64, String> {
-        let number = word.parse::<f64>().ok().filter(|number| (low..=high).contains(number));
-        number.ok_or_else(|| self.wrong(&format!("'{word}' is not {what}")))
+/// A write of another program's, PATH=TEXT.
+fn foreign_write(word: &str) -> Result<Effect, RuleFlaw> {
+    // No path of a machine holds an equals sign.
+    let (target, text) = word.split_once('=').ok_or_else(|| invalid(word, "PATH=TEXT"))?;
+    if target.contains('*') {
+        return Err(RuleFlaw::Pattern);
     }
+    Ok(Effect::ForeignWrite(path(target), text.as_bytes().to_vec()))
+}
+
+fn number(word: &str, low: f64, high: f64, expected: &'static str) -> Result<f64, RuleFlaw> {
+    let number = word.parse::<f64>().ok().filter(|number| (low..=high).contains(number));
+    number.ok_or_else(|| invalid(word, expected))
 }
 
 /// The whole path: without a leading slash it begins at the CPUs' directory.
@@ -207,7 +228,7 @@ mod tests {
         assert_eq!(read("write cpufreq/boost is lost"), Fault::ignored(file));
         assert_eq!(
             read("read cpufreq/boost meets cpu3/online=0 nth 1"),
-            Fault::meddler(file, Op::Read, "/sys/devices/system/cpu/cpu3/online", "0").at(1)
+            Fault::foreign_write(file, Op::Read, "/sys/devices/system/cpu/cpu3/online", "0").at(1)
         );
         for text in [
             "offline 2-3 after 1.5s",
@@ -248,9 +269,8 @@ mod tests {
             ("fan blocked every 3s", "'every'"),
             ("x=1 after 99999999999999999h", "'99999999999999999h'"),
         ] {
-            let error = text.parse::<Fault>().unwrap_err();
-            let first = error.lines().next().unwrap_or_default();
-            assert!(first.contains(named), "{text}: {first}");
+            let flaw = text.parse::<Fault>().unwrap_err().flaw.to_string();
+            assert!(flaw.contains(named), "{text}: {flaw}");
         }
     }
 }

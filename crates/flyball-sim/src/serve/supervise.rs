@@ -7,7 +7,7 @@
 //! processors by them: there each is replaced, in this process's memory only, by one that traps. (CPUID faulting would do
 //! so for every program, but many processors cannot.) Everything else runs untouched.
 
-#![allow(unsafe_code, reason = "ptrace(2) has no safe face; each use says why it holds")]
+#![allow(unsafe_code, reason = "no safe wrapper for ptrace(2)")]
 
 use std::{
     collections::{HashMap, HashSet},

@@ -223,11 +223,11 @@ fn faults_come_when_they_were_ordered() {
     // Another daemon takes the governor back just before it is read.
     let governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
     machine.write(governor, b"performance").unwrap();
-    machine.inject(Fault::meddler(governor, Op::Read, governor, "powersave"));
+    machine.inject(Fault::foreign_write(governor, Op::Read, governor, "powersave"));
     assert_eq!(machine.read(governor).unwrap(), b"powersave\n");
 
     // A CPU goes offline in the middle.
-    machine.inject(Fault::meddler(limit(7), Op::Write, "/sys/devices/system/cpu/cpu7/online", "0"));
+    machine.inject(Fault::foreign_write(limit(7), Op::Write, "/sys/devices/system/cpu/cpu7/online", "0"));
     assert_eq!(machine.write(&limit(7), b"1500000"), Err(Errno::BUSY));
 }
 

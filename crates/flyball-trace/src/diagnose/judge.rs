@@ -473,8 +473,8 @@ mod tests {
     use super::*;
     use crate::{
         Clock,
-        diagnose::Limits,
         comm::Comm,
+        diagnose::Limits,
         events::{AmdPerf, Event},
         record::Record,
     };

@@ -6,7 +6,9 @@ use super::{Diagnoser, Finding, FindingKind, Limits, Severity};
 use crate::{
     Clock,
     comm::Comm,
-    events::{AmdPerf, Cooling, Event, FrequencyLimits, Idle, IntelSample, Pressure, Switch, Temperature, Trip},
+    events::{
+        AmdPerf, Cooling, Event, FrequencyLimits, Idle, IntelSample, Pressure, Switch, Temperature, Trip,
+    },
     record::Record,
 };
 
@@ -127,7 +129,8 @@ fn limits_that_clip() {
         }
     };
     pair(FindingKind::Clipped, requests(cut(120)), requests(cut(195)));
-    let limits = |ms, max_khz| record(ms, 0, Event::Limits(FrequencyLimits { cpu: 0, min_khz: 400_000, max_khz }));
+    let limits =
+        |ms, max_khz| record(ms, 0, Event::Limits(FrequencyLimits { cpu: 0, min_khz: 400_000, max_khz }));
     let with = |second: Record| [requests(usual), vec![limits(0, 4_000_000), second]].concat();
     pair(FindingKind::Clipped, with(limits(2_000, 2_000_000)), with(limits(2_000, 3_900_000)));
     // Restored before anybody could feel it.

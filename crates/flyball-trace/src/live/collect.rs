@@ -17,13 +17,13 @@ use flyball_host::{
 };
 
 use crate::{
+    comm::Comm,
     decode::Decoder,
     error::TraceError,
+    events::Event,
     format::PageHeader,
     pace::Pace,
     page::{Missed, Page},
-    comm::Comm,
-    events::Event,
     record::Record,
 };
 

@@ -211,10 +211,7 @@ impl Analyser {
             .collect();
         events.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
         Report {
-            driver: TABLE
-                .iter()
-                .zip(self.counts)
-                .find_map(|(row, count)| row.driver.filter(|_| count > 0)),
+            driver: TABLE.iter().zip(self.counts).find_map(|(row, count)| row.driver.filter(|_| count > 0)),
             clock,
             start: first as f64 / unit,
             duration: self.last.saturating_sub(first) as f64 / unit,

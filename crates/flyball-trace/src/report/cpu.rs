@@ -247,7 +247,8 @@ impl CpuMeter {
     pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
         let known = self.samples > 0 || self.wait > 0;
         let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
-        self.waiting[self.wait % TOGETHER] = Waiting { time, khz, mperf, tsc, load, min, des, max, changed, fast };
+        self.waiting[self.wait % TOGETHER] =
+            Waiting { time, khz, mperf, tsc, load, min, des, max, changed, fast };
         self.wait += 1;
         if self.wait >= TOGETHER {
             self.settle();
@@ -367,9 +368,17 @@ impl CpuMeter {
         CpuReport {
             cpu,
             samples,
-            min_perf: if only_active { active.min.range(samples, 1.0) } else { self.min.range(self.requests, 1.0) },
+            min_perf: if only_active {
+                active.min.range(samples, 1.0)
+            } else {
+                self.min.range(self.requests, 1.0)
+            },
             des_perf: self.des.range(self.samples, 1.0),
-            max_perf: if only_active { active.max.range(samples, 1.0) } else { self.max.range(self.requests, 1.0) },
+            max_perf: if only_active {
+                active.max.range(samples, 1.0)
+            } else {
+                self.max.range(self.requests, 1.0)
+            },
             epp: active.epp.range(active.samples, 1.0),
             ghz: self.khz.range(self.counted, 1e6),
             running_ghz: (self.mperf > 0).then(|| self.mperf_khz as f64 / 1e6 / mperf),

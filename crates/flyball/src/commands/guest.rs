@@ -296,9 +296,9 @@ fn finish(end: &End, verbose: bool) -> Exit {
     let code = end.exit_code();
     if end.code.is_none() {
         let why = match &end.stuck {
-            Some(why) => why,
-            None if end.timed_out => "the time was up",
-            None => "the guest ended before the command did",
+            Some(why) => why.to_string(),
+            None if end.timed_out => "the time limit was reached".to_owned(),
+            None => "the guest ended before the command did".to_owned(),
         };
         let last = end.last_words(30);
         if last.is_empty() {

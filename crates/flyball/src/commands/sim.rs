@@ -1,6 +1,7 @@
 //! `flyball sim`: machines that are not here.
 
 mod check;
+#[cfg(feature = "serve")]
 mod serve;
 mod work;
 
@@ -77,6 +78,7 @@ of the values of a table set constants of the models; the others are predicted. 
         document: Option<String>,
     },
     /// The inside of `run`: becomes the program.
+    #[cfg(feature = "serve")]
     #[command(hide = true)]
     Inside {
         stage: std::path::PathBuf,
@@ -91,9 +93,15 @@ pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<E
     match &args.command {
         What::List => list(output),
         What::Show { name, toml } => show(options, output, name, *toml),
+        #[cfg(feature = "serve")]
         What::Run { name, program } => serve::run(options, name, program),
+        #[cfg(not(feature = "serve"))]
+        What::Run { .. } => Err(Failure::not_here(
+            "this build cannot serve a machine to other programs: build with cargo build --release --features lab",
+        )),
         What::Work { name, amount, pin } => work::run(name, *amount, pin.as_ref()),
         What::Check { document } => check::run(output, document.as_deref()),
+        #[cfg(feature = "serve")]
         What::Inside { stage, socket, program } => serve::inside(stage, *socket, program),
     }
 }

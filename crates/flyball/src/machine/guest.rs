@@ -77,6 +77,11 @@ impl GuestArg {
         request.copy_back = Some(PathBuf::from("."));
         Ok(GuestArg { request, typed: text.to_owned() })
     }
+
+    /// Boots another kernel than the default.
+    pub fn set_kernel(&mut self, kernel: &str) {
+        kernel.clone_into(&mut self.request.kernel);
+    }
 }
 
 impl fmt::Display for GuestArg {

@@ -27,7 +27,7 @@ fn what_cannot_be_is_refused() {
     let emulator = emulator.to_str().unwrap();
     let old = "/bin/true";
     for (qemu, words, code, said) in [
-        (emulator, &["guest", "run", "z80", "--", "true"][..], 2, "no machine 'z80'"),
+        (emulator, &["guest", "run", "z80", "--", "true"][..], 2, "unknown machine 'z80'"),
         (
             emulator,
             &["guest", "run", "ryzen-5750g", "--driver", "turbo", "--", "true"],

@@ -4,6 +4,7 @@
 
 mod change;
 mod doctor;
+#[cfg(feature = "guest")]
 mod guest;
 mod house;
 mod measure;

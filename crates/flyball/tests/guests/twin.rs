@@ -33,6 +33,6 @@ impl Twin<'_> {
             options: self.words.iter().map(|&word| word.to_owned()).collect(),
             modular_governors: false,
         };
-        Ok((SimMachine::boot(spec, kernel, boot, 0)?, amd))
+        Ok((SimMachine::boot(spec, kernel, boot, 0).map_err(|error| error.to_string())?, amd))
     }
 }

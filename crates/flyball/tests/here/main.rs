@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod quiet;
+#[cfg(feature = "serve")]
 mod sim_run;
+#[cfg(feature = "serve")]
 mod speed_select_sim;
 mod trace_record;

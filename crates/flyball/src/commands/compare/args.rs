@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
-use crate::{time, workloads};
+use crate::workloads;
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -108,17 +108,20 @@ pub struct Args {
 
 impl Args {
     /// The run directory, for a caller that has to know it before the comparison runs.
+    #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
-        named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())))
+        named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())))
     }
 
     /// Whether the command line says which directory that is.
+    #[cfg(feature = "guest")]
     pub(in crate::commands) fn names_directory(&self) -> bool {
         self.resume.is_some() || self.output.is_some()
     }
 
     /// Whether an earlier comparison goes on.
+    #[cfg(feature = "guest")]
     pub(in crate::commands) fn resumes(&self) -> bool {
         self.resume.is_some()
     }

@@ -117,8 +117,10 @@ impl Input {
     fn default_threads(&self) -> NonZeroUsize {
         const FOR_ONE_THREAD: u64 = 512 << 20;
         let most = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let size = std::fs::metadata(&self.file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
-        let wanted = size.map_or(most.get(), |size| 1 + usize::try_from(size / FOR_ONE_THREAD).unwrap_or(usize::MAX - 1));
+        let size =
+            std::fs::metadata(&self.file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
+        let wanted = size
+            .map_or(most.get(), |size| 1 + usize::try_from(size / FOR_ONE_THREAD).unwrap_or(usize::MAX - 1));
         NonZeroUsize::new(wanted).map_or(most, |wanted| wanted.min(most))
     }
 
