@@ -1,18 +1,17 @@
 //! Is this machine set up as it should be?
 //!
-//! A check looks at one question, from firmware to daemons, and answers with a [`Finding`]: what is the case, where
-//! that was read, why it matters, and what to do. No check says [`Verdict::Ok`] where it could not look: that is
-//! [`Verdict::Unknown`], with the reason. Checks only read, through [`flyball_host::Host`], so they work on recorded
-//! and simulated machines as on the running one.
+//! A check answers one question, from firmware to daemons, with a [`Finding`]: what is the case, where that was read, why
+//! it matters, and what to do. A check that could not look does not say [`Verdict::Ok`] but [`Verdict::Unknown`], with
+//! the reason. Checks only read, through [`flyball_host::Host`], so they work on recorded and simulated machines too.
 //!
 //! `facts` gathers what several checks need; each group of checks has a module; [`CHECKS`] is the table of all.
 
-// Checks share one signature, also those that always have an answer.
+// All checks share one signature, even those that always have an answer.
 #![allow(clippy::unnecessary_wraps)]
 
 mod amd_firmware;
-mod amd_tests;
-pub mod amd_write;
+mod amd_pstate;
+pub mod amd_pstate_write;
 mod conflicts;
 mod driver;
 mod facts;
@@ -24,7 +23,9 @@ mod storpool;
 
 pub use facts::{Facts, Policy, Sampled};
 
-use crate::{ReadError, Vendor};
+use std::fmt;
+
+use crate::{Id, ReadError, Vendor};
 
 use flyball_host::Host;
 use serde::Serialize;
@@ -35,7 +36,7 @@ use serde::Serialize;
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// Could not be looked at; `what` says why.
+    /// Could not be examined; `what` says why.
     Unknown,
     /// Worth knowing; nothing is wrong.
     Note,
@@ -58,13 +59,13 @@ impl Verdict {
     }
 }
 
-/// Where to look in the report.
+/// A section of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     /// Which driver runs, in which mode, and why not a better one.
     Driver,
-    /// The amd-pstate unit tests, from user space.
+    /// The kernel's amd-pstate unit tests, repeated from user space.
     AmdPstate,
     /// Firmware settings that show from the running system.
     Firmware,
@@ -72,7 +73,7 @@ pub enum Group {
     Conflicts,
     /// What happens at this moment.
     Now,
-    /// What a trace of the driver's decisions shows, where one is given.
+    /// What a trace of the driver's decisions shows, if one is given.
     Trace,
     /// The recommendations of a published page, on request.
     Recommended,
@@ -102,28 +103,46 @@ pub struct Evidence {
     pub value: String,
 }
 
+/// A knob and the value to set it to: `KNOB=VALUE` as text, as `flyball set` takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnobValue {
+    pub knob: Id,
+    pub value: String,
+}
+
+impl fmt::Display for KnobValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.knob, self.value)
+    }
+}
+
+impl Serialize for KnobValue {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// What to do about a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "by", content = "do")]
 pub enum Fix {
-    /// Settings that flyball can make, as `K=V` words for `flyball set`.
-    Settings(Vec<String>),
+    /// Settings that flyball can make.
+    Settings(Vec<KnobValue>),
     /// A kernel parameter to add, change or remove, with the action in words.
     KernelParameter(String),
-    /// A firmware menu entry to look for.
+    /// A firmware setup entry to look for.
     Firmware(String),
-    /// Something that a person has to do outside flyball.
+    /// Something to do outside flyball.
     Person(String),
 }
 
-/// What one of the tests in the kernel's own amd-pstate-ut module would say of this machine and kernel.
+/// What a test of the kernel's amd-pstate-ut module would report on this machine and kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KernelTest {
-    /// The test's name in the module.
+    /// Name in the module.
     pub name: &'static str,
-    /// Whether it would succeed.
     pub passes: bool,
-    /// What it would complain about.
+    /// The complaint of a test that would fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
@@ -133,25 +152,22 @@ pub struct KernelTest {
 pub struct Finding {
     /// The check's stable name, `group.question`.
     pub id: &'static str,
-    /// Where it belongs.
     pub group: Group,
-    /// How bad it is.
     pub verdict: Verdict,
     /// What is the case, in one sentence.
     pub what: String,
     /// Why it matters, in a sentence or two.
     pub why: &'static str,
-    /// What was read.
     pub evidence: Vec<Evidence>,
-    /// What to do, where something should be done.
+    /// What to do, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
-    /// What the kernel's own unit test of the same thing would say, where this kernel's module has one.
+    /// What the kernel's unit test of the same thing would report, if this kernel's module has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_test: Option<KernelTest>,
 }
 
-/// What a check's function answers; the table adds the names.
+/// The answer of a check's function; the table adds id, group and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     verdict: Verdict,
@@ -162,27 +178,30 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with a verdict and a sentence.
     pub fn new(verdict: Verdict, what: impl Into<String>) -> Answer {
         Answer { verdict, what: what.into(), evidence: Vec::new(), fix: None, kernel_test: None }
     }
 
-    /// Adds what was read.
+    /// Adds evidence: what was read, and where.
     #[must_use]
     pub fn seen(mut self, place: impl Into<String>, value: impl Into<String>) -> Answer {
         self.evidence.push(Evidence { place: place.into(), value: value.into() });
         self
     }
 
-    /// Says what to do.
     #[must_use]
     pub fn fix(mut self, fix: Fix) -> Answer {
         self.fix = Some(fix);
         self
     }
+
+    /// The fix is this setting.
+    #[must_use]
+    fn set(self, knob: Id, value: impl Into<String>) -> Answer {
+        self.fix(Fix::Settings(vec![KnobValue { knob, value: value.into() }]))
+    }
 }
 
-/// A finding from a check's answer.
 fn finding(id: &'static str, group: Group, why: &'static str, answer: Answer) -> Finding {
     let Answer { verdict, what, evidence, fix, kernel_test } = answer;
     Finding { id, group, verdict, what, why, evidence, fix, kernel_test }
@@ -212,16 +231,15 @@ fn fault(what: impl Into<String>) -> Answer {
 pub struct Check {
     /// Stable name, `group.question`.
     pub id: &'static str,
-    /// Where it belongs.
     pub group: Group,
-    /// Why the question matters.
+    /// Why the question matters, in a sentence or two.
     pub why: &'static str,
     /// What it looks at: files, registers, parameters.
     pub looks: &'static str,
-    /// What has to be readable on every policy (`scaling_governor`) or online CPU (`cpuN/acpi_cppc/nominal_freq`) for an
-    /// [`Verdict::Ok`] to count, if it is there on one of them.
+    /// What has to be readable on every policy (`scaling_governor`) or online CPU (`cpuN/acpi_cppc/nominal_freq`) for
+    /// [`Verdict::Ok`], if it is readable on one of them.
     pub covers: &'static [&'static str],
-    /// Answers the question; `None` where the machine is of a kind for which it makes no sense.
+    /// Answers the question; `None` on machines to which it does not apply.
     run: fn(&Facts) -> Option<Answer>,
 }
 
@@ -234,7 +252,7 @@ impl std::fmt::Debug for Check {
 /// Every check, in the order in which they run.
 pub static CHECKS: &[&[Check]] = &[
     driver::CHECKS,
-    amd_tests::CHECKS,
+    amd_pstate::CHECKS,
     firmware::CHECKS,
     amd_firmware::CHECKS,
     conflicts::CHECKS,
@@ -244,29 +262,27 @@ pub static CHECKS: &[&[Check]] = &[
     storpool::CHECKS,
 ];
 
-/// A machine on which the processors' settings cannot be seen.
+/// A machine that hides the processors' settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotVisible {
-    /// What kind of machine this is.
     pub what: String,
-    /// What cannot be seen from here, and where to look instead.
+    /// Where to look instead.
     pub remedy: String,
-    /// How that was recognised.
+    /// How it was recognised.
     pub evidence: Vec<Evidence>,
 }
 
-/// What the doctor says.
+/// The doctor's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The machine's name as given after `-M`.
     pub machine: String,
-    /// What stands behind it.
     pub kind: flyball_host::Kind,
     /// The processor, from /proc/cpuinfo.
     pub processor: String,
-    /// The kernel's release, where recorded.
+    /// The kernel's release; `None` if it was not recorded.
     pub kernel: Option<String>,
-    /// Set when the machine hides its processors; there are no findings then.
+    /// Set if the machine hides its processors; there are no findings then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_visible: Option<NotVisible>,
     /// The findings, in table order.
@@ -274,7 +290,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The worst verdict, [`Verdict::Ok`] where there is none.
+    /// The worst verdict; [`Verdict::Ok`] without findings.
     pub fn worst(&self) -> Verdict {
         self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
     }
@@ -286,32 +302,32 @@ impl Report {
         found
     }
 
-    /// The `K=V` words of all fixes that flyball can make itself, the worst findings' first, each once.
-    pub fn settings(&self) -> Vec<String> {
-        let mut words: Vec<String> = Vec::new();
+    /// The settings of all fixes that flyball can make itself, those of the worst findings first. Each knob is there
+    /// once: what a worse finding asks for wins.
+    pub fn settings(&self) -> Vec<KnobValue> {
+        let mut settings: Vec<KnobValue> = Vec::new();
         for finding in self.from(Verdict::Note) {
-            if let Some(Fix::Settings(settings)) = &finding.fix {
-                for setting in settings {
-                    let knob = setting.split('=').next().unwrap_or_default();
-                    if !words.iter().any(|word| word.split('=').next() == Some(knob)) {
-                        words.push(setting.clone());
-                    }
+            let Some(Fix::Settings(asked)) = &finding.fix else { continue };
+            for setting in asked {
+                if settings.iter().all(|known| known.knob != setting.knob) {
+                    settings.push(setting.clone());
                 }
             }
         }
-        words
+        settings
     }
 }
 
 /// Which checks to run beyond the usual ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Hold the machine against the StorPool page's values for Xeon Scalable processors.
+    /// Compare the machine with the StorPool page's values for Xeon Scalable processors.
     pub storpool: bool,
 }
 
-/// Why a check did not see all that it speaks of, if so: something that one policy or CPU has cannot be read on another.
-fn hole(facts: &Facts, check: &Check) -> Option<String> {
+/// Why a check did not see everything that it covers: something that one policy or CPU has cannot be read on another.
+/// Without this a check would call a machine good after seeing a part of it.
+fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<String> {
     if let (false, Err(why)) = (check.covers.is_empty(), &facts.told_online) {
         return Some(why.clone());
     }
@@ -329,14 +345,14 @@ fn hole(facts: &Facts, check: &Check) -> Option<String> {
             }
         };
         let partly = !missing.is_empty() && missing.len() < facts.online.len();
-        partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not looked at"))
+        partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined"))
     })
 }
 
-/// Looks at the machine. Only reads.
+/// Runs the checks. Only reads.
 ///
 /// # Errors
-/// Where not even the list of processors can be read.
+/// Not even the list of processors can be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
     if let Some(hidden) = now::nothing_visible(host) {
         return Ok(Report {
@@ -357,7 +373,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
                 continue;
             }
             if let Some(answer) = (check.run)(&facts) {
-                let answer = match hole(&facts, check) {
+                let answer = match gap_in_coverage(&facts, check) {
                     Some(why) if answer.verdict == Verdict::Ok => {
                         Answer { evidence: answer.evidence, ..unknown(why) }
                     }

@@ -53,6 +53,8 @@ pub(super) fn set_base(session: &mut Session<'_>, options: &Options, on: bool) -
     Ok(())
 }
 
+/// Switches SST-BF of one domain (`set_pbf_for_cpu` in isst-config.c). With `--auto` the classes of service are set before
+/// the feature goes on, and switched off again if that fails.
 fn set_base_of(
     session: &mut Session<'_>,
     id: &Id,
@@ -229,6 +231,9 @@ pub(super) fn set_turbo(session: &mut Session<'_>, options: &Options, on: bool) 
     Ok(())
 }
 
+/// Switches SST-TF of one domain (`set_fact_for_cpu` in isst-config.c). SST-TF only acts through classes of service, so
+/// they are switched on first; and the turbo ratio limits must be lifted, or they would still cap the high-priority
+/// cores.
 fn set_turbo_of(
     session: &mut Session<'_>,
     id: &Id,

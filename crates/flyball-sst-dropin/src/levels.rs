@@ -125,6 +125,9 @@ pub(super) fn has_bucket(turbo: &TurboFreq, bucket: Option<u32>, needs_cores: bo
     false
 }
 
+/// Reads all levels, or one. What may be missing differs by part and by level, and the tool answers each case with its
+/// own message, so the order of the questions is that of `isst_get_process_ctdp` (isst-core.c). A level without
+/// features is passed over; a failure after that fails the command.
 pub(super) fn read_levels(
     session: &mut Session<'_>,
     id: &Id,

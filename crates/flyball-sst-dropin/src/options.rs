@@ -81,6 +81,8 @@ fn hexadecimal(session: &mut Session<'_>, name: &str, text: &str) -> Result<u64,
     }
 }
 
+/// Reads them. Some options end the run on some processors, in the order in which they stand, as in the tool; the checks
+/// therefore cannot wait until all options are read.
 pub(super) fn read(
     session: &mut Session<'_>,
     args: &[String],

@@ -3,7 +3,7 @@
 use flyball_host::{Errno, HostError, MegaHertz, Op};
 
 use flyball_sst::access::{
-    Clos, Place, Qos,
+    Clos, DomainAddress, Qos,
     commands::{PM_CLOS_OFFSET, PQR_ASSOC_OFFSET},
 };
 
@@ -17,16 +17,19 @@ use crate::{
 const REFUSED: Code = -22;
 
 /// The power domains of a package that a class or its switch is written to: all of them on TPMI.
-fn places(session: &Session<'_>, id: &Id) -> Vec<Place> {
+fn places(session: &Session<'_>, id: &Id) -> Vec<DomainAddress> {
     let Some(own) = place(id) else { return Vec::new() };
     if !session.platform.is_tpmi() {
         return vec![own];
     }
     let domains = session.access().domains(own.package).into_iter().filter(|&domain| domain < 8);
-    domains.map(|domain| Place { domain, ..own }).collect()
+    domains.map(|domain| DomainAddress { domain, ..own }).collect()
 }
 
 /// Switches classes of service. The priority type is written with the switch, so the old one is lost, as in the tool.
+///
+/// Mailbox parts have two switches, SST-CP's and that of the classes (`mbox_pm_qos_config` in isst-core-mbox.c). The first
+/// may fail on firmware without SST-CP, where the second still works, so its failure is only reported.
 pub(super) fn set_qos(
     session: &mut Session<'_>,
     id: &Id,

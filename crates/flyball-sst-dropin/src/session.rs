@@ -6,7 +6,7 @@ use std::{io::Write, time::Duration};
 use flyball_host::{CpuInfo, CpuList, Errno, Host, HostError, isst};
 
 use flyball_sst::{
-    access::{Access, CpuModel, Features, Levels, Mailbox, Place, PmConfig, Tpmi},
+    access::{Access, CpuModel, DomainAddress, Features, Levels, Mailbox, PmConfig, Tpmi},
     cpus::{Cpu, CpuMap, is_online},
 };
 
@@ -415,7 +415,7 @@ impl Session<'_> {
     pub(super) fn at<T>(
         &self,
         id: &Id,
-        question: impl FnOnce(&dyn Access, &Place) -> Result<T, HostError>,
+        question: impl FnOnce(&dyn Access, &DomainAddress) -> Result<T, HostError>,
     ) -> Result<T, HostError> {
         let nowhere =
             || HostError::new(flyball_host::Op::Isst, "a CPU of no known power domain", Errno::NODEV);
@@ -443,8 +443,8 @@ fn or_none(cpu: Option<u32>) -> i32 {
 }
 
 /// The place of an [`Id`]; `None` where package or domain are out of the tool's bounds.
-pub(super) fn place(id: &Id) -> Option<Place> {
-    Some(Place {
+pub(super) fn place(id: &Id) -> Option<DomainAddress> {
+    Some(DomainAddress {
         cpu: u32::try_from(id.cpu).ok(),
         package: u8::try_from(id.package).ok()?,
         domain: u8::try_from(id.domain).ok()?,

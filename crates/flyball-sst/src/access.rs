@@ -1,6 +1,6 @@
 //! One form for both interfaces: mailboxes (API 1) and power-domain registers (TPMI, API 2 and 3).
 //!
-//! A request names a [`Place`]. Mailboxes are reached through a CPU of the package; TPMI through package and
+//! A request names a [`DomainAddress`]. Mailboxes are reached through a CPU of the package; TPMI through package and
 //! domain. Frequencies are in MHz on both, whatever the registers hold.
 
 pub mod commands;
@@ -14,7 +14,7 @@ use flyball_host::{Errno, Host, HostError, Op, isst};
 
 pub use dump::Dump;
 pub use interface::{
-    Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+    Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq, TurboLimits,
 };
 pub use mailbox::Mailbox;
 pub use model::{CpuModel, ICELAKE_X, SKYLAKE_X};

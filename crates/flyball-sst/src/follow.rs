@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 use flyball_host::{CpuList, Host, HostError};
 
 use crate::{
-    access::Place,
+    access::DomainAddress,
     cost,
     cpus::is_online,
     layout::{Domain, Layout},
@@ -30,7 +30,7 @@ pub enum Means {
 pub enum Event {
     /// The level of a domain changed; `from` is `None` at the first look.
     Level {
-        place: Place,
+        place: DomainAddress,
         from: Option<u8>,
         to: u8,
     },

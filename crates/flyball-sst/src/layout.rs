@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flyball_host::{CpuInfo, CpuList, Host, HostError, isst};
 
 use crate::{
-    access::{self, Access, CpuModel, Dump, Mailbox, Place, Tpmi},
+    access::{self, Access, CpuModel, DomainAddress, Dump, Mailbox, Tpmi},
     cpus::CpuMap,
     setting::{Field, Setting, Via},
 };
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
     /// Its CPU is the lowest online one.
-    pub place: Place,
+    pub place: DomainAddress,
     /// The die, as sysfs numbers it.
     pub die: u32,
     pub cpus: CpuList,
@@ -91,7 +91,7 @@ impl Layout {
         self.domains.iter().find(|domain| domain.cpus.contains(cpu))
     }
 
-    pub fn setting(&self, place: Place, field: Field) -> Setting {
+    pub fn setting(&self, place: DomainAddress, field: Field) -> Setting {
         Setting { via: self.via, place, field }
     }
 
@@ -133,7 +133,7 @@ fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
                 .filter(|cpu| (cpu.package, cpu.die, cpu.domain) == (package, die, domain))
                 .map(|cpu| cpu.number)
                 .collect();
-            let place = Place { cpu: cpus.intersection(&online).first(), package: number, domain };
+            let place = DomainAddress { cpu: cpus.intersection(&online).first(), package: number, domain };
             if access.has(&place) {
                 domains.push(Domain { place, die, cpus });
             }

@@ -1,6 +1,6 @@
-//! A machine's Speed Select as data: everything that its levels, features and classes are.
+//! A machine's Speed Select as data: its levels, features and classes.
 //!
-//! What `flyball sst` prints is made of this, as text and as JSON, so that the two cannot differ.
+//! `flyball sst` prints text and JSON from the same data, so that the two cannot differ.
 
 use flyball_host::{CpuList, Host, HostError, MegaHertz};
 use serde::Serialize;
@@ -10,12 +10,10 @@ use crate::{
     layout::{Domain, Layout},
 };
 
-/// One bucket of turbo limits: the frequency while no more than so many cores are active.
+/// One bucket of turbo limits: the highest frequency while at most this many cores are active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bucket {
-    /// Active cores.
     pub cores: u32,
-    /// Highest frequency.
     pub mhz: MegaHertz,
 }
 
@@ -37,9 +35,9 @@ pub struct BaseFreqOffer {
     pub high_mhz: MegaHertz,
     /// The others' base frequency.
     pub low_mhz: MegaHertz,
-    /// Highest temperature in degrees Celsius.
+    /// Highest temperature.
     pub tjunction_c: u32,
-    /// Package power in watts.
+    /// Package power.
     pub tdp_w: u32,
 }
 
@@ -52,14 +50,11 @@ pub struct TurboFreqOffer {
     pub clip: Vec<(&'static str, MegaHertz)>,
 }
 
-/// A performance level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// Its number.
     pub level: u8,
-    /// Whether it is the one in force.
     pub current: bool,
-    /// The CPUs that may run.
+    /// The CPUs that run at this level.
     pub cpus: CpuList,
     /// Base frequency for SSE, AVX2, AVX-512 and AMX code; 0 is not given.
     pub base_mhz: [MegaHertz; 4],
@@ -77,45 +72,36 @@ pub struct Level {
     pub cooling_type: u32,
     /// Turbo limits.
     pub turbo: Vec<Turbo>,
-    /// SST-BF, where the level has it.
+    /// `None` if the level has no SST-BF.
     pub base_freq: Option<BaseFreqOffer>,
-    /// SST-TF, where the level has it.
+    /// `None` if the level has no SST-TF.
     pub turbo_freq: Option<TurboFreqOffer>,
 }
 
-/// A class of service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ClassOfService {
-    /// Its number.
     pub clos: u8,
-    /// Lowest frequency.
     pub min_mhz: MegaHertz,
-    /// Highest frequency; `None` is no limit.
+    /// `None` if there is no limit.
     pub max_mhz: Option<MegaHertz>,
-    /// Proportional priority, 0 (most) to 15.
+    /// Proportional priority, 0 (highest) to 15.
     pub weight: u8,
-    /// Energy preference; `None` where classes have none (TPMI).
+    /// Energy preference; `None` on TPMI parts, whose classes have none.
     pub epp: Option<u8>,
 }
 
-/// One power domain.
+/// The state of a power domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DomainModel {
-    /// The package.
     pub package: u8,
-    /// The die.
     pub die: u32,
-    /// The domain in the package.
+    /// Number in the package.
     pub domain: u8,
-    /// Its CPUs; none on an IO die.
+    /// None on an IO die.
     pub cpus: CpuList,
-    /// Levels: highest, current, locked.
     pub levels: Levels,
-    /// SST-CP.
     pub core_power: PmConfig,
-    /// Classes: whether they count, and how they share.
     pub qos: Qos,
-    /// What is on.
     pub features: Features,
 }
 
@@ -156,7 +142,7 @@ pub fn domain(access: &dyn Access, domain: &Domain) -> Result<DomainModel, HostE
     })
 }
 
-/// One level of a domain, read fully.
+/// Everything about one level of a domain.
 ///
 /// # Errors
 /// What the driver answered; `EINVAL` for a level that the domain does not have.
@@ -171,9 +157,11 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) 
     let LevelData { tdp_w, tjunction_c, base, uncore, second_uncore, memory, cooling, tdp_ratio } =
         access.level_data(at, number)?;
     let mut base_mhz = base;
+    // Older firmware gives only the ratio.
     if base_mhz[0].0 == 0 {
         base_mhz[0] = MegaHertz(tdp_ratio * 100);
     }
+    // The counts are in an MSR, which may be unreadable; the limits are still worth showing.
     let cores = access.bucket_cores(at, number).unwrap_or_default();
     let base_freq = if features.base_freq {
         let BaseFreq { high, low, cores, tjunction_c, tdp_w } = access.base_freq(at, number)?;
@@ -206,7 +194,7 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) 
     })
 }
 
-/// The numbers of the levels that a domain has.
+/// The numbers of the levels that a domain has: firmware may leave out some below the highest.
 ///
 /// # Errors
 /// What the driver answered.
@@ -230,7 +218,7 @@ pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOf
     })
 }
 
-/// The class of each CPU's core, in ascending order of CPUs; CPUs of no known domain are left out.
+/// The class of each CPU's core, in ascending order of CPUs. CPUs whose domain is unknown are left out.
 ///
 /// # Errors
 /// What the driver answered.

@@ -11,7 +11,7 @@ use flyball_host::{
 };
 
 use crate::{
-    access::{Access, CpuModel, Dump, ICELAKE_X, Mailbox, Place, Qos, SKYLAKE_X, Tpmi},
+    access::{Access, CpuModel, DomainAddress, Dump, ICELAKE_X, Mailbox, Qos, SKYLAKE_X, Tpmi},
     partition::Partition,
 };
 
@@ -133,13 +133,13 @@ impl Field {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Setting {
     pub via: Via,
-    pub place: Place,
+    pub place: DomainAddress,
     pub field: Field,
 }
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { cpu, package, domain } = self.place;
+        let DomainAddress { cpu, package, domain } = self.place;
         match self.via {
             Via::Tpmi(api) => write!(f, "sst:tpmi{api}:{package}.{domain}")?,
             Via::Mailbox => write!(f, "sst:mailbox:{package}.{domain}")?,
@@ -175,7 +175,7 @@ impl FromStr for Setting {
                 None => (place, None),
             };
             let (package, domain) = place.split_once('.')?;
-            let place = Place { cpu, package: package.parse().ok()?, domain: domain.parse().ok()? };
+            let place = DomainAddress { cpu, package: package.parse().ok()?, domain: domain.parse().ok()? };
             let name = parts.next()?;
             let index = parts.next().map(str::parse).transpose().ok()?;
             let field = Field::of(name, index)?;
@@ -207,7 +207,12 @@ impl Setting {
         self.read_field(host, access.as_ref(), &self.reachable(host))
     }
 
-    fn read_field(&self, host: &dyn Host, access: &dyn Access, at: &Place) -> Result<String, HostError> {
+    fn read_field(
+        &self,
+        host: &dyn Host,
+        access: &dyn Access,
+        at: &DomainAddress,
+    ) -> Result<String, HostError> {
         let features = || access.features(at, access.levels(at)?.current);
         Ok(match self.field {
             Field::Level => access.levels(at)?.current.to_string(),
@@ -261,11 +266,12 @@ impl Setting {
         self.write_field(host, access.as_ref(), &self.reachable(host), content)
     }
 
+    /// One arm per field. Each reads what shares a register with the field and writes it back unchanged.
     fn write_field(
         &self,
         host: &dyn Host,
         access: &dyn Access,
-        at: &Place,
+        at: &DomainAddress,
         content: &str,
     ) -> Result<(), HostError> {
         match self.field {
@@ -347,7 +353,7 @@ impl Setting {
     }
 
     /// The place through a CPU that is online: the one that the setting was made with may have gone offline since.
-    fn reachable(&self, host: &dyn Host) -> Place {
+    fn reachable(&self, host: &dyn Host) -> DomainAddress {
         let mut place = self.place;
         let online = |cpu: u32| crate::cpus::is_online(host, cpu);
         if let (Via::Mailbox | Via::MailboxAlone, Some(cpu)) = (self.via, place.cpu) {

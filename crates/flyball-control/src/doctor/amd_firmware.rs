@@ -1,6 +1,6 @@
-//! Firmware settings of AMD processors that show from the running system, or that can only be hinted at.
+//! Firmware settings of AMD processors that are visible in the running system, or only indirectly.
 //!
-//! EPYC's power limit is the management port's (HSMP, Documentation/arch/x86/amd_hsmp.rst; its sensors are
+//! EPYC's power limit is read through the management port (HSMP, Documentation/arch/x86/amd_hsmp.rst; its sensors are
 //! drivers/platform/x86/amd/hsmp/hwmon.c since Linux 6.16).
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
@@ -9,7 +9,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.amd-power-limit",
         group: Group::Firmware,
-        why: "A package power limit below the most that the socket may have slows every load on all cores.",
+        why: "A package power limit below the socket's maximum slows every load on all cores.",
         looks: "power1_cap against power1_cap_max of the amd_hsmp_hwmon sensors (Linux 6.16, driver hsmp_acpi)",
         covers: &[],
         run: power_limit,
@@ -17,15 +17,15 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.determinism",
         group: Group::Firmware,
-        why: "Under power determinism each EPYC takes all of its power and runs as fast as its silicon can: two like sockets \
-              then differ. Under performance determinism they are alike.",
-        looks: "power1_input of the HSMP sensors of like sockets under load; the setting itself shows nowhere in the system",
+        why: "Under power determinism each EPYC uses all of its power and runs as fast as its silicon can, so that two sockets \
+              of the same model differ. Under performance determinism they perform the same.",
+        looks: "power1_input of the HSMP sensors of all sockets under load; the setting itself is not visible in the system",
         covers: &[],
         run: determinism,
     },
 ];
 
-/// The HSMP sensor devices, one a socket.
+/// The HSMP sensor devices, one per socket.
 fn sensors(facts: &Facts) -> Vec<String> {
     let root = "/sys/class/hwmon";
     let mut names: Vec<String> = facts.list(root);
@@ -33,13 +33,13 @@ fn sensors(facts: &Facts) -> Vec<String> {
     names
         .into_iter()
         .map(|device| format!("{root}/{device}"))
-        // One without a name may be of them.
+        // A device whose name cannot be read may be one of them.
         .filter(|folder| facts.read(&format!("{folder}/name")).map_or(true, |name| name == "amd_hsmp_hwmon"))
         .collect()
 }
 
 fn is_epyc(facts: &Facts) -> bool {
-    // HSMP came with family 19h.
+    // HSMP exists since family 19h.
     facts.vendor == Vendor::Amd && facts.processor.contains("EPYC") && facts.family >= 0x19
 }
 
@@ -67,7 +67,7 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
         };
         if cap < most {
             let words = format!(
-                "the socket's power limit is {} W of the {} W that it may have",
+                "the socket's power limit is {} W; {} W are possible",
                 cap / 1_000_000,
                 most / 1_000_000
             );
@@ -84,10 +84,10 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     })
 }
 
-/// Both sockets must take this much of their limit before their powers are compared: idle sockets tell nothing.
+/// All sockets must draw this share of their limit before their powers are compared: idle sockets show nothing.
 const LOADED: f64 = 0.5;
-/// Like sockets under the same load that differ by more than this do not run as if limited alike.
-const APART: f64 = 0.05;
+/// Sockets of the same model under the same load that differ by more than this share are not limited by power alone.
+const DIFFERENT: f64 = 0.05;
 
 fn determinism(facts: &Facts) -> Option<Answer> {
     if !is_epyc(facts) {
@@ -95,8 +95,8 @@ fn determinism(facts: &Facts) -> Option<Answer> {
     }
     let advice = || {
         Fix::Firmware(
-            "look for Determinism Control (AMD CBS, NBIO, SMU): Performance for like machines and steady benchmarks, Power for \
-             the most speed"
+            "look for Determinism Control (AMD CBS, NBIO, SMU): Performance for machines that perform the same and for steady benchmarks, Power \
+             for the highest speed"
                 .to_owned(),
         )
     };
@@ -111,20 +111,20 @@ fn determinism(facts: &Facts) -> Option<Answer> {
     let loaded = powers.len() > 1 && powers.iter().all(|(_, now, cap)| *cap > 0.0 && now / cap >= LOADED);
     if !loaded {
         return Some(
-            unknown("power or performance determinism does not show from the system: only two sockets under the same load hint at it")
+            unknown("power or performance determinism is not visible in the system: only two sockets under the same load show a hint")
                 .fix(advice()),
         );
     }
     let (least, most) = powers
         .iter()
         .fold((f64::INFINITY, 0.0f64), |(least, most), (_, now, _)| (least.min(*now), most.max(*now)));
-    let answer = if most - least > APART * most {
+    let answer = if most - least > DIFFERENT * most {
         note(format!(
-            "loaded sockets take {least:.0} and {most:.0} W: if their load is the same, a hint at performance determinism, in which \
-             better silicon takes less power for the same speed"
+            "loaded sockets draw {least:.0} and {most:.0} W: if their load is the same, this suggests performance determinism, in \
+             which better silicon draws less power for the same speed"
         ))
     } else {
-        ok(format!("loaded sockets take about the same power ({least:.0} to {most:.0} W)"))
+        ok(format!("loaded sockets draw about the same power ({least:.0} to {most:.0} W)"))
     };
     Some(powers.iter().take(4).fold(answer, |answer, (folder, now, _)| {
         answer.seen(format!("{folder}/power1_input"), format!("{now:.1} W"))

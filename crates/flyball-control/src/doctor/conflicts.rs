@@ -4,28 +4,29 @@ use flyball_host::CpuList;
 use flyball_host::msr::MSR_PM_ENABLE;
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.governor",
         group: Group::Conflicts,
-        why: "Like CPUs under different governors run the same work at different speeds.",
-        looks: "scaling_governor of like CPUs",
+        why: "CPUs of the same kind under different governors run the same work at different speeds.",
+        looks: "scaling_governor of CPUs of the same kind",
         covers: &["scaling_governor"],
         run: governors,
     },
     Check {
         id: "conflict.limits",
         group: Group::Conflicts,
-        why: "Like CPUs with different limits run the same work at different speeds.",
-        looks: "scaling_min_freq and scaling_max_freq of like CPUs, relative to what each can do",
+        why: "CPUs of the same kind with different limits run the same work at different speeds.",
+        looks: "scaling_min_freq and scaling_max_freq of CPUs of the same kind, relative to the range of each",
         covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"],
         run: limits,
     },
     Check {
         id: "conflict.below-base",
         group: Group::Conflicts,
-        why: "A maximum below the base frequency gives away speed that the processor guarantees.",
+        why: "A maximum below the base frequency wastes speed that the processor guarantees.",
         looks: "scaling_max_freq against base_frequency, or acpi_cppc/nominal_freq",
         covers: &["scaling_max_freq", "base_frequency", "cpuN/acpi_cppc/nominal_freq"],
         run: below_base,
@@ -33,15 +34,15 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.pinned-minimum",
         group: Group::Conflicts,
-        why: "A minimum at the maximum takes every choice from the governor, idle or busy.",
-        looks: "scaling_min_freq against scaling_max_freq under governors that choose",
+        why: "A minimum equal to the maximum leaves the governor no choice, idle or busy.",
+        looks: "scaling_min_freq against scaling_max_freq under governors that choose a frequency",
         covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
         run: pinned,
     },
     Check {
         id: "conflict.raised-minimum",
         group: Group::Conflicts,
-        why: "A minimum above what the governor would ask for wins: CPUs with little to do run faster than it wants.",
+        why: "A raised minimum overrides the governor: CPUs with little load run faster than it would choose.",
         looks: "scaling_min_freq against cpuinfo_min_freq and amd_pstate_lowest_nonlinear_freq, under governors that go low",
         covers: &["scaling_min_freq", "scaling_max_freq", "cpuinfo_min_freq", "scaling_governor"],
         run: raised,
@@ -57,7 +58,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.powersave",
         group: Group::Conflicts,
-        why: "Outside active mode the powersave governor is no saver: it holds the lowest frequency under any load.",
+        why: "Outside active mode `powersave` does not save power: it pins the lowest frequency under any load.",
         looks: "scaling_governor and scaling_driver",
         covers: &["scaling_driver", "scaling_governor"],
         run: powersave,
@@ -65,7 +66,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.epb-epp",
         group: Group::Conflicts,
-        why: "Bias and preference pull the same firmware policies; opposite values make the outcome a guess.",
+        why: "Bias and preference steer the same firmware policies; with opposite values the outcome is not predictable.",
         looks: "power/energy_perf_bias against energy_performance_preference",
         covers: &["energy_performance_preference", "cpuN/power/energy_perf_bias"],
         run: epb_epp,
@@ -73,7 +74,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.turbo",
         group: Group::Conflicts,
-        why: "Two switches for turbo: the stricter one wins, whatever the other says.",
+        why: "There are two switches for turbo, and turbo is off if either of them is off.",
         looks: "cpufreq/boost, intel_pstate/no_turbo and each policy's boost",
         covers: &["boost"],
         run: turbo,
@@ -90,14 +91,14 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "conflict.cpuidle",
         group: Group::Conflicts,
-        why: "Without idle states idle CPUs burn power and take turbo headroom from busy ones.",
+        why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
         looks: "cpuidle/current_driver, the states' disable files, idle= and max_cstate= on the command line",
         covers: &[],
         run: cpuidle,
     },
 ];
 
-/// Groups of like policies: hybrid processors have more than one kind of core.
+/// Policies by kind of core: hybrid processors have more than one.
 fn kinds<'a>(facts: &'a Facts<'_>) -> Vec<Vec<&'a super::Policy>> {
     let mut kinds: std::collections::BTreeMap<_, Vec<&super::Policy>> = std::collections::BTreeMap::new();
     for policy in &facts.policies {
@@ -121,8 +122,8 @@ fn split_by<'a>(
     groups
 }
 
-/// One answer for "the same on like CPUs": which values there are, and where.
-fn same_on_like(
+/// The answer whether CPUs of the same kind have the same value, with the values found.
+fn same_within_kind(
     facts: &Facts,
     what: &str,
     text: impl Fn(&super::Policy) -> Option<String>,
@@ -131,7 +132,7 @@ fn same_on_like(
     for policies in kinds(facts) {
         let groups = split_by(&policies, &text);
         if groups.len() > 1 {
-            let answer = warning(format!("like CPUs have different {what}"));
+            let answer = warning(format!("CPUs of the same kind have different {what}"));
             return Some(
                 groups
                     .into_iter()
@@ -144,23 +145,21 @@ fn same_on_like(
         }
     }
     let (value, cpus) = shown?;
-    Some(ok(format!("like CPUs have the same {what}")).seen(format!("CPUs {cpus}"), value))
+    Some(ok(format!("CPUs of the same kind have the same {what}")).seen(format!("CPUs {cpus}"), value))
 }
 
 fn governors(facts: &Facts) -> Option<Answer> {
-    let common = facts.by_value("scaling_governor").first().map(|(governor, _)| governor.clone());
+    let most_common = facts.by_value("scaling_governor").first().map(|(governor, _)| governor.clone());
     let answer =
-        same_on_like(facts, "governors", |policy| policy.get("scaling_governor").map(str::to_owned))?;
-    Some(match (answer.verdict, common) {
-        (super::Verdict::Warning, Some(governor)) => {
-            answer.fix(Fix::Settings(vec![format!("governor={governor}")]))
-        }
+        same_within_kind(facts, "governors", |policy| policy.get("scaling_governor").map(str::to_owned))?;
+    Some(match (answer.verdict, most_common) {
+        (super::Verdict::Warning, Some(governor)) => answer.set(Id::Governor, governor),
         _ => answer,
     })
 }
 
 fn limits(facts: &Facts) -> Option<Answer> {
-    same_on_like(facts, "frequency limits", |policy| {
+    same_within_kind(facts, "frequency limits", |policy| {
         // Relative to each policy's own range, so that preferred cores do not count as different.
         let place = |name: &str, ends: [(&str, &str); 2]| {
             let value = policy.number(name)?;
@@ -190,7 +189,7 @@ fn below_base(facts: &Facts) -> Option<Answer> {
             (mhz > 0).then_some(mhz * 1000)
         });
         let (Some(base), Some(max)) = (base, policy.number("scaling_max_freq")) else { continue };
-        // Firmware tables give whole MHz, and some end 1 MHz above the nominal one: a hundredth is no limit.
+        // Firmware tables have whole MHz, and some end 1 MHz above the nominal one: a hundredth less is not a limit.
         if max * 100 < base * 99 {
             low.extend(policy.cpus.iter());
             evidence.get_or_insert((policy.path("scaling_max_freq"), format!("{max}, base {base} kHz")));
@@ -199,9 +198,9 @@ fn below_base(facts: &Facts) -> Option<Answer> {
     }
     if let Some((place, text)) = evidence {
         return Some(
-            warning(format!("CPUs {low} may not reach their base frequency"))
+            warning(format!("CPUs {low} are limited to less than their base frequency"))
                 .seen(place, text)
-                .fix(Fix::Settings(vec!["max-freq=max".to_owned()])),
+                .set(Id::MaxFreq, "max"),
         );
     }
     let (place, text) = shown?;
@@ -221,7 +220,7 @@ fn pinned(facts: &Facts) -> Option<Answer> {
             continue;
         };
         any.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // `userspace` and `performance` pin on purpose, and a CPU with one speed has nothing to choose.
+        // `userspace` and `performance` pin on purpose, and a CPU with one speed has no choice.
         let chooses = !matches!(policy.get("scaling_governor"), Some("performance" | "userspace"));
         if min == max && max > lowest && chooses {
             cpus.extend(policy.cpus.iter());
@@ -232,11 +231,11 @@ fn pinned(facts: &Facts) -> Option<Answer> {
         return Some(
             note(format!("CPUs {cpus}: minimum and maximum are equal, so the governor has no choice"))
                 .seen(place, text)
-                .fix(Fix::Settings(vec!["min-freq=min".to_owned()])),
+                .set(Id::MinFreq, "min"),
         );
     }
     let (place, text) = any?;
-    Some(ok("no policy's minimum equals its maximum without cause").seen(place, text))
+    Some(ok("no governor that chooses a frequency has a minimum equal to its maximum").seen(place, text))
 }
 
 /// A minimum between the lowest frequency and the maximum, under a governor that would go lower.
@@ -253,9 +252,9 @@ fn raised(facts: &Facts) -> Option<Answer> {
             continue;
         };
         shown.get_or_insert((policy.path("scaling_min_freq"), min.to_string()));
-        // amd-pstate begins with the lowest non-linear frequency as its minimum since 6.13, by itself.
+        // Since 6.13 amd-pstate sets the lowest non-linear frequency as its default minimum.
         let usual = lowest.max(policy.number("amd_pstate_lowest_nonlinear_freq").unwrap_or(0));
-        // A hundredth more is a table's rounding; equal limits are the business of conflict.pinned-minimum.
+        // A hundredth more is the rounding of a table; equal limits are for conflict.pinned-minimum.
         if min * 100 <= usual * 101 || min >= max || matches!(governor, "performance" | "userspace") {
             continue;
         }
@@ -268,18 +267,18 @@ fn raised(facts: &Facts) -> Option<Answer> {
     }
     if let Some((governor, cpus, ..)) = groups.first() {
         let answer = note(format!(
-            "CPUs {cpus}: the minimum is raised, so {governor} cannot go as low as it would with little load"
+            "CPUs {cpus}: the minimum is raised, so {governor} cannot go as low as it would under little load"
         ));
         return Some(
             groups
                 .iter()
                 .take(4)
                 .fold(answer, |answer, (.., place, min)| answer.seen(place.clone(), min.to_string()))
-                .fix(Fix::Settings(vec!["min-freq=min".to_owned()])),
+                .set(Id::MinFreq, "min"),
         );
     }
     let (place, text) = shown?;
-    Some(ok("no minimum keeps a governor from going low").seen(place, text))
+    Some(ok("no minimum keeps a governor from low frequencies").seen(place, text))
 }
 
 fn is_performance(word: &str) -> bool {
@@ -303,13 +302,13 @@ fn governor_epp(facts: &Facts) -> Option<Answer> {
     Some(if lost.is_empty() {
         ok("governor and preference agree").seen(place, text)
     } else {
-        note(format!("CPUs {lost}: the preference is not what the performance governor makes of it"))
+        note(format!("CPUs {lost}: the preference is not the one that the performance governor sets"))
             .seen(place, text)
     })
 }
 
-/// In active mode `powersave` lets the processor choose; everywhere else it is cpufreq_powersave.c, which asks for the
-/// minimum and nothing else.
+/// In active mode `powersave` lets the processor choose; otherwise it is cpufreq_powersave.c, which always asks for the
+/// minimum.
 fn powersave(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut slow = CpuList::new();
@@ -339,7 +338,7 @@ fn powersave(facts: &Facts) -> Option<Answer> {
             warning(format!("CPUs {slow} are held at their lowest frequency by the powersave governor"))
                 .seen(place, text);
         return Some(match better {
-            Some(name) => answer.fix(Fix::Settings(vec![format!("governor={name}")])),
+            Some(name) => answer.set(Id::Governor, name),
             None => answer,
         });
     }
@@ -361,18 +360,17 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
         let slow = matches!(epp, "power" | "255");
         let text = format!("EPP {epp}, EPB {epb}");
         if (fast && epb >= 8) || (slow && epb <= 4) {
-            let want = if fast { "epb=performance" } else { "epb=power" };
             return Some(
-                warning(format!("preference and bias pull in opposite directions ({text})"))
+                warning(format!("preference and bias contradict each other ({text})"))
                     .seen(policy.path("energy_performance_preference"), epp)
                     .seen(path, epb.to_string())
-                    .fix(Fix::Settings(vec![want.to_owned()])),
+                    .set(Id::Epb, if fast { "performance" } else { "power" }),
             );
         }
         shown.get_or_insert((path, text));
     }
     let (place, text) = shown?;
-    Some(ok(format!("preference and bias do not oppose each other ({text})")).seen(place, text))
+    Some(ok(format!("preference and bias do not contradict each other ({text})")).seen(place, text))
 }
 
 fn turbo(facts: &Facts) -> Option<Answer> {
@@ -400,10 +398,10 @@ fn turbo(facts: &Facts) -> Option<Answer> {
         return Some(
             note(format!("boost is on for the machine but off for CPUs {off}"))
                 .seen(boost_path, "1")
-                .fix(Fix::Settings(vec!["turbo=on".to_owned()])),
+                .set(Id::Turbo, "on"),
         );
     }
-    // One switch alone has nothing to disagree with.
+    // A single switch cannot contradict another.
     let each = facts.policies.iter().find(|policy| policy.get("boost").is_some());
     let all = [(boost_path, boost), (no_turbo_path, no_turbo)]
         .into_iter()
@@ -418,7 +416,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
     (answer.evidence.len() > 1).then_some(answer)
 }
 
-/// A list of CPUs of the command line, flags before it left out: `isolcpus=domain,managed_irq,3-5`.
+/// A list of CPUs on the command line, without the flags before it: `isolcpus=domain,managed_irq,3-5`.
 fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
     let text = facts.parameter(name)?.trim_matches('"');
     let last = facts.present.iter().last().unwrap_or(0);
@@ -431,29 +429,34 @@ fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
     Some(cpus)
 }
 
+/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick, and
+/// with RCU callbacks offloaded, nothing calls it while one task runs, and the CPU keeps whatever speed it had; which of
+/// these conditions hold decides between fault and note.
 fn nohz_full(facts: &Facts) -> Option<Answer> {
-    let Some(cmdline) = facts.cmdline.as_deref() else { return Some(unknown("/proc/cmdline is not there")) };
+    let Some(cmdline) = facts.cmdline.as_deref() else {
+        return Some(unknown("/proc/cmdline does not exist"));
+    };
     let file = "/sys/devices/system/cpu/nohz_full";
     let isolated = listed(facts, "isolcpus").unwrap_or_default();
-    let asked = match facts.parameter("isolcpus") {
+    let requested = match facts.parameter("isolcpus") {
         Some(flags) if flags.split(',').any(|flag| flag == "nohz") => Some(isolated.clone()),
         _ => listed(facts, "nohz_full"),
     };
-    // What the kernel made of it: one without CONFIG_NO_HZ_FULL takes the parameter and has no tickless CPU.
-    let made = facts.read(file).ok().map(|text| match text.trim() {
+    // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
+    let actual = facts.read(file).ok().map(|text| match text.trim() {
         "" | "(null)" => CpuList::new(),
         list => list.parse().unwrap_or_default(),
     });
-    let tickless = made.clone().or(asked.clone()).unwrap_or_default();
-    let place = |answer: Answer| match &made {
+    let tickless = actual.clone().or(requested.clone()).unwrap_or_default();
+    let place = |answer: Answer| match &actual {
         Some(cpus) if cpus.is_empty() => answer.seen(file, "none"),
         Some(cpus) => answer.seen(file, cpus.to_string()),
         None => answer.seen("/proc/cmdline", shorten(cmdline)),
     };
     if tickless.is_empty() {
-        let vain = asked.is_some_and(|cpus| !cpus.is_empty());
-        return Some(place(if vain {
-            note("nohz_full is asked for, but this kernel is built without it")
+        let ignored = requested.is_some_and(|cpus| !cpus.is_empty());
+        return Some(place(if ignored {
+            note("nohz_full is on the command line, but this kernel is built without it")
                 .seen("/proc/cmdline", shorten(cmdline))
         } else {
             ok("no CPU is tickless (nohz_full)")
@@ -462,38 +465,39 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     let offloaded = listed(facts, "rcu_nocbs").unwrap_or_default();
     let risky = tickless.intersection(&isolated).difference(&offloaded);
     let Some(driver) = facts.driver() else {
-        return Some(unknown(format!("CPUs {tickless} are tickless; which driver runs is not told")));
+        return Some(unknown(format!("CPUs {tickless} are tickless; the cpufreq driver is unknown")));
     };
     let seen = |answer: Answer| {
         place(answer)
             .seen("isolcpus", if isolated.is_empty() { "none".to_owned() } else { isolated.to_string() })
             .seen("rcu_nocbs", if offloaded.is_empty() { "none".to_owned() } else { offloaded.to_string() })
     };
-    // Only intel_pstate's own algorithm waits for the scheduler's callback on the CPU itself; with hardware P-states the
-    // processor chooses, and governors of other drivers take callbacks from other CPUs (intel_pstate_update_util).
-    let waits = driver == "intel_pstate" && !hardware_chooses(facts);
-    Some(if waits && !risky.is_empty() {
+    // Only intel_pstate's own algorithm needs the scheduler's callback on the CPU itself (intel_pstate_update_util). With
+    // hardware P-states the processor chooses, and governors of other drivers also run on callbacks from other CPUs.
+    let needs_callback = driver == "intel_pstate" && !hardware_chooses(facts);
+    Some(if needs_callback && !risky.is_empty() {
         seen(fault(format!(
-            "CPUs {risky} are isolated and tickless without rcu_nocbs, and {driver} has to be called on them to change speed"
+            "CPUs {risky} are isolated and tickless without rcu_nocbs, and {driver} changes their speed only when the scheduler calls \
+             it there"
         )))
         .fix(Fix::KernelParameter(format!(
             "add rcu_nocbs={tickless}; or use hardware P-states, or intel_pstate=passive with a fixed frequency"
         )))
-    } else if waits {
+    } else if needs_callback {
         seen(note(format!(
-            "CPUs {tickless} are tickless, and {driver} has to be called on them to change speed; a trace shows whether it is \
-             (--trace)"
+            "CPUs {tickless} are tickless, and {driver} changes their speed only when the scheduler calls it there; a trace shows \
+             whether it does (--trace)"
         )))
     } else if risky.is_empty() {
-        seen(ok("tickless CPUs have their RCU callbacks elsewhere, and the driver needs no tick"))
+        seen(ok("RCU callbacks of tickless CPUs run on other CPUs, and the driver needs no tick"))
     } else {
         seen(note(format!("CPUs {risky} are isolated and tickless, without rcu_nocbs")))
             .fix(Fix::KernelParameter(format!("add rcu_nocbs={tickless}")))
     })
 }
 
-/// Whether hardware P-states are on, so that speed changes without the kernel: by the register, or by the preferences
-/// that intel_pstate offers only then.
+/// Whether hardware P-states are on, so that the processor changes its speed without the kernel: from the register, or
+/// from the preferences, which intel_pstate offers only then.
 fn hardware_chooses(facts: &Facts) -> bool {
     match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
         Some(Ok(value)) => value & 1 == 1,
@@ -516,7 +520,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         for name in ["idle", "processor.max_cstate", "intel_idle.max_cstate", "cpuidle.off"] {
             if let Some(value) = facts.parameter(name) {
                 answer = answer.seen("/proc/cmdline", format!("{name}={value}")).fix(Fix::KernelParameter(
-                    format!("remove {name}={value} unless latency is worth the power"),
+                    format!("remove {name}={value} unless latency matters more than power"),
                 ));
             }
         }
@@ -530,7 +534,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let states: Vec<String> =
             facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
         if states.is_empty() {
-            unread.get_or_insert(format!("the idle states of CPU {cpu} are not there"));
+            unread.get_or_insert(format!("CPU {cpu} shows no idle states"));
         }
         most = most.max(states.len());
         for state in states {

@@ -3,14 +3,14 @@
 //! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
-use crate::topology::BEFORE_POLICIES;
+use crate::{Id, topology::BEFORE_POLICIES};
 use flyball_host::msr::MSR_PM_ENABLE;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "driver.present",
         group: Group::Driver,
-        why: "Without a cpufreq driver the firmware alone decides the speed, and nothing here can change it.",
+        why: "Without a cpufreq driver only the firmware decides the speed, and no setting can change it.",
         looks: "scaling_driver of every policy; intel_pstate/status and amd_pstate/status; the kernel's command line",
         covers: &[],
         run: present,
@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "driver.same",
         group: Group::Driver,
-        why: "CPUs under different drivers cannot be compared, and settings reach only some of them.",
+        why: "CPUs under different drivers cannot be compared, and settings affect only some of them.",
         looks: "scaling_driver of every policy",
         covers: &["scaling_driver"],
         run: same,
@@ -63,14 +63,14 @@ fn present(facts: &Facts) -> Option<Answer> {
             return Some(
                 fault(format!("{name} is switched off, and no driver has taken its place"))
                     .seen(path, status)
-                    .fix(Fix::Settings(vec!["driver-mode=active".to_owned()])),
+                    .set(Id::DriverMode, "active"),
             );
         }
     }
     if let Ok(driver) = facts.read(BEFORE_POLICIES) {
         return Some(
             unknown(
-                "this kernel, older than 4.3, keeps its policies below each CPU, where flyball does not look",
+                "this kernel, older than 4.3, has its policies below each CPU, where flyball does not look",
             )
             .seen(BEFORE_POLICIES, driver),
         );
@@ -81,7 +81,7 @@ fn present(facts: &Facts) -> Option<Answer> {
             answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))
         }
         None => answer.fix(Fix::Firmware(
-            "look for P-states, SpeedStep, CPPC or 'OS control of power' and let the operating system have it"
+            "look for P-states, SpeedStep, CPPC or 'OS control of power' and give control to the operating system"
                 .to_owned(),
         )),
     })
@@ -91,7 +91,7 @@ fn driver_path(facts: &Facts) -> String {
     facts.policies.first().map(|policy| policy.path("scaling_driver")).unwrap_or_default()
 }
 
-/// A parameter that keeps the vendor's driver away, and what to do about it.
+/// A kernel parameter that prevents the vendor's driver, and what to do about it.
 fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
     let name = match facts.vendor {
         Vendor::Intel => "intel_pstate",
@@ -132,12 +132,12 @@ fn best_intel(facts: &Facts, driver: &str) -> Answer {
         return seen(ok(format!("Intel's own driver, {driver}")));
     }
     if let Some((parameter, action)) = blocked_by_parameter(facts) {
-        return seen(warning(format!("{driver} runs because the command line keeps intel_pstate away")))
+        return seen(warning(format!("{driver} runs because the command line disables intel_pstate")))
             .seen("/proc/cmdline", parameter)
             .fix(Fix::KernelParameter(action));
     }
     if facts.log.as_deref().is_some_and(|log| log.contains("P-states controlled by the platform")) {
-        return seen(warning(format!("{driver} runs because the firmware keeps P-states to itself")))
+        return seen(warning(format!("{driver} runs because the firmware controls P-states")))
             .seen("kernel log", "intel_pstate: P-states controlled by the platform")
             .fix(Fix::Firmware(
                 "set P-state control to the operating system (OS DBPM, native mode)".to_owned(),
@@ -150,11 +150,13 @@ fn best_intel(facts: &Facts, driver: &str) -> Answer {
             ),
         );
     }
-    // Without HWP, intel_pstate knows its processors by model (intel_pstate_cpu_ids); others get acpi-cpufreq.
+    // Without HWP, intel_pstate recognises processors by model (intel_pstate_cpu_ids); others get acpi-cpufreq.
     seen(note(if facts.cmdline.is_some() {
-        format!("{driver} runs; intel_pstate does not know this model without hardware P-states")
+        format!("{driver} runs; intel_pstate does not support this model without hardware P-states")
     } else {
-        format!("{driver} runs; intel_pstate either does not know this model without HWP or was kept away")
+        format!(
+            "{driver} runs; intel_pstate either does not support this model without hardware P-states or was disabled"
+        )
     }))
 }
 
@@ -164,31 +166,31 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
         return seen(ok(format!("AMD's own driver, {driver}")));
     }
     if let Some((parameter, action)) = blocked_by_parameter(facts) {
-        return seen(warning(format!("{driver} runs because the command line keeps amd-pstate away")))
+        return seen(warning(format!("{driver} runs because the command line disables amd-pstate")))
             .seen("/proc/cmdline", parameter)
             .fix(Fix::KernelParameter(action));
     }
     // amd-pstate needs family 17h model 30h or newer (amd_pstate_cpu_supported and cpc_supported_by_cpu).
     if facts.family < 0x17 || (facts.family == 0x17 && facts.model < 0x30) {
-        return seen(ok(format!("{driver}; this processor is older than amd-pstate supports")));
+        return seen(ok(format!("{driver}; amd-pstate does not support processors this old")));
     }
     let cppc = "/sys/devices/system/cpu/cpu0/acpi_cppc";
     if !facts.exists(cppc) {
         return seen(warning(format!(
             "{driver} runs because the firmware offers no _CPC (collaborative control)"
         )))
-        .seen(cppc, "not there")
+        .seen(cppc, "missing")
         .fix(Fix::Firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned()));
     }
-    let seen = |answer: Answer| seen(answer).seen(cppc, "there");
+    let seen = |answer: Answer| seen(answer).seen(cppc, "present");
     match facts.kernel_version() {
         Some(version) if version < (5, 17) => seen(note(format!(
-            "{driver} runs; amd-pstate came with Linux 5.17 and this is {}.{}",
+            "{driver} runs; amd-pstate was added in Linux 5.17 and this is {}.{}",
             version.0, version.1
         )))
         .fix(Fix::Person("use a newer kernel".to_owned())),
         Some(version) if version < (6, 5) => seen(note(format!(
-            "{driver} runs; on Linux {}.{} amd-pstate starts only when asked for",
+            "{driver} runs; on Linux {}.{} amd-pstate needs a kernel parameter",
             version.0, version.1
         )))
         .fix(Fix::KernelParameter(
@@ -196,11 +198,11 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
         )),
         // The server profile rule of amd_pstate_set_driver's default: families before 1Ah are left to acpi-cpufreq.
         _ if facts.family < 0x1a => seen(note(format!(
-            "{driver} runs; without a parameter the kernel leaves server profiles before family 1Ah (this is {:X}h) to it",
+            "{driver} runs; without a parameter the kernel uses it for server profiles before family 1Ah (this is {:X}h)",
             facts.family
         )))
         .fix(Fix::KernelParameter("add amd_pstate=active (or passive, guided) to try the other driver".to_owned())),
-        _ => seen(warning(format!("{driver} runs although this processor would take amd-pstate"))).fix(
+        _ => seen(warning(format!("{driver} runs although amd-pstate supports this processor"))).fix(
             Fix::Person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned()),
         ),
     }
@@ -215,7 +217,7 @@ fn mode(facts: &Facts) -> Option<Answer> {
     };
     let status = match facts.read(path) {
         Ok(status) => status,
-        // Linux 6.1 has no status file, and recordings may lack it; the driver's name tells the mode.
+        // Linux 6.1 has no status file, and recordings may lack it; the driver's name shows the mode.
         Err(_) if driver == "amd-pstate-epp" => {
             return Some(
                 ok("the driver is in active mode, as its name says").seen(driver_path(facts), driver),
@@ -236,7 +238,7 @@ fn mode(facts: &Facts) -> Option<Answer> {
         "passive" | "guided" => {
             let why = match facts.parameter(parameter) {
                 Some(value) if value == status => {
-                    format!(", as {parameter}={value} on the command line asks")
+                    format!(", as {parameter}={value} on the command line requests")
                 }
                 _ if parameter == "intel_pstate" && !facts.flag("hwp") => {
                     ", the kernel's default without hardware P-states".to_owned()
@@ -245,7 +247,7 @@ fn mode(facts: &Facts) -> Option<Answer> {
             };
             answer(note(format!("the driver is in {status} mode{why}: a governor chooses the speed")))
         }
-        other => answer(note(format!("the driver is in a mode that is not known here: {other}"))),
+        other => answer(note(format!("the driver is in an unknown mode: {other}"))),
     })
 }
 
@@ -256,17 +258,17 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     let register = facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE));
     let says = |text: &str| facts.log.as_deref().is_some_and(|log| log.contains(text));
     if !facts.flag("hwp") {
-        // Where firmware hides HWP, the flag is gone too: model 55h and later servers all have it.
+        // Firmware that hides HWP hides the flag too, but model 55h and later servers all have HWP.
         let has_hwp =
             facts.family == 6 && matches!(facts.model, 0x4e | 0x5e | 0x55 | 0x8e | 0x9e) || newer(facts);
         return Some(if !has_hwp && !older(facts) {
             unknown(format!(
-                "the processor shows no hardware P-states; whether CPU model {:#x} has them is not known here",
+                "the processor reports no hardware P-states; whether CPU model {:#x} has them is unknown",
                 facts.model
             ))
             .seen("/proc/cpuinfo flags", "no hwp")
         } else if has_hwp {
-            warning("this processor model has hardware P-states, but the firmware does not show them")
+            warning("this processor model has hardware P-states, but the firmware hides them")
                 .seen("/proc/cpuinfo flags", "no hwp")
                 .fix(Fix::Firmware(
                     "set Hardware P-States (Hardware PM State Control) to Native Mode".to_owned(),
@@ -288,7 +290,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         _ if facts.policies.iter().any(|policy| policy.get("energy_performance_preference").is_some()) => {
             ok("hardware P-states are on: the driver offers energy preferences").seen(
                 facts.policies[0].path("energy_performance_preference"),
-                facts.policies[0].get("energy_performance_preference").unwrap_or("not there"),
+                facts.policies[0].get("energy_performance_preference").unwrap_or("missing"),
             )
         }
         Some(Err(why)) => unknown(why),
@@ -297,7 +299,8 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     Some(answer.seen("/proc/cpuinfo flags", "hwp"))
 }
 
-/// Cores before Skylake, and atoms before Goldmont: none has HWP. Models of family 6; earlier families have none.
+/// Whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont (models of family 6), and
+/// earlier families.
 fn older(facts: &Facts) -> bool {
     const WITHOUT: &[u32] = &[
         0x0e, 0x0f, 0x16, 0x17, 0x1a, 0x1c, 0x1d, 0x1e, 0x1f, 0x25, 0x26, 0x27, 0x2a, 0x2c, 0x2d, 0x2e, 0x2f,
@@ -307,7 +310,7 @@ fn older(facts: &Facts) -> bool {
     facts.family == 15 || (facts.family == 6 && WITHOUT.contains(&facts.model))
 }
 
-/// Client and server cores since Ice Lake all have HWP; these are the models of families 6, 12h and 13h.
+/// Whether the processor is of Ice Lake's generation or later, which all have HWP (families 6, 12h and 13h).
 fn newer(facts: &Facts) -> bool {
     const ICE_LAKE_AND_LATER: &[u32] = &[
         0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0x8f, 0x97, 0x9a, 0xa5, 0xa6, 0xa7, 0xaa, 0xac, 0xad, 0xae, 0xaf,
@@ -319,7 +322,7 @@ fn newer(facts: &Facts) -> bool {
 fn hwp_off(facts: &Facts) -> Answer {
     match facts.parameter("intel_pstate") {
         Some(value) if value.split(',').any(|word| matches!(word, "no_hwp" | "disable")) => {
-            warning("hardware P-states are off because the command line says so")
+            warning("hardware P-states are disabled on the command line")
                 .seen("/proc/cmdline", format!("intel_pstate={value}"))
                 .fix(Fix::KernelParameter(format!("remove intel_pstate={value}")))
         }
@@ -333,10 +336,10 @@ fn same(facts: &Facts) -> Option<Answer> {
     let groups = facts.by_value("scaling_driver");
     match groups.as_slice() {
         [] => None,
-        [(driver, cpus)] => Some(ok(format!("all policies under {driver}")).seen("CPUs", cpus.to_string())),
+        [(driver, cpus)] => Some(ok(format!("all policies use {driver}")).seen("CPUs", cpus.to_string())),
         several => {
             let answer =
-                several.iter().fold(fault("CPUs are under different drivers"), |answer, (driver, cpus)| {
+                several.iter().fold(fault("CPUs have different drivers"), |answer, (driver, cpus)| {
                     answer.seen(format!("CPUs {cpus}"), driver.clone())
                 });
             Some(

@@ -1,4 +1,4 @@
-//! Firmware settings that show from the running system.
+//! Firmware settings that are visible in the running system.
 //!
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
 //! (tools/power/x86/turbostat/turbostat.c).
@@ -11,12 +11,13 @@ use flyball_host::msr::{
 };
 
 use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
+use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.p-state-control",
         group: Group::Firmware,
-        why: "In native mode the system sets the speed; out of band the firmware keeps it, and intel_pstate refuses to load.",
+        why: "In native mode the system controls the speed; out of band the firmware does, and intel_pstate does not load.",
         looks: "MSR 0x1aa bits 8 and 18, and the kernel log's 'P-states controlled by the platform'",
         covers: &[],
         run: p_state_control,
@@ -24,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.turbo",
         group: Group::Firmware,
-        why: "With turbo off in firmware no setting of the system can go above the base frequency.",
+        why: "With turbo off in firmware no setting can raise the frequency above the base frequency.",
         looks: "MSR 0x1a0 bit 38 and the ida flag (Intel); the cpb flag (AMD)",
         covers: &[],
         run: turbo,
@@ -40,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.autonomous-c-state",
         group: Group::Firmware,
-        why: "Autonomous core C-states turn every halt into C6 behind the kernel's back: saves power, adds latency.",
+        why: "Autonomous core C-states turn every halt into C6 without the kernel: this saves power and adds latency.",
         looks: "MSR 0xe2 bit 16 (Broadwell-X, Skylake-X and Cascade Lake)",
         covers: &[],
         run: autonomous_c_state,
@@ -48,7 +49,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.c1e",
         group: Group::Firmware,
-        why: "C1E drops the frequency at every halt: less power, a few microseconds more at each wake-up.",
+        why: "C1E lowers the frequency at every halt: less power, but each wake-up takes a few microseconds longer.",
         looks: "MSR 0x1fc bit 1 of every CPU",
         covers: &[],
         run: c1e,
@@ -72,7 +73,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.bios-limit",
         group: Group::Firmware,
-        why: "A limit from the firmware (_PPC) caps the frequency whatever the settings say.",
+        why: "A limit from the firmware (_PPC) caps the frequency regardless of all settings.",
         looks: "bios_limit against scaling_available_frequencies (acpi-cpufreq)",
         covers: &["bios_limit", "cpuinfo_max_freq"],
         run: bios_limit,
@@ -96,7 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "firmware.bd-prochot",
         group: Group::Firmware,
-        why: "With bi-directional PROCHOT a power supply or controller can slow the processor; without, nobody warns it.",
+        why: "With bi-directional PROCHOT a power supply or controller can slow the processor; without it, they cannot.",
         looks: "MSR 0x1fc bit 0 of every CPU",
         covers: &[],
         run: bd_prochot,
@@ -125,7 +126,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 
 fn turbo_intel(facts: &Facts) -> Answer {
     let no_turbo = facts.read("/sys/devices/system/cpu/intel_pstate/no_turbo").ok();
-    // The ida flag goes away when firmware sets bit 38 of IA32_MISC_ENABLE (arch/x86/kernel/cpu/intel.c).
+    // The kernel clears the ida flag if firmware sets bit 38 of IA32_MISC_ENABLE (arch/x86/kernel/cpu/intel.c).
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
     let off = match facts.msr(first_cpu(facts), MSR_IA32_MISC_ENABLE) {
         Ok(value) => Some(value >> 38 & 1 == 1),
@@ -140,7 +141,7 @@ fn turbo_intel(facts: &Facts) -> Answer {
         }
         (Some(false), None) => ok("firmware allows turbo")
             .seen("/proc/cpuinfo flags", if facts.flag("ida") { "ida" } else { "no ida" }),
-        (None, _) => note("the processor shows no turbo: either it has none, or firmware switched it off")
+        (None, _) => note("the processor reports no turbo: either it has none, or firmware disables it")
             .seen("/proc/cpuinfo flags", "no ida")
             .fix(advice),
     }
@@ -154,14 +155,14 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     // The kernel clears cpb when firmware sets HWCR bit 25 (arch/x86/kernel/cpu/amd.c, on some families).
     facts.driver()?;
     Some(
-        warning("the processor shows no core performance boost")
+        warning("the processor reports no core performance boost")
             .seen("/proc/cpuinfo flags", "no cpb")
             .seen(boost, facts.read(boost).unwrap_or_else(|why| why))
             .fix(Fix::Firmware("set Core Performance Boost to Auto or Enabled".to_owned())),
     )
 }
 
-/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` where a model's table is not known.
+/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` for a model whose table is not known.
 fn package_limit(model: u32, value: u64) -> Option<&'static str> {
     const CLIENT: [&str; 9] = ["C0", "C2", "C3", "C6", "C7", "C7s", "C8", "C9", "unlimited"];
     const SERVER: [&str; 8] = [
@@ -201,14 +202,16 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {MSR_PKG_CST_CONFIG_CONTROL:#x}");
     let Some(name) = package_limit(facts.model, value) else {
         return Some(
-            unknown(format!("the package C-state limit of CPU model {:#x} is not decoded here", facts.model))
+            unknown(format!("the package C-state limits of CPU model {:#x} are not known", facts.model))
                 .seen(place, format!("{value:#x}")),
         );
     };
     let answer = if matches!(name, "C0") {
-        note(format!("packages never idle: the limit is {name} ({locked})")).fix(Fix::Firmware(
-            "set Package C State to Auto or C6 if idle power matters more than latency".to_owned(),
-        ))
+        note(format!("packages never enter an idle state: the limit is {name} ({locked})")).fix(
+            Fix::Firmware(
+                "set Package C State to Auto or C6 if idle power matters more than latency".to_owned(),
+            ),
+        )
     } else {
         ok(format!("package C-state limit {name} ({locked})"))
     };
@@ -261,7 +264,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias");
         let value = match facts.read(&path).map(|text| text.parse::<u64>()) {
             Ok(Ok(value)) => value,
-            Ok(Err(_)) => return Some(unknown(format!("{path} holds no number"))),
+            Ok(Err(_)) => return Some(unknown(format!("{path} does not hold a number"))),
             Err(_) => match facts.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS) {
                 Ok(value) => value & 0xf,
                 Err(why) => return Some(unknown(why)),
@@ -278,7 +281,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         );
     }
     let value = *values.keys().next()?;
-    let said = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
+    let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
     let word = match value {
         0 => "performance",
         4 => "balance-performance",
@@ -287,8 +290,8 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         15 => "power",
         _ => "between the named values",
     };
-    let answer = if said {
-        ok(format!("energy bias {value} ({word}); the firmware left it at 0 and the kernel raised it"))
+    let answer = if raised {
+        ok(format!("energy bias {value} ({word}); the firmware set 0 and the kernel raised it"))
     } else {
         ok(format!("energy bias {value} ({word}) on every online CPU"))
     };
@@ -363,10 +366,12 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
         shown.get_or_insert((path, limit));
     }
     Some(match shown {
-        Some((path, limit)) => ok("no long-term power limit below the rating").seen(path, limit.to_string()),
+        Some((path, limit)) => {
+            ok("no long-term power limit is below the rating").seen(path, limit.to_string())
+        }
         None => unknown(match facts.kind() {
             Kind::Recorded => "a power limit was not recorded",
-            _ => "neither powercap zones nor the power limit registers can be read",
+            _ => "neither the powercap zones nor the power limit registers can be read",
         }),
     })
 }
@@ -378,7 +383,7 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
         else {
             continue;
         };
-        // The limit is a table entry; boost above the table is not limited by it.
+        // The limit is an entry of the table of frequencies; boost above the table is not limited by it.
         let top = facts
             .read(&policy.path("scaling_available_frequencies"))
             .ok()
@@ -426,7 +431,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
                 super::fault(format!("{domain}: the uncore's minimum is above its maximum ({text})"))
                     .seen(path("min_freq_khz"), min.to_string())
                     .seen(path("max_freq_khz"), max.to_string())
-                    .fix(Fix::Settings(vec!["uncore-min-freq=min".to_owned()])),
+                    .set(Id::UncoreMinFreq, "min"),
             );
         }
         let Some(initial) = number("initial_max_freq_khz") else {
@@ -452,7 +457,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
         return Some(unknown(format!("the frequencies of {root}/{domain} cannot all be read")));
     }
     let (place, text) = shown?;
-    Some(ok(format!("the uncore may move in its whole range ({text})")).seen(place, text))
+    Some(ok(format!("the uncore may use its whole range ({text})")).seen(place, text))
 }
 
 fn speed_select(facts: &Facts) -> Option<Answer> {
@@ -477,7 +482,7 @@ fn speed_select(facts: &Facts) -> Option<Answer> {
 const OUT_OF_BAND: u64 = 1 << 8 | 1 << 18;
 
 fn p_state_control(facts: &Facts) -> Option<Answer> {
-    // intel_pstate asks this only of servers; on clients without hardware P-states there is nobody else to decide.
+    // intel_pstate checks this only on servers: no client firmware controls P-states out of band.
     if facts.vendor != Vendor::Intel || facts.family != 6 || !server(facts.model) {
         return None;
     }
@@ -488,19 +493,17 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
     let says = "P-states controlled by the platform";
     if facts.log.as_deref().is_some_and(|log| log.contains(says)) {
         return Some(
-            warning("the firmware keeps P-states to itself")
+            warning("the firmware controls P-states")
                 .seen("kernel log", format!("intel_pstate: {says}"))
                 .fix(advice),
         );
     }
     Some(match facts.msr(first_cpu(facts), MSR_MISC_PWR_MGMT) {
-        Ok(value) if value & OUT_OF_BAND != 0 => {
-            warning("the firmware keeps P-states to itself (out of band)")
-                .seen("MSR 0x1aa", format!("{value:#x}"))
-                .fix(advice)
-        }
+        Ok(value) if value & OUT_OF_BAND != 0 => warning("the firmware controls P-states (out of band)")
+            .seen("MSR 0x1aa", format!("{value:#x}"))
+            .fix(advice),
         Ok(value) => ok("the system controls P-states (native)").seen("MSR 0x1aa", format!("{value:#x}")),
-        // The driver looks at this register before it loads.
+        // The driver checks this register before it loads.
         Err(_) if matches!(facts.driver(), Some("intel_pstate" | "intel_cpufreq")) => {
             ok("the system controls P-states: intel_pstate loads only then")
                 .seen("scaling_driver", facts.driver().unwrap_or_default())
@@ -537,15 +540,15 @@ fn bd_prochot(facts: &Facts) -> Option<Answer> {
     Some(match facts.msr_everywhere(MSR_IA32_POWER_CTL) {
         Sampled::Unreadable(why) => unknown(why),
         Sampled::Values(values) => {
-            let deaf: flyball_host::CpuList =
+            let ignoring: flyball_host::CpuList =
                 values.iter().filter(|(_, value)| value & 1 == 0).map(|(cpu, _)| *cpu).collect();
             let place = format!("MSR {MSR_IA32_POWER_CTL:#x} bit 0");
-            if deaf.is_empty() {
-                ok("PROCHOT from outside is obeyed, as it should be; now.prochot says whether it is pulled")
+            if ignoring.is_empty() {
+                ok("external PROCHOT is enabled, as it should be; now.prochot shows whether it is asserted")
                     .seen(place, "1")
             } else {
                 note(format!(
-                    "CPUs {deaf} do not obey PROCHOT from outside: power supply and regulators cannot slow them"
+                    "external PROCHOT is disabled on CPUs {ignoring}: power supply and regulators cannot slow them"
                 ))
                 .seen(place, "0")
                 .fix(Fix::Firmware("set BD PROCHOT (bi-directional PROCHOT) to Enabled".to_owned()))
@@ -559,8 +562,10 @@ fn smt(facts: &Facts) -> Option<Answer> {
     match facts.read(path) {
         Ok(word) => Some(match word.as_str() {
             "on" => ok("SMT is on").seen(path, word),
-            "off" | "forceoff" => note("SMT is switched off in the running system").seen(path, word),
-            "notsupported" => ok("SMT is off in firmware, or the processor has none").seen(path, word),
+            "off" | "forceoff" => note("SMT is switched off at run time").seen(path, word),
+            "notsupported" => {
+                ok("SMT is off in firmware, or the processor does not have it").seen(path, word)
+            }
             _ => note(format!("SMT control reads {word}")).seen(path, word),
         }),
         Err(why) => Some(unknown(why)),

@@ -1,31 +1,37 @@
-//! What the processor itself says holds its frequency down: Intel's status and limit-reason registers, and of AMD's what
+//! What the processor itself reports as limiting its frequency: Intel's status and limit-reason registers, and on AMD what
 //! is documented: the current limit register, and the system management port of EPYC (HSMP).
 //!
 //! Sources: Intel's Software Developer's Manual, volume 4, as turbostat decodes it (tools/power/x86/turbostat); AMD's
 //! processor programming references for MSR C001_0061; Documentation/arch/x86/amd_hsmp.rst and
 //! drivers/platform/x86/amd/hsmp/acpi.c (files in sysfs since Linux 6.16).
 
-use flyball_host::CpuList;
-use flyball_host::msr::{
-    MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS,
-    MSR_PSTATE_CUR_LIMIT,
+use std::collections::{BTreeMap, BTreeSet};
+
+use flyball_host::{
+    CpuList,
+    msr::{
+        MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS,
+        MSR_PSTATE_CUR_LIMIT,
+    },
 };
 
-use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, fault, note, ok, unknown, warning};
+use super::{
+    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Vendor, Verdict, fault, note, ok, unknown, warning,
+};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.limit-reasons",
         group: Group::Now,
-        why: "The processor itself says what holds its frequency below the request.",
-        looks: "MSR 0x64f of clients and servers from Haswell to Broadwell and of later clients: what limits now, and what has",
+        why: "The processor itself reports what keeps its frequency below the request.",
+        looks: "MSR 0x64f of clients and servers from Haswell to Broadwell and of later clients: what limits now, and what has limited",
         covers: &[],
         run: limit_reasons,
     },
     Check {
         id: "now.thermal-status",
         group: Group::Now,
-        why: "Heat, power and current limits act below every setting; the status registers tell which one does.",
+        why: "Heat, power and current limits override every setting; the status registers show which one is active.",
         looks: "MSR 0x19c of every CPU and 0x1b1 of its package: critical heat, power, current and cross-domain limits",
         covers: &[],
         run: thermal_status,
@@ -33,7 +39,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.amd-current-limit",
         group: Group::Now,
-        why: "Heat (HTC) and the management controller (SB-RMI) lower AMD processors by this limit, below every setting.",
+        why: "Heat (HTC) and the management controller (SB-RMI) slow AMD processors by this limit, which overrides every setting.",
         looks: "MSR 0xc0010061 of every CPU, bits 2:0: the fastest P-state that is allowed now",
         covers: &[],
         run: amd_current_limit,
@@ -41,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.amd-limit-source",
         group: Group::Now,
-        why: "EPYC's management port says which limit is the active one: heat, PROCHOT, current, power or an agent.",
+        why: "EPYC's management port reports which limit is active: heat, PROCHOT, current, power or an agent.",
         looks: "pwr_current_active_freq_limit_source and prochot_status of HSMP in sysfs (Linux 6.16, driver hsmp_acpi)",
         covers: &[],
         run: amd_limit_source,
@@ -70,7 +76,7 @@ fn named(value: u64, table: &[(u32, &'static str)], shift: u32) -> Vec<&'static 
 }
 
 fn limit_reasons(facts: &Facts) -> Option<Answer> {
-    // The register is of Haswell to client parts; servers since Skylake-X moved the reasons elsewhere.
+    // Haswell and Broadwell, and later clients; servers since Skylake-X have the reasons elsewhere.
     let has_register = matches!(
         facts.model,
         0x3c | 0x45
@@ -107,7 +113,7 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     Some(
         if active.is_empty() {
             ok(if logged.is_empty() {
-                "nothing limits the frequency, and nothing has".to_owned()
+                "nothing limits the frequency, and nothing has limited it".to_owned()
             } else {
                 format!("nothing limits the frequency now; logged: {logged}")
             })
@@ -118,15 +124,18 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. PROCHOT (0) is the business of `now.prochot`;
-/// current (12) and cross-domain (14) are of the core's register alone.
+/// The bit of the critical temperature in both.
+const CRITICAL: u32 = 4;
+
+/// Status bits of MSR 0x19C and 0x1B1, each with its log in the next bit. PROCHOT (0) is for `now.prochot`; current (12)
+/// and cross-domain (14) exist only in the core's register.
 const CORE_STATUS: &[(u32, &str)] = &[
-    (4, "critical temperature"),
+    (CRITICAL, "critical temperature"),
     (10, "power limit"),
     (12, "electrical current limit"),
     (14, "a limit of another domain"),
 ];
-const PACKAGE_STATUS: &[(u32, &str)] = &[(4, "critical temperature"), (10, "power limit")];
+const PACKAGE_STATUS: &[(u32, &str)] = &[(CRITICAL, "critical temperature"), (10, "power limit")];
 
 fn thermal_status(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
@@ -136,78 +145,81 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
-    // One CPU of each package is enough for the package's; a part may have none (family 6 before Sandy Bridge).
-    let mut packages = Vec::new();
-    if facts.flag("pts") {
-        let packaged = facts.topology.packages();
-        if packaged.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>()
-            != facts.online.len()
-        {
-            return Some(unknown("which CPU is of which package is not told"));
-        }
-        for (package, cpus) in packaged {
-            let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };
-            match facts.msr(cpu, MSR_IA32_PACKAGE_THERM_STATUS) {
-                Ok(value) => packages.push((package, value)),
-                Err(why) => return Some(unknown(why)),
-            }
-        }
+    let packages = match package_status(facts) {
+        Ok(packages) => packages,
+        Err(why) => return Some(unknown(why)),
+    };
+    Some(limited_now(&core, &packages).unwrap_or_else(|| limited_before(&core, &packages)))
+}
+
+/// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before Sandy Bridge).
+fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, String> {
+    let mut status = Vec::new();
+    if !facts.flag("pts") {
+        return Ok(status);
     }
-    let mut logged = std::collections::BTreeSet::new();
-    let mut critical = false;
-    let mut active: std::collections::BTreeMap<&str, CpuList> = std::collections::BTreeMap::new();
-    for (cpu, value) in &core {
+    let packages = facts.topology.packages();
+    let known = packages.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>();
+    if known != facts.online.len() {
+        return Err("the packages of the CPUs are unknown".to_owned());
+    }
+    for (package, cpus) in packages {
+        let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };
+        status.push((package, facts.msr(cpu, MSR_IA32_PACKAGE_THERM_STATUS)?));
+    }
+    Ok(status)
+}
+
+/// The answer if a limit is active. Critical temperature is a fault, everything else a warning.
+fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
+    let mut active: BTreeMap<&str, CpuList> = BTreeMap::new();
+    for (cpu, value) in core {
         for name in named(*value, CORE_STATUS, 0) {
             active.entry(name).or_default().insert(*cpu);
         }
-        critical |= value >> 4 & 1 == 1;
-        logged.extend(named(*value, CORE_STATUS, 1));
     }
-    let mut answer = None;
-    for (package, value) in &packages {
+    let mut answer = packages.iter().find_map(|(package, value)| {
         let now = named(*value, PACKAGE_STATUS, 0);
-        critical |= value >> 4 & 1 == 1;
-        logged.extend(named(*value, PACKAGE_STATUS, 1));
-        if !now.is_empty() && answer.is_none() {
-            answer = Some(
-                warning(format!("package {package} is held back now by: {}", now.join(", ")))
-                    .seen(format!("MSR 0x1b1 of package {package}"), format!("{value:#x}")),
-            );
-        }
-    }
-    for (name, cpus) in &active {
+        (!now.is_empty()).then(|| {
+            warning(format!("package {package} is limited now by: {}", now.join(", ")))
+                .seen(format!("MSR 0x1b1 of package {package}"), format!("{value:#x}"))
+        })
+    });
+    for (name, cpus) in active {
         let words = format!("CPUs {cpus}");
-        answer = Some(match answer {
-            Some(answer) => answer.seen(format!("MSR 0x19c of {words}"), (*name).to_owned()),
-            None => warning(format!("{words} are held back now by: {name}"))
-                .seen(format!("MSR 0x19c of {words}"), (*name).to_owned()),
-        });
+        let answer = answer.get_or_insert_with(|| warning(format!("{words} are limited now by: {name}")));
+        answer.evidence.push(Evidence { place: format!("MSR 0x19c of {words}"), value: name.to_owned() });
     }
-    if let Some(answer) = answer {
-        let answer =
-            Answer { verdict: if critical { super::Verdict::Fault } else { answer.verdict }, ..answer };
-        return Some(answer.fix(Fix::Person(
-            "see firmware.power-limit and now.temperature: raise the power limit or cool better, or ask for less (max-freq, turbo=off)"
-                .to_owned(),
-        )));
+    let mut answer = answer?;
+    if core.iter().chain(packages).any(|(_, value)| value >> CRITICAL & 1 == 1) {
+        answer.verdict = Verdict::Fault;
     }
-    let seen = |answer: Answer| {
-        let answer = answer.seen("MSR 0x19c", format!("{} CPUs", core.len()));
-        if packages.is_empty() {
-            answer
-        } else {
-            answer.seen("MSR 0x1b1", format!("{} packages", packages.len()))
-        }
+    Some(answer.fix(Fix::Person(
+        "see firmware.power-limit and now.temperature: raise the power limit or improve cooling, or lower the power with \
+         max-freq or turbo=off"
+            .to_owned(),
+    )))
+}
+
+/// The answer if no limit is active: which ones have been since the log was cleared.
+fn limited_before(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Answer {
+    let of = |values: &[(u32, u64)], table| -> Vec<&'static str> {
+        values.iter().flat_map(|(_, value)| named(*value, table, 1)).collect()
     };
-    Some(if logged.is_empty() {
-        seen(ok("no limit of heat, power or current holds it back, and none has"))
+    let logged: BTreeSet<&str> =
+        of(core, CORE_STATUS).into_iter().chain(of(packages, PACKAGE_STATUS)).collect();
+    let answer = if logged.is_empty() {
+        ok("no limit of heat, power or current is active, and none has been")
     } else {
         let words: Vec<&str> = logged.into_iter().collect();
-        seen(note(format!(
-            "nothing holds it back now, but since the log was cleared did: {}",
-            words.join(", ")
-        )))
-    })
+        note(format!("no limit is active now; active since the log was cleared: {}", words.join(", ")))
+    };
+    let answer = answer.seen("MSR 0x19c", format!("{} CPUs", core.len()));
+    if packages.is_empty() {
+        answer
+    } else {
+        answer.seen("MSR 0x1b1", format!("{} packages", packages.len()))
+    }
 }
 
 /// The P-state current limit register of families 10h to 1Ah: CurPstateLimit in bits 2:0, PstateMaxVal in 6:4.
@@ -228,7 +240,7 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     let value = values.iter().find(|(cpu, _)| *cpu == first).map_or(0, |(_, value)| *value);
     Some(
         warning(format!(
-            "CPUs {held} may not go above P-state {}: heat or the management controller holds them there",
+            "CPUs {held} may not go above P-state {}: heat or the management controller limits them",
             value & 7
         ))
         .seen(format!("{place} of CPU {first}"), format!("{value:#x}"))
@@ -239,10 +251,10 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// What the sources that HSMP names are, and whether each is more than the processor's own rating.
+/// The sources that HSMP names, and whether each is a limit below the processor's own rating.
 const SOURCES: &[(&str, &str, bool)] = &[
     ("cHTC-Active", "heat (HTC)", true),
-    ("PROCHOT", "PROCHOT, pulled from outside or by heat", true),
+    ("PROCHOT", "PROCHOT, asserted from outside or by heat", true),
     ("TDC limit", "the current limit (TDC)", true),
     ("PPT Limit", "the package power limit (PPT)", true),
     ("OPN Max", "the highest frequency of the model", false),
@@ -276,7 +288,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
         };
         if hot {
             return Some(
-                fault("PROCHOT is active: the socket is at its temperature limit, or something pulls the line")
+                fault("PROCHOT is active: the socket is at its temperature limit, or something outside asserts it")
                     .seen(format!("{folder}/prochot_status"), "1")
                     .seen(source, text)
                     .fix(Fix::Person(
@@ -285,7 +297,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
                     )),
             );
         }
-        // The kernel prints the names with blanks between, one or several, each name perhaps of two words.
+        // The kernel prints one or several names, separated by blanks; a name may consist of two words.
         let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
         let below: Vec<&str> =
             active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
@@ -296,7 +308,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
                 warning(format!("the socket's frequency is limited{at} by {}", below.join(" and ")))
                     .seen(source, text)
                     .fix(Fix::Person(
-                        "heat: cool better; PPT or TDC: raise cTDP and the package power limit in firmware; an agent: ask it why"
+                        "heat: improve cooling; PPT or TDC: raise cTDP and the package power limit in firmware; an agent: see its settings"
                             .to_owned(),
                     )),
             );
@@ -309,12 +321,12 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     let what = if fine.is_empty() {
         "no limit is active".to_owned()
     } else {
-        format!("only the processor's own rating limits it: {}", fine.join(", "))
+        format!("only the processor's own rating limits the frequency: {}", fine.join(", "))
     };
     Some(ok(what).seen(place, text))
 }
 
-/// The directories of the management port's devices, one a socket: ACPI's, or the platform driver's.
+/// The directories of the management port's devices, one per socket: ACPI's, or the platform driver's.
 pub(super) fn hsmp_folders(facts: &Facts) -> Vec<String> {
     let root = "/sys/devices/platform";
     let mut folders = Vec::new();

@@ -1,20 +1,20 @@
 //! What happens at this moment: throttling, heat, offline CPUs, other programs that write the same settings; and
-//! whether the processors can be seen at all.
+//! whether the processors are visible at all.
 
-use flyball_host::msr::MSR_IA32_THERM_STATUS;
 use std::time::Duration;
 
-use flyball_host::{Host, Kind};
+use flyball_host::{Host, Kind, msr::MSR_IA32_THERM_STATUS};
 
 use super::{
     Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Vendor, fault, note, ok, unknown, warning,
 };
+use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.throttled",
         group: Group::Now,
-        why: "A processor that is throttled runs slower than any setting says.",
+        why: "A throttled processor runs slower than its settings allow.",
         looks: "thermal_throttle counters of every CPU, twice within a quarter of a second",
         covers: &[
             "cpuN/thermal_throttle/core_throttle_count",
@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.prochot",
         group: Group::Now,
-        why: "A power supply, voltage regulator or management controller can pull PROCHOT and slow a cold processor.",
+        why: "A power supply, voltage regulator or management controller can assert PROCHOT and slow a cold processor.",
         looks: "MSR 0x19c bits 0 and 1 of every CPU, and how far it is below its limit",
         covers: &[],
         run: prochot,
@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.temperature",
         group: Group::Now,
-        why: "Within a few degrees of its limit a processor gives up turbo and then speed.",
+        why: "Within a few degrees of its limit a processor lowers turbo first and then the base frequency.",
         looks: "the sensors of coretemp, k10temp and zenpower, with their limits",
         covers: &[],
         run: temperature,
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.offline",
         group: Group::Now,
-        why: "CPUs that are offline do no work, and keep settings that come back with them.",
+        why: "CPUs that are offline do no work, and return with the settings that they had.",
         looks: "cpu/online, cpu/present and smt/control",
         covers: &[],
         run: offline,
@@ -49,23 +49,23 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "now.owners",
         group: Group::Now,
-        why: "A service that manages the same settings will overwrite yours, at once or at the next event.",
-        looks: "the names of running processes, and traces that services leave",
+        why: "A service that manages the same settings overwrites yours, immediately or at the next event.",
+        looks: "the names of running processes, and files that services leave",
         covers: &[],
         run: owners,
     },
 ];
 
-/// Set where the machine hides its processors: a virtual machine or a container without cpufreq.
+/// Whether the machine hides its processors: a virtual machine or a container without cpufreq.
 pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     if facts.driver().is_some() {
         return None;
     }
     if facts.flag("hypervisor") {
         return Some(NotVisible {
-            what: "this is a virtual machine, and its hypervisor shows no frequency control".to_owned(),
-            remedy: "driver, firmware, limits and throttling are the host's: run flyball doctor there; \
-                     or look at a machine that is not here with -M"
+            what: "this is a virtual machine, and its hypervisor offers no frequency control".to_owned(),
+            remedy: "driver, firmware, limits and throttling are the host's: run flyball doctor there, \
+                     or examine another machine with -M"
                 .to_owned(),
             evidence: vec![
                 Evidence { place: "/proc/cpuinfo flags".to_owned(), value: "hypervisor".to_owned() },
@@ -78,31 +78,31 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
     }
     let container = container(|path| facts.exists(path))?;
     let evidence = vec![
-        Evidence { place: container.to_owned(), value: "there".to_owned() },
+        Evidence { place: container.to_owned(), value: "present".to_owned() },
         Evidence { place: "/sys/devices/system/cpu/cpufreq".to_owned(), value: "no policies".to_owned() },
     ];
     Some(NotVisible {
-        what: "this is a container, and it shows no frequency control".to_owned(),
+        what: "this is a container without access to frequency control".to_owned(),
         remedy: "run flyball doctor on the host, or give the container the host's /sys".to_owned(),
         evidence,
     })
 }
 
-/// What container engines leave in the root of what they run: Docker, Podman, and what tells systemd.
+/// Files that container engines leave in the root of a container: Docker, Podman, and the one for systemd.
 fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
     ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"].into_iter().find(|path| exists(path))
 }
 
-/// Where not even the processors' folder is there, which bare machines always have.
+/// Whether even the processors' folder is missing, which real machines always have.
 pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
     let folder = "/sys/devices/system/cpu";
     if host.exists(folder) || host.kind() == Kind::Recorded {
         return None;
     }
-    let mut evidence = vec![Evidence { place: folder.to_owned(), value: "not there".to_owned() }];
+    let mut evidence = vec![Evidence { place: folder.to_owned(), value: "missing".to_owned() }];
     let what = match container(|path| host.exists(path)) {
         Some(container) => {
-            evidence.push(Evidence { place: container.to_owned(), value: "there".to_owned() });
+            evidence.push(Evidence { place: container.to_owned(), value: "present".to_owned() });
             "this is a container without the machine's /sys"
         }
         None => "the kernel's view of the processors is not mounted: a container or a sandbox",
@@ -150,14 +150,14 @@ fn throttled(facts: &Facts) -> Option<Answer> {
     let after = throttle_counts(facts).unwrap_or(before);
     let text = format!("core {}, package {}", after.0, after.1);
     Some(if after > before {
-        fault("the processor is being throttled for heat right now").seen(place, text).fix(Fix::Person(
-            "check fans, air flow and the heat sink; lower power with max-freq or turbo until then"
+        fault("the processor is being throttled because of heat").seen(place, text).fix(Fix::Person(
+            "check fans, air flow and the heat sink; until then lower the power with max-freq or turbo=off"
                 .to_owned(),
         ))
     } else if after.0 + after.1 > 0 {
-        note("the processor was throttled for heat since boot, but is not now").seen(place, text)
+        note("the processor was throttled because of heat since boot, but is not now").seen(place, text)
     } else {
-        ok("never throttled for heat since boot").seen(place, text)
+        ok("not throttled because of heat since boot").seen(place, text)
     })
 }
 
@@ -174,11 +174,11 @@ fn prochot(facts: &Facts) -> Option<Answer> {
         let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
         if active && valid && below > 10 {
             return Some(
-                fault(format!("PROCHOT is pulled on CPU {cpu} while it is {below} degrees below its limit"))
+                fault(format!("PROCHOT is asserted on CPU {cpu}, which is {below} degrees below its limit"))
                     .seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))
                     .fix(Fix::Person(
-                        "something outside the processor asks for this: check the power supply or charger, \
-                         the voltage regulators' heat and the management controller's log"
+                        "something outside the processor asserts it: check the power supply or charger, \
+                         the voltage regulators' temperature and the management controller's log"
                             .to_owned(),
                     )),
             );
@@ -193,10 +193,10 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     }
     let logged = values.iter().filter(|(_, value)| value >> 1 & 1 == 1).count();
     Some(if logged > 0 {
-        note(format!("PROCHOT is not pulled now, but was on {logged} CPUs since the log was cleared"))
+        note(format!("PROCHOT is not asserted now, but was on {logged} CPUs since the log was cleared"))
             .seen(place, "bit 1 set")
     } else {
-        ok("PROCHOT is not pulled on any CPU").seen(place, "bits 0 and 1 clear")
+        ok("PROCHOT is not asserted on any CPU").seen(place, "bits 0 and 1 clear")
     })
 }
 
@@ -223,9 +223,9 @@ fn temperature(facts: &Facts) -> Option<Answer> {
                 continue;
             };
             if kind != "input" {
-                // A sensor whose reading is kept back.
+                // A sensor with limits but without a reading.
                 if !facts.exists(&format!("{folder}/{sensor}_input")) {
-                    unread.get_or_insert(format!("{folder}/{sensor}_input is not there"));
+                    unread.get_or_insert(format!("{folder}/{sensor}_input does not exist"));
                 }
                 continue;
             }
@@ -257,9 +257,7 @@ fn temperature(facts: &Facts) -> Option<Answer> {
             Some(limit) => {
                 ok(format!("the hottest sensor is at {now:.0} C, {:.0} below its limit", limit - now))
             }
-            None => {
-                unknown(format!("the hottest sensor is at {now:.0} C, and names no limit to judge it by"))
-            }
+            None => unknown(format!("the hottest sensor is at {now:.0} C, and has no limit to compare with")),
         }
         .seen(place, format!("{now:.1} C")),
     )
@@ -276,7 +274,7 @@ fn offline(facts: &Facts) -> Option<Answer> {
     if facts.online.is_empty() {
         return Some(unknown(format!("{path} cannot be read")));
     }
-    // SMT switched off as a whole is its own setting, not CPUs somebody forgot.
+    // With SMT off, the siblings are offline on purpose.
     let smt_off = facts.read("/sys/devices/system/cpu/smt/control").is_ok_and(|word| word.contains("off"));
     Some(
         if off.is_empty() {
@@ -284,7 +282,7 @@ fn offline(facts: &Facts) -> Option<Answer> {
         } else if smt_off {
             note(format!("CPUs {off} are offline; SMT is switched off"))
         } else {
-            note(format!("CPUs {off} are offline")).fix(Fix::Settings(vec!["online=on".to_owned()]))
+            note(format!("CPUs {off} are offline")).set(Id::Online, "on")
         }
         .seen(path, facts.online.to_string()),
     )
@@ -303,7 +301,7 @@ fn owners(facts: &Facts) -> Option<Answer> {
     let names: Vec<&str> = facts.owners.iter().map(|owner| owner.name).collect();
     let answer = note(format!("{} may overwrite settings", names.join(" and ")));
     let answer = facts.owners.iter().fold(answer, |answer, owner| {
-        let pid = owner.pid.map_or_else(|| "has left its traces".to_owned(), |pid| format!("process {pid}"));
+        let pid = owner.pid.map_or_else(|| "has left its files".to_owned(), |pid| format!("process {pid}"));
         answer.seen(owner.name, pid)
     });
     Some(answer.fix(Fix::Person(first.remedy.to_owned())))

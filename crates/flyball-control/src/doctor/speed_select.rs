@@ -1,14 +1,18 @@
-//! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and neither tells the other.
+//! Speed Select's classes of service against the limits of cpufreq: both bound the same cores, and neither shows the
+//! other.
 
-use flyball_host::CpuList;
-use flyball_sst::{layout::Layout, model};
+use flyball_host::{CpuList, HostError};
+use flyball_sst::{
+    layout::Layout,
+    model::{self, ClassOfService},
+};
 
 use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[Check {
     id: "conflict.clos",
     group: Group::Conflicts,
-    why: "With classes of service on, a core obeys the narrower of its class and of cpufreq's limits, and no file says so.",
+    why: "With classes of service on, a core obeys the narrower of its class and of cpufreq's limits, and no file shows it.",
     looks: "Speed Select's core-power state, the classes' limits and every CPU's class against scaling_min_freq and \
             scaling_max_freq",
     covers: &[],
@@ -19,96 +23,139 @@ fn classes(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    // Where there is no Speed Select there are no classes.
+    // Without Speed Select there are no classes.
     let layout = Layout::read(facts.host()).ok()?;
-    match examine(facts, &layout) {
-        Ok(answer) => answer,
+    match compare(facts, &layout) {
+        Ok(classes) => classes.answer(),
         Err(error) => Some(unknown(format!("Speed Select's classes cannot be read: {error}"))),
     }
 }
 
-fn examine(facts: &Facts, layout: &Layout) -> Result<Option<Answer>, flyball_host::HostError> {
+/// A frequency range in MHz.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Range {
+    low: u64,
+    /// `None` if there is no upper limit.
+    high: Option<u64>,
+}
+
+impl Range {
+    fn of_class(class: &ClassOfService) -> Range {
+        Range { low: class.min_mhz.0.into(), high: class.max_mhz.map(|mhz| mhz.0.into()) }
+    }
+
+    fn is_below(self, other: Range) -> bool {
+        self.high.is_some_and(|high| high < other.low)
+    }
+}
+
+impl std::fmt::Display for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.high {
+            Some(high) => write!(f, "{} to {high} MHz", self.low),
+            None => write!(f, "{} to any", self.low),
+        }
+    }
+}
+
+/// CPUs of one class with the same limits of cpufreq.
+struct Clash {
+    cpus: CpuList,
+    number: u8,
+    class: Range,
+    cpufreq: Range,
+}
+
+/// How the classes and cpufreq's limits relate on a machine.
+#[derive(Default)]
+struct Classes {
+    supported: bool,
+    on: bool,
+    /// The class is narrower than cpufreq's limits.
+    narrower: Vec<Clash>,
+    /// No frequency is in both ranges.
+    disjoint: Vec<Clash>,
+}
+
+fn compare(facts: &Facts, layout: &Layout) -> Result<Classes, HostError> {
     let access = layout.access(facts.host());
-    let mut on = false;
-    let mut supported = false;
-    // (CPUs, what) of limits that cut each other off, and of those that leave nothing.
-    let mut cut: Vec<(CpuList, String, String)> = Vec::new();
-    let mut apart: Vec<(CpuList, String, String)> = Vec::new();
+    let mut found = Classes::default();
     for domain in &layout.domains {
         let state = access.pm_config(&domain.place)?;
-        supported |= state.supported;
+        found.supported |= state.supported;
         if !(state.enabled && access.qos(&domain.place)?.enabled) {
             continue;
         }
-        on = true;
+        found.on = true;
         let classes: Vec<_> =
             (0..4).map(|number| model::class(&*access, domain, number)).collect::<Result<_, _>>()?;
         let cpus = domain.cpus.intersection(&facts.online);
         for (cpu, number) in model::classes_of(layout, facts.host(), &cpus)? {
-            let Some(class) = classes.get(usize::from(number)) else { continue };
-            let Some(policy) = facts.policies.iter().find(|policy| policy.cpus.contains(cpu)) else {
-                continue;
-            };
-            let (Some(low), Some(high)) =
-                (policy.number("scaling_min_freq"), policy.number("scaling_max_freq"))
-            else {
-                continue;
-            };
-            let (low, high) = (low / 1000, high / 1000);
-            let class_low = u64::from(class.min_mhz.0);
-            let class_high = class.max_mhz.map(|mhz| u64::from(mhz.0));
-            let class_words = format!(
-                "class {number}: {class_low} to {}",
-                class_high.map_or_else(|| "any".to_owned(), |mhz| format!("{mhz} MHz"))
-            );
-            let limits = format!("{low} to {high} MHz");
-            let list = if class_high.is_some_and(|top| top < low) || class_low > high {
-                &mut apart
-            } else if class_high.is_some_and(|top| top < high) || class_low > low.max(1) && class_low > 0 {
-                &mut cut
-            } else {
-                continue;
-            };
-            match list.iter_mut().find(|(_, class, own)| *class == class_words && *own == limits) {
-                Some((cpus, ..)) => {
-                    cpus.insert(cpu);
-                }
-                None => list.push(([cpu].into_iter().collect(), class_words, limits)),
+            let class = classes.get(usize::from(number)).map(Range::of_class);
+            if let (Some(class), Some(cpufreq)) = (class, cpufreq_limits(facts, cpu)) {
+                found.add(cpu, number, class, cpufreq);
             }
         }
     }
-    if !supported {
-        return Ok(None);
+    Ok(found)
+}
+
+fn cpufreq_limits(facts: &Facts, cpu: u32) -> Option<Range> {
+    let policy = facts.policies.iter().find(|policy| policy.cpus.contains(cpu))?;
+    let mhz = |name| policy.number(name).map(|khz| khz / 1000);
+    Some(Range { low: mhz("scaling_min_freq")?, high: Some(mhz("scaling_max_freq")?) })
+}
+
+impl Classes {
+    fn add(&mut self, cpu: u32, number: u8, class: Range, cpufreq: Range) {
+        let lowers_maximum = class.high.zip(cpufreq.high).is_some_and(|(class, cpufreq)| class < cpufreq);
+        let list = if class.is_below(cpufreq) || cpufreq.is_below(class) {
+            &mut self.disjoint
+        } else if lowers_maximum || class.low > cpufreq.low.max(1) {
+            &mut self.narrower
+        } else {
+            return;
+        };
+        match list
+            .iter_mut()
+            .find(|clash| (clash.number, clash.cpufreq) == (number, cpufreq) && clash.class == class)
+        {
+            Some(clash) => {
+                clash.cpus.insert(cpu);
+            }
+            None => list.push(Clash { cpus: CpuList::from_iter([cpu]), number, class, cpufreq }),
+        }
     }
-    let told = |answer: Answer, list: &[(CpuList, String, String)]| {
-        list.iter().take(4).fold(answer, |answer, (cpus, class, own)| {
-            answer.seen(format!("CPUs {cpus}"), format!("{class}; cpufreq {own}"))
+
+    fn answer(&self) -> Option<Answer> {
+        if !self.supported {
+            return None;
+        }
+        let cpus = |clashes: &[Clash]| -> CpuList {
+            clashes.iter().flat_map(|clash| clash.cpus.iter().collect::<Vec<_>>()).collect()
+        };
+        let with_evidence = |answer: Answer, clashes: &[Clash]| {
+            clashes.iter().take(4).fold(answer, |answer, Clash { cpus, number, class, cpufreq }| {
+                answer.seen(format!("CPUs {cpus}"), format!("class {number}: {class}; cpufreq {cpufreq}"))
+            })
+        };
+        Some(if !self.disjoint.is_empty() {
+            let what = "the class of service and cpufreq's limits exclude each other";
+            with_evidence(warning(format!("CPUs {}: {what}", cpus(&self.disjoint))), &self.disjoint).fix(
+                Fix::Person(
+                    "make them overlap with flyball set min-freq and max-freq, or flyball sst core-power config; or move the \
+                     CPUs to another class"
+                        .to_owned(),
+                ),
+            )
+        } else if !self.narrower.is_empty() {
+            let what = "their class of service is narrower than cpufreq's limits, and takes precedence";
+            with_evidence(note(format!("CPUs {}: {what}", cpus(&self.narrower))), &self.narrower)
+        } else if self.on {
+            ok("no class of service restricts cpufreq's limits").seen("Speed Select core-power", "on")
+        } else {
+            ok("classes of service are off: only cpufreq's limits apply")
+                .seen("Speed Select core-power", "off")
         })
-    };
-    let all = |list: &[(CpuList, String, String)]| -> CpuList {
-        list.iter().flat_map(|(cpus, ..)| cpus.iter().collect::<Vec<_>>()).collect()
-    };
-    Ok(Some(if !apart.is_empty() {
-        told(
-            warning(format!("CPUs {}: the class of service and cpufreq's limits exclude each other", all(&apart))),
-            &apart,
-        )
-        .fix(Fix::Person(
-            "make them meet: flyball set min-freq and max-freq, or flyball sst core-power config; or take the CPUs out of \
-             the class"
-                .to_owned(),
-        ))
-    } else if !cut.is_empty() {
-        told(
-            note(format!(
-                "CPUs {}: their class of service is narrower than cpufreq's limits, and wins",
-                all(&cut)
-            )),
-            &cut,
-        )
-    } else if on {
-        ok("no class of service cuts cpufreq's limits").seen("Speed Select core-power", "on")
-    } else {
-        ok("classes of service are off: cpufreq's limits alone count").seen("Speed Select core-power", "off")
-    }))
+    }
 }

@@ -1,15 +1,16 @@
 //! StorPool's page on Xeon Scalable processors: hardware P-states native, autonomous C-states on (off on the second
-//! generation), energy bias 15, governor powersave. It trades about 7 microseconds of storage latency (60 to 67)
-//! for about 50 W (150 to 100), as measured there on a Xeon Gold 6138 with Linux 3.10.
+//! generation), energy bias 15, governor powersave. Storage latency rises by about 7 microseconds (60 to 67) and power falls
+//! by about 50 W (150 to 100), as measured there on a Xeon Gold 6138 with Linux 3.10.
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Fix, Group, KnobValue, Vendor, note, ok, unknown, warning};
+use crate::Id;
 use flyball_host::msr::{MSR_PKG_CST_CONFIG_CONTROL, MSR_PM_ENABLE};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "storpool.hwp",
         group: Group::Recommended,
-        why: "The page's main change: the processor changes speed by itself, faster than the kernel could ask.",
+        why: "The page's main change: the processor changes its speed itself, faster than the kernel could.",
         looks: "the hwp flag and MSR 0x770 bit 0, on Xeon Scalable of generations 1 and 2",
         covers: &[],
         run: hwp,
@@ -33,7 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "storpool.governor",
         group: Group::Recommended,
-        why: "With hardware P-states the powersave governor means: let the processor choose within the limits.",
+        why: "With hardware P-states the powersave governor lets the processor choose within the limits.",
         looks: "scaling_governor of every policy",
         covers: &["scaling_governor"],
         run: governor,
@@ -46,14 +47,14 @@ fn generation(facts: &Facts) -> Option<u32> {
     server.then_some(if facts.stepping <= 4 { 1 } else { 2 })
 }
 
-fn not_meant(facts: &Facts) -> Option<Answer> {
+fn not_covered(facts: &Facts) -> Option<Answer> {
     generation(facts).is_none().then(|| {
-        unknown(format!("the page speaks of Xeon Scalable generations 1 and 2; this is {}", facts.processor))
+        unknown(format!("the page covers Xeon Scalable generations 1 and 2; this is {}", facts.processor))
     })
 }
 
 fn hwp(facts: &Facts) -> Option<Answer> {
-    if let Some(answer) = not_meant(facts) {
+    if let Some(answer) = not_covered(facts) {
         return Some(answer);
     }
     let advice = Fix::Firmware("set Hardware PM State Control, Hardware P-States to Native Mode".to_owned());
@@ -76,25 +77,25 @@ fn hwp(facts: &Facts) -> Option<Answer> {
 
 fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
     let generation = generation(facts)?;
-    let want = generation == 1;
+    let expected = generation == 1;
     let word = |on: bool| if on { "on" } else { "off" };
     Some(match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PKG_CST_CONFIG_CONTROL)) {
         Some(Ok(value)) => {
             let on = value >> 16 & 1 == 1;
-            let answer = if on == want {
+            let answer = if on == expected {
                 ok(format!(
-                    "autonomous core C-states are {}, as the page asks for generation {generation}",
+                    "autonomous core C-states are {}, as the page recommends for generation {generation}",
                     word(on)
                 ))
             } else {
                 warning(format!(
-                    "autonomous core C-states are {}; for generation {generation} the page asks for {}",
+                    "autonomous core C-states are {}; for generation {generation} the page recommends {}",
                     word(on),
-                    word(want)
+                    word(expected)
                 ))
                 .fix(Fix::Firmware(format!(
                     "set CPU C State Control, Autonomous Core C-State to {}",
-                    if want { "Enabled" } else { "Disabled" }
+                    if expected { "Enabled" } else { "Disabled" }
                 )))
             };
             answer.seen("MSR 0xe2 bit 16", if on { "1" } else { "0" })
@@ -117,10 +118,10 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
         }
     }
     Some(match worst {
-        Some((path, text)) => warning(format!("the energy bias is {text}; the page asks for 15"))
+        Some((path, text)) => warning(format!("the energy bias is {text}; the page recommends 15"))
             .seen(path, text)
-            .fix(Fix::Settings(vec!["epb=power".to_owned()])),
-        None if read == 0 => unknown("no CPU shows an energy bias"),
+            .set(Id::Epb, "power"),
+        None if read == 0 => unknown("no CPU reports an energy bias"),
         None => ok("the energy bias is 15 on every online CPU")
             .seen("/sys/devices/system/cpu/cpuN/power/energy_perf_bias", "15"),
     })
@@ -135,14 +136,19 @@ fn governor(facts: &Facts) -> Option<Answer> {
     let active = facts.driver() == Some("intel_pstate");
     Some(match groups.iter().find(|(governor, _)| governor != "powersave") {
         None => ok("the governor is powersave").seen("scaling_governor", "powersave"),
-        // In passive mode powersave would pin the lowest speed: the page's advice is for the active driver.
+        // In passive mode powersave would pin the lowest frequency: the page assumes active mode.
         Some((governor, cpus)) if !active => note(format!(
             "the governor is {governor}; the page's powersave is meant for intel_pstate's active mode"
         ))
         .seen(format!("CPUs {cpus}"), governor.clone())
-        .fix(Fix::Settings(vec!["driver-mode=active".to_owned(), "governor=powersave".to_owned()])),
-        Some((governor, cpus)) => warning(format!("the governor is {governor}; the page asks for powersave"))
-            .seen(format!("CPUs {cpus}"), governor.clone())
-            .fix(Fix::Settings(vec!["governor=powersave".to_owned()])),
+        .fix(Fix::Settings(vec![
+            KnobValue { knob: Id::DriverMode, value: "active".to_owned() },
+            KnobValue { knob: Id::Governor, value: "powersave".to_owned() },
+        ])),
+        Some((governor, cpus)) => {
+            warning(format!("the governor is {governor}; the page recommends powersave"))
+                .seen(format!("CPUs {cpus}"), governor.clone())
+                .set(Id::Governor, "powersave")
+        }
     })
 }

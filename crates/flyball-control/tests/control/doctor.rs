@@ -231,5 +231,6 @@ fn settings_to_make_name_each_knob_once() {
     let mut files = intel();
     put(&mut files, format!("{CPU}/cpufreq/policy1/scaling_governor"), "performance");
     each_policy(&mut files, "scaling_max_freq", "1500000");
-    assert_eq!(report(&files, false).settings(), ["governor=powersave", "max-freq=max"]);
+    let settings: Vec<String> = report(&files, false).settings().iter().map(ToString::to_string).collect();
+    assert_eq!(settings, ["governor=powersave", "max-freq=max"]);
 }

@@ -1,6 +1,6 @@
 //! Reading without a driver: the TPMI register blocks as debugfs shows them (`tpmi-BDF/tpmi-id-05/mem_dump`).
 //!
-//! For machines whose Speed Select driver is not loaded, and for recorded ones. Nothing can be written this way.
+//! For machines whose Speed Select driver is not loaded, and for recorded ones. It is read-only.
 
 use flyball_host::{
     Errno, Host, HostError, MegaHertz, Op,
@@ -12,7 +12,8 @@ use flyball_host::{
 
 use super::{
     interface::{
-        Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+        Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq,
+        TurboLimits,
     },
     tpmi::Tpmi,
 };
@@ -31,10 +32,11 @@ fn ratio(value: u64) -> MegaHertz {
 }
 
 impl Dump {
-    /// Reads what debugfs has. Devices are packages in the order of their PCI addresses.
+    /// Reads the dumps in debugfs. A device is a package; debugfs does not show its number, so devices are taken in the order
+    /// of their PCI addresses.
     ///
     /// # Errors
-    /// `ENOENT` where there is no dump at all.
+    /// `ENOENT` without any dump.
     pub fn read(host: &dyn Host) -> Result<Dump, HostError> {
         let mut packages = Vec::new();
         for device in host.list(DEBUGFS).unwrap_or_default() {
@@ -55,7 +57,7 @@ impl Dump {
         Ok(Dump { packages })
     }
 
-    fn block(&self, at: &Place) -> Result<&Block, HostError> {
+    fn block(&self, at: &DomainAddress) -> Result<&Block, HostError> {
         let found = self
             .packages
             .get(usize::from(at.package))
@@ -66,16 +68,16 @@ impl Dump {
         })
     }
 
-    fn power(&self, at: &Place) -> Result<Option<&CorePower>, HostError> {
+    fn power(&self, at: &DomainAddress) -> Result<Option<&CorePower>, HostError> {
         Ok(self.block(at)?.core_power.as_ref())
     }
 
-    fn profile(&self, at: &Place) -> Result<&PerfProfile, HostError> {
+    fn profile(&self, at: &DomainAddress) -> Result<&PerfProfile, HostError> {
         let none = || HostError::new(Op::Read, "SST-PP, which this part does not have", Errno::OPNOTSUPP);
         self.block(at)?.perf_profile.as_ref().ok_or_else(none)
     }
 
-    fn level(&self, at: &Place, number: u8) -> Result<&Level, HostError> {
+    fn level(&self, at: &DomainAddress, number: u8) -> Result<&Level, HostError> {
         let none = || HostError::new(Op::Read, format!("level {number}"), Errno::INVAL);
         let level = self.profile(at)?.levels.get(usize::from(number));
         level.and_then(Option::as_ref).ok_or_else(none)
@@ -85,7 +87,7 @@ impl Dump {
 fn refuse<T>() -> Result<T, HostError> {
     Err(HostError::new(
         Op::Isst,
-        "registers that debugfs shows (load isst_tpmi to set anything)",
+        "registers shown by debugfs, which are read-only (load isst_tpmi to change them)",
         Errno::ROFS,
     ))
 }
@@ -99,34 +101,34 @@ impl Access for Dump {
         Tpmi::KINDS
     }
 
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &DomainAddress) -> bool {
         self.block(place).is_ok()
     }
 
     fn domains(&self, package: u8) -> Vec<u8> {
         let domains = self.packages.get(usize::from(package)).map_or(0, Vec::len) as u8;
-        (0..domains).filter(|&domain| self.has(&Place { cpu: None, package, domain })).collect()
+        (0..domains).filter(|&domain| self.has(&DomainAddress { cpu: None, package, domain })).collect()
     }
 
-    fn pm_config(&self, at: &Place) -> Result<PmConfig, HostError> {
+    fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError> {
         let power = self.power(at)?;
         Ok(PmConfig { supported: power.is_some(), enabled: power.is_some_and(|power| power.status & 1 != 0) })
     }
 
-    fn set_pm_config(&self, _at: &Place, _enabled: bool) -> Result<(), HostError> {
+    fn set_pm_config(&self, _at: &DomainAddress, _enabled: bool) -> Result<(), HostError> {
         refuse()
     }
 
-    fn qos(&self, at: &Place) -> Result<Qos, HostError> {
+    fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError> {
         let status = self.power(at)?.map_or(0, |power| power.status);
         Ok(Qos { enabled: status & 1 != 0, ordered: status & 2 != 0 })
     }
 
-    fn set_qos(&self, _at: &Place, _qos: Qos) -> Result<(), HostError> {
+    fn set_qos(&self, _at: &DomainAddress, _qos: Qos) -> Result<(), HostError> {
         refuse()
     }
 
-    fn levels(&self, at: &Place) -> Result<Levels, HostError> {
+    fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError> {
         let profile = self.profile(at)?;
         Ok(Levels {
             version: profile.revision as u8,
@@ -137,7 +139,7 @@ impl Access for Dump {
         })
     }
 
-    fn features(&self, at: &Place, level: u8) -> Result<Features, HostError> {
+    fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
         let level = self.level(at, level)?;
         let state = self.profile(at)?.status[2];
         Ok(Features {
@@ -148,15 +150,20 @@ impl Access for Dump {
         })
     }
 
-    fn set_features(&self, _at: &Place, _base_freq: bool, _turbo_freq: bool) -> Result<(), HostError> {
+    fn set_features(
+        &self,
+        _at: &DomainAddress,
+        _base_freq: bool,
+        _turbo_freq: bool,
+    ) -> Result<(), HostError> {
         refuse()
     }
 
-    fn set_level(&self, _at: &Place, _level: u8) -> Result<(), HostError> {
+    fn set_level(&self, _at: &DomainAddress, _level: u8) -> Result<(), HostError> {
         refuse()
     }
 
-    fn level_data(&self, at: &Place, level: u8) -> Result<LevelData, HostError> {
+    fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
         let level = self.level(at, level)?;
         Ok(LevelData {
             tdp_ratio: level.base[0] as u32,
@@ -170,23 +177,23 @@ impl Access for Dump {
         })
     }
 
-    fn uncore(&self, at: &Place, level: u8) -> Result<[MegaHertz; 3], HostError> {
+    fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
         Ok(self.level(at, level)?.fabric.map(ratio))
     }
 
-    fn level_cores(&self, at: &Place, level: u8) -> Result<u64, HostError> {
+    fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError> {
         Ok(self.level(at, level)?.cores)
     }
 
-    fn turbo_limits(&self, at: &Place, level: u8) -> Result<TurboLimits, HostError> {
+    fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError> {
         Ok(self.level(at, level)?.trl.map(|row| row.map(ratio)))
     }
 
-    fn bucket_cores(&self, at: &Place, level: u8) -> Result<[u32; 8], HostError> {
+    fn bucket_cores(&self, at: &DomainAddress, level: u8) -> Result<[u32; 8], HostError> {
         Ok(self.level(at, level)?.bucket_cores.map(|count| count as u32))
     }
 
-    fn base_freq(&self, at: &Place, level: u8) -> Result<BaseFreq, HostError> {
+    fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let base = &self.level(at, level)?.base_freq;
         Ok(BaseFreq {
             high: ratio(base.high),
@@ -197,7 +204,7 @@ impl Access for Dump {
         })
     }
 
-    fn turbo_freq(&self, at: &Place, level: u8) -> Result<TurboFreq, HostError> {
+    fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
         let turbo = &self.level(at, level)?.turbo_freq;
         Ok(TurboFreq {
             clip: turbo.clip.map(ratio),
@@ -206,7 +213,7 @@ impl Access for Dump {
         })
     }
 
-    fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError> {
+    fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
         let none = || HostError::new(Op::Read, format!("class of service {class}"), Errno::INVAL);
         let clos = self.power(at)?.and_then(|power| power.clos.get(usize::from(class))).ok_or_else(none)?;
         Ok(Clos {
@@ -217,17 +224,17 @@ impl Access for Dump {
         })
     }
 
-    fn set_clos(&self, _at: &Place, _class: u8, _clos: &Clos) -> Result<(), HostError> {
+    fn set_clos(&self, _at: &DomainAddress, _class: u8, _clos: &Clos) -> Result<(), HostError> {
         refuse()
     }
 
-    fn class_of(&self, at: &Place, core: u16) -> Result<u8, HostError> {
+    fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError> {
         let none = || HostError::new(Op::Read, format!("class of core {core}"), Errno::INVAL);
         let class = self.power(at)?.and_then(|power| power.assoc.get(usize::from(core))).ok_or_else(none)?;
         Ok(*class as u8)
     }
 
-    fn associate(&self, _at: &Place, _core: u16, _class: u8) -> Result<(), HostError> {
+    fn associate(&self, _at: &DomainAddress, _core: u16, _class: u8) -> Result<(), HostError> {
         refuse()
     }
 }

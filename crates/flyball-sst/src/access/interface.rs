@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Address of a power domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Place {
+pub struct DomainAddress {
     /// A CPU of the domain; `None` for a domain without CPUs (an IO die), which only TPMI reaches.
     pub cpu: Option<u32>,
     /// physical_package_id.
@@ -131,39 +131,39 @@ pub trait Access {
     /// Names of the instruction classes that have turbo frequencies.
     fn turbo_kinds(&self) -> &'static [&'static str];
     /// Whether the place has registers.
-    fn has(&self, place: &Place) -> bool;
+    fn has(&self, place: &DomainAddress) -> bool;
     /// The domains of a package that have registers.
     fn domains(&self, package: u8) -> Vec<u8>;
 
-    fn pm_config(&self, at: &Place) -> Result<PmConfig, HostError>;
+    fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError>;
     /// Switches SST-CP itself (mailbox; a part of [`Access::set_qos`] on TPMI, where this does nothing).
-    fn set_pm_config(&self, at: &Place, enabled: bool) -> Result<(), HostError>;
-    fn qos(&self, at: &Place) -> Result<Qos, HostError>;
-    fn set_qos(&self, at: &Place, qos: Qos) -> Result<(), HostError>;
+    fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError>;
+    fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError>;
+    fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError>;
 
-    fn levels(&self, at: &Place) -> Result<Levels, HostError>;
+    fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError>;
     /// `EINVAL` for a level that does not exist.
-    fn features(&self, at: &Place, level: u8) -> Result<Features, HostError>;
+    fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError>;
     /// Switches SST-BF and SST-TF: one register field holds both, so both are written together.
-    fn set_features(&self, at: &Place, base_freq: bool, turbo_freq: bool) -> Result<(), HostError>;
-    fn set_level(&self, at: &Place, level: u8) -> Result<(), HostError>;
+    fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError>;
+    fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError>;
 
-    fn level_data(&self, at: &Place, level: u8) -> Result<LevelData, HostError>;
+    fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError>;
     /// The mesh frequencies of a level: highest, base, lowest.
-    fn uncore(&self, at: &Place, level: u8) -> Result<[MegaHertz; 3], HostError>;
+    fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError>;
     /// The cores that run at a level, by the power unit's numbers.
-    fn level_cores(&self, at: &Place, level: u8) -> Result<u64, HostError>;
-    fn turbo_limits(&self, at: &Place, level: u8) -> Result<TurboLimits, HostError>;
+    fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError>;
+    fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError>;
     /// Active cores of the turbo buckets.
-    fn bucket_cores(&self, at: &Place, level: u8) -> Result<[u32; 8], HostError>;
-    fn base_freq(&self, at: &Place, level: u8) -> Result<BaseFreq, HostError>;
-    fn turbo_freq(&self, at: &Place, level: u8) -> Result<TurboFreq, HostError>;
+    fn bucket_cores(&self, at: &DomainAddress, level: u8) -> Result<[u32; 8], HostError>;
+    fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError>;
+    fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError>;
 
-    fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError>;
+    fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError>;
     /// Sets a class of service. Frequencies are rounded down to whole hundreds of MHz.
-    fn set_clos(&self, at: &Place, class: u8, clos: &Clos) -> Result<(), HostError>;
+    fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError>;
     /// The class of a core, by the power unit's number.
-    fn class_of(&self, at: &Place, core: u16) -> Result<u8, HostError>;
+    fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError>;
     /// Puts a core into a class.
-    fn associate(&self, at: &Place, core: u16, class: u8) -> Result<(), HostError>;
+    fn associate(&self, at: &DomainAddress, core: u16, class: u8) -> Result<(), HostError>;
 }

@@ -22,7 +22,8 @@ use super::{
         PQR_ASSOC_OFFSET, READ_PM_CONFIG, WRITE_PM_CONFIG,
     },
     interface::{
-        Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+        Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq,
+        TurboLimits,
     },
     model::{CpuModel, EMERALDRAPIDS_X, ICELAKE_D, ICELAKE_X, SAPPHIRERAPIDS_X},
 };
@@ -88,7 +89,7 @@ impl<'h> Mailbox<'h> {
         }
     }
 
-    fn cpu(at: &Place) -> Result<u32, HostError> {
+    fn cpu(at: &DomainAddress) -> Result<u32, HostError> {
         at.cpu.ok_or_else(|| {
             let what =
                 format!("a mailbox of package {} power domain {}, which has no CPU", at.package, at.domain);
@@ -98,7 +99,7 @@ impl<'h> Mailbox<'h> {
 
     fn send(
         &self,
-        at: &Place,
+        at: &DomainAddress,
         command: u16,
         sub_command: u16,
         parameter: u32,
@@ -120,11 +121,17 @@ impl<'h> Mailbox<'h> {
         }
     }
 
-    fn tdp(&self, at: &Place, sub_command: u16, data: u32) -> Result<u32, HostError> {
+    fn tdp(&self, at: &DomainAddress, sub_command: u16, data: u32) -> Result<u32, HostError> {
         self.send(at, CONFIG_TDP, sub_command, 0, data)
     }
 
-    fn class_register(&self, at: &Place, sub: u16, index: u32, write: Option<u32>) -> Result<u32, HostError> {
+    fn class_register(
+        &self,
+        at: &DomainAddress,
+        sub: u16,
+        index: u32,
+        write: Option<u32>,
+    ) -> Result<u32, HostError> {
         if self.classes_in_mailbox {
             let flag = if write.is_some() { MBOX_CMD_WRITE_BIT } else { 0 };
             return self.send(at, CONFIG_CLOS, sub, flag | index, write.unwrap_or(0));
@@ -155,7 +162,7 @@ impl Access for Mailbox<'_> {
         self.kinds
     }
 
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &DomainAddress) -> bool {
         place.cpu.is_some() && place.domain == 0
     }
 
@@ -163,22 +170,22 @@ impl Access for Mailbox<'_> {
         vec![0]
     }
 
-    fn pm_config(&self, at: &Place) -> Result<PmConfig, HostError> {
+    fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError> {
         let answer = self.send(at, READ_PM_CONFIG, PM_FEATURE, 0, 0)?;
         Ok(PmConfig { supported: answer & 1 != 0, enabled: answer & CORE_POWER_ON != 0 })
     }
 
-    fn set_pm_config(&self, at: &Place, enabled: bool) -> Result<(), HostError> {
+    fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError> {
         let data = if enabled { CORE_POWER_ON } else { 0 };
         self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, data).map(|_| ())
     }
 
-    fn qos(&self, at: &Place) -> Result<Qos, HostError> {
+    fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError> {
         let answer = self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, 0, 0)?;
         Ok(Qos { enabled: answer & QOS_ENABLED != 0, ordered: answer & QOS_ORDERED != 0 })
     }
 
-    fn set_qos(&self, at: &Place, qos: Qos) -> Result<(), HostError> {
+    fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError> {
         // The word has fields that nothing names; they keep what is there.
         let mut word = self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, 0, 0)? & !(QOS_ENABLED | QOS_ORDERED);
         if qos.enabled {
@@ -190,7 +197,7 @@ impl Access for Mailbox<'_> {
         self.send(at, CONFIG_CLOS, CLOS_PM_QOS_CONFIG, MBOX_CMD_WRITE_BIT, word).map(|_| ())
     }
 
-    fn levels(&self, at: &Place) -> Result<Levels, HostError> {
+    fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError> {
         let answer = self.tdp(at, CONFIG_TDP_GET_LEVELS_INFO, 0)?;
         Ok(Levels {
             version: byte(answer, 0) as u8,
@@ -201,7 +208,7 @@ impl Access for Mailbox<'_> {
         })
     }
 
-    fn features(&self, at: &Place, level: u8) -> Result<Features, HostError> {
+    fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
         let answer = self.tdp(at, CONFIG_TDP_GET_TDP_CONTROL, level.into())?;
         Ok(Features {
             turbo_freq: answer & 1 != 0,
@@ -211,7 +218,7 @@ impl Access for Mailbox<'_> {
         })
     }
 
-    fn set_features(&self, at: &Place, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
+    fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
         let mut data = 0;
         if turbo_freq {
             data |= TURBO_FREQ_ON;
@@ -222,11 +229,11 @@ impl Access for Mailbox<'_> {
         self.tdp(at, CONFIG_TDP_SET_TDP_CONTROL, data).map(|_| ())
     }
 
-    fn set_level(&self, at: &Place, level: u8) -> Result<(), HostError> {
+    fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
         self.tdp(at, CONFIG_TDP_SET_LEVEL, level.into()).map(|_| ())
     }
 
-    fn level_data(&self, at: &Place, level: u8) -> Result<LevelData, HostError> {
+    fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
         let request = u32::from(level);
         let tdp = self.tdp(at, CONFIG_TDP_GET_TDP_INFO, request)?;
         let tjunction = self.tdp(at, CONFIG_TDP_GET_TJMAX_INFO, request)?;
@@ -247,7 +254,7 @@ impl Access for Mailbox<'_> {
         Ok(data)
     }
 
-    fn uncore(&self, at: &Place, level: u8) -> Result<[MegaHertz; 3], HostError> {
+    fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
         let missing = |error: &HostError| error.errno == Errno::NOTTY || error.path == isst::NODE;
         // CONFIG_TDP_GET_RATIO_INFO also has the lowest ratio; firmware without it still knows the older command. Only
         // a missing driver is an error (`mbox_get_uncore_p0_p1_info`).
@@ -263,13 +270,13 @@ impl Access for Mailbox<'_> {
         }
     }
 
-    fn level_cores(&self, at: &Place, level: u8) -> Result<u64, HostError> {
+    fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError> {
         let low = self.tdp(at, CONFIG_TDP_GET_CORE_MASK, level.into())?;
         let high = self.tdp(at, CONFIG_TDP_GET_CORE_MASK, SECOND_HALF | u32::from(level))?;
         Ok(u64::from(low) | u64::from(high) << 32)
     }
 
-    fn turbo_limits(&self, at: &Place, level: u8) -> Result<TurboLimits, HostError> {
+    fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError> {
         let mut limits = TurboLimits::default();
         for (kind, row) in limits.iter_mut().enumerate().take(self.kinds.len()) {
             for half in 0..2 {
@@ -283,13 +290,13 @@ impl Access for Mailbox<'_> {
         Ok(limits)
     }
 
-    fn bucket_cores(&self, at: &Place, _level: u8) -> Result<[u32; 8], HostError> {
+    fn bucket_cores(&self, at: &DomainAddress, _level: u8) -> Result<[u32; 8], HostError> {
         let counts =
             legacy::read_msr(self.host, Mailbox::cpu(at)?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT1)?;
         Ok(counts.to_le_bytes().map(u32::from))
     }
 
-    fn base_freq(&self, at: &Place, level: u8) -> Result<BaseFreq, HostError> {
+    fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let request = u32::from(level);
         let low = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, request).unwrap_or(0);
         let high = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, SECOND_HALF | request).unwrap_or(0);
@@ -305,7 +312,7 @@ impl Access for Mailbox<'_> {
         })
     }
 
-    fn turbo_freq(&self, at: &Place, level: u8) -> Result<TurboFreq, HostError> {
+    fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
         let request = u32::from(level);
         let mut turbo = TurboFreq::default();
         let clip = self.tdp(at, CONFIG_TDP_GET_FACT_LP_CLIPPING_RATIO, request)?;
@@ -334,7 +341,7 @@ impl Access for Mailbox<'_> {
         Ok(turbo)
     }
 
-    fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError> {
+    fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
         let word = self.class_register(at, CLOS_PM_CLOS, u32::from(class & 3), None)?;
         Ok(Clos {
             epp: (word & 0xf) as u8,
@@ -345,7 +352,7 @@ impl Access for Mailbox<'_> {
         })
     }
 
-    fn set_clos(&self, at: &Place, class: u8, clos: &Clos) -> Result<(), HostError> {
+    fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
         let fits = |frequency: MegaHertz| frequency.0 / 100 <= 0xff;
         if class > 3 || clos.epp > 15 || clos.weight > 15 || !fits(clos.min) || !fits(clos.max) {
             let what = format!("class of service {class} as {clos:?}");
@@ -359,12 +366,12 @@ impl Access for Mailbox<'_> {
         self.class_register(at, CLOS_PM_CLOS, class.into(), Some(word)).map(|_| ())
     }
 
-    fn class_of(&self, at: &Place, core: u16) -> Result<u8, HostError> {
+    fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError> {
         let word = self.class_register(at, CLOS_PQR_ASSOC, u32::from(core & 0xff), None)?;
         Ok((word >> 16 & 3) as u8)
     }
 
-    fn associate(&self, at: &Place, core: u16, class: u8) -> Result<(), HostError> {
+    fn associate(&self, at: &DomainAddress, core: u16, class: u8) -> Result<(), HostError> {
         if class > 3 || core > 0xff {
             let what = format!("core {core} into class {class}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));

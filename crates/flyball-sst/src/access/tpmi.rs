@@ -8,7 +8,7 @@ use flyball_host::{
 };
 
 use super::interface::{
-    Access, BaseFreq, Clos, Features, LevelData, Levels, Place, PmConfig, Qos, TurboFreq, TurboLimits,
+    Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq, TurboLimits,
 };
 
 /// The TPMI interface of a machine.
@@ -18,16 +18,17 @@ pub struct Tpmi<'h> {
     domains: RefCell<BTreeMap<u8, Vec<Domain>>>,
 }
 
-/// Firmware follows a request within so many readings, this far apart.
+/// How often, and in which intervals, a switch is read back before firmware counts as not following it: the driver
+/// returns before the power unit has acted.
 const FOLLOW_TRIES: u32 = 5;
 const FOLLOW_PAUSE: Duration = Duration::from_millis(1);
 
 impl<'h> Tpmi<'h> {
-    /// The sets of turbo frequencies have numbers on these parts.
+    /// On these parts the sets of turbo frequencies have numbers instead of names.
     pub(super) const KINDS: &'static [&'static str] =
         &["level-0", "level-1", "level-2", "level-3", "level-4", "level-5"];
 
-    /// The interface of a machine whose drivers speak version `api`.
+    /// The interface of version `api`.
     pub fn new(host: &'h dyn Host, api: u16) -> Tpmi<'h> {
         Tpmi { host, api, domains: RefCell::default() }
     }
@@ -41,14 +42,14 @@ impl<'h> Tpmi<'h> {
         Ok(found)
     }
 
-    fn domain(&self, at: &Place) -> Result<Domain, HostError> {
+    fn domain(&self, at: &DomainAddress) -> Result<Domain, HostError> {
         self.all(at.package)?.into_iter().find(|domain| domain.id() == at.domain).ok_or_else(|| {
             let what = format!("package {} power domain {}, which has no registers", at.package, at.domain);
             HostError::new(Op::Isst, what, Errno::NODEV)
         })
     }
 
-    fn level(&self, at: &Place, number: u8) -> Result<(Domain, PerfLevels, Level), HostError> {
+    fn level(&self, at: &DomainAddress, number: u8) -> Result<(Domain, PerfLevels, Level), HostError> {
         let domain = self.domain(at)?;
         let levels = PerfLevels::read(self.host, domain)?;
         let level = levels.level(number).ok_or_else(|| {
@@ -58,7 +59,7 @@ impl<'h> Tpmi<'h> {
         Ok((domain, levels, level))
     }
 
-    fn timed_out(at: &Place, what: &str) -> HostError {
+    fn timed_out(at: &DomainAddress, what: &str) -> HostError {
         let what =
             format!("{what} of package {} power domain {} (firmware did not follow)", at.package, at.domain);
         HostError::new(Op::Isst, what, Errno::TIMEDOUT)
@@ -78,7 +79,7 @@ impl Access for Tpmi<'_> {
         Tpmi::KINDS
     }
 
-    fn has(&self, place: &Place) -> bool {
+    fn has(&self, place: &DomainAddress) -> bool {
         self.domain(place).is_ok()
     }
 
@@ -86,21 +87,21 @@ impl Access for Tpmi<'_> {
         self.all(package).unwrap_or_default().into_iter().map(Domain::id).collect()
     }
 
-    fn pm_config(&self, at: &Place) -> Result<PmConfig, HostError> {
+    fn pm_config(&self, at: &DomainAddress) -> Result<PmConfig, HostError> {
         let state = tpmi::CorePower::read(self.host, self.domain(at)?)?;
         Ok(PmConfig { supported: state.supported, enabled: state.enabled })
     }
 
-    fn set_pm_config(&self, _at: &Place, _enabled: bool) -> Result<(), HostError> {
+    fn set_pm_config(&self, _at: &DomainAddress, _enabled: bool) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn qos(&self, at: &Place) -> Result<Qos, HostError> {
+    fn qos(&self, at: &DomainAddress) -> Result<Qos, HostError> {
         let state = tpmi::CorePower::read(self.host, self.domain(at)?)?;
         Ok(Qos { enabled: state.enabled, ordered: state.ordered })
     }
 
-    fn set_qos(&self, at: &Place, qos: Qos) -> Result<(), HostError> {
+    fn set_qos(&self, at: &DomainAddress, qos: Qos) -> Result<(), HostError> {
         let domain = self.domain(at)?;
         tpmi::CorePower::write(self.host, domain, qos.enabled, qos.ordered)?;
         for _ in 0..FOLLOW_TRIES {
@@ -112,7 +113,7 @@ impl Access for Tpmi<'_> {
         Err(Tpmi::timed_out(at, "core-power state"))
     }
 
-    fn levels(&self, at: &Place) -> Result<Levels, HostError> {
+    fn levels(&self, at: &DomainAddress) -> Result<Levels, HostError> {
         let levels = PerfLevels::read(self.host, self.domain(at)?)?;
         Ok(Levels {
             version: levels.revision,
@@ -123,7 +124,7 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn features(&self, at: &Place, level: u8) -> Result<Features, HostError> {
+    fn features(&self, at: &DomainAddress, level: u8) -> Result<Features, HostError> {
         let (_, levels, level) = self.level(at, level)?;
         // Version 2 has one flag for all levels, version 3 a bit for each.
         let has = |mask: u8| if self.api > 2 { mask >> level.number() & 1 != 0 } else { mask != 0 };
@@ -135,7 +136,7 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn set_features(&self, at: &Place, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
+    fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
         let domain = self.domain(at)?;
         tpmi::set_features(self.host, domain, base_freq, turbo_freq)?;
         for _ in 0..FOLLOW_TRIES {
@@ -148,12 +149,12 @@ impl Access for Tpmi<'_> {
         Err(Tpmi::timed_out(at, "base-freq and turbo-freq"))
     }
 
-    fn set_level(&self, at: &Place, level: u8) -> Result<(), HostError> {
+    fn set_level(&self, at: &DomainAddress, level: u8) -> Result<(), HostError> {
         let (domain, _, level) = self.level(at, level)?;
         tpmi::set_level(self.host, domain, level)
     }
 
-    fn level_data(&self, at: &Place, level: u8) -> Result<LevelData, HostError> {
+    fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         let data = tpmi::LevelData::read(self.host, domain, level)?;
         let second = tpmi::second_fabric(self.host, domain, level)?.unwrap_or_default();
@@ -169,28 +170,27 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn uncore(&self, at: &Place, level: u8) -> Result<[MegaHertz; 3], HostError> {
+    fn uncore(&self, at: &DomainAddress, level: u8) -> Result<[MegaHertz; 3], HostError> {
         let (domain, _, level) = self.level(at, level)?;
         Ok(mhz(tpmi::LevelData::read(self.host, domain, level)?.fabric_mhz))
     }
 
-    fn level_cores(&self, at: &Place, level: u8) -> Result<u64, HostError> {
+    fn level_cores(&self, at: &DomainAddress, level: u8) -> Result<u64, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         tpmi::level_cores(self.host, domain, level)
     }
 
-    fn turbo_limits(&self, at: &Place, level: u8) -> Result<TurboLimits, HostError> {
+    fn turbo_limits(&self, at: &DomainAddress, level: u8) -> Result<TurboLimits, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         Ok(tpmi::LevelData::read(self.host, domain, level)?.trl_mhz.map(mhz))
     }
 
-    fn bucket_cores(&self, at: &Place, level: u8) -> Result<[u32; 8], HostError> {
+    fn bucket_cores(&self, at: &DomainAddress, level: u8) -> Result<[u32; 8], HostError> {
         let (domain, _, level) = self.level(at, level)?;
-        // The tool shows a byte of each count.
         Ok(tpmi::LevelData::read(self.host, domain, level)?.bucket_cores.map(u32::from))
     }
 
-    fn base_freq(&self, at: &Place, level: u8) -> Result<BaseFreq, HostError> {
+    fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         let base = tpmi::BaseFreq::read(self.host, domain, level)?;
         Ok(BaseFreq {
@@ -202,7 +202,7 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn turbo_freq(&self, at: &Place, level: u8) -> Result<TurboFreq, HostError> {
+    fn turbo_freq(&self, at: &DomainAddress, level: u8) -> Result<TurboFreq, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         let turbo = tpmi::TurboFreq::read(self.host, domain, level)?;
         Ok(TurboFreq {
@@ -212,7 +212,7 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn clos(&self, at: &Place, class: u8) -> Result<Clos, HostError> {
+    fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
         let clos = tpmi::Clos::read(self.host, self.domain(at)?, class)?;
         Ok(Clos {
             min: MegaHertz(clos.min_mhz.into()),
@@ -222,18 +222,18 @@ impl Access for Tpmi<'_> {
         })
     }
 
-    fn set_clos(&self, at: &Place, class: u8, clos: &Clos) -> Result<(), HostError> {
+    fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
         let register = |frequency: MegaHertz| u16::try_from(frequency.0).unwrap_or(u16::MAX);
         let words =
             tpmi::Clos { min_mhz: register(clos.min), max_mhz: register(clos.max), priority: clos.weight };
         words.write(self.host, self.domain(at)?, class)
     }
 
-    fn class_of(&self, at: &Place, core: u16) -> Result<u8, HostError> {
+    fn class_of(&self, at: &DomainAddress, core: u16) -> Result<u8, HostError> {
         tpmi::class_of(self.host, self.domain(at)?, core)
     }
 
-    fn associate(&self, at: &Place, core: u16, class: u8) -> Result<(), HostError> {
+    fn associate(&self, at: &DomainAddress, core: u16, class: u8) -> Result<(), HostError> {
         tpmi::associate(self.host, self.domain(at)?, core, class)
     }
 }

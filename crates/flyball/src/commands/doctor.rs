@@ -6,8 +6,8 @@ mod trace;
 use std::{path::PathBuf, sync::atomic::Ordering};
 
 use flyball_control::{
-    Intent,
-    doctor::{self, Finding, Group, Options, Report, Verdict},
+    Intent, Setting,
+    doctor::{self, Finding, Group, KnobValue, Options, Report, Verdict},
     write::hold::Hold,
 };
 
@@ -154,7 +154,7 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
             Ok(())
         };
     }
-    if doctor::amd_write::ids().any(|(id, _)| starts(id)) {
+    if doctor::amd_pstate_write::ids().any(|(id, _)| starts(id)) {
         return if args.write {
             Ok(())
         } else {
@@ -185,7 +185,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     for note in hold.notes() {
         eprintln!("note: {note}");
     }
-    let found = doctor::amd_write::examine(host, &mut hold, &|| interrupted.load(Ordering::Relaxed));
+    let found = doctor::amd_pstate_write::examine(host, &mut hold, &|| interrupted.load(Ordering::Relaxed));
     let restoration = hold.end();
     if !restoration.is_exact() {
         return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
@@ -203,11 +203,18 @@ fn fix(
     let settings = report.settings();
     if settings.is_empty() {
         eprintln!(
-            "flyball: nothing that was found can be set from here; see the firmware and kernel advice above"
+            "flyball: no setting of flyball's fixes what was found; see the firmware and kernel advice above"
         );
         return Ok(Exit::Done);
     }
-    let intent = Intent::from_arguments(&settings, None).map_err(Failure::failed)?;
+    let settings = settings
+        .iter()
+        .map(|KnobValue { knob, value }| {
+            Setting::new(knob.knob().name, value, None, format!("{knob}={value}"))
+        })
+        .collect::<Result<_, _>>()
+        .map_err(Failure::failed)?;
+    let intent = Intent { settings };
     if dry_run {
         return super::plan::print(context, host, &intent, false);
     }
@@ -227,7 +234,7 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
     for check in trace::CHECKS {
         rows.push((check.id, Group::Trace, check.why, check.looks, Some("--trace")));
     }
-    for (id, why) in doctor::amd_write::ids() {
+    for (id, why) in doctor::amd_pstate_write::ids() {
         let looks = "what the files read after writes, which are put back";
         rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
     }

@@ -1,7 +1,7 @@
-//! `flyball sst`: Intel Speed Select by its features' names, with plans, honest errors and undo.
+//! `flyball sst`: Intel Speed Select by its features' names, with plans, errors that say why, and undo.
 //!
 //! Reading goes to the processor's interface; everything that changes the machine becomes an intent on the knobs
-//! (`sst-level`, `sst-bf`, `clos` and so on) and goes the way of `flyball set`: planned, journaled, read back,
+//! (`sst-level`, `sst-bf`, `clos` and so on) and is applied as by `flyball set`: planned, journaled, read back,
 //! restored with `flyball restore`.
 
 mod change;
@@ -26,23 +26,23 @@ use crate::{
 /// Arguments of `sst`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-  flyball sst info                                     what this machine has of Speed Select
-  flyball sst perf-profile info -l 0                   a performance level, fully
-  flyball sst perf-profile set-config-level -l 4 -o    change the level, and take its CPUs along
+  flyball sst info                                     which Speed Select features this machine has
+  flyball sst perf-profile info -l 0                   everything about a performance level
+  flyball sst perf-profile set-config-level -l 4 -o    change the level, and switch CPUs on and off with it
   flyball sst base-freq enable -a --dry-run            what enabling would write, why, and what it costs
   flyball sst -c 5,6 turbo-freq enable -a              high turbo for the cores of CPUs 5 and 6
   flyball sst core-power config -c 1 --min 1GHz --max 2GHz
   flyball sst -c 10 core-power assoc --clos 3
-  flyball restore                                      put everything back
+  flyball restore                                      undo everything
 
-Exit: 0 done, 1 failed and put back, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine,
-7 the firmware made another value of it.")]
+Exit: 0 done, 1 failed and restored, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine,
+7 the firmware chose another value.")]
 pub struct Args {
     /// CPUs instead of the whole machine: 0-3,7, package:0, core:3 and so on.
     #[arg(short, long, value_name = "CPUS")]
     cpu: Option<String>,
 
-    /// Of commands that change something: print every write with its reason, and write nothing.
+    /// Print every write with its reason, and write nothing.
     #[arg(long, global = true)]
     dry_run: bool,
 
@@ -54,9 +54,9 @@ pub struct Args {
 /// Features of Speed Select.
 #[derive(Debug, Subcommand)]
 enum Feature {
-    /// What drivers and processor can do.
+    /// What the driver and the processor support.
     Info,
-    /// SST-PP: performance levels, each with cores, base frequency, power and temperature of its own.
+    /// SST-PP: performance levels, each with its cores, base frequency, power and temperature.
     PerfProfile {
         #[command(subcommand)]
         command: PerfProfile,
@@ -81,7 +81,7 @@ enum Feature {
         #[command(subcommand)]
         command: TurboMode,
     },
-    /// Follow a level that a management controller changes: bring CPUs online and offline as it wants.
+    /// Follow a level that a management controller changes: switch CPUs on and off with it.
     Watch(watch::Args),
     /// Which level and feature serve given CPUs best.
     Recommend(recommend::Args),
@@ -97,17 +97,17 @@ struct Level {
 
 #[derive(Debug, Subcommand)]
 enum PerfProfile {
-    /// Levels, fully: all of them, or one.
+    /// Everything about all levels, or one.
     Info(Level),
-    /// Whether firmware refuses another level.
+    /// Whether firmware locks the level.
     GetLockStatus,
     /// The highest level.
     GetConfigLevels,
     /// The feature's version.
     GetConfigVersion,
-    /// Whether there are levels.
+    /// Whether SST-PP is enabled.
     GetConfigEnabled,
-    /// The level in force.
+    /// The current level.
     GetConfigCurrentLevel,
     /// Change the level.
     SetConfigLevel {
@@ -117,7 +117,7 @@ enum PerfProfile {
         /// Also bring the level's CPUs online and take all others of the domain offline.
         #[arg(short, long)]
         online: bool,
-        /// Set CPUs that are not of the level apart in a cgroup v2 partition instead of taking them offline.
+        /// Isolate CPUs that are not of the level in a cgroup v2 partition instead of taking them offline.
         #[arg(short = 'g', long, conflicts_with = "online")]
         cgroup: bool,
     },
@@ -136,7 +136,7 @@ enum BaseFreq {
     },
     /// Switch it off.
     Disable {
-        /// Also switch classes of service off and let the lower limits down.
+        /// Also switch classes of service off and lower the minimum frequencies.
         #[arg(short, long)]
         auto: bool,
     },
@@ -148,10 +148,10 @@ enum TurboFreq {
     Info {
         #[command(flatten)]
         level: Level,
-        /// One bucket alone.
+        /// Only one bucket.
         #[arg(short, long, value_name = "BUCKET")]
         bucket: Option<u32>,
-        /// One class of instructions alone: sse, avx2, avx512, or level-0 and so on.
+        /// Only one class of instructions: sse, avx2, avx512, or level-0 and so on.
         #[arg(short = 'r', long, value_name = "TYPE")]
         trl_type: Option<String>,
     },
@@ -177,17 +177,17 @@ enum TurboFreq {
 
 #[derive(Debug, Subcommand)]
 enum CorePower {
-    /// Whether it is there, on, and how classes share.
+    /// Whether it is supported and on, and how classes share power.
     Info,
-    /// Let classes of service count.
+    /// Switch classes of service on.
     Enable {
-        /// How they share: ordered or proportional (also 1 or 0); as it is if not given.
+        /// How they share power: ordered or proportional (also 1 or 0); unchanged if not given.
         #[arg(short, long, value_name = "TYPE")]
         priority: Option<String>,
     },
-    /// Let them count no more.
+    /// Switch classes of service off.
     Disable,
-    /// Change a class; what is not given stays.
+    /// Change a class; what is not given stays as it is.
     Config {
         /// The class, 0 to 3.
         #[arg(short, long, value_name = "CLASS")]
@@ -195,13 +195,13 @@ enum CorePower {
         /// Energy preference, 0 to 15 (mailbox parts).
         #[arg(short, long)]
         epp: Option<u8>,
-        /// Proportional priority, 0 (most) to 15.
+        /// Proportional priority, 0 (highest) to 15.
         #[arg(short, long)]
         weight: Option<u8>,
         /// Lowest frequency: 1GHz; a bare number is MHz, as in the guide.
         #[arg(short = 'n', long, value_name = "FREQ")]
         min: Option<String>,
-        /// Highest frequency, or max for none.
+        /// Highest frequency, or max for no limit.
         #[arg(short, long, value_name = "FREQ")]
         max: Option<String>,
     },
@@ -237,7 +237,7 @@ enum TurboMode {
     },
 }
 
-/// What every command works with.
+/// The machine and the options of every command.
 struct Session<'a> {
     context: &'a Context,
     host: &'a dyn Host,
@@ -265,14 +265,14 @@ impl Session<'_> {
         })
     }
 
-    /// The domains that are meant: those of --cpu, or all.
+    /// The domains of --cpu, or all.
     fn domains(&self) -> Result<Vec<&Domain>, Failure> {
         let layout = self.layout()?;
-        let meant = |domain: &&Domain| match &self.cpus {
+        let selected = |domain: &&Domain| match &self.cpus {
             Some(cpus) => domain.cpus.iter().any(|cpu| cpus.contains(cpu)),
             None => true,
         };
-        let found: Vec<&Domain> = layout.domains.iter().filter(meant).collect();
+        let found: Vec<&Domain> = layout.domains.iter().filter(selected).collect();
         if found.is_empty() {
             return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
         }

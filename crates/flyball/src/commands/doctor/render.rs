@@ -1,9 +1,9 @@
-//! The doctor's report for people: what is wrong first, the worst first; what is fine in a line a group.
+//! The doctor's report as text: what is wrong, the worst first; then what is fine, one line per group.
 
 use std::{fmt::Write as _, io::IsTerminal as _};
 
 use anstyle::{AnsiColor, Style};
-use flyball_control::doctor::{Finding, Fix, Group, Report, Verdict};
+use flyball_control::doctor::{Finding, Fix, Group, KnobValue, Report, Verdict};
 
 /// The text as stdout takes it: without colour where that is not a terminal, or the user does not want it.
 pub(super) fn for_stdout(text: &str) -> String {
@@ -75,7 +75,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     }
     let settings = report.settings();
     if !settings.is_empty() {
-        let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", settings.join(" "));
+        let _ = writeln!(out, "\nWhat flyball can set: {BOLD}flyball plan {}{BOLD:#}", words(&settings));
     }
     out
 }
@@ -102,6 +102,11 @@ fn sentence(text: &str) -> String {
     }
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// Settings as arguments of `flyball set`.
+fn words(settings: &[KnobValue]) -> String {
+    settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn tally(report: &Report) -> String {
@@ -143,7 +148,7 @@ fn detailed(out: &mut String, finding: &Finding) {
     }
     if let Some(fix) = &finding.fix {
         let text = match fix {
-            Fix::Settings(settings) => format!("flyball set {}", settings.join(" ")),
+            Fix::Settings(settings) => format!("flyball set {}", words(settings)),
             Fix::KernelParameter(action) => format!("kernel command line: {action}"),
             Fix::Firmware(entry) => format!("firmware setup: {entry}"),
             Fix::Person(action) => action.clone(),

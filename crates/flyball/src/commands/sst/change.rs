@@ -10,9 +10,9 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// Settings as typed, each for the CPUs of a list or of --cpu.
+/// Applies settings, each for the CPUs of a list or of --cpu.
 pub(super) fn apply(session: &Session<'_>, settings: &[(String, Option<CpuList>)]) -> Result<Exit, Failure> {
-    // Turbo by cpufreq's limits alone needs no Speed Select; all else is told why there is none, where there is none.
+    // turbo-mode works through cpufreq's limits; everything else needs Speed Select, and fails here without it.
     if settings.iter().any(|(setting, _)| !setting.starts_with("max-freq=")) {
         session.layout()?;
     }
@@ -68,8 +68,8 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
     apply(session, &settings)
 }
 
-/// Class 0 with one lowest frequency and all favour, classes 1 to 3 with another and none, as both features' --auto
-/// of the guide has them.
+/// Class 0 with one lowest frequency and the highest priority, classes 1 to 3 with another and the lowest, as --auto of
+/// both features sets them in the kernel's guide.
 fn classes(
     session: &Session<'_>,
     high: String,
@@ -106,7 +106,7 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
             let current = access.levels(&domain.place).map_err(|error| session.explained(&error))?.current;
             let level = model::level(layout, access.as_ref(), domain, current)
                 .map_err(|error| session.explained(&error))?;
-            // A domain without base-freq is refused by the plan, with its reason; one without CPUs has no classes.
+            // The plan refuses a domain without base-freq, with its reason; one without CPUs has no classes.
             let Some(offer) = level.base_freq else { continue };
             if domain.cpus.is_empty() {
                 continue;
@@ -131,7 +131,7 @@ pub(super) fn turbo_freq(
     auto: bool,
     trl: Option<&str>,
 ) -> Result<Exit, Failure> {
-    // The feature is the domain's, whatever CPUs are to profit: --cpu chooses those with --auto.
+    // The feature is switched for whole domains; --cpu only chooses the high-priority CPUs of --auto.
     let layout = session.layout()?;
     let all = session.machine.topology().present.clone();
     let everywhere = |setting: String| (setting, Some(all.clone()));
@@ -142,7 +142,7 @@ pub(super) fn turbo_freq(
         if auto {
             let Some(cpus) = &session.cpus else {
                 return Err(Failure::usage(
-                    "turbo-freq enable --auto needs the CPUs that are to turbo high: flyball sst --cpu LIST turbo-freq \
+                    "turbo-freq enable --auto needs the high-priority CPUs: flyball sst --cpu LIST turbo-freq \
                      enable --auto",
                 ));
             };
@@ -167,7 +167,7 @@ pub(super) fn turbo_freq(
         match trl {
             Some(trl) => settings.push(everywhere(format!("trl={trl}"))),
             None => {
-                // One register a package; the domains of a package have the same limits.
+                // One register per package; the domains of a package have the same limits.
                 let access = layout.access(session.host);
                 for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
                     let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;

@@ -24,12 +24,12 @@ fn text(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// How a domain is called in tables.
+/// The name of a domain in tables.
 fn name(domain: &Domain) -> String {
     format!("{}:{}", domain.place.package, domain.place.domain)
 }
 
-/// CPUs of a domain; none are those of an IO die, where CPUs are placed at all.
+/// CPUs of a domain. A domain without CPUs is an IO die, unless the domains of all CPUs are unknown.
 fn list(session: &Session<'_>, cpus: &CpuList) -> String {
     if !cpus.is_empty() {
         return cpus.to_string();
@@ -76,7 +76,7 @@ pub(super) fn info(session: &Session<'_>) -> Result<Exit, Failure> {
             Via::Tpmi(_) => "TPMI (isst_tpmi)",
             Via::Mailbox => "mailbox and MMIO (isst_if_mbox_pci, isst_if_mmio)",
             Via::MailboxAlone => "mailbox (isst_if_mbox_msr)",
-            Via::Dump => "registers from debugfs, to read alone (no driver)",
+            Via::Dump => "read-only, via debugfs (no driver)",
         },
         platform: (layout.via != Via::Dump).then_some(layout.platform),
         cpu: layout.model.name.clone(),
@@ -126,7 +126,7 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
     out + &text(&rows)
 }
 
-/// One value a domain.
+/// One value per domain.
 pub(super) fn single(
     session: &Session<'_>,
     what: &str,
@@ -141,7 +141,7 @@ pub(super) fn single(
         let found = value(&levels);
         let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
         rows.add_row([name(domain), text, list(session, &domain.cpus)]);
-        // In JSON as all other names are spelled there.
+        // JSON names have underscores.
         objects.push(object(domain, json!({ what.replace('-', "_"): found })));
     }
     finish(session, &objects, &[rows])
@@ -172,7 +172,7 @@ fn turbo_row(turbo: &Turbo) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// The level that is asked for, where the domain has it; the current one where none is.
+/// The requested level if the domain has it; the current one if none is requested.
 fn level_of(
     session: &Session<'_>,
     access: &dyn Access,

@@ -1,5 +1,5 @@
-//! `flyball sst recommend`: which level and feature serve given CPUs best, what it takes from the others, and the
-//! profile that does it.
+//! `flyball sst recommend`: which level and feature serve given CPUs best, what that costs the others, and the profile
+//! that sets it.
 
 use comfy_table::{Table, presets};
 use flyball_host::CpuList;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(long)]
     profile: bool,
 
-    /// A command whose CPUs are meant: those that this process may run on (as under taskset).
+    /// A command to serve: the CPUs are those that this process may run on (as under taskset).
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }

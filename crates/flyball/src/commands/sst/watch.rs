@@ -22,40 +22,40 @@ use crate::{
 /// Arguments of `watch`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Look every so many seconds, instead of waiting for the kernel's word (thermal netlink events of processors with
-    /// hardware feedback); 2 where there is no such word.
+    /// Look every so many seconds, instead of waiting for thermal netlink events of the kernel (processors with hardware
+    /// feedback); 2 if there are no such events.
     #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     poll: Option<u64>,
 
-    /// Set CPUs apart in cgroup v2 partitions instead of taking them offline.
+    /// Isolate CPUs in cgroup v2 partitions instead of taking them offline.
     #[arg(short = 'g', long)]
     cgroup: bool,
 
-    /// Look once, bring the CPUs to the level in force, and end.
+    /// Look once, switch the CPUs to those of the current level, and exit.
     #[arg(long)]
     once: bool,
 }
 
-/// Tells the service manager, where there is one (sd_notify(3)).
+/// Notifies the service manager, if there is one (sd_notify(3)).
 fn notify(text: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         notify_at(&path.to_string_lossy(), text);
     }
 }
 
-/// `path` is a socket's, or with @ in front the name of an abstract one.
+/// `path` is the path of a socket, or @ and the name of an abstract socket.
 fn notify_at(path: &str, text: &str) {
     let address = match path.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(path),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        // Nobody listening is no reason to stop following.
+        // Without a listener the level is followed all the same.
         let _ = socket.send_to_addr(text.as_bytes(), &address);
     }
 }
 
-fn tell(events: &[Event]) -> Result<(), Failure> {
+fn print(events: &[Event]) -> Result<(), Failure> {
     for event in events {
         line(event)?;
     }
@@ -65,7 +65,7 @@ fn tell(events: &[Event]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the processor tells of changes at all.
+/// Whether the processor reports changes at all.
 fn has_feedback(session: &Session<'_>) -> bool {
     session.machine.topology().flags.contains("hfi")
 }
@@ -75,7 +75,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let layout = session.layout()?;
     let live = session.host.kind() == Kind::Live;
     if live {
-        // CPUs that go offline lose their topology: kept in the same file as intel-speed-select keeps it in.
+        // The kernel has no topology of CPUs that are offline: it is stored where intel-speed-select stores it.
         if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
                 eprintln!("note: the topology of CPUs that go offline cannot be kept: {error}");
@@ -86,7 +86,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut follower = Follower::new(means);
     let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
     let first = look()?;
-    tell(&first)?;
+    print(&first)?;
     if args.once {
         let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
         return Ok(if refused { Exit::Failed } else { Exit::Done });
@@ -123,8 +123,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         }
         if !stopped.load(Ordering::Relaxed) {
             match look() {
-                Ok(events) => tell(&events)?,
-                // A driver that is being reloaded comes back.
+                Ok(events) => print(&events)?,
+                // A driver that is being reloaded answers again later.
                 Err(failure) => eprintln!("flyball: {failure}"),
             }
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_service_manager_is_told() {
+    fn the_service_manager_is_notified() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
@@ -152,7 +152,7 @@ mod tests {
             let count = socket.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], text.as_bytes());
         }
-        // Nobody there: nothing happens.
+        // Without a listener nothing happens.
         notify_at("/nowhere/notify", "READY=1");
         notify_at(&"x".repeat(300), "READY=1");
     }

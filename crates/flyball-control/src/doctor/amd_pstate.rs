@@ -1,8 +1,8 @@
-//! The reading part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from user space.
+//! The read-only part of the kernel's amd-pstate unit tests (drivers/cpufreq/amd-pstate-ut.c), from user space.
 //!
-//! Each answer also says what the module of the running kernel would: its tests are stricter or laxer by version, look
-//! at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
-//! module complains about is said, and is no fault. The tests that write are `amd_write`'s.
+//! Each answer also says what the module of the running kernel would report: its tests are stricter or laxer by version,
+//! look at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
+//! module would report is mentioned, and is not a fault. The tests that write are in `amd_pstate_write`.
 
 use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
@@ -11,7 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "amd-pstate.cpc-valid",
         group: Group::AmdPstate,
-        why: "The driver works from the firmware's _CPC table; a CPU without one cannot be driven.",
+        why: "The driver needs the firmware's _CPC table; it cannot control a CPU without one.",
         looks: "acpi_cppc of every online CPU",
         covers: &[],
         run: cpc_valid,
@@ -19,7 +19,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "amd-pstate.enabled",
         group: Group::AmdPstate,
-        why: "Requests are ignored by a CPU on which collaborative control (CPPC) is not enabled.",
+        why: "A CPU on which collaborative control (CPPC) is not enabled ignores requests.",
         looks: "MSR 0xc00102b1 of every CPU; with the mailbox, that the driver is bound",
         covers: &[],
         run: enabled,
@@ -43,14 +43,14 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 impl Answer {
-    /// What the kernel's own test says: nothing to complain about, or what.
+    /// Adds what the kernel's own test would report: nothing, or this complaint.
     pub(super) fn kernel_says(mut self, name: &'static str, complaint: Option<String>) -> Answer {
         self.kernel_test = Some(KernelTest { name, passes: complaint.is_none(), because: complaint });
         self
     }
 }
 
-/// Whether the running kernel is at least this one; one that does not tell counts as new.
+/// Whether the running kernel is at least this one; an unknown version counts as new.
 pub(super) fn since(facts: &Facts, major: u32, minor: u32) -> bool {
     facts.kernel_version().is_none_or(|version| version >= (major, minor))
 }
@@ -62,7 +62,7 @@ fn applies(facts: &Facts) -> Option<()> {
 fn cppc(facts: &Facts, cpu: u32, name: &str) -> Result<u64, String> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}");
     let text = facts.read(&path)?;
-    text.parse().map_err(|_| format!("{path} holds no number: '{text}'"))
+    text.parse().map_err(|_| format!("{path} does not hold a number: '{text}'"))
 }
 
 fn cpc_valid(facts: &Facts) -> Option<Answer> {
@@ -78,7 +78,7 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
         ok("every online CPU has a _CPC table").seen("CPUs", facts.online.to_string()).kernel_says(test, None)
     } else {
         fault(format!("no usable _CPC table on CPUs {missing}"))
-            .seen("/sys/devices/system/cpu/cpuN/acpi_cppc", format!("not there on CPUs {missing}"))
+            .seen("/sys/devices/system/cpu/cpuN/acpi_cppc", format!("missing on CPUs {missing}"))
             .fix(Fix::Firmware(
                 "look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned(),
             ))
@@ -90,13 +90,13 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
     let test = "amd_pstate_ut_check_enabled";
     if facts.topology.flags.is_empty() {
-        return Some(unknown("/proc/cpuinfo does not tell the processor's flags"));
+        return Some(unknown("/proc/cpuinfo does not show the processor's flags"));
     }
     if !facts.flag("cppc") {
-        // amd_pstate_init() and amd_pstate_cpu_init() give up where enabling by mailbox fails; the module does not look.
+        // amd_pstate_init() and amd_pstate_cpu_init() fail if enabling by mailbox fails; the module does not look.
         let driver = facts.driver()?;
         return Some(
-            ok("requests go by mailbox, and the driver is bound: it gives up where the mailbox refuses to enable them")
+            ok("requests go by mailbox, and the driver is bound: it would not be if the mailbox had refused to enable them")
                 .seen("/proc/cpuinfo flags", "no cppc")
                 .seen(facts.policies.first()?.path("scaling_driver"), driver)
                 .kernel_says(test, None),
@@ -115,12 +115,12 @@ fn enabled(facts: &Facts) -> Option<Answer> {
     } else {
         fault(format!("CPPC is not enabled on CPUs {off}"))
             .seen(format!("MSR {MSR_AMD_CPPC_ENABLE:#x}"), format!("0 on CPUs {off}"))
-            .kernel_says(test, Some(format!("amd pstate must be enabled (seen from one of CPUs {off})")))
+            .kernel_says(test, Some(format!("amd pstate must be enabled (on one of CPUs {off})")))
     })
 }
 
-/// The four levels of a CPU, highest first, and where they were read: the register where there is one, as the driver
-/// and its test do, else the firmware's table.
+/// The four levels of a CPU, highest first, and where they were read: from the register if there is one, as the driver
+/// and its test do, otherwise from the firmware's table.
 fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
@@ -134,7 +134,7 @@ fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
     table(facts, cpu).map(|levels| (levels, format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc")))
 }
 
-/// The same of the firmware's table alone.
+/// The four levels in the firmware's table.
 fn table(facts: &Facts, cpu: u32) -> Result<[u64; 4], String> {
     let read = |name| cppc(facts, cpu, name);
     Ok([read("highest_perf")?, read("nominal_perf")?, read("lowest_nonlinear_perf")?, read("lowest_perf")?])
@@ -161,7 +161,7 @@ fn perf(facts: &Facts) -> Option<Answer> {
                     .kernel_says(test, Some(format!("cpu{cpu}: {text}: the formula is incorrect"))),
             );
         }
-        // The highest level is excused: with preferred cores the table carries the ranking's.
+        // Not the highest level: with preferred cores the table holds the core's rank there.
         let other = match table(facts, cpu) {
             Ok(other) => other,
             Err(why) => return Some(unknown(why)),
@@ -182,14 +182,16 @@ fn perf(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match (&complaint, equal_floor) {
-        (Some(words), _) => ok(format!("the levels are in order (the kernel's own test minds: {words})")),
-        (None, true) => ok("the levels are in order; the lowest non-linear one is the lowest"),
+        (Some(words), _) => {
+            ok(format!("the levels are in order, although the kernel's amd-pstate-ut would report: {words}"))
+        }
+        (None, true) => ok("the levels are in order; the lowest non-linear level is also the lowest"),
         (None, false) => ok("highest >= nominal > lowest non-linear >= lowest > 0 on every online CPU"),
     };
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// What the module's test of this kernel has against levels that are in order.
+/// What the module's test of this kernel would report about levels that are in order.
 fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u64; 4]) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| policy.cpus.contains(cpu));
     let driver = policy.and_then(|policy| policy.number("amd_pstate_highest_perf"));
@@ -197,16 +199,16 @@ fn level_complaint(facts: &Facts, cpu: u32, [highest, _, nonlinear, lowest]: [u6
         // Up to 6.1 the test compares what the driver keeps with a constant of the model.
         let constant = constant_of_6_1(facts);
         if let Some(kept) = driver.filter(|&kept| kept != constant) {
-            return Some(format!("it expects {constant} as the highest level, the driver has {kept}"));
+            return Some(format!("it expects {constant} as the highest level, but the driver has {kept}"));
         }
     } else if let Some(kept) = driver.filter(|&kept| kept != highest) {
         if policy.and_then(|policy| policy.get("amd_pstate_hw_prefcore")) != Some("enabled") {
-            return Some(format!("the highest level is {highest}, the driver has {kept}"));
+            return Some(format!("the highest level is {highest}, but the driver has {kept}"));
         }
     }
     // Equal lowest levels pass since 6.15.
     (nonlinear == lowest && !since(facts, 6, 15))
-        .then(|| format!("the lowest non-linear level {nonlinear} is the lowest"))
+        .then(|| format!("the lowest non-linear level {nonlinear} is also the lowest"))
 }
 
 /// amd_get_highest_perf() of Linux 6.1 (arch/x86/kernel/cpu/amd.c): 166 for some models of families 17h and 19h.
@@ -233,13 +235,13 @@ fn freq(facts: &Facts) -> Option<Answer> {
         };
         let Some(nonlinear) = policy.number("amd_pstate_lowest_nonlinear_freq") else {
             return Some(unknown(format!(
-                "{} is not there",
+                "{} does not exist",
                 policy.path("amd_pstate_lowest_nonlinear_freq")
             )));
         };
         let nominal = nominal_khz(facts, policy, cpu);
         if nominal.is_none() {
-            return Some(unknown(format!("the nominal frequency of CPU {cpu} is not told")));
+            return Some(unknown(format!("the nominal frequency of CPU {cpu} is unknown")));
         }
         let text = format!(
             "max {max}, nominal {}, lowest non-linear {nonlinear}, min {min} kHz",
@@ -261,27 +263,29 @@ fn freq(facts: &Facts) -> Option<Answer> {
     }
     let (place, text) = shown?;
     let answer = match &complaint {
-        Some(words) => ok(format!("the frequencies are in order (the kernel's own test minds: {words})")),
+        Some(words) => ok(format!(
+            "the frequencies are in order, although the kernel's amd-pstate-ut would report: {words}"
+        )),
         None => ok("maximum >= nominal > lowest non-linear >= minimum > 0 for every policy"),
     };
     Some(answer.seen(place, text).kernel_says(test, complaint))
 }
 
-/// What the module's test of this kernel has against frequencies that are in order: it also wants the limits where the
-/// driver puts them at first, and boost.
+/// What the module's test of this kernel would report about frequencies that are in order: it also requires the limits
+/// that the driver sets first, and boost.
 fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64>) -> Option<String> {
     let [nonlinear, lowest, highest] =
         ["amd_pstate_lowest_nonlinear_freq", "cpuinfo_min_freq", "cpuinfo_max_freq"]
             .map(|name| policy.number(name));
     let (min, max) = (policy.number("scaling_min_freq")?, policy.number("scaling_max_freq")?);
     if nonlinear == lowest && !since(facts, 6, 15) {
-        return Some(format!("cpu{cpu}: the lowest non-linear frequency is the lowest"));
+        return Some(format!("cpu{cpu}: the lowest non-linear frequency is also the lowest"));
     }
-    // Since 6.13 the driver begins with the lowest non-linear frequency as the minimum, before with the lowest.
+    // Since 6.13 the driver's default minimum is the lowest non-linear frequency, before it was the lowest.
     let first = if since(facts, 6, 13) { nonlinear } else { lowest };
     if first != Some(min) {
         return Some(format!(
-            "cpu{cpu}: scaling_min_freq {min} is not {}, where it begins",
+            "cpu{cpu}: scaling_min_freq {min} is not {}, the driver's default",
             first.unwrap_or(0)
         ));
     }
@@ -298,8 +302,8 @@ fn limit_complaint(facts: &Facts, policy: &Policy, cpu: u32, nominal: Option<u64
     None
 }
 
-/// Whether the driver takes the CPU for one that can boost: by its levels up to 6.1; later by the flag, and the
-/// firmware's bit in HWCR.
+/// Whether the driver sees a CPU that can boost: by its levels up to 6.1; later by the flag and the firmware's bit in
+/// HWCR.
 fn boosts(facts: &Facts, cpu: u32) -> bool {
     if !since(facts, 6, 2) {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
@@ -308,7 +312,7 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 
-/// The nominal frequency: _CPC's own where it has one; else the highest frequency scaled by the levels.
+/// The nominal frequency: from _CPC if it has one, otherwise the highest frequency scaled by the levels.
 fn nominal_khz(facts: &Facts, policy: &Policy, cpu: u32) -> Option<u64> {
     if let Ok(mhz) = cppc(facts, cpu, "nominal_freq")
         && mhz > 0

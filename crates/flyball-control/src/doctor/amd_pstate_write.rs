@@ -1,12 +1,12 @@
 //! The writing part of the kernel's amd-pstate unit tests, from user space: energy preferences come back as they were
 //! written, every change between modes works, and each mode shows the attributes that it should.
 //!
-//! Everything is written through a [`Hold`]: journaled before, put back after, by whoever is left should this process
-//! die. The kernel's module tests the same from inside (amd-pstate-ut.c: epp, check_driver, check_freq_attrs).
+//! Everything is written through a [`Hold`]: journaled before, restored after, also if this process dies. The kernel's
+//! module tests the same from inside (amd-pstate-ut.c: epp, check_driver, check_freq_attrs).
 
 use flyball_host::{Errno, Host};
 
-use super::{Answer, Facts, Finding, Fix, Group, amd_tests::since, fault, finding, ok, unknown};
+use super::{Answer, Facts, Finding, Fix, Group, amd_pstate::since, fault, finding, ok, unknown};
 use crate::{
     Location,
     write::hold::{ApplyError, Hold, Probed},
@@ -15,7 +15,7 @@ use crate::{
 const STATUS: &str = "/sys/devices/system/cpu/amd_pstate/status";
 const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
 
-/// A test that writes: its id, why it matters, and how it is done.
+/// A test that writes.
 struct Test {
     id: &'static str,
     why: &'static str,
@@ -25,7 +25,7 @@ struct Test {
 const TESTS: &[Test] = &[
     Test {
         id: "amd-pstate.epp",
-        why: "A preference that does not come back as written does not reach the processor.",
+        why: "A preference that does not read back as written does not reach the processor.",
         run: epp,
     },
     Test {
@@ -35,7 +35,7 @@ const TESTS: &[Test] = &[
     },
     Test {
         id: "amd-pstate.attributes",
-        why: "A mode without its attributes cannot be set up; attributes of another mode promise what is not done.",
+        why: "A mode without its attributes cannot be configured; attributes of another mode have no effect.",
         run: attributes,
     },
 ];
@@ -60,7 +60,7 @@ impl Writer<'_, '_> {
         self.hold.probe(&Location::file(path), value)
     }
 
-    /// Writes a value that must hold; the complaint where it does not.
+    /// Writes a value that must read back as written; the complaint if it does not.
     fn must(&mut self, path: &str, value: &str) -> Result<Option<String>, ApplyError> {
         Ok(match self.write(path, value)? {
             Probed::Held => None,
@@ -74,11 +74,10 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Runs the tests that write. Empty where amd-pstate does not drive the machine. What is written is put back when the
-/// hold ends.
+/// Runs the tests that write. Empty if amd-pstate is not the driver. What is written is restored when the hold ends.
 ///
 /// # Errors
-/// The journal cannot be written, or the user interrupted; everything has been put back then.
+/// The journal cannot be written, or the user interrupted; everything has been restored then.
 pub fn examine<'h>(
     host: &'h dyn Host,
     hold: &mut Hold<'h>,
@@ -101,15 +100,17 @@ pub fn examine<'h>(
 const WORDS: [(&str, u8); 4] =
     [("power", 0xff), ("balance_power", 0xbf), ("balance_performance", 0x80), ("performance", 0)];
 
+/// Every number and word must read back as written. Numbers have been accepted as preferences since 7.2 only: before, the
+/// first one is refused and the test goes on with the words.
 fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_epp";
-    // The module has this test in 7.2, not in 6.18: there numbers are no preferences.
-    let said = |answer: Answer, complaint: Option<String>| {
+    // The module has this test in 7.2, not in 6.18, where numbers are not accepted as preferences.
+    let with_kernel_test = |answer: Answer, complaint: Option<String>| {
         if since(facts, 7, 2) { answer.kernel_says(test, complaint) } else { answer }
     };
     let failed = |complaint: String| {
-        said(
-            fault(format!("a preference did not come back as written: {complaint}"))
+        with_kernel_test(
+            fault(format!("a preference did not read back as written: {complaint}"))
                 .seen(STATUS, "active, while tested")
                 .fix(Fix::Person(
                     "report it with this kernel's version: the driver or firmware is at fault".to_owned(),
@@ -118,7 +119,9 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         )
     };
     if writer.read(STATUS).is_none() {
-        return Ok(unknown(format!("{STATUS} is not there: this kernel's driver has no energy preferences")));
+        return Ok(unknown(format!(
+            "{STATUS} does not exist: this kernel's driver has no energy preferences"
+        )));
     }
     if let Some(complaint) = writer.must(STATUS, "active")? {
         return Ok(failed(complaint));
@@ -169,10 +172,10 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     } else {
         format!("{numbers} numbers and {} words written and read back", WORDS.len())
     };
-    Ok(said(ok(what).seen(path, "as written each time"), None))
+    Ok(with_kernel_test(ok(what).seen(path, "as written each time"), None))
 }
 
-/// The modes that this kernel's driver has: guided came with 6.4.
+/// The modes that this kernel's driver has; guided was added in 6.4.
 fn known(facts: &Facts) -> Vec<&'static str> {
     let mut modes = vec!["disable", "passive", "active"];
     if since(facts, 6, 4) {
@@ -181,28 +184,28 @@ fn known(facts: &Facts) -> Vec<&'static str> {
     modes
 }
 
-/// A way through all ordered pairs of modes, each once.
-fn walk(modes: &[&'static str]) -> Vec<&'static str> {
-    let mut way = Vec::new();
+/// A sequence of modes that makes every change from one mode to another exactly once.
+fn all_changes(modes: &[&'static str]) -> Vec<&'static str> {
+    let mut sequence = Vec::new();
     for (index, &from) in modes.iter().enumerate() {
         for &to in &modes[index + 1..] {
-            way.extend([from, to]);
+            sequence.extend([from, to]);
         }
     }
-    way.extend(modes.first());
-    way
+    sequence.extend(modes.first());
+    sequence
 }
 
 fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_check_driver";
     let Some(first) = writer.read(STATUS) else {
         return Ok(unknown(format!(
-            "{STATUS} is not there: this kernel cannot change the mode while it runs"
+            "{STATUS} does not exist: this kernel cannot change the mode at run time"
         )));
     };
-    let way = walk(&known(facts));
+    let sequence = all_changes(&known(facts));
     let mut from = first;
-    for to in &way {
+    for to in &sequence {
         let complaint = match writer.must(STATUS, to)? {
             Some(complaint) => Some(complaint),
             None => wrong_driver(facts, writer, to),
@@ -217,21 +220,21 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         }
         (*to).clone_into(&mut from);
     }
-    let text = format!("all {} changes between {} work", way.len() - 1, known(facts).join(", "));
+    let text = format!("all {} changes between {} work", sequence.len() - 1, known(facts).join(", "));
     Ok(ok(text).seen(STATUS, "as written each time").kernel_says(test, None))
 }
 
-/// The driver's name and its policies have to follow the mode.
+/// A complaint if the policies' driver is not the one of the mode.
 fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
     let policy = facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())?;
     let driver = writer.read(&policy.path("scaling_driver"));
-    let wanted = match mode {
+    let expected = match mode {
         "disable" => None,
         "active" => Some("amd-pstate-epp"),
         _ => Some("amd-pstate"),
     };
-    // With the driver away another one may take the CPUs.
-    let right = match wanted {
+    // Without amd-pstate another driver may take the CPUs.
+    let right = match expected {
         None => !driver.as_deref().is_some_and(|name| name.starts_with("amd-pstate")),
         Some(name) => driver.as_deref() == Some(name),
     };
@@ -240,12 +243,12 @@ fn wrong_driver(facts: &Facts, writer: &Writer, mode: &str) -> Option<String> {
     })
 }
 
-/// When an attribute is to be there.
+/// When an attribute must exist.
 #[derive(Clone, Copy, PartialEq)]
 enum When {
     Always,
     Active,
-    /// With preferred cores; before 7.x always.
+    /// With preferred cores; before 7.2 not tested.
     Preferred,
 }
 
@@ -262,7 +265,7 @@ const ATTRIBUTES: &[(&str, When)] = &[
 fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_check_freq_attrs";
     if writer.read(STATUS).is_none() {
-        return Ok(unknown(format!("{STATUS} is not there: the mode cannot be changed")));
+        return Ok(unknown(format!("{STATUS} does not exist: the mode cannot be changed")));
     }
     let Some(policy) =
         facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
@@ -274,17 +277,17 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
     for mode in known(facts).into_iter().filter(|mode| *mode != "disable") {
         let mut complaint = writer.must(STATUS, mode)?;
         for (name, when) in ATTRIBUTES {
-            let wanted = match when {
+            let expected = match when {
                 When::Always => true,
                 When::Active => mode == "active",
                 When::Preferred if strict => preferred,
                 When::Preferred => continue,
             };
-            let there = writer.host.exists(&policy.path(name));
-            if wanted != there {
-                let word = |there| if there { "there" } else { "not there" };
+            let exists = writer.host.exists(&policy.path(name));
+            if expected != exists {
+                let word = |exists| if exists { "present" } else { "missing" };
                 complaint = complaint.or_else(|| {
-                    Some(format!("mode {mode}: {name} is {}, should be {}", word(there), word(wanted)))
+                    Some(format!("mode {mode}: {name} is {}, should be {}", word(exists), word(expected)))
                 });
             }
         }
@@ -303,13 +306,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walk_takes_every_change_once() {
+    fn every_change_is_made_once() {
         let modes = ["a", "b", "c", "d"];
-        let way = walk(&modes);
-        let mut pairs: Vec<_> = way.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let sequence = all_changes(&modes);
+        let mut pairs: Vec<_> = sequence.windows(2).map(|pair| (pair[0], pair[1])).collect();
         assert!(pairs.iter().all(|(from, to)| from != to));
         pairs.sort_unstable();
         pairs.dedup();
-        assert_eq!((pairs.len(), way.len()), (12, 13));
+        assert_eq!((pairs.len(), sequence.len()), (12, 13));
     }
 }
