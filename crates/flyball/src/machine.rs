@@ -119,22 +119,22 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub struct MachineOptions {
-    /// The machine: live, a directory that holds a recorded machine's sys/ and proc/, an archive of `flyball record`,
-    /// sim:NAME, or guest:NAME (a real kernel on it, in which the command is run).
+    /// The machine: live, a recorded machine (an archive of `flyball record`, or a directory that holds sys/ and proc/),
+    /// sim:NAME (simulated), or guest:NAME (a guest kernel in which the command runs).
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 
-    /// Whose answers a simulated machine gives (6.1, 6.12, 6.18, 7.2), or what a guest boots: a version in the cache, a
-    /// bzImage, a vmlinux or a Debian package.
+    /// Kernel version that a simulated machine models (6.1, 6.12, 6.18, 7.2), or kernel that a guest boots: a version in
+    /// the cache, a bzImage, a vmlinux or a Debian package.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
     pub kernel: Option<String>,
 
-    /// Keep a simulated machine in this file between commands, instead of starting afresh at each.
+    /// Keep the state of a simulated machine in this file from one command to the next.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
     pub sim_state: Option<PathBuf>,
 
     /// Inject a fault into a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
-    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be given more than once.
+    /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be repeated.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "RULE")]
     pub sim_fault: Vec<FaultRule>,
 }

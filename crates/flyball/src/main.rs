@@ -20,7 +20,7 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
+use clap::{CommandFactory as _, Parser as _};
 use flyball_control::plan::PlanError;
 use flyball_host::{Host, Live};
 
@@ -43,10 +43,7 @@ fn main() -> ExitCode {
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
-    let cli = match Cli::from_arg_matches(&cli::command_here().get_matches()) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
-    };
+    let cli = Cli::parse();
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
         Ok(exit) => exit.into(),
@@ -98,8 +95,8 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Sim(args) => sim::run(&options, &context.output, args),
         Command::Get(args) => get::run(context, args),
         Command::Record(args) => record::run(context, args),
-        Command::Man(args) => man::run(cli::command(), args),
-        Command::Completions(args) => completions::run(cli::command(), args),
+        Command::Man(args) => man::run(Cli::command(), args),
+        Command::Completions(args) => completions::run(Cli::command(), args),
         Command::Explain(args) => explain::run(&context.output, args),
         Command::Trace(args) => trace::run(context, args),
         Command::Doctor(args) => doctor::run(context, args),

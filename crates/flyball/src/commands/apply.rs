@@ -1,4 +1,4 @@
-//! `flyball apply`: a profile's settings, to stay.
+//! `flyball apply`: sets what a profile contains, until reboot or restore.
 
 use crate::{
     change,
@@ -9,7 +9,7 @@ use crate::{
 /// Arguments of `apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A profile is TOML: settings for all CPUs, then sections for some of them.
+A profile is a TOML file: settings for all CPUs, then sections for some of them.
 
   description = \"steady, for benchmarks\"
   turbo = \"off\"
@@ -19,18 +19,19 @@ A profile is TOML: settings for all CPUs, then sections for some of them.
   [type.E]
   max-freq = \"min\"
 
-Sections: cpus, package, die, node, core, policy, type. 'flyball save' writes the present settings as one.
+Sections: cpus, package, die, node, core, policy, type. 'flyball save' writes the current settings as a profile.
 
+Examples:
   flyball apply quiet.toml
-  flyball apply quiet.toml turbo=on      a setting beside the profile; later ones count
-  flyball apply quiet.toml -n            what would be written, and why
+  flyball apply quiet.toml turbo=on      a setting in addition to the profile; later ones win
+  flyball apply quiet.toml -n            print the writes and their reasons
 
 Exit codes are those of 'flyball set'.")]
 pub struct Args {
     #[command(flatten)]
     wanted: change::Wanted,
 
-    /// Print every write with its reason, and write nothing.
+    /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! `flyball completions`: what a shell needs to complete commands, options and the names of knobs.
+//! `flyball completions`: prints completions of commands, options and knob names for a shell.
 
 use crate::{
     exit::{Exit, Failure},
@@ -7,11 +7,12 @@ use crate::{
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  flyball completions bash > /etc/bash_completion.d/flyball\n  \
-                        flyball completions zsh > ~/.zfunc/_flyball\n  \
-                        flyball completions fish > ~/.config/fish/completions/flyball.fish")]
+#[command(after_help = "\
+Examples:
+  flyball completions bash > /etc/bash_completion.d/flyball
+  flyball completions zsh > ~/.zfunc/_flyball
+  flyball completions fish > ~/.config/fish/completions/flyball.fish")]
 pub struct Args {
-    /// The shell.
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }

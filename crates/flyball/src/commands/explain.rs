@@ -1,4 +1,4 @@
-//! `flyball explain`: what a knob does, which values it takes, what it interacts with, where it lives.
+//! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers.
 
 use flyball_control::{Access, Knob, KnobName, knob::TABLE};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The knob or fact; without one, all are listed.
+    /// The knob or fact [default: list all].
     #[arg(value_name = "KNOB", value_parser = knobs::Name)]
     pub knobs: Vec<KnobName>,
 }
@@ -50,7 +50,7 @@ impl From<&Knob> for Object {
     }
 }
 
-/// Explains.
+/// Prints the knobs that were named, or a list of all.
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let named: Vec<&Knob> = args.knobs.iter().map(|name| name.knob.knob()).collect();
     let objects = || match named.as_slice() {

@@ -1,4 +1,4 @@
-//! `flyball get`: the values of knobs, place by place in JSON, grouped in text.
+//! `flyball get`: prints the values of knobs, one by one in JSON, grouped in text.
 
 use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, Wish, survey};
 use serde::Serialize;
@@ -14,18 +14,19 @@ use crate::{
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 at least one value; 4 nothing of what was asked for exists here; 1 something is \
-                        there and cannot be read.\n\n\
-                        Examples:\n  flyball get governor\n  flyball get min-freq max-freq -c 0-3 --json\n  \
-                        flyball get power-limit:long_term"
-)]
+#[command(after_help = "\
+Exit codes: 0 at least one value; 4 none of the knobs exists here; 1 a value exists and cannot be read.
+
+Examples:
+  flyball get governor
+  flyball get min-freq max-freq -c 0-3 --json
+  flyball get power-limit:long_term")]
 pub struct Args {
     /// Knobs or facts; `flyball explain` lists them.
     #[arg(value_name = "KNOB", required = true, value_parser = knobs::Name)]
     pub knobs: Vec<KnobName>,
 
-    /// CPUs: 0-3,7 or all, package:0, die:1, core:3, node:0, type:P, several with commas between.
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 }

@@ -12,14 +12,17 @@ use crate::exit::{Exit, Failure};
 
 /// Arguments of `man`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  flyball man | man -l -\n  flyball man compare | man -l -\n  \
-                        flyball man --dir /usr/local/share/man/man1")]
+#[command(after_help = "\
+Examples:
+  flyball man | man -l -
+  flyball man compare | man -l -
+  flyball man --dir /usr/local/share/man/man1")]
 pub struct Args {
-    /// The command whose page to print; flyball's own page without one.
+    /// The command whose page to print [default: flyball's own page].
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
 
-    /// Write the pages of all commands into this directory instead.
+    /// Write the pages of all commands to this directory instead.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub dir: Option<PathBuf>,
 }
@@ -47,7 +50,7 @@ pub fn run(mut top: clap::Command, args: &Args) -> Result<Exit, Failure> {
                     .filter(|command| !command.is_hide_set())
                     .map(clap::Command::get_name)
                     .collect();
-                Failure::usage(format!("no command '{name}'; there are {}", names.join(", ")))
+                Failure::usage(format!("unknown command '{name}' (expected {})", names.join(", ")))
             })?;
             page(command).map_err(failed)?
         }

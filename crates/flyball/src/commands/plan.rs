@@ -1,4 +1,4 @@
-//! `flyball plan`: every write that settings would take, in order, each with its reason. Writes nothing.
+//! `flyball plan`: prints every write that settings need, in order, with its reason. Writes nothing.
 
 use flyball_control::{Intent, Snapshot, plan};
 use flyball_host::Host;
@@ -12,19 +12,21 @@ use crate::{
 /// Arguments of `plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is one write: path, what is there now, what would be written, and why. Alike writes to eight or more CPUs or
-policies are one line with their numbers, policy{0-127}; --each gives each its own. Works on recorded machines too.
+Each line is one write: location, current value, new value and reason. Eight or more equal writes to CPUs or policies are \
+folded into one line, as in policy{0-127}; --each prints them all. Works on recorded machines too.
 
+Examples:
   flyball plan governor=powersave epp=power
   flyball plan quiet.toml
   flyball plan quiet.toml turbo=on -M DIR --json
 
-Exit: 0 printed (also when there is nothing to do), 2 a value is not accepted, 4 this machine has no such knob.")]
+Exit codes: 0 printed (also if there is nothing to change), 2 a value is not accepted, 4 the machine does not have this \
+knob.")]
 pub struct Args {
     #[command(flatten)]
     wanted: change::Wanted,
 
-    /// A line for every single write, also where many are alike.
+    /// Print a line for every write; do not fold equal ones.
     #[arg(long)]
     each: bool,
 }

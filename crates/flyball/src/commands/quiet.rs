@@ -1,6 +1,6 @@
-//! `flyball quiet`: a steady machine for benchmarks, a watch on whether it stays so, and where a series shifted.
+//! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of runs.
 //!
-//! `hold` makes and unmakes the quiet, `bench` runs a series in it, `shifts` looks for shifts in any series.
+//! `hold` makes the machine quiet and restores it, `bench` runs a series meanwhile, `shifts` searches any series.
 
 mod bench;
 pub mod hold;
@@ -19,19 +19,21 @@ use crate::{
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-Levels, each with all of the one before:
+Levels, each including the one before:
   light    performance governor and preference, shallow idle states, interrupts elsewhere: no loss of speed
-  steady   and turbo off
-  fixed    and one frequency (the base one, or --freq), SMT siblings offline
+  steady   also turbo off
+  fixed    also one frequency (base, or --freq) and SMT siblings offline
 
-  flyball quiet -- ./bench                     one command, everything put back after
+Examples:
+  flyball quiet -- ./bench                     run a command, restore everything afterwards
   flyball quiet --level fixed --cpus 2,3 -- ./bench
-  flyball quiet -n --level fixed               what would be written, and what this machine lacks
+  flyball quiet -n --level fixed               print what would be written, and what this machine lacks
   flyball quiet on; ./bench; flyball quiet off
-  flyball quiet bench -n 400 --cpus 3 -- ./bench    a series, watched, graded, searched for shifts
-  flyball quiet shifts results.json            shifts in a series of pyperf, hyperfine, Google Benchmark or CSV
+  flyball quiet bench -n 400 --cpus 3 -- ./bench    a series of runs, monitored, graded, searched for shifts
+  flyball quiet shifts results.json            shifts in results of pyperf, hyperfine, Google Benchmark or CSV
 
-Exit: that of the command; otherwise 0 done, 1 failed and put back, 2 usage, 3 putting back failed, 6 held by another."
+Exit codes: that of the command; otherwise 0 done, 1 failed and put back, 2 usage, 3 putting back failed, 6 another \
+flyball holds the machine."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -40,11 +42,11 @@ pub struct Args {
     #[command(flatten)]
     quiet: Quiet,
 
-    /// Print every write and what this machine lacks, and write nothing.
+    /// Print every write and what this machine lacks; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// The command to run in quiet.
+    /// The command to run.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -52,39 +54,37 @@ pub struct Args {
 /// How quiet, and where.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Quiet {
-    /// How much speed may be given up: light, steady or fixed.
+    /// How much speed may be lost: light, steady or fixed.
     #[arg(long, default_value = "steady", value_name = "LEVEL")]
     pub level: Level,
 
-    /// The CPUs of the benchmark, kept for it as far as can be; all if not given.
+    /// The CPUs of the benchmark, reserved for it as far as possible [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<CpuList>,
 
-    /// The frequency of level fixed, if not the base one.
+    /// The frequency of level fixed [default: the base frequency].
     #[arg(long, value_name = "FREQ")]
     pub freq: Option<KiloHertz>,
 
-    /// Leave address space randomisation on for the command.
+    /// Keep address space layout randomisation enabled for the command.
     #[arg(long)]
     pub keep_aslr: bool,
 }
 
-/// The other things that `quiet` does.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make the machine quiet, to stay until `quiet off`.
+    /// Make the machine quiet until `quiet off`.
     On(Quiet),
     /// Undo `quiet on`.
     Off,
-    /// Is the machine quiet now, and for which level?
+    /// Check whether the machine is quiet for a level.
     Status(Quiet),
-    /// Run a command many times in quiet, watch every run, say where the series shifted.
+    /// Run a command many times on the quiet machine, monitor every run, find shifts in the series.
     Bench(bench::Args),
-    /// Find the shifts in a series that is there already.
+    /// Find shifts in an existing series.
     Shifts(shifts::Args),
 }
 
-/// Does it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
         Some(Action::On(quiet)) => hold::on(context, quiet),
@@ -94,7 +94,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(Action::Shifts(args)) => shifts::run(&context.output, args),
         None if args.dry_run => hold::preview(context, &args.quiet),
         None if args.command.is_empty() => Err(Failure::usage(
-            "what is to run in quiet? 'flyball quiet -- COMMAND', or one of: on, off, status, bench, shifts",
+            "nothing to run: give a command, as in 'flyball quiet -- COMMAND', or one of on, off, status, bench, shifts",
         )),
         None => hold::around(context, &args.quiet, &args.command),
     }

@@ -1,4 +1,4 @@
-//! `flyball record`: a machine in one file, for `-M` on another machine.
+//! `flyball record`: records a machine in one file, for `-M` on another machine.
 
 use std::{
     io::Write,
@@ -14,19 +14,21 @@ use crate::{
 
 /// Arguments of `record`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Recorded: the kernel's files of CPUs, frequency, idle, power and heat; registers where the msr \
-                        driver is loaded and you are root; the kernel's log lines of the frequency drivers. Host names, \
-                        serial numbers, UUIDs and hardware addresses are left out or replaced.\n\n\
-                        Example:\n  sudo modprobe msr\n  sudo flyball record server7.tar.zst\n  \
-                        flyball -M server7.tar.zst show"
-)]
+#[command(after_help = "\
+Recorded are the kernel's files about CPUs, frequency, idle states, power and temperature; registers, if the msr driver \
+is loaded and you are root; and the kernel's log lines about frequency drivers. Host names, serial numbers, UUIDs and \
+hardware addresses are left out or replaced.
+
+Example:
+  sudo modprobe msr
+  sudo flyball record server7.tar.zst
+  flyball -M server7.tar.zst show")]
 pub struct Args {
-    /// The file to write; a name that ends in .tar.zst.
+    /// The file to write (.tar.zst).
     #[arg(value_name = "OUT.tar.zst")]
     pub out: PathBuf,
 
-    /// Overwrite a file that is there.
+    /// Overwrite an existing file.
     #[arg(short, long)]
     pub force: bool,
 }
@@ -37,11 +39,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Failure::failed(format!("cannot {what} {}: {error}", args.out.display()))
     };
     if args.out.exists() && !args.force {
-        let message = format!("{} is there already; give another name, or --force", args.out.display());
+        let message = format!("{} exists; give another name, or --force", args.out.display());
         return Err(Failure::usage(message));
     }
     let host = context.open()?;
-    // Written beside and renamed, so that the name never stands for half a machine.
+    // Written under another name and renamed: a reader never sees half an archive.
     let folder = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let beside = folder.join(format!(".{name}.{}", std::process::id()));
@@ -71,12 +73,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     context.output.about(&*host).object(|| &summary, text)?;
     if summary.denied > 0 {
         eprintln!(
-            "flyball: {} files and registers refused to be read and are missing; root may read more",
+            "flyball: {} files and registers could not be read and are missing; root can read more",
             summary.denied
         );
     }
     if summary.registers == 0 {
-        eprintln!("flyball: no registers were recorded; as root, after `modprobe msr`, they are");
+        eprintln!("flyball: no registers were recorded; run `modprobe msr` first, and record as root");
     }
     Ok(Exit::Done)
 }

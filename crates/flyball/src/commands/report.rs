@@ -1,4 +1,4 @@
-//! `flyball report`: a comparison's report, made again from its run directory; and the kernel selftest's CSV files.
+//! `flyball report`: rebuilds a comparison's report from its run directory, and analyses the kernel selftest's CSV files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,28 +12,29 @@ use crate::{
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-  flyball report flyball-compare-20260131-120000     the table again, and report.html and the others anew
-  flyball report selftest.tbench.csv                 a CSV of the kernel's amd-pstate selftest: every cell that follows
-                                                     from others is computed again, every pair of arms judged
-  flyball report selftest.tbench.csv -o DIR          the same, with a page and the selftest's three plots in DIR
-  flyball report --json DIR                          everything as data
+Examples:
+  flyball report flyball-compare-20260131-120000     rebuild the table, report.html and the other files
+  flyball report selftest.tbench.csv                 check a CSV file of the kernel's amd-pstate selftest: recompute \
+derived cells, judge every pair of arms
+  flyball report selftest.tbench.csv -o DIR          also write a page and the selftest's three plots to DIR
+  flyball report --json DIR                          everything as JSON
 
-Exit: 0 done, 2 the directory or file cannot be read as one.")]
+Exit codes: 0 done, 2 the directory or file cannot be read.")]
 pub struct Args {
     /// A run directory, or a selftest's CSV file.
     #[arg(value_name = "DIR|CSV")]
     path: PathBuf,
 
-    /// Where the files of the report go; if not given, into the run directory, and for a CSV nowhere.
+    /// Directory for the report's files [default: the run directory; none for a CSV file].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// The time limit (-t) that the selftest ran tbench with, in seconds; if not given, found from the cells.
+    /// The selftest's time limit for tbench (-t), in seconds [default: derived from the cells].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(2..))]
     time_limit: Option<i64>,
 }
 
-/// Makes the report.
+/// Rebuilds the report.
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     if args.path.is_file() {
         return sheet(output, args);
@@ -61,7 +62,7 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 
 fn make(place: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(place)
-        .map_err(|error| Failure::failed(format!("cannot make {}: {error}", place.display())))
+        .map_err(|error| Failure::failed(format!("cannot create {}: {error}", place.display())))
 }
 
 /// A chart as SVG and as PNG.

@@ -1,4 +1,4 @@
-//! `flyball restore`: brings back what was before flyball changed it.
+//! `flyball restore`: puts back what flyball changed.
 
 use flyball_control::{
     Content,
@@ -18,31 +18,31 @@ use crate::{
 /// Arguments of `restore`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-flyball remembers what was at every place before it changed anything, and what its changes could disturb, in
-/run/flyball/journal. Restoring needs nothing else, so it works after a crash or a kill -9, and may itself be
-interrupted and begun again. A journal of an earlier boot is never replayed: the kernel has forgotten those settings.
+Before flyball changes anything, it saves the old values, also of everything else that the change may disturb, in \
+/run/flyball/journal. A restore needs nothing else: it works after a crash or a kill -9, and can be interrupted and run \
+again. The journal of an earlier boot is never replayed, because the kernel has lost those settings.
 
-  flyball restore          everything: back to before flyball's first change since the journal was empty
-  flyball restore --last   only what the last command changed, or was changing when it died
-  flyball restore --forget what cannot be put back, because its device is gone, is not remembered any longer
-  flyball restore -n       what is remembered, and what would be written
+Examples:
+  flyball restore            undo everything since the journal was empty
+  flyball restore --last     undo only the last command's changes
+  flyball restore --forget   also drop what cannot be put back because its device is gone
+  flyball restore -n         print what is saved and what would be written
 
-Exit: 0 everything is as it was, 3 something could not be put back, 6 another flyball holds the machine.")]
+Exit codes: 0 everything is restored, 3 something could not be put back, 6 another flyball holds the machine.")]
 pub struct Args {
     /// Undo only the last command's changes.
     #[arg(long)]
     last: bool,
 
-    /// What cannot be put back (its device or driver is gone for good) is forgotten, so that it stands in nobody's way.
+    /// Drop what cannot be put back, because its device or driver is gone, from the journal.
     #[arg(long, conflicts_with = "dry_run")]
     forget: bool,
 
-    /// Print what is remembered and what differs now, and write nothing.
+    /// Print what is saved and what differs now; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }
 
-/// Restores.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
@@ -57,8 +57,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
     })?;
     if !there {
-        // Nothing to do, and no right to /run needed to say so.
-        eprintln!("nothing to restore: flyball has changed nothing here since the last restore");
+        // An ordinary user, who may not write to /run, gets this answer too.
+        eprintln!("nothing to restore: flyball has not changed anything since the last restore");
         output.object(|| serde_json::json!({ "undone": [] }), String::new)?;
         return Ok(Exit::Done);
     }
@@ -72,9 +72,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     if args.forget {
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
-        eprintln!("note: what could not be put back is forgotten");
+        eprintln!("note: what could not be put back was dropped from the journal");
     } else {
-        eprintln!("note: 'flyball restore' tries again; 'flyball restore --forget' gives up what is left");
+        eprintln!("note: 'flyball restore' tries again; 'flyball restore --forget' drops what is left");
     }
     Ok(Exit::HalfDone)
 }
@@ -88,7 +88,7 @@ fn render(restored: &Restored) -> String {
 }
 
 fn describe(entry: &Entry) -> String {
-    let standing = if entry.standing == Standing::Open { ", which ended in the middle" } else { "" };
+    let standing = if entry.standing == Standing::Open { ", which did not finish" } else { "" };
     format!("{} (pid {}{standing}; {} writes)", entry.command, entry.pid, entry.writes)
 }
 
@@ -100,7 +100,7 @@ fn preview(
 ) -> Result<Exit, Failure> {
     let contents = Journal::load(state)?.unwrap_or_default();
     if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
-        eprintln!("note: the journal is of an earlier boot and will not be replayed");
+        eprintln!("note: the journal is from an earlier boot and will not be replayed");
         return Ok(Exit::Done);
     }
     let chosen = scope.of(&contents);
@@ -117,7 +117,7 @@ fn preview(
     output.object(data, || {
         let mut out: String =
             chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
-        out += &format!("{} settings are remembered, {} differ now\n", goals.content.len(), differing.len());
+        out += &format!("{} values are saved, {} differ now\n", goals.content.len(), differing.len());
         for item in &differing {
             out +=
                 &format!("  {}  {} -> {}\n", text(&item["location"]), text(&item["now"]), text(&item["was"]));

@@ -1,4 +1,4 @@
-//! `flyball run`: one command under settings, put back after.
+//! `flyball run`: runs a command under settings, and restores them afterwards.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -23,24 +23,25 @@ use crate::{
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Examples:
   flyball run governor=performance -- make -j8
   flyball run --profile quiet.toml --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
-  flyball run --quiet=fixed --pin 3 epp=power -- ./bench    a quiet machine, and a setting on top
+  flyball run --quiet=fixed --pin 3 epp=power -- ./bench    a quiet machine with another setting on top
 
-Exit: that of the command (128 + N if signal N ended it); before the command runs: 1 a write failed and everything was
-put back, 2 a value is not accepted, 4 no such knob here, 6 another flyball holds the machine; and 3 if the settings
-could not be put back.")]
+Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
+was put back, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
+3 if the settings could not be put back.")]
 pub struct Args {
-    /// Settings, KNOB=VALUE; beside a profile, they count last.
+    /// Settings; they override those of the profile.
     #[arg(value_name = "KNOB=VALUE")]
     settings: Vec<String>,
 
-    /// A profile.
+    /// A profile (a TOML file, - for stdin).
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
 
-    /// CPUs that the KNOB=VALUE settings are for; all if not given.
+    /// CPUs that the KNOB=VALUE settings apply to [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
@@ -48,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "CPUS")]
     pin: Option<CpuList>,
 
-    /// Make the machine quiet first (light, steady or fixed; see flyball quiet), for the CPUs of --pin; the settings come
-    /// on top.
+    /// Make the machine quiet first (light, steady or fixed; see flyball quiet) for the CPUs of --pin, then apply the
+    /// settings.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     quiet: Option<Level>,
 
@@ -63,7 +64,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let wanted: Vec<String> = args.profile.iter().chain(&args.settings).cloned().collect();
     if wanted.is_empty() && args.quiet.is_none() {
         return Err(Failure::usage(
-            "no settings: give --profile FILE, --quiet or KNOB=VALUE in front of --, as 'flyball run turbo=off -- make'",
+            "no settings: give --profile FILE, --quiet or KNOB=VALUE before --, as in 'flyball run turbo=off -- make'",
         ));
     }
     let intent = if wanted.is_empty() {

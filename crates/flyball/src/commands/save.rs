@@ -1,4 +1,4 @@
-//! `flyball save`: the present settings as a profile.
+//! `flyball save`: writes the current settings as a profile.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,14 @@ use crate::{
 /// Arguments of `save`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What most CPUs share stands at the top of the profile, what differs in sections by CPU list. Applied to the same
-machine in the same state, a saved profile writes nothing.
+Settings that most CPUs share are at the top of the profile, others in sections by CPU list. Applying a saved profile to \
+the same machine in the same state writes nothing.
 
+Examples:
   flyball save before.toml      then: flyball apply before.toml
   flyball save -                to stdout")]
 pub struct Args {
-    /// The file to write; - for stdout. An existing file is not overwritten without --force.
+    /// The file to write; - for stdout. An existing file is overwritten only with --force.
     #[arg(value_name = "OUT.toml")]
     out: PathBuf,
 

@@ -1,4 +1,4 @@
-//! `flyball set`: settings from the command line, to stay.
+//! `flyball set`: settings from the command line, until reboot or restore.
 
 use flyball_control::Intent;
 
@@ -11,27 +11,28 @@ use crate::{
 /// Arguments of `set`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-What can be set, and to what: flyball explain. Every value is checked before the first write; if a write fails, what
-was written is put back. 'flyball restore' brings back what was before flyball's first change.
+'flyball explain' lists what can be set, and to which values. All values are checked before the first write. If a write \
+fails, everything is put back. 'flyball restore' restores what was there before flyball's first change.
 
+Examples:
   flyball set governor=performance turbo=off
-  flyball set max-freq=2.6GHz -c 0-7             only those CPUs (their policies)
+  flyball set max-freq=2.6GHz -c 0-7             only the policies of these CPUs
   flyball set epp=balance_power -c type:E        the efficiency cores
-  flyball set idle-state=C1                      nothing deeper than C1
-  flyball set driver-mode=passive governor=schedutil -n   what would be written, and why
+  flyball set idle-state=C1                      no state deeper than C1
+  flyball set driver-mode=passive governor=schedutil -n    print the writes and their reasons
 
-Exit: 0 done, 1 a write failed and everything was put back, 2 a value is not accepted, 3 putting back failed too,
-4 this machine has no such knob, 6 another flyball holds the machine, 7 the kernel clamped a value.")]
+Exit codes: 0 done, 1 a write failed and everything was put back, 2 a value is not accepted, 3 putting back failed too, \
+4 the machine does not have this knob, 6 another flyball holds the machine, 7 the kernel clamped a value.")]
 pub struct Args {
-    /// Settings, KNOB=VALUE.
+    /// Settings.
     #[arg(required = true, value_name = "KNOB=VALUE")]
     settings: Vec<String>,
 
-    /// CPUs: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E; all if not given.
+    /// CPUs: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 
-    /// Print every write with its reason, and write nothing.
+    /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
 }

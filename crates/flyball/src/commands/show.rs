@@ -18,22 +18,24 @@ use crate::{
 
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit codes: 0 shown; 4 nothing of what was asked for exists here; 1 something is there and \
-                        cannot be read.\n\n\
-                        Examples:\n  flyball show\n  flyball show governor epp min-freq max-freq\n  \
-                        flyball show idle-state:C6 -c package:0\n  flyball show --all --json"
-)]
+#[command(after_help = "\
+Exit codes: 0 shown; 4 none of the knobs exists here; 1 a value exists and cannot be read.
+
+Examples:
+  flyball show
+  flyball show governor epp min-freq max-freq
+  flyball show idle-state:C6 -c package:0
+  flyball show --all --json")]
 pub struct Args {
-    /// Knobs or facts to show; all that fit the screen if none is named.
+    /// Knobs or facts to show [default: those that fit the screen].
     #[arg(value_name = "KNOB", value_parser = knobs::Name, help_heading = None)]
     pub knobs: Vec<KnobName>,
 
-    /// CPUs: 0-3,7 or all, package:0, die:1, core:3, node:0, type:P, several with commas between.
+    /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 
-    /// Every row of the table, also those that rarely matter.
+    /// Show every row, also those that rarely matter.
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
 }

@@ -1,4 +1,4 @@
-//! `flyball trace`: every decision of the P-state driver, out of the kernel's ring buffer.
+//! `flyball trace`: every decision of the P-state driver, from the kernel's ring buffer.
 
 mod diagnose;
 mod input;
@@ -24,11 +24,11 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Say in words what is wrong: stuck, hunting, clipped, ignored or silent CPUs, with the time ranges.
+    /// Find stuck, oscillating, clipped, ignored or silent CPUs, with time ranges.
     Diagnose(diagnose::Args),
-    /// Record the driver's decisions into a trace.dat file, until Ctrl-C, a time, or a command ends.
+    /// Record the driver's decisions to a trace.dat file, until Ctrl-C, a time limit, or the end of a command.
     Record(record::Args),
-    /// Say what a trace holds, per CPU and per task: as a table, JSON, CSV, Parquet, a page or pictures.
+    /// Summarise a trace per CPU and per task: table, JSON, CSV, Parquet, HTML page or pictures.
     Report(report::Args),
 }
 

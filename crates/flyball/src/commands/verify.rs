@@ -1,4 +1,4 @@
-//! `flyball verify`: do settings hold, and if not, who may have changed them?
+//! `flyball verify`: checks whether settings hold, and if not, which programs may have changed them.
 
 use std::fmt::Write as _;
 
@@ -18,19 +18,20 @@ use crate::{
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Compares the machine with a profile. Where something differs, programs that run here and write that knob (tuned,
-power-profiles-daemon, TLP, auto-cpufreq, thermald and others) are named.
+Compares the machine with a profile or settings. If something differs, running programs that write that knob are named \
+(tuned, power-profiles-daemon, TLP, auto-cpufreq, thermald and others).
 
+Examples:
   flyball verify quiet.toml && echo held
   flyball verify governor=performance -c 0-3
 
-Exit: 0 held, 5 drifted, 2 a value is not accepted, 4 this machine has no such knob.")]
+Exit codes: 0 held, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
 pub struct Args {
     #[command(flatten)]
     wanted: change::Wanted,
 }
 
-/// Compares and says what differs.
+/// Compares the machine with the settings and prints what differs.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;

@@ -1,4 +1,4 @@
-//! `flyball quiet shifts`: where a series shifted, and what shifted with it.
+//! `flyball quiet shifts`: finds where a series shifted, and what changed with it.
 
 use std::{fmt::Write as _, io::Read as _};
 
@@ -16,26 +16,27 @@ use crate::{
 /// Arguments of `quiet shifts`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Reads pyperf, hyperfine and Google Benchmark JSON, tables with a header (CSV, semicolons, tabs), JSON lists, and flyball's own run directories. A shift is
-called when fewer than one in 200 random orders of the same values look as uneven; what else changed at the same run is
-named beside it.
+Reads JSON of pyperf, hyperfine and Google Benchmark, tables with a header (CSV, separated by commas, semicolons or \
+tabs), JSON lists, and flyball's own run directories. A shift is reported if fewer than one in 200 random orders of the \
+same values look as uneven; other columns that changed at the same run are listed with it.
 
+Examples:
   flyball quiet shifts bench.json
   flyball quiet shifts --value ms runs.csv
   flyball quiet shifts flyball-compare-20260131-120000
 
-Exit: 0 whether shifts were found or not, 2 the file is no series.")]
+Exit codes: 0 whether or not there are shifts, 2 the file is not a series.")]
 pub struct Args {
     /// The file (- for standard input), or a run directory.
     #[arg(value_name = "FILE")]
     file: String,
 
-    /// The column of a table that is the measurement; if not given the first that is named like a time, else the first
-    /// of numbers.
+    /// The column of a table that holds the measurement [default: the first whose name is that of a time, otherwise the
+    /// first with numbers].
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
 
-    /// The chance of calling a shift in a series that has none.
+    /// The probability of reporting a shift in a series that has none.
     #[arg(long, default_value_t = 0.005, value_name = "P")]
     alpha: f64,
 }
@@ -77,7 +78,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
         let runs: Vec<String> = series.left_out.iter().take(8).map(ToString::to_string).collect();
         let more = if series.left_out.len() > 8 { " and more" } else { "" };
         eprintln!(
-            "flyball: {}: {} runs have no number and are left out ({}{more}); those that remain are counted from 1",
+            "flyball: {}: {} runs have no number and are left out ({}{more}); the others are numbered from 1",
             series.name,
             series.left_out.len(),
             runs.join(", ")
@@ -109,7 +110,7 @@ fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
     let manifest = &directory.manifest;
     let mut all = Vec::new();
     for (index, arm) in manifest.arms.iter().enumerate() {
-        // Failed rounds have no place in a series, and one of them is no reason to be silent about the others.
+        // A failed round has no value; the others still form a series.
         let (rounds, values): (Vec<_>, Vec<f64>) = directory
             .rounds
             .iter()
@@ -147,16 +148,20 @@ fn short(value: f64) -> String {
     format!("{value:.*}", digits as usize)
 }
 
-/// In words: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
+/// As text: `from run 106: 20.3 to 11.0 ms (-46 %); with it: frequency 1600 to 3400 MHz`.
 pub fn render(found: &Found) -> String {
     let mut out = String::new();
     if found.shifts.is_empty() {
         let least = 2 * Options::default().shortest;
         let _ = if found.runs < least {
             let runs = if found.runs == 1 { "run is" } else { "runs are" };
-            writeln!(out, "{}: {} {runs} too few to tell a shift: {least} at least", found.name, found.runs)
+            writeln!(
+                out,
+                "{}: {} {runs} too few to detect a shift: at least {least} are needed",
+                found.name, found.runs
+            )
         } else {
-            writeln!(out, "{}: no shift shown in {} runs", found.name, found.runs)
+            writeln!(out, "{}: no shift found in {} runs", found.name, found.runs)
         };
         return out;
     }
@@ -185,7 +190,7 @@ pub fn render(found: &Found) -> String {
             );
         }
         if with.is_empty() {
-            let _ = writeln!(out, "  nothing that was recorded changed with it");
+            let _ = writeln!(out, "  no other column changed with it");
         }
     }
     out

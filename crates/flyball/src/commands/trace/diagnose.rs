@@ -1,4 +1,4 @@
-//! `flyball trace diagnose`: what is wrong, in words.
+//! `flyball trace diagnose`: finds what is wrong in a trace.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -20,24 +20,25 @@ use super::{
 /// Arguments of `trace diagnose`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit code 0 if there is nothing worse than a note, 8 for warnings, 9 for faults.
 Examples:
-  flyball trace diagnose trace.dat                         a trace of flyball knows its machine
+  flyball trace diagnose trace.dat                         a trace recorded by flyball describes its machine
   flyball trace diagnose --topology trace.txt              any trace of this machine
-  flyball trace diagnose --topology=server.tar.zst trace.txt    of a machine that `flyball record` recorded
-  flyball trace diagnose --topology=lscpu.txt trace.dat    of one whose `lscpu -p=CPU,CORE,SOCKET` is known
+  flyball trace diagnose --topology=server.tar.zst trace.txt    a trace of a machine recorded by `flyball record`
+  flyball trace diagnose --topology=lscpu.txt trace.dat    topology from the output of `lscpu -p=CPU,CORE,SOCKET`
 
-What is known of the machine: which CPUs share a core, so that two that disagree are found; and the kernel's command
-line (nohz_full, isolcpus), which explains a driver that was not called.")]
+The topology shows which CPUs share a core, so that conflicting requests of siblings are found. The kernel's command line \
+(nohz_full, isolcpus) explains why a driver was not called.
+
+Exit codes: 0 nothing worse than a note, 8 a warning, 9 a fault.")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// The trace's machine: this one (or -M) if nothing is named, or a recording, or a file of `lscpu -p`.
+    /// The trace's machine: a recording, or the output of `lscpu -p` in a file; without a value this machine (or -M).
     #[arg(long, value_name = "MACHINE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     topology: Option<String>,
 
-    /// Show at most this many findings of a kind.
+    /// Show at most this many findings of each kind.
     #[arg(long, value_name = "N", default_value_t = 5)]
     most: usize,
 }
@@ -50,7 +51,7 @@ struct Output<'a> {
 
 /// Reads the trace and prints the findings.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    // Asked before the trace is read, so that a wrong name costs nothing.
+    // Before the trace is read: a wrong name should not cost the time to read it.
     let given = match args.topology.as_deref() {
         None => None,
         Some("") => Some(known::of_host(&*context.open()?)?),
@@ -92,19 +93,20 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// What it means that nothing was found.
+/// Why there are no findings.
 fn silence(records: u64, requests: u64, timed: bool) -> String {
     if records == 0 {
-        "the trace holds no records: there is nothing to judge".to_owned()
+        "the trace contains no records".to_owned()
     } else if !timed {
-        "the trace's clock counts no time, so nothing can be judged; record with --clock mono".to_owned()
+        "the trace clock is a counter, not a time source, so nothing can be judged; record with --clock mono"
+            .to_owned()
     } else if requests == 0 {
         format!(
-            "nothing is wrong in these {records} records, but none of them is a request whose effect can be judged \
+            "no problems found in {records} records, but none of them is a request whose effect can be judged \
              (amd_pstate_perf, pstate_sample)"
         )
     } else {
-        format!("nothing is wrong in these {records} records, as far as they tell")
+        format!("no problems found in {records} records")
     }
 }
 
@@ -135,7 +137,7 @@ fn render(findings: &[Finding], most: usize) -> String {
         if findings.len() > most {
             let _ = writeln!(
                 out,
-                "{word}: and {} more of the same kind (--most, or --json for all)",
+                "{word}: {} more of the same kind (--most, or --json for all)",
                 findings.len() - most
             );
         }

@@ -1,4 +1,4 @@
-//! `flyball trace report`: what a trace holds, in numbers.
+//! `flyball trace report`: statistics of a trace.
 
 use std::{
     fmt::Write as _,
@@ -36,31 +36,30 @@ Examples:
   cat /sys/kernel/tracing/trace | flyball trace report -
   flyball trace report --json trace.dat | jq '.report.cpus[] | {cpu, load}'
 
-Load is MPERF/TSC of each sample and its mean the plain mean over samples, as the kernel's scripts have it;
-C0 is the sum of all MPERF over the sum of all TSC. A CPU's first record tells of the time before the trace and
-counts in neither. Lag is the time from a changed request until the measured
-frequency has gone half the way.")]
+Load is MPERF/TSC of each sample, averaged over samples, as in the kernel's scripts; C0 is the sum of all MPERF divided by \
+the sum of all TSC. A CPU's first record describes the time before the trace and is left out of both. Lag is the time from \
+a changed request until the measured frequency has covered half the difference.")]
 pub struct Args {
     #[command(flatten)]
     input: Input,
 
-    /// Write cpu.csv and one cpuNNN.csv a CPU into this directory, in the columns of the kernel's tracers.
+    /// Write cpu.csv, and a cpuNNN.csv per CPU, to this directory, with the columns of the kernel's tracers.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
 
-    /// With --csv: only cpu.csv, not one file a CPU.
+    /// With --csv: write only cpu.csv, no file per CPU.
     #[arg(long, requires = "csv")]
     no_per_cpu: bool,
 
-    /// Write one HTML page with the plots, for any number of CPUs and samples.
+    /// Write an HTML page with plots, for any number of CPUs and samples.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write a picture of each value and CPU, and of each value for all CPUs, into this directory.
+    /// Write a picture of each value for each CPU, and for all CPUs together, to this directory.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
 
-    /// How the pictures of --plots are written.
+    /// File format of --plots.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "png", requires = "plots")]
     plot_format: plots::Format,
 
@@ -68,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
 
-    /// Print every record as a line, in the kernel's words, instead of the report.
+    /// Print every record as a line in the kernel's format, instead of the report.
     #[arg(long, conflicts_with = "json")]
     print: bool,
 
@@ -197,7 +196,7 @@ mod columns {
 
     #[cfg(not(feature = "parquet"))]
     pub fn create(_path: &Path) -> Result<Columns, crate::exit::Failure> {
-        let message = "this build writes no Parquet: build with `--features parquet`, or use --csv";
+        let message = "this build cannot write Parquet files: build with `--features parquet`, or use --csv";
         Err(crate::exit::Failure::usage(message))
     }
 }
