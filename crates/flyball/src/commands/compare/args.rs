@@ -1,4 +1,4 @@
-//! The command line of `compare`: what can be said, and how numbers in it are read.
+//! The arguments of `compare`, and how numbers in them are parsed.
 
 use std::path::PathBuf;
 
@@ -10,95 +10,94 @@ use crate::workloads;
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Arms run in turns: every block has a round of each, in an order drawn anew. Rounds of one block are compared with each
-other, so that what drifts over the hours does not count. The first arm is what the others are compared with. Settings
-are put back at the end, also after Ctrl-C (which keeps what was measured) or a crash.
+Arms run in turn: every block has one round of each arm, in random order. Only rounds of the same block are compared with \
+each other, so slow drift cancels out. The first arm is the baseline. Settings are restored at the end, also after Ctrl-C \
+(completed rounds are kept) or a crash.
 
+An arm is 'NAME: KNOB=VALUE KNOB=VALUE'. KNOB@CPUS=VALUE applies to some CPUs only; 'now' is the machine as it is. \
+driver=NAME, boot=WORD and boot:PARAMETER=VALUE need another boot; such arms wait for --resume.
+
+With --quiet the machine is made quiet first, for the CPUs of --pin, and restored last; the settings of an arm are applied \
+on top. Load of other tasks, stolen time, interrupts and memory pressure are monitored in every round. A round under bad \
+conditions is shown but does not count, whatever its value. A condition that is bad in most rounds of an arm and may be \
+caused by the arm itself (changing frequency, heat) is accepted.
+
+Examples:
   flyball compare --arm now --arm 'perf: governor=performance' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
   flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: amd-mode=active' -- ./bench
   flyball compare --arm now --arm slow:max-freq=2GHz --metric 'score: ([0-9.]+)' --unit points/s -- ./bench
-  flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench    says how to boot for the arm that waits
-  flyball compare --resume DIR                                                   after that boot: the rounds that are missing
-
-With --quiet the machine is made quiet first, for the CPUs of --pin, and put back last; what an arm sets comes on top.
-Others' load, stolen time, interrupts and memory pressure are watched in every round. A round whose conditions were bad
-is shown and left out, whatever its value; what is bad in most rounds of an arm and can be its own doing (a frequency
-that moves, heat) counts.
-
+  flyball compare --arm 'pstate:' --arm 'acpi: driver=acpi-cpufreq' -- ./bench
+  flyball compare --resume DIR             after the boot that the second arm needs: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
-An arm is 'NAME: KNOB=VALUE KNOB=VALUE'; KNOB@CPUS=VALUE sets it on some CPUs only; 'now' is the machine as it is.
-driver=NAME, boot=WORD and boot:PARAMETER=VALUE need another boot; such arms wait for --resume.
-
-Exit: 0 done, 1 failed (settings are back), 2 cannot be used as typed, 3 putting back failed too, 4 this machine has no
-such knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are back).")]
+Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 putting back failed too, 4 the machine \
+does not have this knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
 pub struct Args {
-    /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first is what the others are compared with.
+    /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
     pub(super) arm: Vec<String>,
 
-    /// A knob with several values; all combinations with other --matrix are arms.
+    /// A knob with several values; all combinations of several --matrix become arms.
     #[arg(long, value_name = "KNOB=V1,V2")]
     pub(super) matrix: Vec<String>,
 
-    /// Blocks, each with a round of every arm.
+    /// Number of blocks, each with one round of every arm.
     #[arg(long, value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: u32,
 
-    /// Instead of a number of blocks: go on until the difference of every arm is known this well (half the width of
-    /// its confidence interval).
+    /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "rounds")]
     pub(super) until: Option<f64>,
 
-    /// Blocks at most, with --until.
+    /// Maximum number of blocks with --until.
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) max_rounds: u32,
 
-    /// Rounds of each arm at the start that do not count.
+    /// Warm-up rounds per arm, which do not count.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(super) warm_up: u32,
 
-    /// Pause before each round, for the processor to cool down.
+    /// Pause before each round, so that the processor can cool down.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_seconds)]
     pub(super) cool_down: f64,
 
-    /// Time between two readings of the meters in a round; a minute at most, since energy counters go round.
+    /// Interval between meter readings in a round; at most a minute, because energy counters wrap around.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.25, value_parser = parse_interval)]
     pub(super) interval: f64,
 
-    /// Confidence of intervals and verdicts, in percent.
+    /// Confidence level of intervals and verdicts.
     #[arg(long, value_name = "PERCENT", default_value = "99%", value_parser = parse_confidence)]
     pub(super) confidence: f64,
 
-    /// Seed of the order; if not given, drawn and recorded.
+    /// Random seed of the order [default: random, and recorded].
     #[arg(long, value_name = "NUMBER")]
     pub(super) seed: Option<u64>,
 
-    /// Record the driver's decisions in each round (trace-*.dat in the run directory): decisions a second, the
-    /// frequency while running and the lag become columns of the report; `flyball trace report` shows a round's.
+    /// Record the driver's decisions in each round (trace-*.dat in the run directory). Decisions per second, frequency while
+    /// running and lag become columns of the report; `flyball trace report` shows a round in full.
     #[arg(long)]
     pub(super) trace: bool,
 
-    /// Keep the machine quiet around all rounds (light, steady or fixed; see flyball quiet), beneath the arms' own
-    /// settings, and leave rounds out of the verdict whose conditions were bad.
+    /// Keep the machine quiet during all rounds (light, steady or fixed; see flyball quiet), in addition to the arms' own
+    /// settings, and do not count rounds under bad conditions.
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     pub(super) quiet: Option<Level>,
 
-    /// Leave rounds out in which the workload fails, instead of ending.
+    /// Skip rounds in which the workload fails, instead of stopping.
     #[arg(long)]
     pub(super) ignore_failure: bool,
 
-    /// The run directory; if not given, flyball-compare-DATE-TIME here.
+    /// The run directory [default: flyball-compare-DATE-TIME].
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
-    /// Continue a comparison: one that was stopped, or one whose other arms needed this boot.
+    /// Continue a comparison that was stopped, or whose other arms needed another boot.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arm", "matrix", "output", "rounds", "until", "seed", "trace", "quiet", "command", "workload"])]
     pub(super) resume: Option<PathBuf>,
 
-    /// Print the arms' writes, the order and the time, and do nothing.
+    /// Print the arms' writes, the order and the duration; run nothing.
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
 
@@ -107,26 +106,26 @@ pub struct Args {
 }
 
 impl Args {
-    /// The run directory, for a caller that has to know it before the comparison runs.
+    /// The run directory, for a caller that must know it before the comparison runs.
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn directory(&self) -> PathBuf {
         let named = self.resume.as_ref().or(self.output.as_ref()).cloned();
         named.unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", crate::time::stamp())))
     }
 
-    /// Whether the command line says which directory that is.
+    /// Whether the command line names it.
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn names_directory(&self) -> bool {
         self.resume.is_some() || self.output.is_some()
     }
 
-    /// Whether an earlier comparison goes on.
+    /// Whether an earlier comparison is continued.
     #[cfg(feature = "guest")]
     pub(in crate::commands) fn resumes(&self) -> bool {
         self.resume.is_some()
     }
 
-    /// Whether nothing is run.
+    /// Whether the comparison is only described.
     pub fn dry_run(&self) -> bool {
         self.dry_run
     }
@@ -150,13 +149,15 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let what = "seconds, as 5 or 0.5";
     let value = parse_number(text.trim().trim_end_matches('s'), what)?;
-    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, a day at most")) }
+    if (0.0..=86_400.0).contains(&value) { Ok(value) } else { Err(format!("write {what}, at most a day")) }
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
     let most = Schedule::LONGEST_INTERVAL;
     parse_seconds(text).ok().filter(|seconds| *seconds <= most).ok_or_else(|| {
-        format!("write seconds, as 0.5, {most} at most: a server's energy counter goes round in little more")
+        format!(
+            "write seconds, as 0.5, at most {most}: server energy counters wrap around not long after that"
+        )
     })
 }
 

@@ -1,4 +1,4 @@
-//! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then searched for shifts.
+//! `flyball quiet bench`: a series of runs in quiet, each watched and graded, then searched for shifts.
 
 use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
@@ -25,18 +25,18 @@ use crate::{
 /// Arguments of `quiet bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Number of runs.
+    /// How many runs.
     #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
     runs: usize,
 
-    /// Warm-up runs that do not count.
+    /// Runs before the first that counts.
     #[arg(long, default_value_t = 1, value_name = "N")]
     warm_up: usize,
 
     #[command(flatten)]
     quiet: Quiet,
 
-    /// Do not change the machine, only monitor it.
+    /// Leave the machine as it is: only watch.
     #[arg(long)]
     as_is: bool,
 
@@ -44,11 +44,12 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
 
-    /// Random seed for a simulated machine.
+    /// Seed of a simulated machine's chances.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 
-    /// The command, whose wall time is measured. On a simulated machine a workload model and its amount: call-simple 1.
+    /// The command; its wall time is what is measured. On a simulated machine the model of a workload, and for how
+    /// long: call-simple 1.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -70,7 +71,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     if host.kind() != Kind::Live {
-        return Err(Failure::usage("a series runs on this machine or on a simulated one (-M sim:NAME)"));
+        return Err(Failure::usage(
+            "a series runs on the machine that is here, or on a simulated one (-M sim:NAME)",
+        ));
     }
     let interrupted = change::interrupts()?;
     let silence = if args.as_is {
@@ -250,7 +253,7 @@ fn word(grade: Grade) -> &'static str {
 
 fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
     if runs.is_empty() {
-        return Err(Failure::failed("no run finished"));
+        return Err(Failure::failed("no run was finished"));
     }
     let series = as_series(runs, &args.command[0]);
     let found = shifts::look(&series, &Options::default());
@@ -278,7 +281,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
             out += &format!("  run {} ({:.3} ms): {}\n", number + 1, run.seconds * 1000.0, why.join("; "));
         }
         if count(Grade::Bad) > 5 {
-            out += &format!("  {} more bad runs\n", count(Grade::Bad) - 5);
+            out += &format!("  and {} more bad runs\n", count(Grade::Bad) - 5);
         }
         out + &shifts::render(&found)
     })
