@@ -8,6 +8,7 @@ mod doctor;
 mod guest;
 mod house;
 mod measure;
+mod modules;
 mod odd;
 mod recorded;
 mod simulated;
