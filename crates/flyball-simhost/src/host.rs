@@ -13,6 +13,7 @@ use flyball_sim::{Caller, SimMachine};
 
 use crate::{
     SimError, SimSetup,
+    setup::journal_of_process,
     state::{self, hex},
 };
 
@@ -102,7 +103,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // What was journaled of a machine that is gone is of no use to anybody.
-        let _ = std::fs::remove_dir_all(state::journal_of_process());
+        let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
         self.note(&format!("until {now}"));
     }

@@ -13,7 +13,7 @@ use flyball_sim::{
     workload::Workload,
 };
 
-use crate::{SimError, state};
+use crate::SimError;
 
 /// What follows `sim:`.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,7 +142,7 @@ impl SimSetup {
                 path.push(".journal");
                 path.into()
             }
-            None => state::journal_of_process(),
+            None => journal_of_process(),
         }
     }
 
@@ -217,6 +217,11 @@ impl SimSetup {
         ) + &self.interface.map_or_else(String::new, |word| format!(" interface={word}"))
             + &self.faults.iter().map(|rule| format!(" fault={}", rule.text)).collect::<String>()
     }
+}
+
+/// The journal of a machine that ends with this process.
+pub(crate) fn journal_of_process() -> PathBuf {
+    std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
 }
 
 /// The model of a workload: one that comes with flyball, or a file's. An amount is its turns, or its seconds where it is

@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -14,11 +14,6 @@ use flyball_host::process;
 use flyball_sim::{Caller, SimMachine};
 
 use crate::{SimError, SimSetup};
-
-/// The journal of a machine that ends with this process.
-pub(crate) fn journal_of_process() -> PathBuf {
-    std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
-}
 
 /// What the first line of every state file begins with; the number is its version.
 const FORMAT: &str = "flyball-sim ";

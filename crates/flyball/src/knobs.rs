@@ -1,4 +1,4 @@
-//! What every command on knobs needs: knob names as arguments, CPU selectors.
+//! Arguments that name knobs and CPUs.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use flyball_control::{KnobName, ReadError, Snapshot, knob::TABLE, select};
@@ -6,7 +6,7 @@ use flyball_host::CpuList;
 
 use crate::exit::Failure;
 
-/// Reads a knob's name with its instance. Knows all names, for help and completions.
+/// Parses the name of a knob with its instance. Lists all names for help and completions.
 #[derive(Debug, Clone, Copy)]
 pub struct Name;
 
@@ -34,7 +34,7 @@ pub fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
     select(text, snapshot.topology()).map_err(Failure::usage)
 }
 
-/// A file of the machine that should be readable and is not.
+/// The failure for a file that should be readable and is not.
 pub fn unreadable(error: ReadError) -> Failure {
     match error {
         ReadError::Host(error) => error.into(),

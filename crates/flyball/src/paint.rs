@@ -1,4 +1,4 @@
-//! Text for a terminal: styles that vanish where they are not wanted, columns that line up, CPU lists that stay short.
+//! Text for a terminal: styles, aligned columns and short CPU lists.
 
 use std::{fmt::Write, io::IsTerminal};
 
@@ -11,7 +11,7 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// Colour on a terminal, unless `NO_COLOR` is set to anything or the terminal is dumb.
+    /// Colour on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
     pub fn stdout() -> Paint {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -40,18 +40,16 @@ impl Paint {
     }
 }
 
-/// How a piece of text stands out.
+/// The style of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Not at all.
     Plain,
-    /// A heading.
     Heading,
-    /// Beside the point.
+    /// Secondary information (dimmed).
     Faint,
-    /// Wrong.
+    /// An error.
     Alert,
-    /// Worth a look.
+    /// A notice.
     Notice,
 }
 
@@ -80,7 +78,7 @@ impl Cell {
     }
 }
 
-/// Rows of cells in columns that line up, two blanks apart. Lines have no trailing blanks.
+/// A table with aligned columns, two blanks apart, without trailing blanks.
 #[derive(Debug, Default)]
 pub struct Columns {
     rows: Vec<Vec<Cell>>,
@@ -144,7 +142,7 @@ impl Columns {
     }
 }
 
-/// A CPU list for people: runs with a step are written as `0-14:2`, which `-c` reads again.
+/// A CPU list as text. Runs with a step are written as `0-14:2`, which `-c` accepts.
 pub fn cpus(list: &CpuList) -> String {
     let numbers: Vec<u32> = list.iter().collect();
     let mut out = String::new();
@@ -152,7 +150,7 @@ pub fn cpus(list: &CpuList) -> String {
     while let [first, tail @ ..] = rest {
         let step = tail.first().map_or(1, |next| next - first);
         let run = 1 + tail.iter().zip(1..).take_while(|(cpu, index)| **cpu == first + step * index).count();
-        // Two in a row are no run, unless they are neighbours.
+        // Two CPUs are a run only if they are neighbours.
         let run = if run == 2 && step != 1 { 1 } else { run };
         let last = rest[run - 1];
         let separator = if out.is_empty() { "" } else { "," };
@@ -167,7 +165,7 @@ pub fn cpus(list: &CpuList) -> String {
     out
 }
 
-/// A CPU list in at most `width` characters: cut at a comma, with the number of CPUs.
+/// A CPU list in at most `width` characters: truncated at a comma, followed by the number of CPUs.
 pub fn cpus_within(list: &CpuList, width: usize) -> String {
     let whole = cpus(list);
     if whole.len() <= width {
@@ -197,7 +195,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The columns of the terminal on standard output; `None` where it is none.
+/// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn terminal_columns() -> Option<usize> {
     let columns =
         || terminal_size::terminal_size_of(std::io::stdout()).map_or(80, |(width, _)| usize::from(width.0));

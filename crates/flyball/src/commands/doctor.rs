@@ -1,4 +1,4 @@
-//! `flyball doctor`: is this machine set up as it should be, and what should change?
+//! `flyball doctor`: checks whether a machine is set up well, and says what to change.
 
 mod render;
 mod trace;
@@ -21,57 +21,58 @@ use crate::{
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every check has a stable id, a verdict (ok, note, warning, fault, unknown), the evidence with its path, why it
-matters and what to do. No check says ok where it could not look.
+Every check has a stable id, a verdict (ok, note, warning, fault, unknown), evidence with its path, the reason why it \
+matters, and what to do. A check whose files cannot be read is unknown, never ok.
 
-Exit: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the machine hides its processors (a virtual machine or a
-container). What could not be looked at makes no exit code.
-
-  flyball doctor                      this machine, the worst first
-  flyball doctor -v                   with evidence for everything, the good included
+Examples:
+  flyball doctor                      this machine, worst findings first
+  flyball doctor -v                   with evidence for all checks, also those that are ok
   flyball doctor --only driver.hwp    one check
-  flyball doctor --storpool           also hold a Xeon Scalable against StorPool's page
-  flyball doctor -M DIR --json        a recorded machine, as data
-  flyball doctor --fix -n             the writes that would mend what flyball can set
-  flyball doctor --trace t.dat        with what a trace of the driver's decisions shows
-  flyball doctor --write --only amd-pstate    the kernel's amd-pstate unit tests, without its module")]
+  flyball doctor --storpool           also check a Xeon Scalable against StorPool's recommendations
+  flyball doctor -M DIR --json        a recorded machine, as JSON
+  flyball doctor --fix -n             the writes that would fix what flyball can set
+  flyball doctor --trace t.dat        also check a trace of the driver's decisions
+  flyball doctor --write --only amd-pstate    the kernel's amd-pstate unit tests, without its module
+
+Exit codes: 0 nothing worse than a note, 8 a warning, 9 a fault, 4 the processors are hidden (a virtual machine or a \
+container). Unknown checks do not affect the exit code.")]
 pub struct Args {
-    /// Show evidence and reason for every check, not only for those that found something.
+    /// Show evidence and reason for all checks, not only for those with findings.
     #[arg(short, long)]
     verbose: bool,
 
-    /// Only checks whose id starts with one of these, such as `driver` or `conflict.epb-epp`.
+    /// Only run checks whose id starts with one of these, such as `driver` or `conflict.epb-epp`.
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Also hold the machine against StorPool's values for Xeon Scalable processors.
+    /// Also check StorPool's recommendations for Xeon Scalable processors.
     #[arg(long)]
     storpool: bool,
 
-    /// Apply what flyball itself can set of the fixes, as one transaction, after showing it.
+    /// Show the fixes that flyball can set, and apply them in one transaction.
     #[arg(long, conflicts_with = "list")]
     fix: bool,
 
-    /// With --fix: show the writes, and make none.
+    /// With --fix: print the writes; write nothing.
     #[arg(short = 'n', long, requires = "fix")]
     dry_run: bool,
 
-    /// Also run the amd-pstate unit tests that write: preferences, changes of mode, their attributes. Every write is
-    /// journaled before and put back after, also after a crash.
+    /// Also run the amd-pstate unit tests that write preferences and modes. Every write is journaled and put back, also
+    /// after a crash.
     #[arg(long, conflicts_with_all = ["fix", "list"])]
     write: bool,
 
-    /// Also look at a trace of this machine's driver (trace.dat or text, as `flyball trace record` writes them): was the
-    /// driver called on the CPUs that the kernel leaves alone, and did the frequency follow?
+    /// Also check a trace of this machine (trace.dat or text, see `flyball trace record`): was the driver called on
+    /// isolated CPUs, and did the frequency follow the requests?
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "fix"])]
     trace: Option<PathBuf>,
 
-    /// List the checks: what each is for, and what it looks at.
+    /// List the checks with their reasons and what they read.
     #[arg(long)]
     list: bool,
 }
 
-/// Examines the machine and prints what was found.
+/// Runs the checks and prints the findings.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.list {
         return list(&context.output);
@@ -87,9 +88,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.write && report.not_visible.is_none() {
         let found = write_tests(context, &*host)?;
         if found.is_empty() {
-            eprintln!("flyball: --write has no tests here: amd-pstate does not drive this machine");
+            eprintln!("flyball: --write has no tests for this machine: amd-pstate is not its driver");
         }
-        // Behind the tests of the same group that only read.
+        // After the read-only tests of the same group.
         let place = report.findings.iter().rposition(|finding| finding.group == Group::AmdPstate);
         let place = place.map_or(report.findings.len(), |place| place + 1);
         report.findings.splice(place..place, found);
@@ -98,7 +99,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         && report.not_visible.is_none()
     {
         let found = trace::findings(&*host, file)?;
-        // Before what a page recommends.
+        // Before StorPool's recommendations.
         let place = report.findings.iter().position(|finding| finding.group == Group::Recommended);
         let place = place.unwrap_or(report.findings.len());
         report.findings.splice(place..place, found);
@@ -126,30 +127,30 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// What was asked for and cannot be, where the processor's control is not to be seen.
+/// Says which options have no effect because the processors' control files are hidden.
 fn left_out(args: &Args) {
     if let Some(file) = &args.trace {
         eprintln!(
-            "flyball: --trace tells what the trace says beside the machine's files, which are not here; the trace alone is \
-             read by: flyball trace diagnose {}",
+            "flyball: --trace also needs the machine's files, which are missing here; to check the trace alone: \
+             flyball trace diagnose {}",
             file.display()
         );
     }
     for (asked, option) in [(args.write, "--write"), (args.fix, "--fix"), (args.storpool, "--storpool")] {
         if asked {
-            eprintln!("flyball: {option} does nothing here: there is no driver to look at");
+            eprintln!("flyball: {option} has no effect here: there is no driver");
         }
     }
 }
 
-/// Refuses a name that no check has, and one whose checks have not been asked for.
+/// Refuses a name that no check has, and one whose checks need another option.
 fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     let starts = |id: &str| id.starts_with(wanted);
     let usage = |message: String| Err(Failure::usage(message));
     let mut checks = doctor::CHECKS.iter().copied().flatten().filter(|check| starts(check.id)).peekable();
     if checks.peek().is_some() {
         return if !args.storpool && checks.all(|check| check.group == Group::Recommended) {
-            usage(format!("{wanted} is of StorPool's recommendations: give --storpool too"))
+            usage(format!("{wanted} is one of StorPool's recommendations: give --storpool too"))
         } else {
             Ok(())
         };
@@ -165,18 +166,18 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
         return if args.trace.is_some() {
             Ok(())
         } else {
-            usage(format!("{wanted} looks at a trace: give --trace FILE too"))
+            usage(format!("{wanted} needs a trace: give --trace FILE too"))
         };
     }
-    usage(format!("no check starts with '{wanted}'; flyball doctor --list names them all"))
+    usage(format!("no check id starts with '{wanted}'; 'flyball doctor --list' lists them"))
 }
 
-/// Runs the tests that write, inside a transaction that is put back whatever happens.
+/// Runs the tests that write, inside a transaction that is always put back.
 fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
     change::must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = change::interrupts()?;
-    // A simulated machine ends with this process: there is nothing that a guardian could put back.
+    // A simulated machine ends with this process, so a guardian would have nothing to put back.
     let guardian = match host.kind() {
         flyball_host::Kind::Simulated => None,
         _ => Some(context.guardian(&state)?),
@@ -193,7 +194,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     Ok(found?)
 }
 
-/// Plans what the findings ask for, shows it, and applies it.
+/// Plans the settings that the findings recommend, prints the plan, and applies it.
 fn fix(
     context: &Context,
     host: &dyn flyball_host::Host,
@@ -203,7 +204,7 @@ fn fix(
     let settings = report.settings();
     if settings.is_empty() {
         eprintln!(
-            "flyball: no setting of flyball's fixes what was found; see the firmware and kernel advice above"
+            "flyball: none of the findings can be fixed by a setting; see the firmware and kernel advice above"
         );
         return Ok(Exit::Done);
     }
@@ -224,7 +225,7 @@ fn fix(
     change::apply(context, host, &intent)
 }
 
-/// Every check: those that always run, those of --storpool, --trace and --write.
+/// Lists every check, also those of --storpool, --trace and --write.
 fn list(output: &Reporter) -> Result<Exit, Failure> {
     let mut rows = Vec::new();
     for check in doctor::CHECKS.iter().copied().flatten() {

@@ -1,4 +1,4 @@
-//! `flyball guardian`: the process that restores when flyball dies. Started by flyball itself, never by hand.
+//! `flyball guardian`: the process that restores settings if flyball dies. Started only by flyball itself.
 
 use std::os::fd::AsFd;
 
@@ -14,16 +14,16 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
-/// Watches over stdin, which is the line to flyball; stdout is the lock.
+/// Waits for the end of the parent, which shows as the end of stdin. Stdout is the locked file.
 pub fn run(context: &Context) -> Result<Exit, Failure> {
     let host = context.open()?;
     let state = context.state()?;
-    // Ctrl-C and a closing terminal end flyball, not the one that cleans up after it.
+    // Ctrl-C and a closing terminal end the parent; this process must survive to clean up.
     let _ignored = change::interrupts()?;
     let line = std::io::stdin()
         .as_fd()
         .try_clone_to_owned()
-        .map_err(|error| Failure::failed(format!("no line to flyball: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot connect to the parent flyball process: {error}")))?;
     let Some(restored) = watch(&*host, &state, line)? else { return Ok(Exit::Done) };
     for entry in &restored.undone {
         eprintln!("flyball guardian: '{}' (pid {}) died; {}", entry.command, entry.pid, restored.restoration);

@@ -1,4 +1,4 @@
-//! `flyball guest`: real kernels on virtual silicon.
+//! `flyball guest`: real kernels on emulated processors.
 
 mod cost;
 mod inside;
@@ -33,19 +33,20 @@ use crate::{
 /// Arguments of `guest`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A guest is an unmodified Linux kernel in QEMU's emulator, on one of flyball's simulated processors. Its cpufreq
-drivers find that processor's registers and firmware tables. No root and no KVM are needed.
+A guest is an unmodified Linux kernel in QEMU, on one of flyball's simulated processors: its cpufreq drivers find that \
+processor's registers and firmware tables. It needs neither root nor KVM.
 
-  flyball guest fetch --kernel 6.12                      kernels and QEMU, from the distribution's packages
+Examples:
+  flyball guest fetch --kernel 6.12                      get kernels and QEMU from the distribution's packages
   flyball guest run ryzen-5750g --kernel 6.12 -- cat /sys/devices/system/cpu/cpufreq/policy0/scaling_driver
   flyball guest run sst-guide --kernel 7.2 --closed --file ./bench -- ./bench
   flyball guest run ryzen-5750g --kernel arch/x86/boot/bzImage --modules-dir lib/modules/6.19.0 -- dmesg
   flyball guest shell ryzen-5750g --driver amd-pstate=passive --root host
-  flyball guest cost                                     what it costs on this host, measured
+  flyball guest cost                                     measure what guests cost on this host
 
-Without --closed, guest time is the host's: quick, for tests of what attributes accept and say. With --closed, guest
-time passes by executed instructions at the frequency that the processor gives: a governor's decision changes how
-fast the guest's work goes, what energy it takes and how warm the processor gets, the same on every run.")]
+Without --closed, guest time is host time: fast, for tests of attributes. With --closed, guest time advances with \
+executed instructions at the simulated frequency: a governor's decisions change the speed, energy and temperature of the \
+guest's work, and every run is the same.")]
 pub struct Args {
     #[command(subcommand)]
     action: Action,
@@ -53,26 +54,25 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Get kernels (--kernel 6.1,6.12; as much of a version as matters) and the emulator from the distribution's
-    /// packages into the cache; installs nothing.
+    /// Download kernels (--kernel 6.1,6.12) and the emulator from the distribution's packages to the cache. Installs
+    /// nothing.
     Fetch,
-    /// Machines, and the kernels in the cache.
+    /// List machines, and the kernels in the cache.
     List,
-    /// Boot a guest, run a command in it as root, exit with its exit code.
+    /// Boot a guest, run a command in it as root, and exit with its exit code.
     ///
-    /// 124: the time was up. 125: the guest did not get as far as running the command; the kernel's last words are
-    /// printed.
+    /// 124: timeout. 125: the guest did not run the command; the kernel's last messages are printed.
     Run(RunArgs),
-    /// Boot a guest and give a shell in it; the guest ends with the shell.
+    /// Boot a guest and open a shell in it. The guest ends with the shell.
     ///
-    /// Without a terminal, standard input is read to its end and run as a script.
+    /// Without a terminal, standard input is run as a script.
     Shell(GuestArgs),
-    /// Run a command and keep the kernel's trace of the driver's decisions and every register write.
+    /// Run a command and record the driver's decisions and every register write.
     ///
-    /// Leaves in --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the processor's state
-    /// once a millisecond), console.log.
+    /// Writes to --out: trace.txt (for `flyball trace report`), registers.log, silicon.log (the processor's state every
+    /// millisecond), console.log.
     Record(RunArgs),
-    /// What guests cost on this host: time until a command runs, speed and memory, in both kinds of time.
+    /// Measure what guests cost on this host: boot time, speed and memory, with and without --closed.
     Cost(cost::Args),
 }
 
@@ -81,7 +81,7 @@ struct RunArgs {
     #[command(flatten)]
     guest: GuestArgs,
 
-    /// The command: one word is a line for the shell; several are a command and its arguments.
+    /// The command: one word is a line for the shell, several are a command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -93,7 +93,7 @@ struct GuestArgs {
     #[arg(id = "guest", value_name = "MACHINE")]
     machine: String,
 
-    /// The kernel's modules (lib/modules/RELEASE), where they are not in its package.
+    /// The kernel's modules (lib/modules/RELEASE), if they are not in its package.
     #[arg(long, value_name = "DIR")]
     modules_dir: Option<PathBuf>,
 
@@ -102,48 +102,47 @@ struct GuestArgs {
     #[arg(long, default_value = "default")]
     driver: String,
 
-    /// CPUs [default: 4, or all that the machine has].
+    /// Number of CPUs [default: 4, or all that the machine has].
     #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "N")]
     cpus: u32,
 
-    /// How performance is asked for, in place of the machine's own way: cppc-msr, cppc-mailbox, p-states,
-    /// hwp-off (firmware leaves HWP to the driver).
+    /// Interface for performance requests, instead of the machine's own: cppc-msr, cppc-mailbox, p-states, hwp-off (the
+    /// firmware leaves HWP to the driver).
     #[arg(long, value_name = "WAY")]
     interface: Option<String>,
 
-    /// Guest time passes by instructions at the frequency that the processor gives.
+    /// Advance guest time with executed instructions at the simulated frequency.
     #[arg(long)]
     closed: bool,
 
-    /// The guest may break its firmware by writing to register 0x400000fb: 1 Speed Select's mailboxes are busy for good,
-    /// 2 it takes no change, 4 levels are locked, 0 all is well again.
+    /// Let the guest inject firmware faults by writing to register 0x400000fb: 1 Speed Select's mailboxes stay busy, 2
+    /// changes are refused, 4 levels are locked, 0 none.
     #[arg(long)]
     faults: bool,
 
-    /// Cycles an instruction takes, with --closed: more make a guest second cheaper to emulate.
+    /// Cycles per instruction with --closed. More cycles make a guest second cheaper to emulate.
     #[arg(long, default_value_t = 16.0, value_name = "N")]
     cycles: f64,
 
-    /// What the guest's instructions are like, with --closed: integer (as fast as the frequency), build, network, memory
-    /// (90 % of the time at 3.3 GHz is memory's, which no frequency changes). docs/guest.md has the numbers.
+    /// Kind of instructions with --closed: integer (scales with frequency), build, network or memory (90 % of the time at
+    /// 3.3 GHz is memory latency). docs/guest.md has the numbers.
     #[arg(long, default_value = "integer", value_name = "CLASS")]
     workload_class: String,
 
-    /// Seed of the processor and of the guest's random numbers.
+    /// Random seed of the processor and of the guest.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// Megabytes of memory.
+    /// Memory in megabytes.
     #[arg(long, default_value_t = 512, value_name = "MB")]
     memory: u32,
 
-    /// The command's root file system: initramfs (busybox), host, or a directory; host and directory are read-only
-    /// under a layer in memory.
+    /// The command's root file system: initramfs (busybox), host, or a directory. Host and directory are read-only, with an
+    /// overlay in memory.
     #[arg(long, default_value = "initramfs", value_name = "initramfs|host|DIR")]
     root: String,
 
-    /// A file or directory for the directory that the command runs in; programs bring the libraries that they are
-    /// linked with.
+    /// A file or directory to copy to the command's working directory. Programs are copied with their shared libraries.
     #[arg(long = "file", value_name = "FILE[:NAME]")]
     files: Vec<String>,
 
@@ -151,19 +150,19 @@ struct GuestArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     modules: Vec<String>,
 
-    /// More words for the kernel's command line.
+    /// Additional kernel command line parameters.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     append: Vec<String>,
 
-    /// Keep what the command leaves in ./out, the console and a log of register writes in this directory.
+    /// Save what the command leaves in ./out, the console and a log of register writes to this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Seconds of host time after which the guest is ended; 0: none.
+    /// Stop the guest after this many seconds of host time; 0: never.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     timeout: u64,
 
-    /// The kernel's console on standard error, and what the run took.
+    /// Print the kernel's console and resource usage on standard error.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -221,7 +220,7 @@ impl From<GuestError> for Failure {
     }
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let cache = Cache::of_user();
     match &args.action {
@@ -243,7 +242,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
             if io::stdin().is_terminal() {
                 request.timeout = None;
             } else {
-                // Nobody is there to type: what comes is a script, run as `guest run` runs a line.
+                // Without a terminal the input is a script, which runs as a line of `guest run` does.
                 let script = io::read_to_string(io::stdin())
                     .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
                 request.command = vec![script];
@@ -257,7 +256,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
             events.push("power/cpu_idle".to_owned());
             let mut request = args.guest.request(kernel, vec![guest::recording(&args.command, &events)])?;
             if request.out.is_none() {
-                return Err(Failure::usage("record needs --out DIR, where the recording goes"));
+                return Err(Failure::usage("record needs --out DIR for the recording"));
             }
             request.modules.push("?msr_trace".into());
             let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
@@ -266,7 +265,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
     }
 }
 
-/// A guest that did not start because of this side is one that did not get that far, too; but a wrong request stays one.
+/// If the emulator does not start, the command did not run either (125). A wrong request stays a usage error.
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
@@ -283,11 +282,11 @@ fn outlets(verbose: bool) -> Outlets {
     }
 }
 
-/// Says what there is to say, and gives the exit code.
+/// Prints notes and errors, and returns the exit code.
 fn finish(end: &End, verbose: bool) -> Exit {
     for note in &end.notes {
         let remedy = if note.contains("could not be loaded") {
-            " (--modules-dir names the kernel's modules; a driver that is built in needs none)"
+            " (give the kernel's modules with --modules-dir; built-in drivers do not need them)"
         } else {
             ""
         };
@@ -302,9 +301,9 @@ fn finish(end: &End, verbose: bool) -> Exit {
         };
         let last = end.last_words(30);
         if last.is_empty() {
-            eprintln!("flyball: {why}; the kernel said nothing");
+            eprintln!("flyball: {why}; the kernel printed nothing");
         } else {
-            eprintln!("flyball: {why}; the kernel's last words:");
+            eprintln!("flyball: {why}; the kernel's last messages:");
         }
         if !verbose && !last.is_empty() {
             eprintln!("{last}");
@@ -322,7 +321,7 @@ fn finish(end: &End, verbose: bool) -> Exit {
             }
         }
         if let Some(memory) = end.memory {
-            eprintln!("flyball: {} MB of memory at most", memory >> 20);
+            eprintln!("flyball: at most {} MB of memory", memory >> 20);
         }
         for (name, value) in &end.counted {
             eprintln!("flyball: {name} {value}");

@@ -1,6 +1,6 @@
-//! `flyball intel-speed-select`, and the same under the name `intel-speed-select`: the drop-in for that tool.
+//! `flyball intel-speed-select`, or a link named `intel-speed-select`: the drop-in for that tool.
 //!
-//! Its words are taken before the command line's own parser sees them, because they follow other rules.
+//! Its arguments are taken before clap sees them, because that tool parses them in its own way.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -28,18 +28,18 @@ const NAME: &str = "intel-speed-select";
 /// Set for the process that `--oob` leaves in the background.
 const BACKGROUND: &str = "FLYBALL_OOB_BACKGROUND";
 
-/// Where the background process keeps its number, as the tool does.
+/// The pid file of the background process, as in the original tool.
 const PID_FILE: &str = "/tmp/hfi-events.pid";
 
 /// Arguments of `intel-speed-select`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The tool's own options and commands; --strict first for results on stdout and honest exit codes.
+    /// The tool's options and commands; --strict first for results on stdout and reliable exit codes.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     words: Vec<String>,
 }
 
-/// Runs the tool where the process was called by its name, or with it as the command; `None` otherwise.
+/// Runs the tool if this process was started by its name or with it as the command; `None` otherwise.
 pub fn of_process() -> Option<ExitCode> {
     let args: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let called = Path::new(args.first()?).file_name()?.to_str()?;
@@ -53,7 +53,7 @@ pub fn of_process() -> Option<ExitCode> {
     })
 }
 
-/// The machine named before the command word, and where that is.
+/// The machine that was named before the command word, and the position of that word.
 fn command_word(args: &[String]) -> Option<(String, usize)> {
     let mut machine = "live".to_owned();
     let mut at = 1;
@@ -106,14 +106,14 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// stdout, kept back in blocks where it is no terminal, as the C library does it: where both streams go to one file, the
-/// lines are in the order that scripts know.
+/// stdout, buffered in blocks unless it is a terminal, as in the C library: scripts that send both streams to one file
+/// see the same order of lines.
 fn standard_output() -> Box<dyn std::io::Write> {
     let out = std::io::stdout();
     if out.is_terminal() { Box::new(out) } else { Box::new(std::io::BufWriter::with_capacity(4096, out)) }
 }
 
-/// Runs the tool on the machine that was named, where the command line's own parser got here.
+/// Runs the tool if clap parsed the command line.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let words: Vec<String> = std::iter::once(NAME.to_owned()).chain(args.words.iter().cloned()).collect();
@@ -128,10 +128,10 @@ struct Process {
 }
 
 impl Process {
-    /// Lets signals end the daemon between two looks.
+    /// Lets signals end the daemon between two polls.
     fn catch_signals(&self) {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Without a handler the signal ends the process at once, which is no worse.
+            // Without a handler the signal ends the process immediately, which is acceptable.
             let _ = signal_hook::flag::register(signal, Arc::clone(&self.stopped));
         }
     }
@@ -174,7 +174,7 @@ impl Daemon for Process {
         }
         match self.events.as_ref()?.wait(time) {
             Ok(changes) => Some(changes.into_iter().map(|change| change.cpu).collect()),
-            // A signal, or more events at once than the socket holds: what is read next is as good.
+            // A signal, or more events than the socket holds. The next poll reads the current state anyway.
             Err(error) if matches!(error.errno.name(), Some("EINTR" | "ENOBUFS")) => Some(Vec::new()),
             Err(_) => None,
         }
@@ -185,7 +185,7 @@ impl Daemon for Process {
     }
 }
 
-/// Takes the pid file, which one daemon may hold.
+/// Locks the pid file; only one daemon can.
 fn keep_pid_file() -> Result<(), Ended> {
     let linked = std::fs::symlink_metadata(PID_FILE).is_ok_and(|data| !data.is_file());
     let mut options = std::fs::File::options();
@@ -198,7 +198,7 @@ fn keep_pid_file() -> Result<(), Ended> {
     }
     let _ = file.set_len(0);
     let _ = writeln!(file, "{}", std::process::id());
-    // The lock lasts as long as the file is open: as long as this process.
+    // The lock is held as long as the file is open: until this process ends.
     std::mem::forget(file);
     Ok(())
 }

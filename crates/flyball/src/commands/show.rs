@@ -1,6 +1,6 @@
 //! `flyball show`: the whole machine on one screen, or the knobs that are named.
 //!
-//! Everything is a list of rows first (`flyball_control::survey`); text and JSON are two ways to print it.
+//! The data is a list of rows (`flyball_control::survey`), printed as text or JSON.
 
 mod facts;
 mod lines;
@@ -141,8 +141,8 @@ fn whole(
     Ok(rows)
 }
 
-/// How a command that printed `rows` ends, after saying on stderr what could not be read. `strict`: the rows were asked
-/// for by name, so that none at all is worth an exit code.
+/// The exit code of a command that printed `rows`; errors go to stderr. With `strict` the rows were requested by name, so
+/// that no value at all is a failure.
 pub fn verdict(rows: &[Row], strict: bool) -> Exit {
     let (mut values, mut broken, mut denied) = (0, 0, 0);
     for row in rows {
@@ -157,7 +157,7 @@ pub fn verdict(rows: &[Row], strict: bool) -> Exit {
         }
     }
     if denied > 0 {
-        eprintln!("flyball: {denied} values can be read by root only");
+        eprintln!("flyball: {denied} values can only be read by root");
     }
     match (broken, values) {
         (1.., _) => Exit::Failed,
@@ -167,7 +167,7 @@ pub fn verdict(rows: &[Row], strict: bool) -> Exit {
     }
 }
 
-/// Where a row's absence comes from, for grouping: the folder that lacks the file, or the reason itself.
+/// Why a row is absent, for grouping: the directory that lacks the file, or the reason itself.
 fn reason(why: &Why) -> String {
     match why {
         Why::NoFile(path) => match path.rsplit_once('/') {
@@ -184,7 +184,7 @@ fn reason(why: &Why) -> String {
     }
 }
 
-/// A source for people.
+/// The source as text.
 fn source(row: &Row) -> String {
     row.source.as_ref().map(Location::to_string).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! `flyball sim`: machines that are not here.
+//! `flyball sim`: simulated machines.
 
 mod check;
 #[cfg(feature = "serve")]
@@ -24,28 +24,29 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// The machines that there are.
+    /// List the built-in machines.
     List,
-    /// One machine: what it is, and the file that says so.
+    /// Describe a machine.
     Show {
         /// A machine's name, or the path of a machine file.
         name: String,
-        /// Print the machine's file, to start one of your own from.
+        /// Print the machine file, as a template for your own.
         #[arg(long)]
         toml: bool,
     },
-    /// Run any program on a machine: its files lie over the real ones, for this program alone.
+    /// Run any program on a machine: the program sees the machine's files instead of the real ones.
     #[command(after_help = "\
-The program sees the machine's /sys/devices/system/cpu, cpufreq, cpuidle, powercap, hwmon, /proc/cpuinfo, /proc/stat
-and /dev/cpu/N/msr; everything else is the real machine's. The simulated machine's time is real time. Works as root,
-and without it where user namespaces are allowed. What the program computes runs on the real processors.
+The program sees the machine's /sys/devices/system/cpu, cpufreq, cpuidle, powercap, hwmon, /proc/cpuinfo, /proc/stat \
+and /dev/cpu/N/msr; everything else is real. Simulated time is real time. Works as root, and for ordinary users if user \
+namespaces are allowed. The program itself runs on the real processors.
 
+Examples:
   flyball sim run ryzen-5750g -- cpupower frequency-info
   flyball sim run gold-6138 -- sh -c 'cpupower frequency-set -g performance; cpupower frequency-info -p'
   flyball sim run epyc-512 -- lscpu
 
-It ends with the program's code; 127 where there is no such program, 126 where it cannot be run, and 4 where this place
-lacks what serving needs (FUSE, or namespaces for an ordinary user): the message says what allows it.")]
+Exit codes: that of the program; 127 if it does not exist, 126 if it cannot be run, 4 if this system lacks FUSE or (for \
+ordinary users) user namespaces.")]
     Run {
         /// A machine's name, or the path of a machine file.
         name: String,
@@ -53,31 +54,32 @@ lacks what serving needs (FUSE, or namespaces for an ordinary user): the message
         #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
         program: Vec<std::ffi::OsString>,
     },
-    /// Inside of `run`: a workload on the machine, which prints what the real tool prints.
+    /// Inside `run`: run a workload model on the machine; prints what the real tool prints.
     Work {
         /// sched-pipe, tbench, gitsource, speedometer, io-4k, spin, call-simple or idle.
         name: String,
-        /// How long: turns of the workload, or seconds of one that is given in time.
+        /// Turns of the workload, or seconds if it is limited by time.
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
         amount: Option<u64>,
-        /// CPUs that it may use.
+        /// CPUs that the workload may use.
         #[arg(long, value_name = "CPUS")]
         pin: Option<flyball_host::CpuList>,
     },
-    /// The models against published measurements: every value of five documents, what the machines say instead, which
-    /// values were used to set constants, and where the aim is missed.
+    /// Compare the models with published measurements: every value of five documents, the simulated value, which values
+    /// were used to set constants, and which targets are missed.
     #[command(after_help = "\
-Each experiment is made on the simulated machine of its document with the settings that the document names. At most half
-of the values of a table set constants of the models; the others are predicted. Takes about a minute for all.
+Each experiment runs on the simulated machine of its document with the document's settings. At most half of the values \
+of a table were used to set constants of the models; the others are predictions. All documents take about a minute.
 
+Examples:
   flyball sim check
   flyball sim check stinner
   flyball --json sim check amd-slides")]
     Check {
-        /// One document: sst-guide, storpool, amd-slides, stinner or amd-document; all, if none is named.
+        /// One document: sst-guide, storpool, amd-slides, stinner or amd-document [default: all].
         document: Option<String>,
     },
-    /// The inside of `run`: becomes the program.
+    /// The child of `run`, which becomes the program.
     #[cfg(feature = "serve")]
     #[command(hide = true)]
     Inside {
@@ -106,7 +108,6 @@ pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<E
     }
 }
 
-/// A machine in a list.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -146,7 +147,6 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A machine in full.
 #[derive(Debug, Serialize)]
 struct Sheet {
     #[serde(flatten)]
@@ -204,20 +204,20 @@ fn render(sheet: &Sheet, kernel: Kernel) -> String {
     )
 }
 
-/// The rules' forms are the simulator's own.
+/// The help; the forms of fault rules come from the simulator.
 fn help() -> String {
     format!(
         "\
-A simulated machine answers as the kernel's drivers answer, and behind its files stand processors with frequency,
-power and heat. Every command of flyball takes one:
+A simulated machine behaves as the kernel's drivers do, on a model of processors with frequency, power and temperature. \
+Every command of flyball works on one:
 
   flyball -M sim:ryzen-5750g show
   flyball -M sim:epyc-512 --kernel 7.2 plan governor=powersave
-  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   the machine stays as it was left
-  flyball -M sim:my-machine.toml show                             a machine of your own
+  flyball -M sim:ryzen-5750g --sim-state /tmp/box set boost=off   keep the state for the next command
+  flyball -M sim:my-machine.toml show                             your own machine file
 
-Faults (--sim-fault RULE, as often as wanted; PATH may hold '*' and begins at /sys/devices/system/cpu/ without a slash;
-times are 500ms, 10s, 2min since the machine's boot, and a comparison boots it for each round):
+Faults (--sim-fault RULE, may be repeated; PATH may contain '*' and is relative to /sys/devices/system/cpu/ unless it \
+starts with a slash; times such as 500ms, 10s, 2min count from the machine's boot, and a comparison boots for each round):
 
   {}
 

@@ -1,8 +1,7 @@
-//! `flyball sst`: Intel Speed Select by its features' names, with plans, errors that say why, and undo.
+//! `flyball sst`: Intel Speed Select by the names of its features, with plan and undo.
 //!
-//! Reading goes to the processor's interface; everything that changes the machine becomes an intent on the knobs
-//! (`sst-level`, `sst-bf`, `clos` and so on) and is applied as by `flyball set`: planned, journaled, read back,
-//! restored with `flyball restore`.
+//! Reads use the processor's interface. Changes become settings of knobs (`sst-level`, `sst-bf`, `clos` and so on), which
+//! are planned, journaled and read back as in `flyball set`, and undone by `flyball restore`.
 
 mod change;
 mod read;
@@ -26,98 +25,96 @@ use crate::{
 /// Arguments of `sst`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
-  flyball sst info                                     which Speed Select features this machine has
-  flyball sst perf-profile info -l 0                   everything about a performance level
-  flyball sst perf-profile set-config-level -l 4 -o    change the level, and switch CPUs on and off with it
+Examples:
+  flyball sst info                                     what this machine supports
+  flyball sst perf-profile info -l 0                   a performance level in full
+  flyball sst perf-profile set-config-level -l 4 -o    change the level and bring its CPUs online, the others offline
   flyball sst base-freq enable -a --dry-run            what enabling would write, why, and what it costs
   flyball sst -c 5,6 turbo-freq enable -a              high turbo for the cores of CPUs 5 and 6
   flyball sst core-power config -c 1 --min 1GHz --max 2GHz
   flyball sst -c 10 core-power assoc --clos 3
   flyball restore                                      undo everything
 
-Exit: 0 done, 1 failed and restored, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine,
-7 the firmware chose another value.")]
+Exit codes: 0 done, 1 failed and put back, 2 not accepted, 4 no Speed Select here, 6 another flyball holds the machine, \
+7 the firmware changed the value.")]
 pub struct Args {
-    /// CPUs instead of the whole machine: 0-3,7, package:0, core:3 and so on.
+    /// CPUs: 0-3,7, package:0, core:3 and so on [default: the whole machine].
     #[arg(short, long, value_name = "CPUS")]
     cpu: Option<String>,
 
-    /// Print every write with its reason, and write nothing.
+    /// For commands that change something: print every write with its reason; write nothing.
     #[arg(long, global = true)]
     dry_run: bool,
 
-    /// The feature.
     #[command(subcommand)]
     feature: Feature,
 }
 
-/// Features of Speed Select.
 #[derive(Debug, Subcommand)]
 enum Feature {
-    /// What the driver and the processor support.
+    /// Show what the processor and the drivers support.
     Info,
-    /// SST-PP: performance levels, each with its cores, base frequency, power and temperature.
+    /// SST-PP: performance levels, each with its own cores, base frequency, power and temperature.
     PerfProfile {
         #[command(subcommand)]
         command: PerfProfile,
     },
-    /// SST-BF: a higher base frequency on some cores for a lower one on the rest.
+    /// SST-BF: a higher base frequency for some cores at the cost of the others.
     BaseFreq {
         #[command(subcommand)]
         command: BaseFreq,
     },
-    /// SST-TF: higher turbo on chosen cores for lower turbo on the rest.
+    /// SST-TF: a higher turbo frequency for chosen cores at the cost of the others.
     TurboFreq {
         #[command(subcommand)]
         command: TurboFreq,
     },
-    /// SST-CP: four classes of service that share power, and the class of each core.
+    /// SST-CP: four classes of service that share power, and the assignment of cores to them.
     CorePower {
         #[command(subcommand)]
         command: CorePower,
     },
-    /// Turbo by cpufreq's upper limit, and the turbo ratio limits.
+    /// Turbo through cpufreq's upper limits, and the turbo ratio limits.
     TurboMode {
         #[command(subcommand)]
         command: TurboMode,
     },
-    /// Follow a level that a management controller changes: switch CPUs on and off with it.
+    /// Follow levels set by a management controller: bring CPUs online and offline accordingly.
     Watch(watch::Args),
-    /// Which level and feature serve given CPUs best.
+    /// Recommend the level and features that are best for given CPUs.
     Recommend(recommend::Args),
 }
 
-/// A performance level.
 #[derive(Debug, ClapArgs)]
 struct Level {
-    /// The level; the current one if not given.
+    /// The level [default: the current one].
     #[arg(short, long, value_name = "LEVEL")]
     level: Option<u8>,
 }
 
 #[derive(Debug, Subcommand)]
 enum PerfProfile {
-    /// Everything about all levels, or one.
+    /// Show all levels, or one, in full.
     Info(Level),
-    /// Whether firmware locks the level.
+    /// Show whether the firmware refuses another level.
     GetLockStatus,
-    /// The highest level.
+    /// Show the highest level.
     GetConfigLevels,
-    /// The feature's version.
+    /// Show the version of the feature.
     GetConfigVersion,
-    /// Whether SST-PP is enabled.
+    /// Show whether there are levels.
     GetConfigEnabled,
-    /// The current level.
+    /// Show the current level.
     GetConfigCurrentLevel,
     /// Change the level.
     SetConfigLevel {
         /// The level.
         #[arg(short, long, value_name = "LEVEL")]
         level: u8,
-        /// Also bring the level's CPUs online and take all others of the domain offline.
+        /// Also bring the level's CPUs online and take the domain's other CPUs offline.
         #[arg(short, long)]
         online: bool,
-        /// Isolate CPUs that are not of the level in a cgroup v2 partition instead of taking them offline.
+        /// Isolate CPUs outside the level in a cgroup v2 partition instead of taking them offline.
         #[arg(short = 'g', long, conflicts_with = "online")]
         cgroup: bool,
     },
@@ -125,18 +122,18 @@ enum PerfProfile {
 
 #[derive(Debug, Subcommand)]
 enum BaseFreq {
-    /// What it offers at a level.
+    /// Show what it offers at a level.
     Info(Level),
-    /// Switch it on.
+    /// Enable it.
     Enable {
-        /// Also set classes of service (class 0 for the high-priority cores, 3 for the rest) and hold the lower
-        /// frequency limits at the base frequency.
+        /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise the minimum frequency
+        /// to the base frequency.
         #[arg(short, long)]
         auto: bool,
     },
-    /// Switch it off.
+    /// Disable it.
     Disable {
-        /// Also switch classes of service off and lower the minimum frequencies.
+        /// Also disable classes of service and lower the minimum frequency.
         #[arg(short, long)]
         auto: bool,
     },
@@ -144,32 +141,32 @@ enum BaseFreq {
 
 #[derive(Debug, Subcommand)]
 enum TurboFreq {
-    /// What it offers at a level.
+    /// Show what it offers at a level.
     Info {
         #[command(flatten)]
         level: Level,
-        /// Only one bucket.
+        /// Show only this bucket.
         #[arg(short, long, value_name = "BUCKET")]
         bucket: Option<u32>,
-        /// Only one class of instructions: sse, avx2, avx512, or level-0 and so on.
+        /// Show only this instruction class: sse, avx2, avx512, or level-0 and so on.
         #[arg(short = 'r', long, value_name = "TYPE")]
         trl_type: Option<String>,
     },
-    /// Switch it on.
+    /// Enable it.
     Enable {
-        /// Also make the cores of --cpu class 0 and all others class 3.
+        /// Also assign the cores of --cpu to class 0 and all others to class 3.
         #[arg(short, long)]
         auto: bool,
-        /// Turbo ratio limits; without limits if not given.
+        /// Turbo ratio limits [default: no limits].
         #[arg(short, long, value_name = "0xTRL")]
         trl: Option<String>,
     },
-    /// Switch it off, and set the turbo ratio limits to those of the level.
+    /// Disable it and restore the turbo ratio limits of the level.
     Disable {
-        /// Also switch classes of service off.
+        /// Also disable classes of service.
         #[arg(short, long)]
         auto: bool,
-        /// Turbo ratio limits instead of the level's.
+        /// Turbo ratio limits [default: those of the level].
         #[arg(short, long, value_name = "0xTRL")]
         trl: Option<String>,
     },
@@ -177,31 +174,31 @@ enum TurboFreq {
 
 #[derive(Debug, Subcommand)]
 enum CorePower {
-    /// Whether it is supported and on, and how classes share power.
+    /// Show whether it is supported and enabled, and how classes share power.
     Info,
-    /// Switch classes of service on.
+    /// Enable classes of service.
     Enable {
-        /// How they share power: ordered or proportional (also 1 or 0); unchanged if not given.
+        /// How classes share power: ordered or proportional (or 1 or 0) [default: unchanged].
         #[arg(short, long, value_name = "TYPE")]
         priority: Option<String>,
     },
-    /// Switch classes of service off.
+    /// Disable classes of service.
     Disable,
-    /// Change a class; what is not given stays as it is.
+    /// Change a class; values that are not given stay.
     Config {
         /// The class, 0 to 3.
         #[arg(short, long, value_name = "CLASS")]
         clos: u8,
-        /// Energy preference, 0 to 15 (mailbox parts).
+        /// Energy preference, 0 to 15 (mailbox processors).
         #[arg(short, long)]
         epp: Option<u8>,
         /// Proportional priority, 0 (highest) to 15.
         #[arg(short, long)]
         weight: Option<u8>,
-        /// Lowest frequency: 1GHz; a bare number is MHz, as in the guide.
+        /// Minimum frequency, as 1GHz; a bare number is MHz, as in Intel's guide.
         #[arg(short = 'n', long, value_name = "FREQ")]
         min: Option<String>,
-        /// Highest frequency, or max for no limit.
+        /// Maximum frequency, or max for no limit.
         #[arg(short, long, value_name = "FREQ")]
         max: Option<String>,
     },
@@ -211,23 +208,23 @@ enum CorePower {
         #[arg(short, long, value_name = "CLASS")]
         clos: Option<u8>,
     },
-    /// Put the cores of --cpu into a class.
+    /// Assign the cores of --cpu to a class.
     Assoc {
         /// The class, 0 to 3.
         #[arg(short, long, value_name = "CLASS")]
         clos: u8,
     },
-    /// The classes of the cores of --cpu, or of all.
+    /// Show the classes of the cores of --cpu, or of all cores.
     GetAssoc,
 }
 
 #[derive(Debug, Subcommand)]
 enum TurboMode {
-    /// Upper limits of cpufreq as high as they go.
+    /// Set cpufreq's upper limits to the maximum.
     Enable,
-    /// Upper limits of cpufreq at the base frequency.
+    /// Set cpufreq's upper limits to the base frequency.
     Disable,
-    /// The turbo ratio limits.
+    /// Show the turbo ratio limits.
     GetTrl,
     /// Set the turbo ratio limits.
     SetTrl {
@@ -237,7 +234,7 @@ enum TurboMode {
     },
 }
 
-/// The machine and the options of every command.
+/// What every subcommand works with.
 struct Session<'a> {
     context: &'a Context,
     host: &'a dyn Host,
@@ -245,7 +242,7 @@ struct Session<'a> {
     dry_run: bool,
     /// The CPUs of --cpu.
     cpus: Option<CpuList>,
-    /// As they were typed.
+    /// The text of --cpu.
     selector: Option<String>,
 }
 
@@ -265,7 +262,7 @@ impl Session<'_> {
         })
     }
 
-    /// The domains of --cpu, or all.
+    /// The power domains of --cpu, or all.
     fn domains(&self) -> Result<Vec<&Domain>, Failure> {
         let layout = self.layout()?;
         let selected = |domain: &&Domain| match &self.cpus {
@@ -279,14 +276,14 @@ impl Session<'_> {
         Ok(found)
     }
 
-    /// An error of the driver, with its remedy.
+    /// A driver error with its remedy.
     fn explained(&self, error: &flyball_host::HostError) -> Failure {
         let exit = if error.errno == flyball_host::Errno::INVAL { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, isst::explain(self.host, error))
     }
 }
 
-/// Runs the feature's command.
+/// Runs the subcommand.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut machine = Snapshot::begin(&*host).map_err(crate::knobs::unreadable)?;
@@ -300,13 +297,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Ok(layout) = session.layout() {
         if layout.via == Via::Dump && session.host.kind() == Kind::Live {
             eprintln!(
-                "note: {} is missing (modprobe isst_tpmi): what follows is from debugfs, and nothing can be changed",
+                "note: {} is missing (modprobe isst_tpmi): values are read from debugfs, and nothing can be changed",
                 isst::NODE
             );
         }
         if layout.map.unplaced {
             eprintln!(
-                "note: which CPU is in which power domain is not known: MSR 0x54 cannot be read (modprobe msr, as root)"
+                "note: the power domains of CPUs are unknown, because MSR 0x54 cannot be read (modprobe msr, as root)"
             );
         }
     }
@@ -357,10 +354,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             CorePower::GetAssoc => read::assoc(&session),
         },
         Feature::TurboMode { command } => match command {
-            TurboMode::Enable => change::apply(&session, &[("max-freq=max".to_owned(), None)]),
-            TurboMode::Disable => change::apply(&session, &[("max-freq=base".to_owned(), None)]),
+            TurboMode::Enable => change::apply(&session, &[change::assign("max-freq", "max")]),
+            TurboMode::Disable => change::apply(&session, &[change::assign("max-freq", "base")]),
             TurboMode::GetTrl => read::turbo_limits(&session),
-            TurboMode::SetTrl { trl } => change::apply(&session, &[(format!("trl={trl}"), None)]),
+            TurboMode::SetTrl { trl } => change::apply(&session, &[change::assign("trl", trl)]),
         },
         Feature::Watch(args) => watch::run(&session, args),
         Feature::Recommend(args) => recommend::run(&session, args),

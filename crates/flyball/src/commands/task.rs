@@ -1,4 +1,4 @@
-//! `flyball task`: the processes of the built-in workloads. `compare` starts them; by hand they work too.
+//! `flyball task`: the processes of the built-in workloads, started by `compare`.
 
 use std::path::PathBuf;
 
@@ -16,40 +16,39 @@ pub struct Args {
     task: Task,
 }
 
-/// The tasks.
 #[derive(Debug, clap::Subcommand)]
 enum Task {
     /// Round trips between two processes over a pair of pipes.
     SchedPipe {
-        /// Round trips.
+        /// Number of round trips.
         #[arg(default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
         trips: u64,
     },
-    /// The other end of sched-pipe.
+    /// The peer of sched-pipe.
     #[command(hide = true)]
     PipePeer,
-    /// A fixed loop of arithmetic.
+    /// A fixed arithmetic loop.
     Spin {
-        /// Steps, in millions.
+        /// Steps in millions.
         #[arg(default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         millions: u64,
     },
-    /// Random reads of 4 KiB, one after the other.
+    /// Random 4 KiB reads, one after the other.
     #[command(name = "io-4k")]
     Io4k {
-        /// Reads.
+        /// Number of reads.
         #[arg(default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
         reads: u64,
         /// The file or device.
         #[arg(long)]
         file: PathBuf,
-        /// Seed of the places.
+        /// Random seed of the offsets.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
 }
 
-/// Does the task and prints its result.
+/// Runs the task and prints its result.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
@@ -71,7 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             line(format_args!("io-4k: {:.1} ops/s", done.count as f64 / done.time.as_secs_f64()))?;
             line(format_args!("mean latency: {:.2} us", done.time.as_secs_f64() * 1e6 / done.count as f64))?;
             if !done.direct {
-                line("the file system refuses O_DIRECT: reads may come from memory")?;
+                line("the file system does not support O_DIRECT: reads may come from the page cache")?;
             }
         }
     }

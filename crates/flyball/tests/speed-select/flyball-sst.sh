@@ -105,7 +105,7 @@ END
         kill -9 $victim 2>/dev/null
         wait $victim 2>/dev/null
         restored "kill -9 at $part % of $took s"
-        grep -q 'ended in the middle' /tmp/out && middle=$((middle + 1))
+        grep -q 'did not finish' /tmp/out && middle=$((middle + 1))
     done
     if [ -z "$few" ]; then
         if [ $middle -gt 0 ]; then ok "killed in the middle $middle times"; else bad 'never killed in the middle'; fi

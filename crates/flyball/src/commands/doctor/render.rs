@@ -1,4 +1,4 @@
-//! The doctor's report as text: what is wrong, the worst first; then what is fine, one line per group.
+//! The doctor's report as text: findings first, worst first; checks that are ok on one line per group.
 
 use std::{fmt::Write as _, io::IsTerminal as _};
 
@@ -28,7 +28,7 @@ fn style(verdict: Verdict) -> Style {
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-/// The report in words.
+/// The whole report.
 pub(super) fn render(report: &Report, verbose: bool) -> String {
     let mut out = String::new();
     let kind = match report.kind {
@@ -39,7 +39,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
     let _ = write!(out, "{BOLD}{}{BOLD:#}", report.processor);
     let beside = format!("{kernel}{kind}");
-    // Too long for a terminal's line: the processor alone, the rest below it.
+    // If the terminal's line is too short, the processor stands alone and the rest goes below.
     let long = report.processor.chars().count() + beside.chars().count() > width();
     if long && std::io::stdout().is_terminal() {
         let _ = write!(out, "\n{}", beside.trim_start_matches(" · "));
@@ -80,7 +80,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     out
 }
 
-/// What could not be looked at, each reason once: what a recording lacks is one reason.
+/// Unknown checks by reason. Files that are missing in a recording count as one reason.
 fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
@@ -94,7 +94,7 @@ fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
     reasons
 }
 
-/// The names of programs, drivers and files keep their spelling.
+/// `text` with an initial capital, unless it starts with the name of a program, driver or file.
 fn sentence(text: &str) -> String {
     let first = text.split_whitespace().next().unwrap_or_default();
     if first.contains(['-', '_', '.', '/', '=']) {
@@ -157,20 +157,20 @@ fn detailed(out: &mut String, finding: &Finding) {
     }
 }
 
-/// What stands in front of a paragraph.
+/// The label before a paragraph.
 struct Label<'a> {
     text: &'a str,
     style: Style,
-    /// Blanks before it.
+    /// Columns before it.
     indent: usize,
 }
 
 impl Label<'_> {
-    /// A paragraph of its own.
+    /// No label.
     const NONE: Label<'static> = Label { text: "", style: Style::new(), indent: 0 };
 }
 
-/// A paragraph beside its label, folded to the terminal's width, each word in its style.
+/// A paragraph after its label, wrapped to the terminal's width, each word in its style.
 fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
     let room = match (label.text, label.indent) {
         ("", _) => 0,
@@ -197,12 +197,12 @@ fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str
     out.push('\n');
 }
 
-/// The columns of the terminal, within what reads well; 100 where it is none.
+/// The width of the terminal, between 60 and 110 columns; 100 if stdout is not a terminal.
 fn width() -> usize {
     crate::paint::terminal_columns().map_or(100, |columns| columns.clamp(60, 110))
 }
 
-/// A check for the list: its id, group, reason, what it looks at, and the option that asks for it.
+/// A check in the list: its id, group, reason, what it reads, and the option that enables it.
 pub(super) type Row = (&'static str, Group, &'static str, &'static str, Option<&'static str>);
 
 /// The checks by group.
@@ -226,7 +226,7 @@ pub(super) fn list(rows: &[Row]) -> String {
     out
 }
 
-/// One line a group for what is fine, and the reasons for what could not be seen.
+/// One line per group for checks that are ok, and the reasons of unknown ones.
 fn brief(out: &mut String, report: &Report) {
     for group in [
         Group::Driver,

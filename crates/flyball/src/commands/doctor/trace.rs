@@ -1,7 +1,7 @@
-//! What a trace of the driver's decisions says, beside what the machine's files say.
+//! Checks of a trace of the driver's decisions together with the machine's files.
 //!
-//! The kernel's command line and the driver only make a fault possible: whether a tickless CPU was busy without its driver
-//! being called is in the trace.
+//! The kernel's command line and the driver only make a fault possible. Whether a tickless CPU was busy without a call of
+//! its driver can only be seen in a trace.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{commands::trace::known, exit::Failure};
 
 /// A check that a trace answers.
 pub(super) struct Check {
-    /// Stable name, `trace.question`.
+    /// Stable id, `trace.NAME`.
     pub id: &'static str,
-    /// Why the question matters.
+    /// Why it matters.
     pub why: &'static str,
-    /// What it looks at.
+    /// What it reads.
     pub looks: &'static str,
 }
 
@@ -31,22 +31,21 @@ const CALLBACKS: Check = Check {
 };
 const FREQUENCY: Check = Check {
     id: "trace.frequency",
-    why: "What was asked for and what ran tells limits, heat and firmware that go against the settings.",
+    why: "A frequency that does not follow its requests shows limits, heat or firmware that override the settings.",
     looks: "requests, APERF, MPERF, limits and thermal events of the trace",
 };
 const LOSSES: Check = Check {
     id: "trace.losses",
-    why: "What was lost while recording may be what was looked for.",
+    why: "Lost events may include the ones you are looking for.",
     looks: "lost records, and damage in the file",
 };
 
-/// All of them.
 pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 
-/// The answers of a trace.
+/// The findings of a trace.
 ///
 /// # Errors
-/// The file cannot be read, or is no trace.
+/// The file cannot be read, or is not a trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
     let isolation = known::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
@@ -76,11 +75,11 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         driver,
     };
     let mut losses: Vec<String> = summary.problems;
-    losses.extend(found.iter().filter(|one| one.kind == FindingKind::Lost).map(spoken));
+    losses.extend(found.iter().filter(|one| one.kind == FindingKind::Lost).map(sentence));
     Ok(vec![trace.callbacks(&found), trace.frequency(&found), trace.losses(&losses)])
 }
 
-/// What is known of the trace as a whole.
+/// Facts about the whole trace.
 struct TraceFacts {
     file: String,
     counts_time: bool,
@@ -94,8 +93,8 @@ fn of_callbacks(kind: FindingKind) -> bool {
     matches!(kind, FindingKind::NoDecisions | FindingKind::Untold | FindingKind::Stopped)
 }
 
-/// A finding of the trace in a sentence.
-fn spoken(found: &Found) -> String {
+/// A finding as a sentence.
+fn sentence(found: &Found) -> String {
     let who = found.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}: "));
     let doubt = if found.uncertain { " (uncertain: records were lost in this time)" } else { "" };
     format!("{who}{}{doubt}", found.what)
@@ -106,7 +105,7 @@ fn times(found: &Found) -> String {
 }
 
 impl TraceFacts {
-    fn say(&self, check: &Check, verdict: Verdict, what: String) -> Finding {
+    fn finding(&self, check: &Check, verdict: Verdict, what: String) -> Finding {
         let count: u64 = self.decisions.values().sum();
         let evidence = vec![Evidence {
             place: self.file.clone(),
@@ -124,20 +123,20 @@ impl TraceFacts {
         }
     }
 
-    /// Why nothing can be said, if so.
+    /// Why the trace cannot be judged, if it cannot.
     fn blind(&self) -> Option<&'static str> {
         if !self.counts_time {
-            Some("the trace's clock counts no time: record with --clock mono")
+            Some("the trace clock is a counter, not a time source: record with --clock mono")
         } else if self.decisions.is_empty() {
             Some(
-                "the trace holds no decision of a driver: record pstate_sample or amd_pstate_perf (flyball trace record)",
+                "the trace contains no decisions of a driver: record pstate_sample or amd_pstate_perf (flyball trace record)",
             )
         } else {
             None
         }
     }
 
-    /// The worst of some findings in one, with up to four of them as evidence.
+    /// The worst of the findings, with up to four of them as evidence.
     fn worst(&self, check: &Check, found: &[&Found]) -> Option<Finding> {
         let first = found.first()?;
         let verdict = match found.iter().map(|one| one.severity).max() {
@@ -145,12 +144,12 @@ impl TraceFacts {
             Some(Severity::Warning) => Verdict::Warning,
             _ => Verdict::Note,
         };
-        let mut finding = self.say(check, verdict, spoken(first));
+        let mut finding = self.finding(check, verdict, sentence(first));
         for one in found.iter().take(4) {
             let mut value =
-                if one == first { times(one) } else { format!("{}; {}", times(one), spoken(one)) };
-            for told in &one.evidence {
-                value += &format!("; {told}");
+                if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
+            for evidence in &one.evidence {
+                value += &format!("; {evidence}");
             }
             finding.evidence.push(Evidence { place: "in the trace".to_owned(), value });
         }
@@ -164,7 +163,7 @@ impl TraceFacts {
 
     fn callbacks(&self, found: &[Found]) -> Finding {
         if let Some(why) = self.blind() {
-            return self.say(&CALLBACKS, Verdict::Unknown, why.to_owned());
+            return self.finding(&CALLBACKS, Verdict::Unknown, why.to_owned());
         }
         let concerned: Vec<&Found> = found.iter().filter(|one| of_callbacks(one.kind)).collect();
         if let Some(mut finding) = self.worst(&CALLBACKS, &concerned) {
@@ -177,35 +176,38 @@ impl TraceFacts {
         }
         let tickless = &self.isolation.tickless;
         if tickless.is_empty() {
-            return self.say(&CALLBACKS, Verdict::Ok, "no busy CPU was left without a decision".to_owned());
+            return self.finding(
+                &CALLBACKS,
+                Verdict::Ok,
+                "no busy CPU was left without a decision".to_owned(),
+            );
         }
         if tickless.iter().any(|cpu| self.decisions.contains_key(&cpu)) {
             let what =
                 format!("the driver was called on the tickless CPUs ({tickless}) whenever they were busy");
-            return self.say(&CALLBACKS, Verdict::Ok, what);
+            return self.finding(&CALLBACKS, Verdict::Ok, what);
         }
-        let what = format!(
-            "the tickless CPUs ({tickless}) had nothing to do in this trace, so it tells nothing of them"
-        );
-        self.say(&CALLBACKS, Verdict::Unknown, what)
+        let what =
+            format!("the tickless CPUs ({tickless}) were idle in this trace, so it says nothing about them");
+        self.finding(&CALLBACKS, Verdict::Unknown, what)
     }
 
     fn frequency(&self, found: &[Found]) -> Finding {
         if let Some(why) = self.blind() {
-            return self.say(&FREQUENCY, Verdict::Unknown, why.to_owned());
+            return self.finding(&FREQUENCY, Verdict::Unknown, why.to_owned());
         }
         let concerned: Vec<&Found> =
             found.iter().filter(|one| !of_callbacks(one.kind) && one.kind != FindingKind::Lost).collect();
         self.worst(&FREQUENCY, &concerned).unwrap_or_else(|| {
-            self.say(&FREQUENCY, Verdict::Ok, "the frequency followed the requests".to_owned())
+            self.finding(&FREQUENCY, Verdict::Ok, "the frequency followed the requests".to_owned())
         })
     }
 
     fn losses(&self, problems: &[String]) -> Finding {
         let Some(first) = problems.first() else {
-            return self.say(&LOSSES, Verdict::Ok, "the trace is whole".to_owned());
+            return self.finding(&LOSSES, Verdict::Ok, "no records were lost".to_owned());
         };
-        let mut finding = self.say(&LOSSES, Verdict::Warning, first.clone());
+        let mut finding = self.finding(&LOSSES, Verdict::Warning, first.clone());
         for more in problems.iter().skip(1).take(3) {
             finding.evidence.push(Evidence { place: self.file.clone(), value: more.clone() });
         }

@@ -32,11 +32,11 @@ pub struct Args {
     #[arg(id = "guest", value_name = "MACHINE", default_value = "ryzen-5750g")]
     machine: String,
 
-    /// CPUs.
+    /// Number of CPUs.
     #[arg(long, default_value_t = 2, value_name = "N")]
     cpus: u32,
 
-    /// Boots of each kind; medians are printed.
+    /// Boots of each kind; the medians are printed.
     #[arg(long, default_value_t = 3, value_name = "N")]
     rounds: u32,
 }
@@ -45,7 +45,7 @@ pub struct Args {
 const TURNS: u32 = 30_000_000;
 const SLEEP: u32 = 5;
 
-/// What was measured of one kind of time: medians.
+/// The medians of one kind of time.
 #[derive(Debug, Serialize)]
 struct Row {
     time: &'static str,
@@ -133,7 +133,7 @@ fn load() -> f64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 
-/// Measures and prints.
+/// Measures and prints the results.
 pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let cache = Cache::of_user();
     let kernel = kernel.unwrap_or(GUEST_KERNEL).to_owned();

@@ -1,13 +1,10 @@
-//! The whole command line in a guest: `-M guest:MACHINE[,driver=D][,cpus=N][,interface=W][,cycles=N][,class=C][,seed=N][,memory=MB]
-//! [,root=host][,file=FILE][,open]`.
+//! `-M guest:`: runs the whole command line in a guest.
 //!
-//! This program is its own guest tool: it is put into the guest with the libraries it runs with, and works there as on
-//! any machine. Guest time is the closed loop's unless `open` is said. What the command leaves in its directory comes
-//! back into this one.
+//! This program and its libraries are copied into the guest and work there as on any machine. Files that the command
+//! leaves in its directory are copied back to the current one.
 //!
-//! A comparison whose arms need different boots (`driver=acpi-cpufreq` beside amd-pstate) is what it is on a machine,
-//! without somebody who boots it: the guest says in the run directory's manifest what it has to be booted with for the
-//! arms that wait, and is booted with that and `compare --resume`.
+//! If the arms of a comparison need different boots, the run directory's manifest says which kernel parameters the waiting
+//! arms need. The guest is then booted again with these, and runs `compare --resume`.
 
 use std::io;
 
@@ -34,7 +31,7 @@ pub fn inside(choice: GuestArg) -> Result<Exit, Failure> {
     Ok(finish(&end, false))
 }
 
-/// Puts this program into the guest; the request, and the command line that runs there.
+/// The request with this program among its files, and the command line that runs in the guest.
 fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     let mut request = choice.request;
     let this = std::env::current_exe()
@@ -59,8 +56,8 @@ fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     Ok((request, words))
 }
 
-/// A line for the guest's shell: the command in the directory that comes back, where the files that were given stand
-/// too, as links that do not come back.
+/// A line for the guest's shell: the command, run in the directory that is copied back. The user's files are linked there
+/// during the run.
 fn in_its_directory(words: &[String], files: &[JobFile]) -> Vec<String> {
     let here = files.iter().map(|file| file.name.as_str()).filter(|name| !name.contains('/'));
     let names: Vec<String> = here.filter(|name| *name != "flyball").map(initramfs::quoted).collect();
@@ -78,13 +75,13 @@ exit $code"
     )]
 }
 
-/// A comparison, in as many boots as its arms need.
+/// Runs a comparison in a guest, with as many boots as its arms need.
 pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Result<Exit, Failure> {
     let (mut request, mut words) = prepare(choice)?;
     let directory = args.directory();
     if directory.is_absolute() || directory.components().any(|part| part.as_os_str() == "..") {
         return Err(Failure::usage(format!(
-            "in a guest the run directory is below this one: {} is not",
+            "in a guest the run directory must be below the current one, and {} is not",
             directory.display()
         )));
     }
@@ -106,9 +103,9 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
             let _ = io::Write::write_all(&mut io::stdout(), &said.bytes());
             return Ok(finish(&end, false));
         };
-        eprintln!("flyball: boots again for arm '{arm}', with {needed}");
+        eprintln!("flyball: booting again for arm '{arm}', with {needed}");
         request.append = append.iter().cloned().chain([needed]).collect();
-        // A boot of its own has an identity of its own.
+        // Another boot has other random numbers, as on a real machine.
         request.seed += 1;
         request.files.clone_from(&files);
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
@@ -119,7 +116,7 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
     }
 }
 
-/// The first arm that waits for a boot, and what to boot with.
+/// The first arm that waits for another boot, and the kernel parameters that it needs.
 fn waiting(directory: &std::path::Path) -> Option<(String, String)> {
     let found = RunDirectory::open(directory).ok()?;
     let manifest = &found.manifest;
@@ -130,7 +127,7 @@ fn waiting(directory: &std::path::Path) -> Option<(String, String)> {
     })
 }
 
-/// The command line without the options that say where it runs.
+/// The command line without the options that choose the machine.
 fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words.peekable();

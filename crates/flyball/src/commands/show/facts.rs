@@ -1,4 +1,4 @@
-//! What a machine is, in a few lines.
+//! The facts about a machine at the top of the screen.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,15 @@ use flyball_control::{CoreType, Snapshot, Vendor};
 use flyball_host::{CpuList, Host, Kind};
 use serde::Serialize;
 
-/// The head of the screen.
 #[derive(Debug, Serialize)]
 pub struct Facts {
-    /// How the machine was named.
+    /// The name that the host gives.
     pub name: String,
-    /// What stands behind it.
     pub kind: Kind,
     /// What it says it is, if its processors are emulated: a guest of flyball's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
-    /// Who made the processor.
     pub vendor: Vendor,
-    /// The processor's name.
     pub model_name: Option<String>,
     /// Family, model and stepping.
     pub signature: Option<(u32, u32, u32)>,
@@ -29,25 +25,20 @@ pub struct Facts {
     /// The driver of a kernel before 4.3, whose policies are not where flyball looks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_before_policies: Option<String>,
-    /// CPUs that are there.
     pub present: CpuList,
-    /// CPUs that run.
     pub online: CpuList,
-    /// CPUs that do not.
     pub offline: CpuList,
     /// CPUs by package.
     pub packages: BTreeMap<u32, CpuList>,
-    /// How many dies.
     pub dies: usize,
-    /// How many cores.
     pub cores: usize,
-    /// CPUs by core type; empty where all are alike.
+    /// CPUs by core type; empty if there is only one type.
     pub core_types: BTreeMap<CoreType, CpuList>,
     /// CPUs by NUMA node.
     pub nodes: BTreeMap<u32, CpuList>,
-    /// How many cpufreq policies.
+    /// Number of cpufreq policies.
     pub policies: usize,
-    /// The largest number of CPUs in a policy.
+    /// CPUs in the largest policy.
     pub policy_size: usize,
 }
 
@@ -88,17 +79,17 @@ impl Facts {
         }
     }
 
-    /// What it means that there is no cpufreq driver, and what to do.
+    /// Why there is no cpufreq driver, and what to do.
     pub fn no_cpufreq(&self) -> String {
         if let Some(driver) = &self.driver_before_policies {
             return format!(
                 "flyball: the driver is {driver}, but this kernel is older than 4.3 and keeps its policies below each \
-                 CPU, where flyball does not look: frequency, governor and preference are not shown and cannot be set here."
+                 CPU, which flyball does not support: frequency, governor and preference are not shown and cannot be set."
             );
         }
         let cause = if self.virtual_machine {
-            "This is a virtual machine, and its hypervisor keeps frequency control to itself. Run flyball on the host; \
-             or look at a recorded machine with -M DIR or -M ARCHIVE, or try things on a simulated one, as with -M sim:ryzen-5750g (flyball sim list names them)."
+            "This is a virtual machine without frequency control. Run flyball on the host, look at a recorded machine (-M ARCHIVE), \
+             or use a simulated one, such as -M sim:ryzen-5750g ('flyball sim list' lists them)."
         } else {
             "The kernel found no driver for this processor: look for a firmware setting that gives P-state control to \
              the operating system (CPPC, `OS DBPM`), and for intel_pstate=disable or amd_pstate=disable in /proc/cmdline."

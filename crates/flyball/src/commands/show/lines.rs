@@ -6,7 +6,6 @@ use serde_json::Value as Json;
 
 use crate::paint::{Cell, Columns, Paint, Style, cpus_within};
 
-/// A row as JSON has it.
 #[derive(Debug, Serialize)]
 pub struct Object {
     knob: String,
@@ -47,12 +46,11 @@ impl From<&Row> for Object {
     }
 }
 
-/// Rows as JSON has them.
 pub fn objects(rows: &[Row]) -> Vec<Object> {
     rows.iter().map(Object::from).collect()
 }
 
-/// One line a row: knob, value, CPUs, source.
+/// One line per row: knob, value, CPUs, source.
 pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
     let mut columns = Columns::new();
     let mut last = String::new();
@@ -61,7 +59,7 @@ pub fn render(rows: &[Row], snapshot: &Snapshot, paint: Paint) -> String {
             "" => row.knob.to_string(),
             instance => format!("{}:{instance}", row.knob),
         };
-        // A name stands once, above the values that its places have.
+        // Print a name once, above all its values.
         let shown = if name == last { String::new() } else { name.clone() };
         last = name;
         let everywhere = row.knob.knob().scope == Scope::Machine && row.cpus == snapshot.topology().present;

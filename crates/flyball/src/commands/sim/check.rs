@@ -1,4 +1,4 @@
-//! `flyball sim check`: the simulated machines against published measurements.
+//! `flyball sim check`: compares the simulated machines with published measurements.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::{
     output::Reporter,
 };
 
-/// A row as it is printed in JSON.
+/// A row of the JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
@@ -29,13 +29,13 @@ struct Sheet<'a> {
     rows: Vec<Line<'a>>,
 }
 
-/// Runs the experiments and prints what was published beside what the models say.
+/// Runs the experiments and prints published and simulated values.
 pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Failure> {
     if let Some(name) = document
         && !check::DOCUMENTS.contains(&name)
     {
         let known = check::DOCUMENTS.join(", ");
-        return Err(Failure::usage(format!("no document '{name}'; there are {known}")));
+        return Err(Failure::usage(format!("unknown document '{name}' (expected {known})")));
     }
     let report = check::check(document).map_err(Failure::failed)?;
     let (met, judged) = report.score();
@@ -52,9 +52,9 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
     };
     output.object(sheet, || {
         let mut text = render(&report);
-        let _ = write!(text, "\nsimulated: {met} of {judged} values with an aim meet it");
+        let _ = write!(text, "\nsimulated: {met} of {judged} values with a target meet it");
         if within > 0 {
-            let _ = write!(text, "; {within} of the others are within the published rounds' own spread");
+            let _ = write!(text, "; {within} others are within the spread of the published rounds");
         }
         text + "\n"
     })?;
@@ -81,7 +81,7 @@ fn render(report: &Report) -> String {
 }
 
 fn line(row: &Row, wide: usize) -> String {
-    let simulated = row.simulated.map_or_else(|| "not made".to_owned(), number);
+    let simulated = row.simulated.map_or_else(|| "not run".to_owned(), number);
     let error = match (row.aim, row.simulated) {
         (Aim::Sign(_), Some(simulated)) => format!("{:+.1} pp", simulated - row.published),
         (Aim::Absolute(_), Some(simulated)) => format!("{:+.1} {}", simulated - row.published, row.unit),
@@ -101,7 +101,7 @@ fn line(row: &Row, wide: usize) -> String {
     let set = match row.spread {
         _ if row.used => "sets a constant".to_owned(),
         Some(spread) if row.is_within_spread() => {
-            format!("(within the published rounds' own spread, {spread:.1} points at 95 %)")
+            format!("(within the spread of the published rounds, {spread:.1} points at 95 %)")
         }
         _ => String::new(),
     };

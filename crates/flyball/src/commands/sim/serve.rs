@@ -1,4 +1,4 @@
-//! `flyball sim run`: a program on a simulated machine.
+//! `flyball sim run`: runs a program on a simulated machine.
 
 use std::{
     ffi::OsString,
@@ -19,11 +19,11 @@ fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("cannot {what}: {error}"))
 }
 
-/// Boots the machine, serves it, and runs the program in front of it.
+/// Boots the machine, serves its files, and runs the program.
 pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) -> Result<Exit, Failure> {
     if options.sim_state.is_some() {
         return Err(Failure::usage(
-            "--sim-state is for flyball's own commands; a served machine starts afresh and ends with its program",
+            "--sim-state is for flyball's own commands; a served machine starts from its boot and ends with its program",
         ));
     }
     let choice = options.simulated(name)?;
@@ -37,7 +37,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     if !serve::has_fuse() {
         return Err(Failure::not_here(
             "there is no /dev/fuse: serving a machine needs the kernel's fuse module (as root: modprobe fuse; a container \
-             must be given the device). flyball's own commands need none: flyball -M sim:NAME ...",
+             needs the device). flyball's own commands do not need it: flyball -M sim:NAME ...",
         ));
     }
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
@@ -70,7 +70,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))
 }
 
-/// In the child: puts the machine in place and becomes the program.
+/// In the child: mounts the machine's files and becomes the program.
 pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<Exit, Failure> {
     let socket =
         serve::inherited(socket).map_err(|error| failed("take over what flyball sim run opened", error))?;

@@ -1,7 +1,7 @@
-//! `flyball sim work`: a workload on the served machine that this program runs in.
+//! `flyball sim work`: runs a workload model on the served machine that this program runs on.
 //!
-//! The machine's server runs the model; this program starts it through a file of the machine, waits as a real workload
-//! would, and prints what the real tool prints.
+//! The server of the machine runs the model. This program starts it by writing to a file of the machine, waits as long as
+//! the real workload would take, and prints what the real tool prints.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -9,7 +9,7 @@ use flyball_sim::workload::Workload;
 
 use crate::exit::{Exit, Failure};
 
-/// Runs a model where `flyball sim run` has put this program.
+/// Runs a model on the machine of `flyball sim run`.
 pub(super) fn run(
     name: &str,
     amount: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     let Some(machine) = std::env::var_os("FLYBALL_SIM").map(PathBuf::from) else {
         return Err(Failure::usage(
-            "this runs inside a simulated machine: flyball sim run NAME -- flyball sim work sched-pipe",
+            "this command runs on a served machine: flyball sim run NAME -- flyball sim work sched-pipe",
         ));
     };
     let model = Workload::builtin(name).map_err(Failure::usage)?;
@@ -40,7 +40,7 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// What the real tool prints of such a run.
+/// What the real tool prints after such a run.
 fn said(model: &Workload, turns: u64, seconds: f64) -> String {
     let rate = turns as f64 / seconds.max(1e-9);
     match model.name.as_str() {

@@ -297,7 +297,7 @@ pub(super) fn turbo_freq(
     let access = layout.access(session.host);
     if let Some(kind) = kind.filter(|kind| !access.turbo_kinds().contains(kind)) {
         let kinds = access.turbo_kinds().join(", ");
-        return Err(Failure::usage(format!("no turbo limits for '{kind}'; here there are {kinds}")));
+        return Err(Failure::usage(format!("no turbo limits for '{kind}' (expected {kinds})")));
     }
     let mut objects = Vec::new();
     let mut rows = table(&["domain", "level", "instructions", "high-priority cores@MHz", "the rest MHz"]);
@@ -375,7 +375,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
 /// `core-power get-config`.
 pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Failure> {
     if only.is_some_and(|only| only > 3) {
-        return Err(Failure::usage("there are the classes of service 0 to 3"));
+        return Err(Failure::usage("classes of service are 0 to 3"));
     }
     let layout = session.layout()?;
     let access = layout.access(session.host);

@@ -1,5 +1,5 @@
-//! `flyball sst recommend`: which level and feature serve given CPUs best, what that costs the others, and the profile
-//! that sets it.
+//! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the others, and a profile
+//! that sets them.
 
 use comfy_table::{Table, presets};
 use flyball_host::CpuList;
@@ -11,11 +11,11 @@ use crate::exit::{Exit, Failure};
 /// Arguments of `recommend`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The CPUs to serve, if not those of --cpu before the word recommend.
+    /// The CPUs to optimise for [default: those of `sst --cpu`].
     #[arg(long, value_name = "CPUS")]
     cpus: Option<String>,
 
-    /// Serve turbo with all cores busy, instead of the guaranteed frequency.
+    /// Optimise the turbo frequency with all cores busy, instead of the guaranteed frequency.
     #[arg(long)]
     turbo: bool,
 
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(long)]
     profile: bool,
 
-    /// A command to serve: the CPUs are those that this process may run on (as under taskset).
+    /// A command to optimise for: the CPUs that this process may run on (as under taskset).
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -40,10 +40,9 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         (Some(text), _) => flyball_control::select(text, session.machine.topology())
             .map_err(|error| usage(&error.to_string()))?,
         (None, Some(cpus)) => cpus.clone(),
-        (None, None) if !args.command.is_empty() => allowed(session).ok_or_else(|| {
-            usage("it is not known here which CPUs the command may run on: give --cpus LIST")
-        })?,
-        (None, None) => return Err(usage("for which CPUs? give --cpus LIST, or -- CMD under taskset")),
+        (None, None) if !args.command.is_empty() => allowed(session)
+            .ok_or_else(|| usage("cannot find out on which CPUs the command may run: give --cpus LIST"))?,
+        (None, None) => return Err(usage("no CPUs: give --cpus LIST, or -- CMD under taskset")),
     };
     let layout = session.layout()?;
     let goal = if args.turbo { Goal::Turbo } else { Goal::Guaranteed };
@@ -67,7 +66,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
     if is_table {
         eprintln!(
-            "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures what they are worth"
+            "note: best first in each domain, by the processor's own numbers; 'flyball compare' measures the effect"
         );
     }
     Ok(Exit::Done)
@@ -112,7 +111,7 @@ fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result
     let mut text = String::from("# Made by 'flyball sst recommend'.\n");
     let mut done = std::collections::BTreeSet::new();
     let mut sections: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    // A list of CPUs has one section, or TOML would take the second for a mistake.
+    // TOML allows a section only once, so settings for the same CPUs share one.
     let mut section = |on: &CpuList, settings: Vec<(String, String)>| {
         let on = on.to_string();
         if on.is_empty() || settings.is_empty() {

@@ -1,4 +1,4 @@
-//! `flyball sst watch`: follows a level that a management controller changes.
+//! `flyball sst watch`: follows levels that a management controller sets.
 
 use std::{
     os::{
@@ -22,8 +22,8 @@ use crate::{
 /// Arguments of `watch`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Look every so many seconds, instead of waiting for thermal netlink events of the kernel (processors with hardware
-    /// feedback); 2 if there are no such events.
+    /// Poll at this interval, instead of waiting for the kernel's thermal netlink events (processors with hardware
+    /// feedback) [default without such events: 2].
     #[arg(short = 'w', long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     poll: Option<u64>,
 
@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[arg(short = 'g', long)]
     cgroup: bool,
 
-    /// Look once, switch the CPUs to those of the current level, and exit.
+    /// Apply the current level once and exit.
     #[arg(long)]
     once: bool,
 }
@@ -43,19 +43,19 @@ fn notify(text: &str) {
     }
 }
 
-/// `path` is the path of a socket, or @ and the name of an abstract socket.
+/// `path` is the path of a socket; with @ in front, the name of an abstract one.
 fn notify_at(path: &str, text: &str) {
     let address = match path.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(path),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        // Without a listener the level is followed all the same.
+        // The service manager may be gone; following the level goes on.
         let _ = socket.send_to_addr(text.as_bytes(), &address);
     }
 }
 
-fn print(events: &[Event]) -> Result<(), Failure> {
+fn report(events: &[Event]) -> Result<(), Failure> {
     for event in events {
         line(event)?;
     }
@@ -65,7 +65,7 @@ fn print(events: &[Event]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the processor reports changes at all.
+/// Whether the processor reports changes (hardware feedback).
 fn has_feedback(session: &Session<'_>) -> bool {
     session.machine.topology().flags.contains("hfi")
 }
@@ -78,7 +78,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         // The kernel has no topology of CPUs that are offline: it is stored where intel-speed-select stores it.
         if let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) {
             if let Err(error) = file.store(session.host, layout.map.room) {
-                eprintln!("note: the topology of CPUs that go offline cannot be kept: {error}");
+                eprintln!("note: cannot save the topology of CPUs that go offline: {error}");
             }
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut follower = Follower::new(means);
     let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
     let first = look()?;
-    print(&first)?;
+    report(&first)?;
     if args.once {
         let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
         return Ok(if refused { Exit::Failed } else { Exit::Done });
@@ -96,7 +96,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         None if live && has_feedback(session) => match CapabilityEvents::subscribe() {
             Ok(events) => Some(events),
             Err(error) => {
-                eprintln!("note: no events from this kernel ({error}); looking every 2 s");
+                eprintln!("note: this kernel sends no events ({error}); polling every 2 s");
                 None
             }
         },
@@ -123,8 +123,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         }
         if !stopped.load(Ordering::Relaxed) {
             match look() {
-                Ok(events) => print(&events)?,
-                // A driver that is being reloaded answers again later.
+                Ok(events) => report(&events)?,
+                // A driver that is being reloaded will be back.
                 Err(failure) => eprintln!("flyball: {failure}"),
             }
         }
