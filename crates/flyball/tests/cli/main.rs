@@ -8,7 +8,6 @@ mod doctor;
 mod guest;
 mod house;
 mod measure;
-mod modules;
 mod odd;
 mod recorded;
 mod simulated;

@@ -210,11 +210,11 @@ fn what_cannot_be_judged_is_not_called_right() {
     let idle = "<idle>-0 [001] d..2. 100.000001: cpu_idle: state=1 cpu_id=1\n";
     let hot = "<idle>-0 [001] d.h1. 100.100001: thermal_apic_entry: vector=250\n";
     for (text, code, words) in [
-        ("", 0, "no records: there is nothing to judge"),
-        ("# tracer: nop\n#\n", 0, "no records: there is nothing to judge"),
-        (line.replace("100.000001", "100000001").as_str(), 0, "counts no time"),
+        ("", 0, "the trace contains no records"),
+        ("# tracer: nop\n#\n", 0, "the trace contains no records"),
+        (line.replace("100.000001", "100000001").as_str(), 0, "is a counter, not a time source"),
         (idle, 0, "none of them is a request"),
-        (line, 0, "nothing is wrong in these 1 records, as far"),
+        (line, 0, "no problems found in 1 records"),
         (hot, 8, "CPU 1, 100.100 s to 100.100 s: its thermal interrupt fired"),
     ] {
         let said = flyball(&["diagnose", "-"], Some(text));
@@ -222,9 +222,9 @@ fn what_cannot_be_judged_is_not_called_right() {
         assert!(stdout(&said).contains(words), "{text}: {}{}", stdout(&said), stderr(&said));
     }
     // A counter that no kernel writes is told, and is in no number.
-    let strange = line.replace("tsc=100", "tsc=99999999999999999999999");
-    let said = flyball(&["report", "-"], Some(&strange));
+    let unreadable = line.replace("tsc=100", "tsc=99999999999999999999999");
+    let said = flyball(&["report", "-"], Some(&unreadable));
     let words = "left out: 1 records of amd_pstate_perf with fields that cannot be read";
     assert!(stdout(&said).contains(words) && !stdout(&said).contains("events: amd"), "{}", stdout(&said));
-    assert!(stderr(&flyball(&["report", "-"], Some(""))).contains("holds no records"));
+    assert!(stderr(&flyball(&["report", "-"], Some(""))).contains("contains no records"));
 }

@@ -161,7 +161,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let rendered = || if args.print { String::new() } else { render(&summary, &report, args) };
     context.output.object(|| Output { trace: &summary, report: &report }, rendered)?;
     if report.records == 0 && report.losses.is_empty() {
-        eprintln!("flyball: the trace holds no records");
+        eprintln!("flyball: the trace contains no records");
     }
     let whole = say_what_is_missing(&summary);
     Ok(if whole { Exit::Done } else { Exit::Failed })
