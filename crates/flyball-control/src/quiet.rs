@@ -1,6 +1,6 @@
 //! Which settings make this machine steady for benchmarks, and what stands in the way.
 //!
-//! [`recipe`] only decides: the settings are made, journaled and undone like any others. Three levels, each with
+//! [`decide`] only decides: the settings are made, journaled and undone like any others. Three levels, each with
 //! everything of the one before: `light` loses no speed, `steady` gives up turbo, `fixed` holds one frequency.
 
 use std::{fmt, str::FromStr};
@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, Host, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Location, ReadError, Snapshot, Value, write::partition};
+use crate::{Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, write::partition};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -30,7 +30,7 @@ impl FromStr for Level {
             "light" => Ok(Level::Light),
             "steady" => Ok(Level::Steady),
             "fixed" => Ok(Level::Fixed),
-            _ => Err(format!("'{text}' is no level; give light, steady or fixed")),
+            _ => Err(format!("'{text}' is not a level; give light, steady or fixed")),
         }
     }
 }
@@ -45,32 +45,86 @@ impl fmt::Display for Level {
     }
 }
 
-/// A setting of the recipe: `governor=performance`, for these CPUs.
+/// A setting that makes the machine quieter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ingredient {
-    /// The setting, as one would type it.
-    pub setting: String,
-    /// For which CPUs; all where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+#[serde(into = "QuietSettingRecord")]
+pub struct QuietSetting {
+    /// The knob.
+    pub knob: Id,
+    /// Its value, in the words of the command line.
+    pub value: String,
+    /// For which CPUs; `None` for all.
     pub cpus: Option<CpuList>,
-    /// What it is good for.
+    /// Why it helps.
     pub because: &'static str,
 }
 
-/// What to do on this machine.
+impl fmt::Display for QuietSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.knob, self.value)
+    }
+}
+
+/// How a setting is written to JSON.
+#[derive(Serialize)]
+struct QuietSettingRecord {
+    setting: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<CpuList>,
+    because: &'static str,
+}
+
+impl From<QuietSetting> for QuietSettingRecord {
+    fn from(setting: QuietSetting) -> QuietSettingRecord {
+        QuietSettingRecord { setting: setting.to_string(), cpus: setting.cpus, because: setting.because }
+    }
+}
+
+/// A kernel parameter that would make the machine quieter after another boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct BootParameter {
+    /// The parameter, as it stands on the kernel's command line.
+    pub parameter: String,
+    /// Why it helps.
+    pub because: &'static str,
+}
+
+impl From<BootParameter> for String {
+    fn from(boot: BootParameter) -> String {
+        format!("{}: {}", boot.parameter, boot.because)
+    }
+}
+
+/// What makes this machine quiet.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Recipe {
+pub struct QuietSettings {
     /// The CPUs on which the benchmark is to run.
     pub cpus: CpuList,
     /// The settings, in no particular order: the plan orders them.
-    pub settings: Vec<Ingredient>,
-    /// What this machine does not have, each with its reason.
-    pub cannot: Vec<String>,
+    pub settings: Vec<QuietSetting>,
+    /// What cannot be done on this machine, each with its reason.
+    pub unavailable: Vec<String>,
     /// What would help but needs another boot.
-    pub boot: Vec<String>,
+    pub boot: Vec<BootParameter>,
     /// The control group that keeps other tasks off the benchmark's CPUs, where there can be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
+}
+
+impl QuietSettings {
+    /// The settings as an intent.
+    ///
+    /// # Errors
+    /// A value that its knob does not take.
+    pub fn intent(&self) -> Result<Intent, IntentError> {
+        let setting = |quiet: &QuietSetting| {
+            let on = quiet.cpus.as_ref().map(CpuList::to_string);
+            let from = format!("quiet: {}", quiet.because);
+            Setting::new(quiet.knob.knob().name, &quiet.value, on.as_deref(), from)
+        };
+        Ok(Intent { settings: self.settings.iter().map(setting).collect::<Result<_, _>>()? })
+    }
 }
 
 /// A control group whose CPUs are its own (cgroup v2, cpuset).
@@ -111,7 +165,7 @@ impl Partition {
 /// processors, C6 is slower on all.
 const LATENCY: &str = "20us";
 
-/// The knobs that [`recipe`] looks at.
+/// The knobs that [`decide`] looks at.
 pub const KNOBS: &[Id] = &[
     Id::Online,
     Id::Turbo,
@@ -131,41 +185,41 @@ pub const KNOBS: &[Id] = &[
 ///
 /// # Errors
 /// The snapshot was taken without one of the knobs.
-pub fn recipe(
+pub fn decide(
     host: &dyn Host,
     snapshot: &Snapshot,
     level: Level,
     cpus: &CpuList,
     frequency: Option<KiloHertz>,
-) -> Result<Recipe, ReadError> {
-    let mut recipe = Recipe { cpus: cpus.clone(), ..Recipe::default() };
-    governor(snapshot, &mut recipe)?;
-    latency(snapshot, cpus, &mut recipe)?;
+) -> Result<QuietSettings, ReadError> {
+    let mut quiet = QuietSettings { cpus: cpus.clone(), ..QuietSettings::default() };
+    governor(snapshot, &mut quiet)?;
+    latency(snapshot, cpus, &mut quiet)?;
     if level >= Level::Steady {
-        turbo(snapshot, &mut recipe)?;
+        turbo(snapshot, &mut quiet)?;
     }
     if level >= Level::Fixed {
-        fixed(snapshot, frequency, &mut recipe)?;
-        siblings(snapshot, cpus, &mut recipe)?;
+        fixed(snapshot, frequency, &mut quiet)?;
+        siblings(snapshot, cpus, &mut quiet)?;
     }
     let online = &snapshot.topology().online;
     match keep_others_off(host, online, cpus) {
-        Ok(partition) => recipe.partition = Some(partition),
-        Err(why) => recipe.cannot.push(format!("keep other tasks off CPUs {cpus}: {why}")),
+        Ok(partition) => quiet.partition = Some(partition),
+        Err(why) => quiet.unavailable.push(format!("keep other tasks off CPUs {cpus}: {why}")),
     }
-    boot(host, online, cpus, &mut recipe);
-    Ok(recipe)
+    boot(host, online, cpus, &mut quiet);
+    Ok(quiet)
 }
 
 /// The control group that gives the benchmark's CPUs to it alone, or why there can be none.
 fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<Partition, String> {
     let root = partition::ROOT;
     if online.difference(cpus).is_empty() {
-        return Err("they are all there are (--cpus chooses some)".to_owned());
+        return Err("these are all CPUs (choose some with --cpus)".to_owned());
     }
     let Ok(controllers) = host.read(&format!("{root}/cgroup.controllers")) else {
         return Err(if host.exists(&format!("{root}/cpuset")) {
-            format!("{root} is cgroup v1, whose cpusets cannot keep CPUs for themselves")
+            format!("{root} is cgroup v1, whose cpusets cannot have exclusive CPUs")
         } else {
             format!("no cgroup v2 is mounted at {root}")
         });
@@ -178,9 +232,9 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
     }
     let path = format!("{root}/flyball-quiet");
     if host.exists(&path) {
-        return Err(format!("{path} is there already"));
+        return Err(format!("{path} already exists"));
     }
-    // Without the scheduler's balancing the threads of a benchmark would stay where they were born.
+    // An isolated partition has no load balancing: several threads would all stay on the CPU on which they start.
     let kind = if cpus.len() == 1 { "isolated" } else { "root" };
     let handed_down = host.read(&format!("{root}/cgroup.subtree_control")).unwrap_or_default();
     Ok(Partition { path, content: format!("{cpus} {kind}"), hand_down: !names(&handed_down) })
@@ -196,11 +250,17 @@ fn has(snapshot: &Snapshot, knob: Id) -> Result<bool, ReadError> {
     Ok(false)
 }
 
-fn add(recipe: &mut Recipe, setting: impl Into<String>, cpus: Option<CpuList>, because: &'static str) {
-    recipe.settings.push(Ingredient { setting: setting.into(), cpus, because });
+fn add(
+    quiet: &mut QuietSettings,
+    knob: Id,
+    value: impl Into<String>,
+    cpus: Option<CpuList>,
+    because: &'static str,
+) {
+    quiet.settings.push(QuietSetting { knob, value: value.into(), cpus, because });
 }
 
-fn governor(snapshot: &Snapshot, recipe: &mut Recipe) -> Result<(), ReadError> {
+fn governor(snapshot: &Snapshot, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     let mut offers_performance = false;
     for place in snapshot.places(Id::AvailableGovernors)? {
         let offered = snapshot.value_if_readable(Id::AvailableGovernors, place)?;
@@ -208,43 +268,53 @@ fn governor(snapshot: &Snapshot, recipe: &mut Recipe) -> Result<(), ReadError> {
         offers_performance |= words.iter().any(|word| word == "performance");
     }
     if !has(snapshot, Id::Governor)? {
-        recipe.cannot.push(format!("hold the frequency: {}", snapshot.why_nowhere(Id::Governor)));
+        quiet.unavailable.push(format!("hold the frequency: {}", snapshot.why_nowhere(Id::Governor)));
         return Ok(());
     }
     if offers_performance {
-        add(recipe, "governor=performance", None, "the governor's reaction to load is no part of the result");
+        add(
+            quiet,
+            Id::Governor,
+            "performance",
+            None,
+            "the governor's reaction to load is not part of the result",
+        );
     } else {
-        recipe.cannot.push("use the performance governor: the kernel does not offer it".to_owned());
+        quiet.unavailable.push("use the performance governor: the kernel does not offer it".to_owned());
         if has(snapshot, Id::Epp)? {
-            add(recipe, "epp=performance", None, "the processor does not trade speed for power");
+            add(quiet, Id::Epp, "performance", None, "the processor does not trade speed for power");
         }
     }
     if has(snapshot, Id::Epb)? {
-        add(recipe, "epb=performance", None, "firmware policies do not trade speed for power");
+        add(quiet, Id::Epb, "performance", None, "firmware policies do not trade speed for power");
     }
     Ok(())
 }
 
-fn latency(snapshot: &Snapshot, cpus: &CpuList, recipe: &mut Recipe) -> Result<(), ReadError> {
+fn latency(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     if has(snapshot, Id::LatencyLimit)? && has(snapshot, Id::IdleState)? {
-        let setting = format!("latency-limit={LATENCY}");
-        add(recipe, setting, Some(cpus.clone()), "wake-ups from deep idle states are no part of the result");
+        let because = "wake-ups from deep idle states are not part of the result";
+        add(quiet, Id::LatencyLimit, LATENCY, Some(cpus.clone()), because);
     } else if !has(snapshot, Id::IdleState)? {
-        recipe.cannot.push(format!("hold deep idle states away: {}", snapshot.why_nowhere(Id::IdleState)));
+        quiet.unavailable.push(format!("avoid deep idle states: {}", snapshot.why_nowhere(Id::IdleState)));
     }
     Ok(())
 }
 
-fn turbo(snapshot: &Snapshot, recipe: &mut Recipe) -> Result<(), ReadError> {
+fn turbo(snapshot: &Snapshot, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     if has(snapshot, Id::Turbo)? {
-        add(recipe, "turbo=off", None, "turbo depends on heat, power and on who else is busy");
+        add(quiet, Id::Turbo, "off", None, "turbo depends on temperature, power and the load of other CPUs");
     } else {
-        recipe.cannot.push("switch turbo off: this machine has no switch for it".to_owned());
+        quiet.unavailable.push("switch turbo off: this machine has no switch for it".to_owned());
     }
     Ok(())
 }
 
-fn fixed(snapshot: &Snapshot, frequency: Option<KiloHertz>, recipe: &mut Recipe) -> Result<(), ReadError> {
+fn fixed(
+    snapshot: &Snapshot,
+    frequency: Option<KiloHertz>,
+    quiet: &mut QuietSettings,
+) -> Result<(), ReadError> {
     if !has(snapshot, Id::MaxFreq)? {
         return Ok(());
     }
@@ -255,13 +325,13 @@ fn fixed(snapshot: &Snapshot, frequency: Option<KiloHertz>, recipe: &mut Recipe)
         // With turbo off the highest frequency that is left is the base one.
         None => "max".to_owned(),
     };
-    for knob in ["max-freq", "min-freq"] {
-        add(recipe, format!("{knob}={value}"), None, "one frequency, whatever the load");
+    for knob in [Id::MaxFreq, Id::MinFreq] {
+        add(quiet, knob, value.clone(), None, "one frequency, whatever the load");
     }
     Ok(())
 }
 
-fn siblings(snapshot: &Snapshot, cpus: &CpuList, recipe: &mut Recipe) -> Result<(), ReadError> {
+fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> Result<(), ReadError> {
     let topology = snapshot.topology();
     let beside: CpuList = cpus
         .iter()
@@ -279,19 +349,21 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, recipe: &mut Recipe) -> Result<
     }
     let stuck = beside.difference(&switchable);
     if !switchable.is_empty() {
-        add(recipe, "online=off", Some(switchable), "a busy SMT sibling takes half of the core");
+        add(quiet, Id::Online, "off", Some(switchable), "a busy SMT sibling takes half of the core");
     }
     if !stuck.is_empty() {
-        recipe.cannot.push(format!("take SMT siblings {stuck} offline: the kernel has no switch for them"));
+        quiet
+            .unavailable
+            .push(format!("take SMT siblings {stuck} offline: the kernel has no switch for them"));
     }
     Ok(())
 }
 
-fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, recipe: &mut Recipe) {
+fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSettings) {
     let Ok(cmdline) = host.read("/proc/cmdline") else { return };
     let has = |name: &str| cmdline.split_whitespace().any(|word| word.split('=').next() == Some(name));
     if cpus.len() < online.len() {
-        for (name, why) in [
+        for (name, because) in [
             ("isolcpus", "keeps other tasks off the benchmark's CPUs"),
             ("rcu_nocbs", "moves the kernel's deferred work elsewhere"),
             ("irqaffinity", "keeps interrupts that cannot be moved later on other CPUs"),
@@ -302,14 +374,14 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, recipe: &mut Recipe) 
                 } else {
                     cpus.to_string()
                 };
-                recipe.boot.push(format!("{name}={list}: {why}"));
+                quiet.boot.push(BootParameter { parameter: format!("{name}={list}"), because });
             }
         }
     }
 }
 
-/// Files beside the knobs that a quiet machine wants changed: interrupts away from the benchmark's CPUs, and the
-/// kernel's profiling interrupt as rare as can be. Not every interrupt can be moved, so these are offered, not demanded.
+/// Files besides the knobs that should be changed: interrupts are moved away from the benchmark's CPUs, and the kernel's
+/// profiling interrupt becomes as rare as possible. Some interrupts cannot be moved, so a refusal is not an error.
 pub fn extras(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Vec<(Location, String)> {
     let mut extras = Vec::new();
     let others = online.difference(cpus);

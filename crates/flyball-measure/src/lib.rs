@@ -11,6 +11,7 @@ mod arm;
 mod conduct;
 mod meter;
 mod metric;
+mod numbers;
 mod record;
 pub mod render;
 mod schedule;

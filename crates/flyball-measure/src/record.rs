@@ -96,8 +96,8 @@ pub struct QuietNote {
     /// The settings, as typed; an arm's own come after them.
     pub settings: Vec<String>,
     /// What this machine does not have of it, each with its reason.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cannot: Vec<String>,
+    #[serde(default, alias = "cannot", skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<String>,
 }
 
 /// One boot of the machine in which rounds were run.

@@ -8,7 +8,8 @@ mod command;
 pub mod preset;
 pub mod task;
 
-pub use command::{Command, Output};
+pub use command::Command;
+pub use preset::Output;
 
 use std::{
     sync::{

@@ -167,8 +167,8 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> 
                      touched by that, medians are.",
                     arm.name,
                     summary.metric.name,
-                    crate::render::percent(drift.change),
-                    crate::render::probability(drift.p),
+                    crate::numbers::percent(drift.change),
+                    crate::numbers::probability(drift.p),
                 ));
             }
             if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {

@@ -349,7 +349,7 @@ fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
         level: "steady".to_owned(),
         cpus: "0".to_owned(),
         settings: Vec::new(),
-        cannot: Vec::new(),
+        unavailable: Vec::new(),
     });
     let report = analyse(&manifest, &rounds);
     let arm = &report.arms[1];

@@ -11,7 +11,10 @@ use std::{
 
 use flyball_host::{CpuList, Host, Launch};
 
-use super::{Outcome, Stop, Workload, WorkloadError, preset::Reader};
+use super::{
+    Outcome, Stop, Workload, WorkloadError,
+    preset::{Output, Reader},
+};
 use crate::metric::Metric;
 
 /// How much of the end of the output is kept with each round.
@@ -19,15 +22,6 @@ const KEPT: u64 = 64 * 1024;
 
 /// How long a command may take to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a command printed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Output {
-    /// Standard output, its last 64 KiB.
-    pub stdout: String,
-    /// Standard error, its last 64 KiB.
-    pub stderr: String,
-}
 
 /// A command, and how to read its performance.
 #[derive(Debug, Clone)]

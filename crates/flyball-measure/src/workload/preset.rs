@@ -5,8 +5,16 @@
 
 use regex_lite::Regex;
 
-use super::Output;
 use crate::metric::{Better, Metric};
+
+/// What a command printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Standard output, its last 64 KiB.
+    pub stdout: String,
+    /// Standard error, its last 64 KiB.
+    pub stderr: String,
+}
 
 /// A value that was read.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -95,8 +95,8 @@ fn quiet_beneath(host: &dyn Host, quiet: &Quiet, manifest: &mut Manifest) -> Res
     manifest.quiet = Some(QuietNote {
         level: quiet.level.to_string(),
         cpus: hush.recipe.cpus.to_string(),
-        settings: hush.recipe.settings.iter().map(|ingredient| ingredient.setting.clone()).collect(),
-        cannot: hush.recipe.cannot.clone(),
+        settings: hush.recipe.settings.iter().map(ToString::to_string).collect(),
+        unavailable: hush.recipe.unavailable.clone(),
     });
     Ok(hush)
 }

@@ -58,7 +58,7 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
     let mut out = String::new();
     if let Some(quiet) = &manifest.quiet {
         let _ = writeln!(out, "quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
-        for what in &quiet.cannot {
+        for what in &quiet.unavailable {
             let _ = writeln!(out, "  cannot {what}");
         }
     }

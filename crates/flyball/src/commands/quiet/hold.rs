@@ -10,9 +10,9 @@ use std::{
 };
 
 use flyball_control::{
-    Intent, Location, Setting, Snapshot,
+    Intent, Location, Snapshot,
     plan::plan,
-    quiet::{KNOBS, Recipe, extras, recipe, remarks},
+    quiet::{self, KNOBS, QuietSettings, extras, remarks},
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
@@ -46,31 +46,23 @@ fn look(host: &dyn Host) -> Result<Snapshot, Failure> {
     Snapshot::begin(host).map_err(Failure::failed)
 }
 
-fn decide(host: &dyn Host, quiet: &Quiet) -> Result<(Recipe, Intent), Failure> {
+fn decide(host: &dyn Host, level: &Quiet) -> Result<(QuietSettings, Intent), Failure> {
     let snapshot = Snapshot::of_knobs(host, KNOBS).map_err(Failure::failed)?;
-    let cpus = cpus(&snapshot, quiet)?;
-    let recipe = recipe(host, &snapshot, quiet.level, &cpus, quiet.freq).map_err(Failure::failed)?;
-    let mut intent = Intent::default();
-    for ingredient in &recipe.settings {
-        let (knob, value) = ingredient.setting.split_once('=').unwrap_or((&ingredient.setting, ""));
-        let on = ingredient.cpus.as_ref().map(CpuList::to_string);
-        let from = format!("quiet: {}", ingredient.because);
-        let setting = Setting::new(knob, value, on.as_deref(), from).map_err(Failure::failed)?;
-        intent.settings.push(setting);
-    }
-    Ok((recipe, intent))
+    let cpus = cpus(&snapshot, level)?;
+    let settings = quiet::decide(host, &snapshot, level.level, &cpus, level.freq).map_err(Failure::failed)?;
+    let intent = settings.intent().map_err(Failure::failed)?;
+    Ok((settings, intent))
 }
 
-fn say(recipe: &Recipe, host: &dyn Host) {
-    for what in &recipe.cannot {
+fn say(recipe: &QuietSettings, host: &dyn Host) {
+    for what in &recipe.unavailable {
         eprintln!("note: cannot {what}");
     }
     for remark in remarks(host) {
         eprintln!("note: {remark}");
     }
     if !recipe.boot.is_empty() {
-        let words: Vec<&str> =
-            recipe.boot.iter().map(|parameter| parameter.split(": ").next().unwrap_or(parameter)).collect();
+        let words: Vec<&str> = recipe.boot.iter().map(|boot| boot.parameter.as_str()).collect();
         eprintln!("note: would help, but needs a boot: {}", words.join(" "));
     }
 }
@@ -132,7 +124,7 @@ fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
 #[derive(Debug, Clone)]
 pub struct Hush {
     /// The decision.
-    pub recipe: Recipe,
+    pub recipe: QuietSettings,
     /// Its settings.
     pub intent: Intent,
 }
@@ -164,7 +156,7 @@ impl Hush {
 fn hush(
     hold: &mut Hold<'_>,
     host: &dyn Host,
-    recipe: &Recipe,
+    recipe: &QuietSettings,
     intent: &Intent,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Hushed, Failure> {
@@ -386,7 +378,7 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let data = || {
         serde_json::json!({
             "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,
-            "interrupts_and_profiling": left, "cannot": recipe.cannot, "boot": recipe.boot,
+            "interrupts_and_profiling": left, "unavailable": recipe.unavailable, "boot": recipe.boot,
         })
     };
     context.output.about(&*host).object(data, || {
@@ -399,7 +391,7 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
         if !plan.is_empty() {
             out += &change::plan_text(&plan, false);
         }
-        for what in &recipe.cannot {
+        for what in &recipe.unavailable {
             eprintln!("note: cannot {what}");
         }
         out

@@ -1,0 +1,72 @@
+//! Numbers as text: probabilities, percentages, and values with enough digits.
+
+/// A probability with as many digits as it deserves.
+pub fn probability(p: f64) -> String {
+    if p < 0.0001 {
+        "<0.0001".to_owned()
+    } else if p < 0.1 {
+        if p < 0.001 { format!("{p:.4}") } else { format!("{p:.3}") }
+    } else {
+        format!("{p:.2}")
+    }
+}
+
+/// A number with four significant digits at least, grouped in no way.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        "-".to_owned()
+    } else if size >= 1e7 || (size > 0.0 && size < 1e-4) {
+        format!("{value:.3e}")
+    } else {
+        let digits = if size == 0.0 { 0 } else { (3 - size.log10().floor() as i32).clamp(0, 8) as usize };
+        format!("{value:.digits$}")
+    }
+}
+
+/// A fraction as a signed percentage: `+2.04 %`. What is not zero does not look like zero.
+pub fn percent(fraction: f64) -> String {
+    let value = fraction * 100.0;
+    let size = value.abs();
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if size < 1e-7 {
+        return "+0.00 %".to_owned();
+    }
+    let digits = match size {
+        10.0.. => 1,
+        0.01.. => 2,
+        _ => (1 - size.log10().floor() as i32) as usize,
+    };
+    format!("{value:+.digits$} %")
+}
+
+/// A confidence as a percentage without its sign, `99` or `99.99`: never rounded to 100.
+pub fn level(confidence: f64) -> String {
+    ((confidence * 1e4).round() / 1e2).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        assert_eq!(number(1.23456), "1.235");
+        assert_eq!(number(12345.6), "12346");
+        assert_eq!(number(0.001_155_03), "0.001155");
+        assert_eq!(number(0.0), "0");
+        assert_eq!(number(2.5e-7), "2.500e-7");
+        assert_eq!(number(f64::NAN), "-");
+        assert_eq!(percent(0.0204), "+2.04 %");
+        assert_eq!(percent(-0.347), "-34.7 %");
+        assert_eq!(percent(-0.000_012), "-0.0012 %");
+        assert_eq!(percent(-0.0), "+0.00 %");
+        assert_eq!(percent(f64::INFINITY), "-");
+        assert_eq!(["0.99", "0.995", "0.9999"].map(|c| level(c.parse().unwrap())), ["99", "99.5", "99.99"]);
+        assert_eq!(probability(0.000_01), "<0.0001");
+        assert_eq!(probability(0.001_953), "0.002");
+        assert_eq!(probability(0.43), "0.43");
+    }
+}
