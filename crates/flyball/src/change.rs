@@ -5,10 +5,7 @@ use std::{
     fmt::Write as _,
     io::Read as _,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::Ordering,
 };
 
 use flyball_control::{
@@ -30,6 +27,8 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
 };
+
+pub use crate::process::{command_line, interrupts};
 
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
@@ -88,37 +87,18 @@ pub fn must_be_writable(host: &dyn Host) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the user typed, for the lock and the journal.
-pub fn command_line() -> String {
-    let mut words: Vec<String> = std::env::args().collect();
-    if let Some(first) = words.first_mut() {
-        "flyball".clone_into(first);
-    }
-    words.join(" ")
-}
-
-/// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two writes.
-pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Failure::failed(format!("cannot catch signal {signal}: {error}")))?;
-    }
-    Ok(flag)
-}
-
-/// Applies an intent to stay, and prints what became of it.
+/// Applies an intent until reboot or restore, and prints the result.
 pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit, Failure> {
     must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = interrupts()?;
     let mut hold = Hold::begin(host, &state, &command_line(), None)?;
-    // Said at the end: a closed pipe would end the process in the middle.
+    // Printed at the end: until then a closed pipe would end the process in the middle of a change.
     let notes = hold.notes().to_vec();
     let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
-            // Nothing is left to put back, or trying once more is right.
+            // What was written has been put back, or this tries once more.
             let _ = hold.end();
             return Err(error.into());
         }

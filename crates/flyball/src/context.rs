@@ -6,7 +6,7 @@ use flyball_control::write::state::StateDir;
 use flyball_host::Host;
 use flyball_simhost::{STATE_HELD, SimHost};
 
-use crate::{exit::Failure, machine::MachineArg, output::Reporter};
+use crate::{exit::Failure, machine::MachineArg, output::Reporter, process::own_program};
 
 /// The machine, its state and the output of one command.
 #[derive(Debug)]
@@ -56,9 +56,7 @@ impl Context {
                 state.path().display()
             );
         }
-        let own = std::env::current_exe()
-            .map_err(|error| Failure::failed(format!("cannot find flyball's own program: {error}")))?;
-        let mut command = std::process::Command::new(own);
+        let mut command = std::process::Command::new(own_program()?);
         // By its name, whatever the file is called: as intel-speed-select it would take other arguments.
         std::os::unix::process::CommandExt::arg0(&mut command, "flyball");
         command.args(self.machine.arguments()).arg("--state-dir").arg(state.path()).arg("guardian");

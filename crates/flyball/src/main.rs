@@ -2,7 +2,7 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `cli`, `commands`, `arms`, `change`, `context`, `machine`, `output`, `exit`. No knowledge of
+//! in this list: `cli`, `commands`, `arms`, `change`, `context`, `machine`, `output`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
 mod arms;
@@ -15,6 +15,7 @@ mod knobs;
 mod machine;
 mod output;
 mod paint;
+mod process;
 mod time;
 mod workloads;
 

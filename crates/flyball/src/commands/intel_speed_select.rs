@@ -15,11 +15,13 @@ use std::{
 
 use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
 use flyball_sst_dropin::{Daemon, Ended, Surroundings};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
     machine::MachineArg,
+    process::{flag_on, own_program},
 };
 
 /// The tool's name, as a link to this program has it.
@@ -127,26 +129,19 @@ struct Process {
     live: bool,
 }
 
-impl Process {
-    /// Lets signals end the daemon between two polls.
-    fn catch_signals(&self) {
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Without a handler the signal ends the process immediately, which is acceptable.
-            let _ = signal_hook::flag::register(signal, Arc::clone(&self.stopped));
-        }
-    }
-}
-
 impl Daemon for Process {
     fn begin(&mut self) {
-        self.catch_signals();
+        // If they cannot be caught, signals end the process immediately, which is acceptable.
+        if let Ok(flag) = flag_on(&[SIGINT, SIGTERM]) {
+            self.stopped = flag;
+        }
     }
 
     fn detach(&mut self) -> Result<(), Ended> {
         if std::env::var_os(BACKGROUND).is_some() {
             return keep_pid_file();
         }
-        let program = std::env::current_exe().map_err(|_| Ended(1))?;
+        let program = own_program().map_err(|_| Ended(1))?;
         let mut command = std::process::Command::new(program);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command

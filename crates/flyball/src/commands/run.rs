@@ -18,6 +18,7 @@ use crate::{
     commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::{Exit, Failure},
+    process::flag_on,
 };
 
 /// Arguments of `run`.
@@ -137,14 +138,7 @@ struct Signals {
 
 impl Signals {
     fn catch() -> Result<Signals, Failure> {
-        let signals = Signals { interrupted: Arc::default(), ended: Arc::default() };
-        for (signal, flag) in
-            [(SIGINT, &signals.interrupted), (SIGTERM, &signals.ended), (SIGHUP, &signals.ended)]
-        {
-            signal_hook::flag::register(signal, Arc::clone(flag))
-                .map_err(|error| Failure::failed(format!("cannot catch signal {signal}: {error}")))?;
-        }
-        Ok(signals)
+        Ok(Signals { interrupted: flag_on(&[SIGINT])?, ended: flag_on(&[SIGTERM, SIGHUP])? })
     }
 
     fn any(&self) -> bool {

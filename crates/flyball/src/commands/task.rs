@@ -7,6 +7,7 @@ use flyball_measure::task::{pipe_peer, random_reads, sched_pipe, spin};
 use crate::{
     exit::{Exit, Failure},
     output::line,
+    process::own_program,
 };
 
 /// Arguments of `task`.
@@ -53,9 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let fail = |what: &str, error: std::io::Error| Failure::failed(format!("{what}: {error}"));
     match &args.task {
         Task::SchedPipe { trips } => {
-            let own =
-                std::env::current_exe().map_err(|error| fail("cannot find flyball's own program", error))?;
-            let mut peer = std::process::Command::new(own);
+            let mut peer = std::process::Command::new(own_program()?);
             peer.args(["task", "pipe-peer"]);
             let time = sched_pipe(peer, *trips).map_err(|error| fail("sched-pipe", error))?;
             line(format_args!("sched-pipe: {:.1} ops/s", *trips as f64 / time.as_secs_f64()))?;

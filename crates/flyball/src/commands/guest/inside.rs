@@ -21,6 +21,7 @@ use crate::{
     commands::compare,
     exit::{Exit, Failure},
     machine::GuestArg,
+    process::own_program,
 };
 
 /// Runs the command line in a guest.
@@ -34,8 +35,7 @@ pub fn inside(choice: GuestArg) -> Result<Exit, Failure> {
 /// The request with this program among its files, and the command line that runs in the guest.
 fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     let mut request = choice.request;
-    let this = std::env::current_exe()
-        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    let this = own_program()?;
     let program = if request.root == Root::Initramfs {
         request.files.push(JobFile { source: this, name: "flyball".into() });
         "/job/flyball".to_owned()

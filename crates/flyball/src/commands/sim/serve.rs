@@ -13,6 +13,7 @@ use flyball_sim::serve::{self, Paced, Supervisor};
 use crate::{
     exit::{Exit, Failure},
     machine::MachineOptions,
+    process::own_program,
 };
 
 fn failed(what: &str, error: impl std::fmt::Display) -> Failure {
@@ -45,8 +46,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
         .prefix("flyball-sim.")
         .tempdir()
         .map_err(|error| failed("make a directory", error))?;
-    let itself = std::env::current_exe().map_err(|error| failed("find flyball itself", error))?;
-    let mut command = Command::new(itself);
+    let mut command = Command::new(own_program()?);
     command
         .arg("sim")
         .arg("inside")
