@@ -15,26 +15,26 @@ use flyball_sim::{
 
 use crate::SimError;
 
-/// What follows `sim:`.
+/// A simulated machine and how it is booted: what follows `sim:`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimSetup {
     /// A built-in machine's name, or the path of a machine file or of a recorded machine.
     pub name: String,
-    /// Whose answers the machine gives.
+    /// The kernel version that it models.
     pub kernel: Kernel,
     /// Kernel command line.
     pub boot: Vec<String>,
-    /// What differs between two machines of one type.
+    /// Random seed.
     pub seed: u64,
-    /// Where the machine is kept between commands.
+    /// The file that keeps the machine's state between processes.
     pub state: Option<PathBuf>,
     /// Faults that are injected.
     pub faults: Vec<FaultRule>,
-    /// Which registers its firmware offers the system, if not those of its file: HWP may be switched off there.
+    /// The interface that its firmware offers, if not that of the machine file: HWP may be switched off, for example.
     pub interface: Option<&'static str>,
 }
 
-/// The words for what firmware may offer, as guests take them, for Intel and for AMD.
+/// Names of firmware interfaces, as for guests, with their meaning for Intel and for AMD.
 const INTERFACES: &[(&str, Option<Interface>, Option<Interface>)] = &[
     ("p-states", Some(Interface::PerfCtl), Some(Interface::AmdPstate)),
     ("hwp", Some(Interface::Hwp), None),
@@ -86,11 +86,14 @@ impl fmt::Display for SimSetup {
     }
 }
 
-/// Whose answers a machine gives if the user does not say.
+/// The default kernel version.
 const KERNEL: Kernel = Kernel::V6_12;
 
 impl SimSetup {
     /// Reads what follows `sim:`.
+    ///
+    /// # Errors
+    /// An option that does not exist, or a value that it does not take.
     pub fn parse(text: &str) -> Result<SimSetup, String> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().to_owned();
@@ -147,6 +150,9 @@ impl SimSetup {
     }
 
     /// The description of the machine.
+    ///
+    /// # Errors
+    /// There is no machine of that name, or its file cannot be used.
     pub fn spec(&self) -> Result<MachineSpec, SimError> {
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
@@ -166,13 +172,16 @@ impl SimSetup {
         let meant =
             nearest(&self.name, &names).map_or_else(String::new, |name| format!(" did you mean '{name}'?"));
         Err(SimError::Setup(format!(
-            "there is no simulated machine '{}';{meant} there are {}, or give the path of a machine file or of a recorded machine",
+            "unknown simulated machine '{}';{meant} expected {}, or the path of a machine file or of a recorded machine",
             self.name,
             names.join(", ")
         )))
     }
 
     /// Boots the machine, without its state.
+    ///
+    /// # Errors
+    /// As [`SimSetup::spec`]; the machine does not have the interface, or cannot be booted like this.
     pub fn boot(&self) -> Result<SimMachine, SimError> {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         let mut spec = self.spec()?;
@@ -181,7 +190,7 @@ impl SimSetup {
             let meant = INTERFACES.iter().find(|(known, ..)| *known == word);
             let meant = meant.and_then(|(_, of_intel, of_amd)| if intel { *of_intel } else { *of_amd });
             spec.firmware.interface = meant.ok_or_else(|| {
-                SimError::Setup(format!("interface={word} is not of this machine's vendor"))
+                SimError::Setup(format!("interface={word} does not exist on processors of this vendor"))
             })?;
         }
         let mut machine = SimMachine::boot(spec, self.kernel, boot, self.seed)
@@ -192,12 +201,12 @@ impl SimSetup {
         Ok(machine)
     }
 
-    /// Whether a rule watches reads.
+    /// Whether a fault depends on reads.
     pub(crate) fn watches_reads(&self) -> bool {
         self.faults.iter().any(|rule| rule.fault.watches_reads())
     }
 
-    /// Says which rules name what the machine does not have now.
+    /// Prints a warning for faults of files or devices that the machine does not have.
     pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
         for rule in &self.faults {
             if let Some(what) = machine.lacks(&rule.fault) {
@@ -206,7 +215,7 @@ impl SimSetup {
         }
     }
 
-    /// What a state file must agree with.
+    /// The first line of a state file, which must match.
     pub(crate) fn heading(&self) -> String {
         format!(
             "flyball-sim 1 {} kernel={} seed={} boot={}",
@@ -224,8 +233,10 @@ pub(crate) fn journal_of_process() -> PathBuf {
     std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
 }
 
-/// The model of a workload: one that comes with flyball, or a file's. An amount is its turns, or its seconds where it is
-/// given in time.
+/// The model of a workload: a built-in one, or a file's. An amount is its turns, or its seconds if it is limited by time.
+///
+/// # Errors
+/// There is no such model, or its file cannot be used.
 pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimError> {
     let mut model = if Workload::builtin_text(name).is_some() {
         Workload::builtin(name).map_err(|error| SimError::Setup(error.to_string()))?
@@ -233,7 +244,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
         let text = std::fs::read_to_string(name).map_err(|error| {
             let names: Vec<&str> = Workload::names().collect();
             SimError::Setup(format!(
-                "no workload '{name}' is modelled ({}), and there is no such file: {error}",
+                "unknown workload model '{name}' (expected {}, or a file): {error}",
                 names.join(", ")
             ))
         })?;
@@ -251,7 +262,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
     Ok(model)
 }
 
-/// The name that is meant, if one is near: at most a third of its letters differ.
+/// The name that was probably meant: at most a third of its letters differ.
 fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     let near = names.iter().map(|name| (strsim::levenshtein(wanted, name), *name)).min()?;
     (near.0 * 3 <= near.1.chars().count().max(3)).then_some(near.1)
