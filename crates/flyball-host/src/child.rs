@@ -90,6 +90,7 @@ pub struct Launch {
     command: Command,
     cpus: Option<CpuList>,
     stdout: Option<File>,
+    silent: bool,
     own_group: bool,
     niceness: Option<i32>,
     fixed_addresses: bool,
@@ -105,6 +106,7 @@ impl Launch {
             command,
             cpus: None,
             stdout: None,
+            silent: false,
             own_group: true,
             niceness: None,
             fixed_addresses: false,
@@ -165,6 +167,7 @@ impl Launch {
     #[must_use]
     pub fn silent(mut self) -> Launch {
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.silent = true;
         self
     }
 
@@ -186,9 +189,18 @@ impl Launch {
         self.cpus.as_ref()
     }
 
-    /// The file that its standard output goes to, if it was given one.
-    pub fn take_stdout(&mut self) -> Option<File> {
-        self.stdout.take()
+    /// Prints the result of the model `name` as a program would print its own. Without a file it goes to standard error:
+    /// flyball's own standard output is for data.
+    pub fn print(&mut self, name: &str, text: &str) {
+        use io::Write as _;
+        match &mut self.stdout {
+            Some(file) => {
+                // As for a program that cannot write its output: what is missing is noticed when the output is read.
+                let _ = file.write_all(text.as_bytes());
+            }
+            None if self.silent => {}
+            None => eprint!("flyball: {name} (model): {text}"),
+        }
     }
 
     /// Starts it on the running kernel.

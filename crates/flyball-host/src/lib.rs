@@ -228,6 +228,12 @@ pub trait Host: Send + Sync {
 /// A machine in software: it boots when told to, and runs models of workloads ([`Host::spawn`]) in its own time, which
 /// passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {
+    /// The model that words name, as [`Host::spawn`] takes them.
+    ///
+    /// # Errors
+    /// `InvalidInput` for words that name none.
+    fn model(&self, words: &[String]) -> std::io::Result<Model>;
+
     /// Boots it again, with these words added to the kernel command line that it was opened with. Its clock goes on.
     ///
     /// # Errors
@@ -240,6 +246,14 @@ pub trait Software {
 
     /// Whether its state is kept in a file between commands, so that it must not boot in between.
     fn is_kept(&self) -> bool;
+}
+
+/// The model of a workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    pub name: String,
+    /// The unit of what it does per second, if that is its result; otherwise the result is the time that it takes.
+    pub rate_unit: Option<String>,
 }
 
 /// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore.

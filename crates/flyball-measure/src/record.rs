@@ -3,7 +3,7 @@
 //! ```text
 //! manifest.json        what was compared, how, on what; the boots; versioned
 //! rounds.jsonl         one line a round: outcome and raw readings, flushed when the round ends
-//! trace-*.dat, .txt.gz  the driver's decisions in each round, with compare --trace
+//! trace-*.dat          the driver's decisions in each round, with compare --trace
 //! snapshot-N-before.json, snapshot-N-after.json   the machine's settings around boot N's rounds
 //! report.*             made from the above; may be deleted and made again
 //! ```

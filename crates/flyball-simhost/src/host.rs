@@ -1,16 +1,21 @@
 //! The machine as a [`Host`]. Every call that changes it is noted in the state file, if there is one.
 
+mod program;
+mod tracing;
+
 use std::{
     fs::File,
-    io::Write,
+    io::{self, Write},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use flyball_host::{Errno, Host, HostError, Kind, Op};
+use flyball_host::{Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, tracefs::Tracefs};
 use flyball_sim::{Caller, SimMachine};
 
+pub use self::program::PROGRAM;
+use self::{program::Program, tracing::SimTracing};
 use crate::{
     SimError, SimSetup,
     setup::journal_of_process,
@@ -35,6 +40,10 @@ struct Inner {
     notes_reads: bool,
     /// The state file that could not be written, told once.
     failed: bool,
+    /// The number of the run, if runs are to differ by chance.
+    run: Option<u64>,
+    /// Joules that the whole machine has drawn while programs were waited for, and seconds of that.
+    wall_energy: (f64, f64),
 }
 
 impl SimHost {
@@ -48,33 +57,37 @@ impl SimHost {
         };
         let label = format!("sim:{}", machine.name());
         let notes_reads = setup.state.is_some() && setup.watches_reads();
-        let inner = Inner { machine, before: Duration::ZERO, journal, notes_reads, failed: false };
+        let inner = Inner {
+            machine,
+            before: Duration::ZERO,
+            journal,
+            notes_reads,
+            failed: false,
+            run: None,
+            wall_energy: (0.0, 0.0),
+        };
         Ok(SimHost { label, setup: setup.clone(), inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// Boots the machine again, with these words on the kernel's command line beside those that it was chosen with, for a
-    /// run of this number. The clock that the host shows goes on.
-    pub fn reboot(&self, options: &[String], run: u64) -> Result<(), SimError> {
-        let mut setup = self.setup.clone();
-        setup.boot.extend(options.iter().cloned());
-        setup.seed ^= run;
-        let mut machine = setup.boot()?;
-        machine.vary(setup.seed);
+    /// Lets time pass, and sums up the power that the whole machine draws: the model's own, because nothing on the
+    /// machine meters it.
+    pub(crate) fn sleep_metered(&self, time: Duration) {
         let mut inner = self.lock();
-        let ran = inner.machine.now();
-        inner.before += ran;
-        inner.machine = machine;
-        Ok(())
+        inner.machine.advance(time);
+        let watts = inner.machine.silicon().platform_power().0;
+        inner.wall_energy.0 += watts * time.as_secs_f64();
+        inner.wall_energy.1 += time.as_secs_f64();
+    }
+
+    /// The energy that the whole machine has drawn while programs ran, in joules, and for how many seconds, since this
+    /// was last taken.
+    pub fn take_wall_energy(&self) -> (f64, f64) {
+        std::mem::take(&mut self.lock().wall_energy)
     }
 
     /// The seed that the machine was chosen with.
     pub fn seed(&self) -> u64 {
         self.setup.seed
-    }
-
-    /// Whether the machine is kept in a file.
-    pub fn is_kept(&self) -> bool {
-        self.setup.state.is_some()
     }
 
     /// Does something with the machine itself.
@@ -106,6 +119,33 @@ impl Drop for Inner {
         let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
         self.note(&format!("until {now}"));
+    }
+}
+
+impl Software for SimHost {
+    fn model(&self, words: &[String]) -> io::Result<Model> {
+        program::model(words).map_err(program::invalid)
+    }
+
+    fn reboot(&self, words: &[String]) -> io::Result<()> {
+        let mut inner = self.lock();
+        let mut setup = self.setup.clone();
+        setup.boot.extend(words.iter().cloned());
+        setup.seed ^= inner.run.unwrap_or(0);
+        let mut machine = setup.boot().map_err(program::invalid)?;
+        machine.vary(setup.seed);
+        let ran = inner.machine.now();
+        inner.before += ran;
+        inner.machine = machine;
+        Ok(())
+    }
+
+    fn vary(&self, run: u64) {
+        self.lock().run = Some(run);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.setup.state.is_some()
     }
 }
 
@@ -188,6 +228,20 @@ impl Host for SimHost {
             flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
             _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
         })
+    }
+
+    fn tracefs(&self) -> Result<Tracefs, HostError> {
+        Ok(Tracefs::new(SimTracing(self.clone())))
+    }
+
+    fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Process>> {
+        let run = self.lock().run;
+        let program = Program::start(self.clone(), launch, run).map_err(program::invalid)?;
+        Ok(Box::new(program))
+    }
+
+    fn software(&self) -> Option<&dyn Software> {
+        Some(self)
     }
 
     fn now(&self) -> Duration {

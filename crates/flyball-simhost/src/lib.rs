@@ -11,7 +11,7 @@ mod state;
 use std::path::PathBuf;
 
 pub use self::{
-    host::SimHost,
+    host::{PROGRAM, SimHost},
     setup::{FaultRule, SimSetup, workload_model},
     state::STATE_HELD,
 };

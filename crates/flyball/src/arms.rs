@@ -1,5 +1,7 @@
-//! A comparison's arms on a real machine: the knobs of `flyball set`, inside one held transaction, and the arms that
-//! only another boot can give.
+//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give. [`Held`] applies them to a real
+//! machine inside one transaction, [`Booted`] to a machine in software.
+
+mod booted;
 
 use std::sync::{
     Arc,
@@ -14,7 +16,14 @@ use flyball_control::{
 use flyball_host::{CpuInfo, Host};
 use flyball_measure::{Arm, Settings, SettingsError, Wish};
 
-use crate::{change, commands::quiet::hold::Hush, context::Context, exit::Failure};
+pub use self::booted::Booted;
+use crate::{
+    change,
+    commands::quiet::{Quiet, hold::Hush},
+    context::Context,
+    exit::Failure,
+    seeds::RunSeeds,
+};
 
 /// Settings that are a boot's: the cpufreq driver, and kernel parameters.
 const DRIVER: &str = "driver";
@@ -95,8 +104,47 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
     Ok(Some(parameter.to_owned()))
 }
 
-/// The arms of a comparison on one machine.
-pub struct Knobs<'h> {
+/// Refuses arms that cannot be had, before anything is made or written.
+pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
+    match host.software() {
+        Some(software) => Booted::new(host, software, None, RunSeeds::default())?.check(arms),
+        None => arms.iter().try_for_each(|arm| intent(arm).map(|_| ())),
+    }
+}
+
+/// What keeps the machine quiet beneath all arms.
+pub struct QuietBeneath {
+    pub quiet: Quiet,
+    /// Decided for the machine as it is before the first arm.
+    pub hush: Hush,
+}
+
+/// The settings of a comparison, and the control group that the workload is to join.
+pub struct Taken<'h> {
+    pub settings: Box<dyn Settings + 'h>,
+    pub group: Option<String>,
+}
+
+/// Takes the machine for a comparison of `arms`.
+pub fn take<'h>(
+    context: &Context,
+    host: &'h dyn Host,
+    arms: &[Arm],
+    interrupted: &Arc<AtomicBool>,
+    quiet: Option<QuietBeneath>,
+    seeds: RunSeeds,
+) -> Result<Taken<'h>, Failure> {
+    if let Some(software) = host.software() {
+        let booted = Booted::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
+        return Ok(Taken { settings: Box::new(booted), group: None });
+    }
+    let held = Held::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.hush))?;
+    let group = held.group.clone();
+    Ok(Taken { settings: Box::new(held), group })
+}
+
+/// The arms of a comparison on a machine that is not booted in between.
+pub struct Held<'h> {
     host: &'h dyn Host,
     hold: Option<Hold<'h>>,
     interrupted: Arc<AtomicBool>,
@@ -107,7 +155,7 @@ pub struct Knobs<'h> {
     pub group: Option<String>,
 }
 
-impl<'h> Knobs<'h> {
+impl<'h> Held<'h> {
     /// Checks every arm that this boot can give, and takes the machine if one of them sets something: with its lock,
     /// a journal and a guardian. Arms without settings need none of that, nor root.
     pub fn take(
@@ -116,7 +164,7 @@ impl<'h> Knobs<'h> {
         arms: &[Arm],
         interrupted: &Arc<AtomicBool>,
         hush: Option<Hush>,
-    ) -> Result<Knobs<'h>, Failure> {
+    ) -> Result<Held<'h>, Failure> {
         let mut sets = hush.is_some();
         for arm in arms {
             let intent = intent(arm)?;
@@ -157,7 +205,7 @@ impl<'h> Knobs<'h> {
             None
         };
         let interrupted = Arc::clone(interrupted);
-        Ok(Knobs { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
+        Ok(Held { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
     }
 }
 
@@ -174,7 +222,7 @@ pub fn notes(applied: &Applied) -> Vec<String> {
     notes
 }
 
-impl Settings for Knobs<'_> {
+impl Settings for Held<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         // The same arm twice in a row holds already.
         if self.current.as_ref() == Some(arm) {

@@ -16,6 +16,7 @@ mod machine;
 mod output;
 mod paint;
 mod process;
+mod seeds;
 mod time;
 mod workloads;
 

@@ -1,6 +1,8 @@
-//! Times as people read them, and as directories are named.
+//! The wall clock, for what is named or numbered by it, and times as people read them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use flyball_host::Host;
 
 /// A time in words: `1 h 5 min`, `3 min 20 s`.
 pub fn words(seconds: f64) -> String {
@@ -15,6 +17,20 @@ pub fn words(seconds: f64) -> String {
 /// The wall clock, for records of when something was done.
 pub fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// A seed from the clock: five digits are enough, and can be typed again.
+pub fn arbitrary_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64 % 100_000)
+}
+
+/// What tells a recording of `host` from others. The same machine in software and the same workload make the same file.
+pub fn trace_id(host: &dyn Host) -> u64 {
+    if host.software().is_some() {
+        return 0x73_696d;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    now ^ (u64::from(std::process::id()) << 40)
 }
 
 /// Date and time for a directory's name, in UTC: `20260131-235959`.

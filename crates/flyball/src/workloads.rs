@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use flyball_host::{CpuList, Host, Kind};
+use flyball_host::{CpuList, Host, Kind, Software};
 use flyball_measure::{
-    Better, Command,
+    Better, Command, Metric,
     preset::{Preset, Reader},
 };
+
+use flyball_simhost::PROGRAM;
 
 use crate::exit::Failure;
 
@@ -103,6 +105,8 @@ pub struct Made {
     pub command: Command,
     /// A server that has to run meanwhile.
     pub server: Option<Vec<String>>,
+    /// A shell command to run before each round.
+    pub prepare: Option<String>,
 }
 
 /// Makes the workload for this machine.
@@ -112,6 +116,9 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
             "{} is a recording: nothing can run on it; 'flyball report DIR' reads a comparison",
             host.name()
         )));
+    }
+    if let Some(software) = host.software() {
+        return model(host, software, args);
     }
     let mut made = match (args.workload, args.command.is_empty()) {
         (Some(_), false) => return Err(Failure::usage("give --workload or a command after --, not both")),
@@ -124,7 +131,7 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
         (None, false) => {
             let mut command = Command::new(args.command.clone());
             command.reader = Reader::of_command(&args.command);
-            Made { command, server: None }
+            Made { command, server: None, prepare: None }
         }
         (Some(known), true) => known.make(host, args)?,
     };
@@ -132,7 +139,40 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
         made.command.reader = reader;
     }
     made.command.cpus.clone_from(&args.pin);
+    made.prepare.clone_from(&args.prepare);
     Ok(made)
+}
+
+/// The model of a workload, for a machine in software.
+fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Result<Made, Failure> {
+    if !args.command.is_empty() {
+        return Err(Failure::usage(format!(
+            "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
+             --model; 'flyball sim run' lets a program see the machine's files",
+            host.name()
+        )));
+    }
+    let name = match (&args.model, args.workload) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Some(known)) => clap::ValueEnum::to_possible_value(&known)
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default(),
+        (None, None) => return Err(Failure::usage("nothing to run: give --workload NAME or --model FILE")),
+    };
+    // The first word marks the record of a comparison as one of a model.
+    let mut argv = vec![PROGRAM.to_owned(), name];
+    argv.extend(args.amount.map(|amount| amount.to_string()));
+    let model = software.model(&argv).map_err(|error| Failure::usage(error.to_string()))?;
+    let amount = args.amount.map_or_else(String::new, |amount| format!(" {amount}"));
+    let mut command = Command::new(argv);
+    command.title = Some(format!("{}{amount} (model)", model.name));
+    let metric = match model.rate_unit {
+        Some(unit) => Metric::new("rate", unit, Better::Higher),
+        None => Metric::wall_time(),
+    };
+    command.reader = Reader::Model { metric };
+    command.cpus.clone_from(&args.pin);
+    Ok(Made { command, server: None, prepare: None })
 }
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
@@ -241,6 +281,6 @@ impl Known {
             }
             command.directory = Some(tree.clone());
         }
-        Ok(Made { command, server })
+        Ok(Made { command, server, prepare: None })
     }
 }

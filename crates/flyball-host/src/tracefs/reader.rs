@@ -156,7 +156,7 @@ pub fn wait_for_pages(
         // A CPU without a buffer, because it is offline, answers at once: the others are waited for without it.
         let before = watched.len();
         let mut answers = answers.iter();
-        watched.retain(|_| answers.next().is_some_and(|flags| flags.is_empty()));
+        watched.retain(|_| answers.next().is_some_and(PollFlags::is_empty));
         if !ready.is_empty() || watched.len() == before {
             return Ok(());
         }

@@ -117,7 +117,7 @@ impl Workload for Command {
             return Err(WorkloadError::Stopped);
         }
         let output = Output { stdout: tail(&mut stdout), stderr: tail(&mut stderr) };
-        let seconds = ended.wall.as_secs_f64();
+        let seconds = ended.wall.as_nanos() as f64 * 1e-9;
         let failure = match (ended.status.code(), ended.status.signal()) {
             (Some(0), _) => None,
             (Some(code), _) => Some(format!("exit {code}")),

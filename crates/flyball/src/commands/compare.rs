@@ -5,8 +5,7 @@ mod beside;
 mod manifest;
 mod outlook;
 mod progress;
-pub mod simulated;
-mod witness;
+mod tracer;
 
 use std::{
     path::PathBuf,
@@ -21,46 +20,47 @@ use flyball_measure::{
 
 pub use self::args::Args;
 use self::{
+    beside::WallPower,
     manifest::{check_same_machine, command_of, manifest},
     progress::Progress,
 };
 use crate::{
-    arms::{self, Knobs},
+    arms::{self, QuietBeneath, Taken},
     change,
     commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    seeds::RunSeeds,
     time, workloads,
 };
 
 /// Runs the comparison, or says how it would run.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    if let Some(machine) = context.open_simulated()? {
-        return simulated::run(context, args, &machine);
-    }
-    let host = context.open()?;
+    let simulated = context.open_simulated()?;
+    let host: Box<dyn Host> = match &simulated {
+        Some(machine) => Box::new(machine.clone()),
+        None => context.open()?,
+    };
+    let wall_power = simulated.map(WallPower::of);
     if let Some(path) = &args.resume {
         let directory = RunDirectory::open(path)?;
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return outlook::dry_run(context, &*host, &directory.manifest);
         }
-        return conduct(context, &*host, directory);
+        return resume(context, &*host, directory, wall_power);
     }
-    let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
     let workload = workloads::make(&*host, &args.workload)?;
+    let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
+    arms::check(&*host, &arms)?;
     let mut manifest = manifest(&*host, args, arms, &workload);
-    // Everything that can be wrong with the arms is told before anything is made or written.
-    for arm in &manifest.arms {
-        arms::intent(arm)?;
-    }
-    let hush = args
+    let quiet = args
         .quiet
         .map(|level| {
             let cpus = args.workload.pin.clone();
             let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
-            quiet_beneath(&*host, &quiet, &mut manifest)
+            quiet_beneath(&*host, quiet, &mut manifest)
         })
         .transpose()?;
     if args.dry_run {
@@ -70,35 +70,43 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())));
     let interrupted = change::interrupts()?;
     if args.trace {
-        witness::check(&*host)?;
+        tracer::check(&*host)?;
     }
     // The machine is taken before a directory is made: a refusal leaves nothing behind.
-    let knobs = Knobs::take(context, &*host, &manifest.arms, &interrupted, hush)?;
+    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
+    let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
     let directory = RunDirectory::create(&path, manifest)?;
-    conduct_with(context, &*host, directory, knobs, interrupted)
+    conduct(context, &*host, directory, taken, interrupted, wall_power)
 }
 
-fn conduct(context: &Context, host: &dyn Host, directory: RunDirectory) -> Result<Exit, Failure> {
+/// Continues a comparison.
+fn resume(
+    context: &Context,
+    host: &dyn Host,
+    directory: RunDirectory,
+    wall_power: Option<WallPower>,
+) -> Result<Exit, Failure> {
     let interrupted = change::interrupts()?;
     let mut manifest = directory.manifest.clone();
-    let hush = match resumed_quiet(&directory.manifest)? {
-        Some(quiet) => Some(quiet_beneath(host, &quiet, &mut manifest)?),
+    let quiet = match resumed_quiet(&directory.manifest)? {
+        Some(quiet) => Some(quiet_beneath(host, quiet, &mut manifest)?),
         None => None,
     };
-    let knobs = Knobs::take(context, host, &directory.manifest.arms, &interrupted, hush)?;
-    conduct_with(context, host, directory, knobs, interrupted)
+    let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
+    let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
+    conduct(context, host, directory, taken, interrupted, wall_power)
 }
 
 /// Decides what keeps the machine quiet beneath the arms, and notes it in the manifest.
-fn quiet_beneath(host: &dyn Host, quiet: &Quiet, manifest: &mut Manifest) -> Result<Hush, Failure> {
-    let hush = Hush::decide(host, quiet)?;
+fn quiet_beneath(host: &dyn Host, quiet: Quiet, manifest: &mut Manifest) -> Result<QuietBeneath, Failure> {
+    let hush = Hush::decide(host, &quiet)?;
     manifest.quiet = Some(QuietNote {
         level: quiet.level.to_string(),
         cpus: hush.recipe.cpus.to_string(),
         settings: hush.recipe.settings.iter().map(ToString::to_string).collect(),
         unavailable: hush.recipe.unavailable.clone(),
     });
-    Ok(hush)
+    Ok(QuietBeneath { quiet, hush })
 }
 
 /// The quiet that a comparison was begun in.
@@ -109,18 +117,20 @@ fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     Ok(Some(Quiet { level, cpus, freq: None, keep_aslr: true }))
 }
 
-fn conduct_with(
+/// Runs the rounds, prints the report and says how it ended.
+fn conduct(
     context: &Context,
     host: &dyn Host,
     mut directory: RunDirectory,
-    mut knobs: Knobs<'_>,
+    mut taken: Taken<'_>,
     interrupted: Arc<AtomicBool>,
+    mut wall_power: Option<WallPower>,
 ) -> Result<Exit, Failure> {
     for warning in &directory.warnings {
         eprintln!("note: {warning}");
     }
     let mut workload = command_of(&directory.manifest.workload);
-    workload.group.clone_from(&knobs.group);
+    workload.group.clone_from(&taken.group);
     let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory.clone_from(&directory.manifest.workload.directory);
@@ -128,28 +138,38 @@ fn conduct_with(
     });
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
-    let mut witness =
-        directory.manifest.trace.then(|| witness::Live::new(host, directory.path())).transpose()?;
+    let mut tracer =
+        directory.manifest.trace.then(|| tracer::CaptureEach::new(host, directory.path())).transpose()?;
     let server =
         directory.manifest.workload.server.clone().map(|argv| start_server(host, &argv)).transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {
         host,
-        settings: &mut knobs,
+        settings: &mut *taken.settings,
         workload: &mut workload,
         meters: &meters,
         stop: &stop,
         ignore_failure: directory.manifest.workload.ignore_failure,
         prepare: prepare.as_mut().map(|command| command as &mut dyn Workload),
-        tracer: witness.as_mut().map(|witness| witness as &mut dyn flyball_measure::RoundTracer),
+        tracer: tracer.as_mut().map(|tracer| tracer as &mut dyn flyball_measure::RoundTracer),
         began_at: time::seconds_since_1970(),
     }
-    .conduct(&mut directory, &mut |event| progress.show(event));
+    .conduct(&mut directory, &mut |event| {
+        if let Some(wall_power) = &mut wall_power {
+            wall_power.note(event);
+        }
+        progress.show(event);
+    });
     progress.end();
     if let Some(server) = server {
         let _ = server.stop(Duration::from_secs(1));
     }
-    conclude(&context.output.about(host), &directory, outcome)
+    let output = context.output.about(host);
+    let exit = conclude(&output, &directory, outcome)?;
+    if let Some(wall_power) = wall_power {
+        beside::print_published(&output, &directory, &wall_power)?;
+    }
+    Ok(exit)
 }
 
 /// Prints what was measured and says how it ended.

@@ -198,7 +198,7 @@ fn simulated_rounds_are_traced_by_the_simulated_kernel() {
     };
     let (fast, slow) = (ghz(0).expect("it is traced"), ghz(1).expect("it is traced"));
     assert!(fast > 3.0 && (1.5..=2.05).contains(&slow), "{fast} {slow}");
-    let trace = directory.join("trace-0-0000-1.txt.gz");
+    let trace = directory.join("trace-0-0000-1.dat");
     ends(flyball(&["trace", "report", "--json", trace.to_str().expect("UTF-8")]), 0);
 }
 

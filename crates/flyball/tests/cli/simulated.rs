@@ -234,7 +234,7 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
     for (wrong, named) in [
         (vec!["--", "make", "-j8"], "'-j8'"),
         (vec!["--", "nonesuch"], "nonesuch"),
-        (vec!["--sched", "--", "spin"], "sched:sched_switch"),
+        (vec!["--sched", "--", "spin"], "sched/sched_switch"),
         (vec!["--clock", "sundial", "--", "spin"], "sundial"),
         (vec!["--", "spin", "--amount", "much"], "'much'"),
     ] {

@@ -1,9 +1,10 @@
-//! What documents published of the simulated machine and its workload, beside what the comparison found: the numbers are
-//! the simulator's (`flyball sim check` holds its models against them), the settings decide which arm is which row.
+//! Published measurements of the simulated machine and its workload, next to what the comparison found. The published
+//! numbers are the simulator's (`flyball sim check` compares its models with them); the settings of an arm decide which
+//! of them it corresponds to.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use flyball_measure::{Quantity, RunDirectory};
+use flyball_measure::{Event, Quantity, RunDirectory};
 use flyball_sim::check::{Of, Published, published};
 use flyball_simhost::SimHost;
 
@@ -12,26 +13,27 @@ use crate::{
     output::{Reporter, print},
 };
 
-/// Power at the wall, by arm: the model's own, for simulated machines have no meter there that programs could read.
-#[derive(Debug, Default)]
-pub(super) struct Walls {
-    arm: String,
+/// Power of the whole machine by arm: the model's own, because a simulated machine has no meter of it that programs could
+/// read.
+#[derive(Debug)]
+pub(super) struct WallPower {
+    machine: SimHost,
     /// Joules and seconds.
     sums: BTreeMap<String, (f64, f64)>,
 }
 
-impl Walls {
-    /// The rounds that follow are of this arm.
-    pub(super) fn now(&mut self, arm: &str) {
-        arm.clone_into(&mut self.arm);
+impl WallPower {
+    pub(super) fn of(machine: SimHost) -> WallPower {
+        WallPower { machine, sums: BTreeMap::new() }
     }
 
-    /// So much power for so long.
-    pub(super) fn add(&mut self, watts: f64, time: Duration) {
-        let seconds = time.as_secs_f64();
-        let (joules, all) = self.sums.entry(self.arm.clone()).or_default();
-        *joules += watts * seconds;
-        *all += seconds;
+    /// Credits what a round has drawn to its arm.
+    pub(super) fn note(&mut self, event: &Event<'_>) {
+        let (joules, seconds) = self.machine.take_wall_energy();
+        if let Event::Over { arm, .. } = event {
+            let sum = self.sums.entry(arm.name.clone()).or_default();
+            *sum = (sum.0 + joules, sum.1 + seconds);
+        }
     }
 
     fn watts(&self, arm: &str) -> Option<f64> {
@@ -49,13 +51,12 @@ struct Line {
 }
 
 /// Prints what is published of this machine, workload and these arms, and keeps it in the run directory.
-pub(super) fn tell(
+pub(super) fn print_published(
     output: &Reporter,
-    machine: &SimHost,
     directory: &RunDirectory,
-    walls: &Walls,
+    wall_power: &WallPower,
 ) -> Result<(), Failure> {
-    let name = machine.with(|machine| machine.name().to_owned());
+    let name = wall_power.machine.with(|machine| machine.name().to_owned());
     let manifest = &directory.manifest;
     let known = published(&name, manifest.workload.argv.get(1).map_or("", String::as_str));
     if known.is_empty() {
@@ -66,12 +67,12 @@ pub(super) fn tell(
     for arm in &report.arms {
         for one in known.iter().filter(|one| one.is_of(&arm.settings)) {
             let here = match one.of {
-                // Only of a rate: units a second.
+                // Only of a rate: units per second.
                 Of::Latency => arm
                     .summary(Quantity::Performance)
                     .filter(|summary| summary.metric.unit.ends_with("/s") && summary.median > 0.0)
                     .map(|summary| 1e6 / summary.median),
-                Of::WallPower => walls.watts(&arm.name),
+                Of::WallPower => wall_power.watts(&arm.name),
             };
             lines.push(Line { arm: arm.name.clone(), published: **one, here });
         }

@@ -1,7 +1,5 @@
 //! What a comparison notes of itself before it begins, and reads again when it goes on.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use flyball_host::{CpuInfo, Host, Kind};
 use flyball_measure::{
     Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
@@ -9,7 +7,7 @@ use flyball_measure::{
 };
 
 use super::args::Args;
-use crate::{exit::Failure, workloads};
+use crate::{exit::Failure, time, workloads};
 
 /// Stands in a manifest where /proc/cpuinfo names no model.
 const UNKNOWN_PROCESSOR: &str = "unknown processor";
@@ -18,7 +16,8 @@ const UNKNOWN_PROCESSOR: &str = "unknown processor";
 pub(super) fn command_of(note: &WorkloadNote) -> Command {
     let mut command = Command::new(note.argv.clone());
     command.title = Some(note.name.clone());
-    command.reader = note.reader.clone().unwrap_or(Reader::WallTime);
+    // The result of a model is not read from its output, so its manifest has no reader.
+    command.reader = note.reader.clone().unwrap_or_else(|| Reader::Model { metric: note.metric.clone() });
     command.cpus = note.cpus.as_ref().and_then(|text| text.parse().ok());
     command.directory.clone_from(&note.directory);
     command
@@ -47,7 +46,6 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
     let cpus = host.read("/sys/devices/system/cpu/online").ok();
     let processor = CpuInfo::read(host).unwrap_or_default().model_name;
     let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
-    let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     Manifest {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -65,19 +63,21 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
             name: made.command.name(),
             metric: made.command.metric(),
             argv: made.command.argv.clone(),
-            reader: Some(made.command.reader.clone()),
+            reader: match &made.command.reader {
+                Reader::Model { .. } => None,
+                reader => Some(reader.clone()),
+            },
             cpus: made.command.cpus.as_ref().map(ToString::to_string),
             directory: made.command.directory.clone(),
             server: made.server.clone(),
-            prepare: args.workload.prepare.clone(),
+            prepare: made.prepare.clone(),
             ignore_failure: args.ignore_failure,
         },
         quiet: None,
         boot_needs: vec![None; arms.len()],
         arms,
         schedule: Schedule {
-            // Five digits are enough, and can be typed again.
-            seed: args.seed.unwrap_or((nanoseconds / 1000) % 100_000),
+            seed: args.seed.unwrap_or_else(time::arbitrary_seed),
             length,
             warm_up: args.warm_up as usize,
             cool_down: args.cool_down,

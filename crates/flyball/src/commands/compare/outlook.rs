@@ -6,9 +6,11 @@ use flyball_host::Host;
 use flyball_measure::{Manifest, Schedule, WorkloadNote};
 
 use crate::{
-    arms, change,
+    arms::{self, Booted},
+    change,
     context::Context,
     exit::{Exit, Failure},
+    seeds::RunSeeds,
     time,
 };
 
@@ -16,6 +18,9 @@ use crate::{
 struct ArmPlan {
     name: String,
     needs_boot: Option<String>,
+    /// What a machine in software is booted with for the arm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    booted_with: Vec<String>,
     plan: Option<flyball_control::plan::Plan>,
 }
 
@@ -32,13 +37,24 @@ struct Outlook<'a> {
 /// Prints what would be done.
 pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Failure> {
     let mut arms = Vec::new();
+    let mut booted = match host.software() {
+        Some(software) => {
+            let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
+            Some(Booted::new(host, software, None, seeds)?)
+        }
+        None => None,
+    };
     for arm in &manifest.arms {
+        let booted_with = match &mut booted {
+            Some(booted) => booted.boot(arm).map_err(Failure::failed)?,
+            None => Vec::new(),
+        };
         let needs_boot = arms::boot_needed(host, arm).map_err(Failure::usage)?;
         let plan = match &needs_boot {
             None if !arms::intent(arm)?.is_empty() => Some(arms::plan_of(host, arm)?),
             _ => None,
         };
-        arms.push(ArmPlan { name: arm.name.clone(), needs_boot, plan });
+        arms.push(ArmPlan { name: arm.name.clone(), needs_boot, booted_with, plan });
     }
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
     let schedule = &manifest.schedule;
@@ -69,6 +85,9 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
     );
     for arm in arms {
         let _ = writeln!(out, "\narm '{}'", arm.name);
+        if !arm.booted_with.is_empty() {
+            let _ = writeln!(out, "  booted with {}", arm.booted_with.join(" "));
+        }
         match (&arm.needs_boot, &arm.plan) {
             (Some(needed), _) => out += &format!("  waits for a boot with {needed}, then --resume\n"),
             (None, None) => out += "  the machine as it is\n",

@@ -1,25 +1,29 @@
 //! `flyball quiet bench`: a series of runs in quiet, each watched and graded, then searched for shifts.
 
-use std::{io::Write as _, path::PathBuf, sync::atomic::Ordering, time::Duration};
+use std::{
+    io::{ErrorKind, Write as _},
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use flyball_control::Snapshot;
-use flyball_host::Kind;
+use flyball_host::{Host, Kind};
 use flyball_measure::{
-    Better, Meters, Stop, Workload as _, WorkloadError,
+    Meters,
     series::Series,
     shifts::{Column, Options, Values},
     stats,
     watch::{Conditions, Disturbance, Grade, Limits, Watch, grade},
 };
-use flyball_simhost::SimHost;
 
 use super::{Quiet, hold, shifts};
 use crate::{
     change,
-    commands::compare::simulated::Work,
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    seeds::RunSeeds,
 };
 
 /// Arguments of `quiet bench`.
@@ -44,7 +48,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE.csv")]
     output: Option<PathBuf>,
 
-    /// Seed of a simulated machine's chances.
+    /// Seed of what differs by chance between the runs of a simulated machine.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 
@@ -64,13 +68,11 @@ struct Run {
     conditions: Conditions,
 }
 
-/// Runs the series.
+/// Runs the series. A machine in software is not booted between the runs: a fault that is set for a time happens in the
+/// middle of the series.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    if let Some(simulated) = context.open_simulated()? {
-        return on_simulated(context, args, &simulated);
-    }
     let host = context.open()?;
-    if host.kind() != Kind::Live {
+    if host.kind() != Kind::Live && host.software().is_none() {
         return Err(Failure::usage(
             "a series runs on the machine that is here, or on a simulated one (-M sim:NAME)",
         ));
@@ -79,9 +81,14 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let silence = if args.as_is {
         None
     } else {
-        Some(hold::Silence::begin(context, &*host, &args.quiet, true, &|| {
-            interrupted.load(Ordering::Relaxed)
-        })?)
+        // A machine in software ends with this process, so there is nothing for a guardian to put back.
+        let guarded = host.software().is_none();
+        let stopped = || interrupted.load(Ordering::Relaxed);
+        let silence = hold::Silence::begin(context, &*host, &args.quiet, guarded, &stopped)?;
+        if !guarded {
+            silence.notes().iter().for_each(|note| eprintln!("note: {note}"));
+        }
+        Some(silence)
     };
     let group = silence.as_ref().and_then(|silence| silence.group.clone());
     let runs = series(&*host, args, group.as_deref(), &interrupted);
@@ -89,49 +96,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         silence.end()?;
     }
     conclude(&context.output.about(&*host), args, &runs?)?;
-    Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
-}
-
-/// A series on a machine in software, in its own time. It is not booted between the runs: what goes wrong by the clock
-/// goes wrong in the middle.
-fn on_simulated(context: &Context, args: &Args, machine: &SimHost) -> Result<Exit, Failure> {
-    let interrupted = change::interrupts()?;
-    let silence = if args.as_is {
-        None
-    } else {
-        Some(hold::Silence::begin(context, machine, &args.quiet, false, &|| {
-            interrupted.load(Ordering::Relaxed)
-        })?)
-    };
-    silence.iter().flat_map(hold::Silence::notes).for_each(|note| eprintln!("note: {note}"));
-    let mut work = Work::of_series(machine, &args.command, args.quiet.cpus.clone(), args.seed)?;
-    let metric = work.metric();
-    let stop = Stop::watching(std::sync::Arc::clone(&interrupted));
-    let cpus = args.quiet.cpus.clone().unwrap_or_default();
-    let meters = Meters::find(machine, args.quiet.cpus.as_ref());
-    let mut runs = Vec::with_capacity(args.runs);
-    for number in 0..args.warm_up + args.runs {
-        work.again();
-        let mut watch = Watch::start(machine, &meters, cpus.clone());
-        let outcome = match work.run(machine, Duration::from_millis(100), &mut || watch.tick(), &stop) {
-            Ok(outcome) => outcome,
-            Err(WorkloadError::Stopped) => break,
-            Err(error) => return Err(Failure::failed(error.to_string())),
-        };
-        let conditions = watch.stop();
-        if number < args.warm_up {
-            continue;
-        }
-        // A rate as the time that one takes, so that all series are of times.
-        let value = outcome.value.unwrap_or(f64::NAN);
-        let seconds = if metric.better == Better::Higher { 1.0 / value } else { value };
-        let (grade, disturbances) = grade(&conditions, None, &Limits::default());
-        runs.push(Run { seconds, grade, disturbances, conditions });
-    }
-    if let Some(silence) = silence {
-        silence.end()?;
-    }
-    conclude(&context.output.about(machine), args, &runs)?;
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
 }
 
@@ -145,19 +109,31 @@ fn conclude(output: &Reporter, args: &Args, runs: &[Run]) -> Result<(), Failure>
 }
 
 fn series(
-    host: &dyn flyball_host::Host,
+    host: &dyn Host,
     args: &Args,
     group: Option<&str>,
     interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Vec<Run>, Failure> {
-    let fail = |error: std::io::Error| Failure::failed(format!("cannot run {}: {error}", args.command[0]));
-    let snapshot = Snapshot::begin(host).map_err(Failure::failed)?;
-    let cpus = hold::cpus(&snapshot, &args.quiet)?;
-    let meters = Meters::find(host, Some(&cpus));
+    let fail = |error: std::io::Error| match error.kind() {
+        // Words that name no model.
+        ErrorKind::InvalidInput if host.software().is_some() => Failure::usage(error.to_string()),
+        _ => Failure::failed(format!("cannot run {}: {error}", args.command[0])),
+    };
+    let cpus = if host.software().is_some() {
+        // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if the user says so.
+        args.quiet.cpus.clone().unwrap_or_default()
+    } else {
+        hold::cpus(&Snapshot::begin(host).map_err(Failure::failed)?, &args.quiet)?
+    };
+    let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
+    let mut seeds = RunSeeds::new(args.seed);
     let mut runs = Vec::with_capacity(args.runs);
     for number in 0..args.warm_up + args.runs {
         if interrupted.load(Ordering::Relaxed) {
             break;
+        }
+        if let Some(software) = host.software() {
+            software.vary(seeds.next());
         }
         let launch = hold::launch(&args.command, &cpus, &args.quiet, group).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
@@ -185,7 +161,8 @@ fn series(
         if number < args.warm_up {
             continue;
         }
-        let seconds = ended.wall.as_secs_f64();
+        // A rate as the time that one unit takes, so that all series are of times.
+        let seconds = ended.rate.map_or(ended.wall.as_nanos() as f64 * 1e-9, |rate| 1.0 / rate);
         let own = ended
             .usage
             .map(|usage| (usage.user_seconds + usage.system_seconds) / (seconds * cpus.len() as f64));

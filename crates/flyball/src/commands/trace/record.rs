@@ -1,20 +1,17 @@
 //! `flyball trace record`: the driver's decisions into a trace.dat file.
 
-mod simulated;
-
 use std::{
     io::Write,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use flyball_host::{CpuList, Errno, Host, HostError, Kind, tracefs::is_locked_down};
+use flyball_host::{CpuList, Errno, Host, HostError, Launch, Process, tracefs::is_locked_down};
 use flyball_trace::{
     dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
@@ -116,8 +113,25 @@ fn version(text: &str) -> Result<DatVersion, String> {
     }
 }
 
-fn failure(host: &dyn Host, error: CaptureError) -> Failure {
+fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
     match error {
+        CaptureError::Host(HostError { errno: Errno::NOSYS, .. }) => Failure::not_here(
+            "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
+        ),
+        CaptureError::Host(HostError { errno: Errno::INVAL, path, .. }) if path.ends_with("/trace_clock") => {
+            Failure::usage(format!(
+                "this kernel has no trace clock '{}'; its file trace_clock lists them",
+                args.clock
+            ))
+        }
+        CaptureError::Host(HostError { errno: Errno::INVAL | Errno::NOENT, path, .. })
+            if path.ends_with("/buffer_subbuf_size_kb") =>
+        {
+            Failure::usage(format!(
+                "this kernel has no sub-buffers of {} KiB; leave --page-kib away",
+                args.page_kib.unwrap_or(4)
+            ))
+        }
         CaptureError::Host(error @ HostError { errno: Errno::ACCES | Errno::PERM, .. }) => {
             Failure::failed(format!("{error}; {}", why_refused(host)))
         }
@@ -144,18 +158,16 @@ fn why_refused(host: &dyn Host) -> &'static str {
     }
 }
 
-/// Records.
+/// How long a recording of a machine in software lasts without a command and a time: nobody waits for its end, because
+/// its time passes faster.
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
+
+/// The longest recording of a machine in software: some models do not end.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    if let Some(machine) = context.open_simulated()? {
-        return simulated::run(context, args, &machine);
-    }
     let host = context.open()?;
-    if host.kind() != Kind::Live {
-        return Err(Failure::not_here(
-            "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
-        ));
-    }
-    let failure = |error| failure(&*host, error);
+    let failure = |error| failure(&*host, args, error);
     let tracefs = host.tracefs().map_err(|error| failure(error.into()))?;
     let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
@@ -165,6 +177,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
+    let version = env!("CARGO_PKG_VERSION");
+    let writer = match host.software() {
+        Some(_) => format!("flyball {version}, of {} (simulated)", context.machine),
+        None => format!("flyball {version}"),
+    };
     let options = CaptureOptions {
         events,
         cpus: args.cpus.clone(),
@@ -172,9 +189,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         page_kib: args.page_kib,
         clock: Some(args.clock.clone()),
         directory,
-        writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+        writer,
         machine: super::known::of_host(&*host).ok(),
-        trace_id: crate::time::seconds_since_1970() ^ (u64::from(std::process::id()) << 40),
+        trace_id: crate::time::trace_id(&*host),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
@@ -184,13 +201,22 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
-    let capture = Capture::start(&*host, &options, live).map_err(failure)?;
-    let mut child = if args.command.is_empty() { None } else { Some(spawn(&args.command)?) };
-    if child.is_none() && args.time.is_none() {
+    let mut capture = Capture::start(&*host, &options, live).map_err(failure)?;
+    let mut program = if args.command.is_empty() { None } else { Some(spawn(&*host, &args.command)?) };
+    let time = match host.software() {
+        Some(_) if program.is_none() => Some(args.time.unwrap_or(DEFAULT_TIME)),
+        Some(_) => Some(args.time.unwrap_or(LONGEST)),
+        None => args.time,
+    };
+    if program.is_none() && time.is_none() {
         eprintln!("flyball: recording; stop with Ctrl-C");
     }
-    let code = wait(args, &capture, child.as_mut(), &interrupted);
+    let code = wait(&*host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
+    if let (Some(_), None, Some(program)) = (host.software(), code, program) {
+        // A model that did not come to its end says how far it came. A real program is left to go on.
+        let _ = program.stop(Duration::ZERO);
+    }
     say(&context.output.about(&*host), &summary)?;
     if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
         eprintln!(
@@ -200,36 +226,45 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
 }
 
-fn spawn(command: &[String]) -> Result<Child, Failure> {
-    Command::new(&command[0])
-        .args(&command[1..])
-        .stdin(Stdio::inherit())
-        .spawn()
-        .map_err(|error| Failure::usage(format!("cannot run {}: {error}; nothing was recorded", command[0])))
+fn spawn(host: &dyn Host, command: &[String]) -> Result<Box<dyn Process>, Failure> {
+    host.spawn(Launch::new(&command[0], &command[1..]).in_foreground()).map_err(|error| {
+        match host.software() {
+            // It says which words it takes.
+            Some(_) => Failure::usage(error.to_string()),
+            None => Failure::usage(format!("cannot run {}: {error}; nothing was recorded", command[0])),
+        }
+    })
 }
 
 /// Waits for the end: a signal, the time, the command's end, or a reader that gave up. The command's exit code.
 fn wait(
-    args: &Args,
-    capture: &Capture,
-    mut child: Option<&mut Child>,
+    host: &dyn Host,
+    time: Option<Duration>,
+    capture: &mut Capture,
+    mut program: Option<&mut Box<dyn Process>>,
     interrupted: &AtomicBool,
-) -> Option<u8> {
-    let start = Instant::now();
+) -> Result<Option<u8>, CaptureError> {
+    let start = host.now();
+    // Short enough to notice the end of a command soon, and that no buffer of a machine in software overflows.
+    let step = Duration::from_millis(match host.software() {
+        Some(_) => 20,
+        None if program.is_some() => 10,
+        None => 50,
+    });
     loop {
-        if let Some(child) = child.as_mut()
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-            return Some(code as u8);
-        }
-        let over = args.time.is_some_and(|time| start.elapsed() >= time);
+        let passed = host.now().saturating_sub(start);
+        let over = time.is_some_and(|time| passed >= time);
         if over || interrupted.load(Ordering::Acquire) || capture.failed() {
-            return None;
+            return Ok(None);
         }
-        let left = args.time.map_or(Duration::MAX, |time| time.saturating_sub(start.elapsed()));
-        let step = if child.is_some() { 10 } else { 50 };
-        std::thread::sleep(left.min(Duration::from_millis(step)));
+        host.sleep(time.map_or(step, |time| step.min(time.saturating_sub(passed))));
+        capture.attend()?;
+        if let Some(program) = &mut program
+            && let Ok(Some(ended)) = program.wait(Duration::ZERO)
+        {
+            let code = ended.status.code().unwrap_or_else(|| 128 + ended.status.signal().unwrap_or(0));
+            return Ok(Some(code as u8));
+        }
     }
 }
 

@@ -1,0 +1,149 @@
+//! Programs of a simulated machine: models of workloads, which take the machine's own time.
+
+use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use flyball_host::{CpuList, Ended, Host, Launch, Process};
+use flyball_sim::workload::{Engine, Progress, Shared, Workload};
+
+use super::SimHost;
+use crate::{SimError, workload_model};
+
+/// The word in front of a model's name in the records of a comparison, which no program has as its name.
+pub const PROGRAM: &str = "sim:workload";
+
+/// A model that does not end would run for ever: all that end do so within this much of the machine's time.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// What is run, as words: `[sim:workload] NAME [AMOUNT] [--amount N] [--pin CPUS]`.
+#[derive(Debug)]
+struct Request {
+    name: String,
+    amount: Option<u64>,
+    pins: Vec<u32>,
+}
+
+impl Request {
+    fn parse(words: &[String]) -> Result<Request, SimError> {
+        let mut request = Request { name: String::new(), amount: None, pins: Vec::new() };
+        let mut words = words.iter().filter(|word| *word != PROGRAM);
+        while let Some(word) = words.next() {
+            let mut value =
+                |option: &str| words.next().ok_or_else(|| SimError::Setup(format!("{option} needs a value")));
+            match word.as_str() {
+                "--amount" => {
+                    let text = value("--amount")?;
+                    let amount = text.parse().ok().filter(|&amount: &u64| amount > 0);
+                    request.amount = Some(
+                        amount.ok_or_else(|| SimError::Setup(format!("amount '{text}' is not a count")))?,
+                    );
+                }
+                "--pin" => {
+                    let list: Result<CpuList, _> = value("--pin")?.parse();
+                    let list = list.map_err(|error| SimError::Setup(format!("--pin: {error}")))?;
+                    request.pins = list.iter().collect();
+                }
+                _ if request.name.is_empty() && !word.starts_with('-') => request.name.clone_from(word),
+                _ if request.amount.is_none() && word.parse::<u64>().is_ok() => {
+                    request.amount = word.parse().ok();
+                }
+                _ => {
+                    return Err(SimError::Setup(format!(
+                        "'{word}' is not understood: on a simulated machine a model runs, not a command; give its name \
+                         and perhaps --amount N and --pin CPUS ('flyball sim list' names the models)"
+                    )));
+                }
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// The error of starting words that name no model.
+pub(crate) fn invalid(error: SimError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+/// The model that words name.
+pub(crate) fn model(words: &[String]) -> Result<flyball_host::Model, SimError> {
+    let request = Request::parse(words)?;
+    let model = workload_model(&request.name, request.amount)?;
+    let rate_unit = (model.seconds > 0.0).then(|| format!("{}/s", model.unit));
+    Ok(flyball_host::Model { name: model.name, rate_unit })
+}
+
+/// A model that runs.
+#[derive(Debug)]
+pub(crate) struct Program {
+    host: SimHost,
+    launch: Launch,
+    model: Workload,
+    progress: Shared,
+    started: Duration,
+}
+
+impl Program {
+    /// Puts the model that `launch` names to work. `run` is the number of the run, if runs are to differ.
+    pub(crate) fn start(host: SimHost, launch: Launch, run: Option<u64>) -> Result<Program, SimError> {
+        let request = Request::parse(&launch.words())?;
+        let model = workload_model(&request.name, request.amount)?;
+        let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
+        let engine = match run {
+            Some(run) => Engine::varied(model.clone(), pins, host.seed() ^ run),
+            None => Engine::new(model.clone(), pins, host.seed()),
+        };
+        let progress = engine.shared();
+        host.with(|machine| machine.run(Some(Box::new(engine))));
+        let started = host.now();
+        Ok(Program { host, launch, model, progress, started })
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Takes the model off the machine and prints its result.
+    fn end(&mut self) -> Ended {
+        self.host.with(|machine| machine.run(None));
+        let progress = self.progress();
+        let seconds = progress.ns as f64 * 1e-9;
+        self.launch.print(
+            &self.model.name,
+            &format!("{} {} in {seconds:.6} s, simulated\n", progress.turns, self.model.unit),
+        );
+        Ended {
+            status: ExitStatus::from_raw(0),
+            usage: None,
+            wall: Duration::from_nanos(progress.ns),
+            rate: (self.model.seconds > 0.0).then(|| progress.rate() * self.model.scale),
+        }
+    }
+}
+
+impl Process for Program {
+    /// Lets the machine's time pass in slices: the power at the wall, which is not metered on the machine, is summed up
+    /// between them. Does nothing but look if `limit` is zero.
+    fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
+        let began = self.host.now();
+        let slice = limit.clamp(Duration::from_millis(1), Duration::from_millis(10));
+        loop {
+            if self.progress().done {
+                return Ok(Some(self.end()));
+            }
+            if self.host.now().saturating_sub(self.started) > LONGEST {
+                return Err(io::Error::other("the model does not end"));
+            }
+            if self.host.now().saturating_sub(began) >= limit {
+                return Ok(None);
+            }
+            self.host.sleep_metered(slice);
+            // The caller's turn comes before the end is noticed, so that meters are read at every multiple of its interval.
+            if self.host.now().saturating_sub(began) >= limit {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn stop(mut self: Box<Self>, _patience: Duration) -> io::Result<Ended> {
+        Ok(self.end())
+    }
+}

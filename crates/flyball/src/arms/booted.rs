@@ -1,0 +1,111 @@
+//! Arms on a machine in software: it is booted for every round, so that arms that need another driver need nothing from
+//! the user and every round starts from the same state.
+
+use std::time::Duration;
+
+use flyball_control::write::{hold::Hold, state::StateDir};
+use flyball_host::{Host, Software};
+use flyball_measure::{Arm, Settings, SettingsError};
+
+use super::{boot_needed, intent, notes};
+use crate::{
+    change,
+    commands::quiet::{Quiet, hold::Hush},
+    exit::Failure,
+    seeds::RunSeeds,
+};
+
+/// How long the processors rest between a boot and the settings, and between these and the round.
+const AFTER_BOOT: Duration = Duration::from_millis(500);
+const AFTER_SETTINGS: Duration = Duration::from_millis(100);
+
+/// The arms of a comparison as boots: each is applied to a machine that has just been booted, with what it needs on the
+/// kernel's command line.
+pub struct Booted<'h> {
+    host: &'h dyn Host,
+    software: &'h dyn Software,
+    hold: Option<(Hold<'h>, tempfile::TempDir)>,
+    seeds: RunSeeds,
+    /// What is held beneath every arm.
+    quiet: Option<Quiet>,
+}
+
+impl<'h> Booted<'h> {
+    pub fn new(
+        host: &'h dyn Host,
+        software: &'h dyn Software,
+        quiet: Option<Quiet>,
+        seeds: RunSeeds,
+    ) -> Result<Booted<'h>, Failure> {
+        if software.is_kept() {
+            return Err(Failure::usage(
+                "a comparison boots the machine again and again: it cannot be kept with --sim-state",
+            ));
+        }
+        Ok(Booted { host, software, hold: None, seeds, quiet })
+    }
+
+    /// Applies each arm once, so that one that no boot makes possible is refused before anything is measured.
+    pub fn check(mut self, arms: &[Arm]) -> Result<(), Failure> {
+        for arm in arms {
+            self.apply(arm).map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
+        }
+        self.restore().map_err(Failure::failed)
+    }
+
+    /// Boots the machine for the next run of an arm. Returns what it was booted with.
+    pub fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        let failed = |error: std::io::Error| SettingsError(error.to_string());
+        self.software.vary(self.seeds.next());
+        self.software.reboot(&[]).map_err(failed)?;
+        let Some(needed) = boot_needed(self.host, arm)? else { return Ok(Vec::new()) };
+        let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
+        self.software.reboot(&words).map_err(failed)?;
+        match boot_needed(self.host, arm)? {
+            None => Ok(words),
+            Some(still) => Err(SettingsError(format!(
+                "{} booted with {} still needs {still}: this machine or kernel does not have that",
+                self.host.name(),
+                words.join(" ")
+            ))),
+        }
+    }
+}
+
+impl Settings for Booted<'_> {
+    fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
+        self.restore()?;
+        self.boot(arm)?;
+        self.host.sleep(AFTER_BOOT);
+        let failed = |failure: Failure| SettingsError(failure.to_string());
+        let intent = intent(arm).map_err(failed)?;
+        if intent.is_empty() && self.quiet.is_none() {
+            return Ok(Vec::new());
+        }
+        // The journal is of no use once this machine is gone, so it is kept apart from the user's.
+        let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
+        let state = StateDir::new(folder.path());
+        let mut hold = Hold::begin(self.host, &state, &change::command_line(), None)
+            .map_err(|error| SettingsError(error.to_string()))?;
+        if let Some(quiet) = &self.quiet {
+            // Decided for this boot: which settings make it quiet depends on the driver.
+            let hush = Hush::decide(self.host, quiet).map_err(failed)?;
+            hush.apply(self.host, &mut hold, &|| false).map_err(failed)?;
+        }
+        let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
+        self.hold = Some((hold, folder));
+        self.host.sleep(AFTER_SETTINGS);
+        Ok(notes(&applied))
+    }
+
+    fn restore(&mut self) -> Result<(), SettingsError> {
+        match self.hold.take().map(|(hold, _folder)| hold.end()) {
+            Some(restoration) if !restoration.is_exact() => Err(SettingsError(restoration.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn snapshot(&self) -> serde_json::Value {
+        serde_json::json!({ "machine": self.host.name(), "simulated": true })
+    }
+}

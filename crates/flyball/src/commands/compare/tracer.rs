@@ -1,0 +1,162 @@
+//! The driver's decisions in each round of a comparison: recorded while it runs, summed up for the report.
+
+use std::path::{Path, PathBuf};
+
+use flyball_host::{Errno, Host, tracefs::is_locked_down};
+use flyball_measure::{RoundTracer, SettingsError, TraceNote};
+use flyball_trace::{
+    Names, Record, TextOptions, Trace,
+    dat::DatVersion,
+    live::{Capture, CaptureOptions},
+    report::{Analyser, Report},
+};
+
+use crate::{exit::Failure, time};
+
+fn failed(error: impl std::fmt::Display) -> SettingsError {
+    SettingsError(format!("cannot trace: {error}"))
+}
+
+/// Refuses a machine that cannot be traced, before anything is written.
+pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
+    let tracefs = host.tracefs().map_err(|error| {
+        if error.errno == Errno::NOSYS {
+            return Failure::not_here(
+                "--trace: only this machine and simulated ones can be traced, not files",
+            );
+        }
+        let why = if is_locked_down(host) {
+            "the kernel is locked down (confidentiality): nobody can trace"
+        } else {
+            "tracing needs root, and a kernel with tracefs"
+        };
+        Failure::not_here(format!("--trace: {error}; {why}"))
+    })?;
+    if CaptureOptions::default_events(&tracefs).is_empty() {
+        return Err(Failure::not_here(
+            "--trace: this kernel has none of the events that tell performance requests",
+        ));
+    }
+    Ok(())
+}
+
+/// Records each round in its own trace instance.
+pub(super) struct CaptureEach {
+    directory: PathBuf,
+    capture: Option<Capture>,
+}
+
+impl CaptureEach {
+    /// Ready to record; pages are kept in `directory` until a round ends.
+    pub(super) fn new(host: &dyn Host, directory: &Path) -> Result<CaptureEach, Failure> {
+        check(host)?;
+        Ok(CaptureEach { directory: directory.to_owned(), capture: None })
+    }
+}
+
+impl RoundTracer for CaptureEach {
+    fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError> {
+        // Opened again for each round: drivers come and go between arms, and their events with them.
+        let tracefs = host.tracefs().map_err(failed)?;
+        let options = CaptureOptions {
+            events: CaptureOptions::default_events(&tracefs),
+            cpus: None,
+            buffer_kib: None,
+            page_kib: None,
+            clock: None,
+            directory: self.directory.clone(),
+            writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+            machine: None,
+            trace_id: time::trace_id(host),
+        };
+        self.capture = Some(Capture::start(host, &options, None).map_err(failed)?);
+        Ok(())
+    }
+
+    fn attend(&mut self) -> Result<(), SettingsError> {
+        self.capture.as_mut().map_or(Ok(()), |capture| capture.attend().map_err(failed))
+    }
+
+    fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {
+        let Some(capture) = self.capture.take() else { return Err(failed("it was not begun")) };
+        let file = format!("{name}.dat");
+        let path = directory.join(&file);
+        let summary = capture.stop(&path, DatVersion::Six).map_err(failed)?;
+        let report = report(&path)?;
+        Ok(note(file, summary.received, summary.lost, &report))
+    }
+
+    fn abandon(&mut self) {
+        self.capture = None;
+    }
+}
+
+fn report(path: &Path) -> Result<Report, SettingsError> {
+    let names = std::sync::Arc::new(Names::default());
+    let mut analyser = Analyser::new();
+    let mut sink = |records: &[Record]| {
+        for record in records {
+            analyser.add(record);
+        }
+        Ok(())
+    };
+    let summary = Trace::open(path)
+        .and_then(|trace| trace.read(&TextOptions::default(), None, &names, &mut sink))
+        .map_err(failed)?;
+    Ok(analyser.report(summary.clock, &names))
+}
+
+/// All CPUs of a report together.
+fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
+    let cpus = &report.cpus;
+    // Without a P-state driver's events, a change of frequency is what a decision is.
+    let decisions = match report.driver {
+        Some(_) => cpus.iter().map(|cpu| cpu.decisions).sum(),
+        None => cpus.iter().map(|cpu| cpu.frequency_events).sum(),
+    };
+    let mut lags: Vec<(f64, u64)> =
+        cpus.iter().filter_map(|cpu| cpu.lag).map(|lag| (lag.median_ms, lag.count)).collect();
+    lags.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let all: u64 = lags.iter().map(|(_, count)| count).sum();
+    let mut below = 0;
+    let lag_ms = lags.iter().find_map(|(lag, count)| {
+        below += count;
+        (below * 2 >= all).then_some(*lag)
+    });
+    let running: f64 = cpus.iter().map(|cpu| cpu.running_mperf).sum();
+    let ghz = (running > 0.0).then(|| {
+        cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running
+    });
+    TraceNote { file, records, lost, decisions, ghz, lag_ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use flyball_trace::report::{CpuReport, Lag};
+
+    use super::*;
+
+    #[test]
+    fn cpus_count_by_what_they_did() {
+        let names = Names::default();
+        let mut report = Analyser::new().report(flyball_trace::Clock::Mono, &names);
+        report.driver = Some("amd-pstate");
+        let cpu = |mperf: f64, ghz: f64, lag: f64, count: u64| CpuReport {
+            decisions: 10,
+            running_mperf: mperf,
+            running_ghz: Some(ghz),
+            lag: Some(Lag { count, median_ms: lag, p95_ms: lag, max_ms: lag }),
+            ..CpuReport::default()
+        };
+        report.cpus = vec![cpu(300.0, 4.0, 9.0, 1), cpu(100.0, 2.0, 2.0, 5)];
+        let found = note("x".into(), 5, 1, &report);
+        assert_eq!((found.decisions, found.ghz, found.lag_ms), (20, Some(3.5), Some(2.0)));
+        assert_eq!((found.records, found.lost), (5, 1));
+        report.driver = None;
+        report.cpus[0].frequency_events = 3;
+        report.cpus[0].lag = None;
+        report.cpus.truncate(1);
+        let found = note("x".into(), 5, 1, &report);
+        assert_eq!((found.decisions, found.lag_ms), (3, None));
+    }
+}
