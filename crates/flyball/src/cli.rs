@@ -29,8 +29,8 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Command {
     /// Show the whole machine on one screen.
     Show(commands::show::Args),

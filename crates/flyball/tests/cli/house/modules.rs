@@ -185,7 +185,6 @@ fn target(
     names: &Names,
 ) -> Option<Module> {
     let mut at = module.clone();
-    let mut rest = path;
     match path.first()?.as_str() {
         "crate" => at = Module::new(),
         "self" => {}
@@ -194,37 +193,31 @@ fn target(
         }
         first => {
             modules.get(&[at.clone(), vec![first.to_owned()]].concat())?;
-            rest = path;
-            return walk(at, rest, modules, names);
+            return Some(walk(at, path, modules, names));
         }
     }
-    rest = &rest[1..];
+    let mut rest = &path[1..];
     while rest.first().is_some_and(|part| part == "super") {
         at.pop()?;
         rest = &rest[1..];
     }
-    walk(at, rest, modules, names)
+    Some(walk(at, rest, modules, names))
 }
 
 type Names = BTreeMap<(Module, String), Module>;
 
-fn walk(
-    mut at: Module,
-    path: &[String],
-    modules: &BTreeMap<Module, String>,
-    names: &Names,
-) -> Option<Module> {
+fn walk(mut at: Module, path: &[String], modules: &BTreeMap<Module, String>, names: &Names) -> Module {
     for part in path {
         let inner = [at.clone(), vec![part.clone()]].concat();
         if modules.contains_key(&inner) {
             at = inner;
         } else if let Some(home) = names.get(&(at.clone(), part.clone())) {
-            return Some(home.clone());
+            return home.clone();
         } else {
             break;
         }
     }
-    Some(at)
+    at
 }
 
 /// Groups of siblings that use each other.
