@@ -19,9 +19,9 @@ use flyball_measure::{Arm, Settings, SettingsError, Wish};
 pub use self::booted::Booted;
 use crate::{
     change,
-    commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::Failure,
+    quiet::{Quiet, QuietPlan},
     seeds::RunSeeds,
 };
 
@@ -113,10 +113,10 @@ pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
 }
 
 /// What keeps the machine quiet beneath all arms.
-pub struct QuietBeneath {
+pub struct QuietDuringArms {
     pub quiet: Quiet,
     /// Decided for the machine as it is before the first arm.
-    pub hush: Hush,
+    pub quiet_plan: QuietPlan,
 }
 
 /// The settings of a comparison, and the control group that the workload is to join.
@@ -131,14 +131,14 @@ pub fn take<'h>(
     host: &'h dyn Host,
     arms: &[Arm],
     interrupted: &Arc<AtomicBool>,
-    quiet: Option<QuietBeneath>,
+    quiet: Option<QuietDuringArms>,
     seeds: RunSeeds,
 ) -> Result<Taken<'h>, Failure> {
     if let Some(software) = host.software() {
         let booted = Booted::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
         return Ok(Taken { settings: Box::new(booted), group: None });
     }
-    let held = Held::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.hush))?;
+    let held = Held::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
     let group = held.group.clone();
     Ok(Taken { settings: Box::new(held), group })
 }
@@ -163,9 +163,9 @@ impl<'h> Held<'h> {
         host: &'h dyn Host,
         arms: &[Arm],
         interrupted: &Arc<AtomicBool>,
-        hush: Option<Hush>,
+        quiet_plan: Option<QuietPlan>,
     ) -> Result<Held<'h>, Failure> {
-        let mut sets = hush.is_some();
+        let mut sets = quiet_plan.is_some();
         for arm in arms {
             let intent = intent(arm)?;
             let here = boot_needed(host, arm)
@@ -184,13 +184,13 @@ impl<'h> Held<'h> {
             for note in hold.notes() {
                 eprintln!("note: {note}");
             }
-            if let Some(hush) = &hush {
-                hush.say(host);
+            if let Some(quiet_plan) = &quiet_plan {
+                quiet_plan.say(host);
                 let interrupted = || interrupted.load(Ordering::Relaxed);
-                match hush.apply(host, &mut hold, &interrupted) {
-                    Ok(hushed) => {
-                        hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
-                        group = hushed.group;
+                match quiet_plan.apply(host, &mut hold, &interrupted) {
+                    Ok(result) => {
+                        result.notes.iter().for_each(|note| eprintln!("note: {note}"));
+                        group = result.group;
                     }
                     Err(failure) => {
                         let _ = hold.end();

@@ -2,7 +2,7 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `cli`, `commands`, `arms`, `change`, `context`, `machine`, `output`, `process`, `exit`. No knowledge of
+//! in this list: `cli`, `commands`, `arms`, `quiet`, `change`, `context`, `machine`, `output`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
 mod arms;
@@ -16,6 +16,7 @@ mod machine;
 mod output;
 mod paint;
 mod process;
+mod quiet;
 mod seeds;
 mod time;
 mod workloads;
@@ -30,7 +31,7 @@ use crate::{
     cli::{Cli, Command},
     commands::{
         apply, compare, completions, doctor, explain, get, guardian, guest, intel_speed_select, man, plan,
-        quiet, record, report, restore, run, save, set, show, sim, sst, task, trace, verify,
+        quiet as quiet_command, record, report, restore, run, save, set, show, sim, sst, task, trace, verify,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -102,7 +103,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(&context.output, args),
         Command::Trace(args) => trace::run(context, args),
         Command::Doctor(args) => doctor::run(context, args),
-        Command::Quiet(args) => quiet::run(context, args),
+        Command::Quiet(args) => quiet_command::run(context, args),
         Command::Set(args) => set::run(context, args),
         Command::Plan(args) => plan::run(context, args),
         Command::Apply(args) => apply::run(context, args),

@@ -10,8 +10,8 @@ use flyball_measure::{Arm, Settings, SettingsError};
 use super::{boot_needed, intent, notes};
 use crate::{
     change,
-    commands::quiet::{Quiet, hold::Hush},
     exit::Failure,
+    quiet::{Quiet, QuietPlan},
     seeds::RunSeeds,
 };
 
@@ -89,8 +89,8 @@ impl Settings for Booted<'_> {
             .map_err(|error| SettingsError(error.to_string()))?;
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
-            let hush = Hush::decide(self.host, quiet).map_err(failed)?;
-            hush.apply(self.host, &mut hold, &|| false).map_err(failed)?;
+            let quiet_plan = QuietPlan::decide(self.host, quiet).map_err(failed)?;
+            quiet_plan.apply(self.host, &mut hold, &|| false).map_err(failed)?;
         }
         let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;
         self.hold = Some((hold, folder));

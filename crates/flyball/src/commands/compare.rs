@@ -25,12 +25,12 @@ use self::{
     progress::Progress,
 };
 use crate::{
-    arms::{self, QuietBeneath, Taken},
+    arms::{self, QuietDuringArms, Taken},
     change,
-    commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    quiet::{Quiet, QuietPlan},
     seeds::RunSeeds,
     time, workloads,
 };
@@ -60,7 +60,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         .map(|level| {
             let cpus = args.workload.pin.clone();
             let quiet = Quiet { level, cpus, freq: None, keep_aslr: true };
-            quiet_beneath(&*host, quiet, &mut manifest)
+            quiet_during_arms(&*host, quiet, &mut manifest)
         })
         .transpose()?;
     if args.dry_run {
@@ -89,7 +89,7 @@ fn resume(
     let interrupted = change::interrupts()?;
     let mut manifest = directory.manifest.clone();
     let quiet = match resumed_quiet(&directory.manifest)? {
-        Some(quiet) => Some(quiet_beneath(host, quiet, &mut manifest)?),
+        Some(quiet) => Some(quiet_during_arms(host, quiet, &mut manifest)?),
         None => None,
     };
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
@@ -98,15 +98,19 @@ fn resume(
 }
 
 /// Decides what keeps the machine quiet beneath the arms, and notes it in the manifest.
-fn quiet_beneath(host: &dyn Host, quiet: Quiet, manifest: &mut Manifest) -> Result<QuietBeneath, Failure> {
-    let hush = Hush::decide(host, &quiet)?;
+fn quiet_during_arms(
+    host: &dyn Host,
+    quiet: Quiet,
+    manifest: &mut Manifest,
+) -> Result<QuietDuringArms, Failure> {
+    let quiet_plan = QuietPlan::decide(host, &quiet)?;
     manifest.quiet = Some(QuietNote {
         level: quiet.level.to_string(),
-        cpus: hush.recipe.cpus.to_string(),
-        settings: hush.recipe.settings.iter().map(ToString::to_string).collect(),
-        unavailable: hush.recipe.unavailable.clone(),
+        cpus: quiet_plan.recipe.cpus.to_string(),
+        settings: quiet_plan.recipe.settings.iter().map(ToString::to_string).collect(),
+        unavailable: quiet_plan.recipe.unavailable.clone(),
     });
-    Ok(QuietBeneath { quiet, hush })
+    Ok(QuietDuringArms { quiet, quiet_plan })
 }
 
 /// The quiet that a comparison was begun in.

@@ -1,17 +1,14 @@
 //! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of runs.
 //!
-//! `hold` makes the machine quiet and restores it, `bench` runs a series meanwhile, `shifts` searches any series.
+//! `bench` runs a series on a quiet machine, `shifts` searches any series.
 
 mod bench;
-pub mod hold;
 mod shifts;
-
-use flyball_control::quiet::Level;
-use flyball_host::{CpuList, KiloHertz};
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    quiet::{self, Quiet},
 };
 
 /// Arguments of `quiet`.
@@ -51,26 +48,6 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// How quiet, and where.
-#[derive(Debug, Clone, clap::Args)]
-pub struct Quiet {
-    /// How much speed may be lost: light, steady or fixed.
-    #[arg(long, default_value = "steady", value_name = "LEVEL")]
-    pub level: Level,
-
-    /// The CPUs of the benchmark, reserved for it as far as possible [default: all].
-    #[arg(short, long, value_name = "CPUS")]
-    pub cpus: Option<CpuList>,
-
-    /// The frequency of level fixed [default: the base frequency].
-    #[arg(long, value_name = "FREQ")]
-    pub freq: Option<KiloHertz>,
-
-    /// Keep address space layout randomisation enabled for the command.
-    #[arg(long)]
-    pub keep_aslr: bool,
-}
-
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Make the machine quiet until `quiet off`.
@@ -87,15 +64,15 @@ enum Action {
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
-        Some(Action::On(quiet)) => hold::on(context, quiet),
-        Some(Action::Off) => hold::off(context),
-        Some(Action::Status(quiet)) => hold::status(context, quiet),
+        Some(Action::On(quiet)) => quiet::on(context, quiet),
+        Some(Action::Off) => quiet::off(context),
+        Some(Action::Status(quiet)) => quiet::status(context, quiet),
         Some(Action::Bench(args)) => bench::run(context, args),
         Some(Action::Shifts(args)) => shifts::run(&context.output, args),
-        None if args.dry_run => hold::preview(context, &args.quiet),
+        None if args.dry_run => quiet::preview(context, &args.quiet),
         None if args.command.is_empty() => Err(Failure::usage(
             "nothing to run: give a command, as in 'flyball quiet -- COMMAND', or one of on, off, status, bench, shifts",
         )),
-        None => hold::around(context, &args.quiet, &args.command),
+        None => quiet::around(context, &args.quiet, &args.command),
     }
 }

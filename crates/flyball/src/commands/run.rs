@@ -15,10 +15,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
     change,
-    commands::quiet::{Quiet, hold::Hush},
     context::Context,
     exit::{Exit, Failure},
     process::flag_on,
+    quiet::{Quiet, QuietPlan},
 };
 
 /// Arguments of `run`.
@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for note in hold.notes() {
         eprintln!("note: {note}");
     }
-    let group = match hushed(&*host, &mut hold, args, &signals) {
+    let group = match make_quiet(&*host, &mut hold, args, &signals) {
         Ok(group) => group,
         Err(failure) => {
             let _ = hold.end();
@@ -115,7 +115,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Makes the machine quiet beneath the settings, where that is asked for; the control group that the command is to join.
-fn hushed(
+fn make_quiet(
     host: &dyn Host,
     hold: &mut Hold<'_>,
     args: &Args,
@@ -123,11 +123,11 @@ fn hushed(
 ) -> Result<Option<String>, Failure> {
     let Some(level) = args.quiet else { return Ok(None) };
     let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
-    let hush = Hush::decide(host, &quiet)?;
-    hush.say(host);
-    let hushed = hush.apply(host, hold, &|| signals.any())?;
-    hushed.notes.iter().for_each(|note| eprintln!("note: {note}"));
-    Ok(hushed.group)
+    let quiet_plan = QuietPlan::decide(host, &quiet)?;
+    quiet_plan.say(host);
+    let result = quiet_plan.apply(host, hold, &|| signals.any())?;
+    result.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(result.group)
 }
 
 /// Ctrl-C reaches the command by itself, as it shares the terminal; other signals are passed on.

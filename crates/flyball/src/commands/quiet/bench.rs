@@ -17,12 +17,13 @@ use flyball_measure::{
     watch::{Conditions, Disturbance, Grade, Limits, Watch, grade},
 };
 
-use super::{Quiet, hold, shifts};
+use super::shifts;
 use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    quiet::{self, Quiet},
     seeds::RunSeeds,
 };
 
@@ -78,22 +79,22 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         ));
     }
     let interrupted = change::interrupts()?;
-    let silence = if args.as_is {
+    let session = if args.as_is {
         None
     } else {
         // A machine in software ends with this process, so there is nothing for a guardian to put back.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
-        let silence = hold::Silence::begin(context, &*host, &args.quiet, guarded, &stopped)?;
+        let session = quiet::QuietSession::begin(context, &*host, &args.quiet, guarded, &stopped)?;
         if !guarded {
-            silence.notes().iter().for_each(|note| eprintln!("note: {note}"));
+            session.notes().iter().for_each(|note| eprintln!("note: {note}"));
         }
-        Some(silence)
+        Some(session)
     };
-    let group = silence.as_ref().and_then(|silence| silence.group.clone());
+    let group = session.as_ref().and_then(|session| session.group.clone());
     let runs = series(&*host, args, group.as_deref(), &interrupted);
-    if let Some(silence) = silence {
-        silence.end()?;
+    if let Some(session) = session {
+        session.end()?;
     }
     conclude(&context.output.about(&*host), args, &runs?)?;
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
@@ -123,7 +124,7 @@ fn series(
         // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if the user says so.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
-        hold::cpus(&Snapshot::begin(host).map_err(Failure::failed)?, &args.quiet)?
+        quiet::cpus(&Snapshot::begin(host).map_err(Failure::failed)?, &args.quiet)?
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);
@@ -135,7 +136,7 @@ fn series(
         if let Some(software) = host.software() {
             software.vary(seeds.next());
         }
-        let launch = hold::launch(&args.command, &cpus, &args.quiet, group).silent();
+        let launch = quiet::launch(&args.command, &cpus, &args.quiet, group).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {

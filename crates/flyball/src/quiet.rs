@@ -1,4 +1,4 @@
-//! Making a machine quiet and putting it back: around one command, or until `quiet off`.
+//! Making a machine quiet and restoring it: for one command, for a session, or until `quiet off`.
 
 use std::{
     os::unix::process::ExitStatusExt,
@@ -12,16 +12,15 @@ use std::{
 use flyball_control::{
     Intent, Location, Snapshot,
     plan::plan,
-    quiet::{self, KNOBS, QuietSettings, extras, remarks},
+    quiet::{self, KNOBS, Level, QuietSettings, extras, remarks},
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
         partition,
     },
 };
-use flyball_host::{CpuList, Host, Kind, Launch};
+use flyball_host::{CpuList, Host, KiloHertz, Kind, Launch};
 
-use super::Quiet;
 use crate::{
     change,
     context::Context,
@@ -29,7 +28,27 @@ use crate::{
     output,
 };
 
-/// The CPUs that the benchmark gets: those asked for, else all.
+/// The options that say how quiet, and for which CPUs.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Quiet {
+    /// How much speed may be lost: light, steady or fixed.
+    #[arg(long, default_value = "steady", value_name = "LEVEL")]
+    pub level: Level,
+
+    /// The CPUs of the benchmark, reserved for it as far as possible [default: all].
+    #[arg(short, long, value_name = "CPUS")]
+    pub cpus: Option<CpuList>,
+
+    /// The frequency of level fixed [default: the base frequency].
+    #[arg(long, value_name = "FREQ")]
+    pub freq: Option<KiloHertz>,
+
+    /// Keep address space layout randomisation enabled for the command.
+    #[arg(long)]
+    pub keep_aslr: bool,
+}
+
+/// The CPUs of the benchmark: those of --cpus, or all.
 pub fn cpus(snapshot: &Snapshot, quiet: &Quiet) -> Result<CpuList, Failure> {
     let online = &snapshot.topology().online;
     match &quiet.cpus {
@@ -63,7 +82,7 @@ fn say(recipe: &QuietSettings, host: &dyn Host) {
     }
     if !recipe.boot.is_empty() {
         let words: Vec<&str> = recipe.boot.iter().map(|boot| boot.parameter.as_str()).collect();
-        eprintln!("note: would help, but needs a boot: {}", words.join(" "));
+        eprintln!("note: these kernel parameters would help after a reboot: {}", words.join(" "));
     }
 }
 
@@ -88,7 +107,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
             out += &format!("control group\n  {}  CPUs {}\n", partition.path, partition.content);
         }
         if !extras.is_empty() {
-            out += "interrupts and profiling, where they take it\n";
+            out += "interrupts and profiling, where possible\n";
             for line in folded(&*host, &extras) {
                 out += &format!("  {line}\n");
             }
@@ -98,7 +117,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes to files beside the knobs, interrupts that go from the same CPUs to the same in one line.
+/// Writes to files other than knobs, with interrupts of the same old and new CPUs on one line.
 fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
     let mut interrupts: std::collections::BTreeMap<(String, &str), CpuList> =
         std::collections::BTreeMap::new();
@@ -120,46 +139,45 @@ fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
     of_interrupts.chain(lines).collect()
 }
 
-/// What makes a machine quiet: what was decided, and the settings that it takes.
+/// What makes this machine quiet: the decision, and the settings to apply.
 #[derive(Debug, Clone)]
-pub struct Hush {
-    /// The decision.
+pub struct QuietPlan {
     pub recipe: QuietSettings,
-    /// Its settings.
+    /// The settings as an intent.
     pub intent: Intent,
 }
 
-impl Hush {
+impl QuietPlan {
     /// Decides for a machine as it is now. Nothing is written.
-    pub fn decide(host: &dyn Host, quiet: &Quiet) -> Result<Hush, Failure> {
+    pub fn decide(host: &dyn Host, quiet: &Quiet) -> Result<QuietPlan, Failure> {
         let (recipe, intent) = decide(host, quiet)?;
-        Ok(Hush { recipe, intent })
+        Ok(QuietPlan { recipe, intent })
     }
 
-    /// Makes the machine quiet inside a transaction that somebody else holds. What is worth knowing comes back.
+    /// Makes the machine quiet inside a transaction that the caller holds.
     pub fn apply(
         &self,
         host: &dyn Host,
         hold: &mut Hold<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Hushed, Failure> {
-        hush(hold, host, &self.recipe, &self.intent, interrupted)
+    ) -> Result<QuietResult, Failure> {
+        apply_plan(hold, host, &self.recipe, &self.intent, interrupted)
     }
 
-    /// What there is to say about what cannot be had.
+    /// Prints what cannot be done on this machine.
     pub fn say(&self, host: &dyn Host) {
         say(&self.recipe, host);
     }
 }
 
-/// Writes a recipe's settings, and what goes with them where the machine takes it.
-fn hush(
+/// Applies the settings, then moves interrupts and makes the control group if the machine allows it.
+fn apply_plan(
     hold: &mut Hold<'_>,
     host: &dyn Host,
     recipe: &QuietSettings,
     intent: &Intent,
     interrupted: &dyn Fn() -> bool,
-) -> Result<Hushed, Failure> {
+) -> Result<QuietResult, Failure> {
     let mut notes = Vec::new();
     if !intent.is_empty() {
         let applied = hold.apply(intent, interrupted)?;
@@ -177,7 +195,7 @@ fn hush(
     if stuck > 0 {
         let moved = extras.len() - refused.len();
         notes.push(format!(
-            "{stuck} interrupts stay where they are: their devices or the kernel hold them there ({moved} other writes made)"
+            "{stuck} interrupts cannot be moved: their devices or the kernel do not allow it ({moved} other writes were made)"
         ));
     }
     let mut group = None;
@@ -190,59 +208,59 @@ fn hush(
         } else {
             let why = match (refused.first(), holds) {
                 (Some((_, error)), _) => error.to_string(),
-                (None, Ok(text)) => format!("the kernel made it '{text}'"),
+                (None, Ok(text)) => format!("the kernel changed it to '{text}'"),
                 (None, Err(error)) => error.to_string(),
             };
             notes.push(format!("cannot keep other tasks off CPUs {}: {why}", recipe.cpus));
             hold.offer(&[(partition.location(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
         }
     }
-    Ok(Hushed { notes, group })
+    Ok(QuietResult { notes, group })
 }
 
-/// What making a machine quiet came to.
+/// The result of making a machine quiet.
 #[derive(Debug, Clone, Default)]
-pub struct Hushed {
-    /// What is worth knowing.
+pub struct QuietResult {
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// The control group that the benchmark is to join.
+    /// The control group that the benchmark must join.
     pub group: Option<String>,
 }
 
-/// A machine that is quiet for as long as this lives; everything is put back when it ends, however it ends.
-pub struct Silence<'h> {
+/// A quiet machine. Everything is put back when the session ends, also if it is dropped.
+pub struct QuietSession<'h> {
     hold: Hold<'h>,
-    /// The control group of the benchmark's CPUs, where there is one.
+    /// The control group of the benchmark's CPUs, if there is one.
     pub group: Option<String>,
-    /// What there is to say about it.
+    /// Notes for the user.
     notes: Vec<String>,
 }
 
-impl<'h> Silence<'h> {
-    /// Makes the machine quiet. A guardian puts it back should this process die. Without one nothing is printed while the
-    /// machine is changed and nothing is committed: a closed pipe would end the process right there.
+impl<'h> QuietSession<'h> {
+    /// Makes the machine quiet. With `guarded` a guardian restores it if this process dies. Without a guardian nothing is
+    /// printed until the changes are committed, because a closed pipe would end the process in the middle.
     pub fn begin(
         context: &Context,
         host: &'h dyn Host,
         quiet: &Quiet,
         guarded: bool,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Silence<'h>, Failure> {
+    ) -> Result<QuietSession<'h>, Failure> {
         change::must_be_writable(host)?;
         let (recipe, intent) = decide(host, quiet)?;
         say(&recipe, host);
         let state = context.state()?;
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
         let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
-        match hush(&mut hold, host, &recipe, &intent, interrupted) {
-            Ok(hushed) => {
-                let notes: Vec<String> = hold.notes().iter().cloned().chain(hushed.notes).collect();
+        match apply_plan(&mut hold, host, &recipe, &intent, interrupted) {
+            Ok(result) => {
+                let notes: Vec<String> = hold.notes().iter().cloned().chain(result.notes).collect();
                 if guarded {
                     for note in &notes {
                         eprintln!("note: {note}");
                     }
                 }
-                Ok(Silence { hold, group: hushed.group, notes })
+                Ok(QuietSession { hold, group: result.group, notes })
             }
             Err(failure) => {
                 let _ = hold.end();
@@ -251,7 +269,7 @@ impl<'h> Silence<'h> {
         }
     }
 
-    /// What there is to say about it.
+    /// Notes for the user.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -269,7 +287,7 @@ impl<'h> Silence<'h> {
     }
 }
 
-/// How to start a benchmark's process in quiet: on its CPUs, ahead of other tasks, at the same addresses every time.
+/// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed addresses.
 pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
     if let Some(group) = group {
@@ -281,17 +299,17 @@ pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&
     launch
 }
 
-/// One command in quiet.
+/// Runs one command on the quiet machine.
 pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live {
         return Err(Failure::usage(
-            "a command runs on the machine that is here: quiet it without -M; 'flyball quiet -n -M ...' shows the plan for another",
+            "a command can only run on this machine, without -M; 'flyball quiet -n -M ...' prints the plan for another machine",
         ));
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let ended = change::interrupts()?;
-    let silence = Silence::begin(context, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
+    let session = QuietSession::begin(context, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
     let code = (|| {
         let machine = look(&*host)?;
         let cpus = cpus(&machine, quiet)?;
@@ -299,7 +317,7 @@ pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Ex
             let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             Failure::new(Exit::Command(code), format!("cannot run {}: {error}", command[0]))
         };
-        let launch = launch(command, &cpus, quiet, silence.group.as_deref()).in_foreground();
+        let launch = launch(command, &cpus, quiet, session.group.as_deref()).in_foreground();
         let mut running = host.spawn(launch).map_err(fail)?;
         loop {
             if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
@@ -310,18 +328,19 @@ pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Ex
             }
         }
     })();
-    silence.end()?;
+    session.end()?;
     let ended = code?;
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
     Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
 }
 
-/// Quiet until `quiet off`.
+/// Makes the machine quiet until `quiet off`.
 pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
-    let silence = Silence::begin(context, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
-    let Silence { hold, group, notes } = silence;
+    let session =
+        QuietSession::begin(context, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
+    let QuietSession { hold, group, notes } = session;
     hold.keep()?;
     for note in &notes {
         eprintln!("note: {note}");
@@ -329,13 +348,13 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     output::line(format_args!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level))?;
     if let Some(group) = group {
         output::line(format_args!(
-            "a benchmark gets the CPUs that are kept for it by joining: echo $$ > {group}/cgroup.procs"
+            "a benchmark gets the reserved CPUs by joining the control group: echo $$ > {group}/cgroup.procs"
         ))?;
     }
     Ok(Exit::Done)
 }
 
-/// What `quiet on` is journaled as.
+/// Whether a journal entry was made by `quiet on`.
 fn is_quiet_on(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
     words.windows(2).any(|pair| pair == ["quiet", "on"])
@@ -347,7 +366,7 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
     change::must_be_writable(&*host)?;
     let state = context.state()?;
     let contents = Journal::load(&state)?;
-    // One that was killed before its first write has changed nothing.
+    // A command that was killed before its first write has changed nothing.
     let pending: Vec<_> = contents
         .iter()
         .flat_map(flyball_control::write::journal::Contents::pending)
@@ -368,7 +387,7 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
     Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
 }
 
-/// Whether the machine is as the level wants it.
+/// Prints whether the machine is quiet for a level.
 pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let (recipe, intent) = decide(&*host, quiet)?;
