@@ -1,14 +1,21 @@
-//! The row type of the knob table and its vocabulary: scopes, phases, mechanisms, forms.
+//! The row type of the knob table and its vocabulary: scopes, mechanisms, forms, and (in `control`) what setting a knob
+//! takes.
 //!
-//! [`TABLE`] is the one source of `show`, `get`, `set`, profiles, `explain`, the manual page, completions and tests.
-//! A new knob is a new row in `table.rs` and a new name in [`Id`]; nothing else needs to learn of it to read it.
+//! [`TABLE`] is the one source of `show`, `get`, `set`, `save`, `restore`, `explain`, the manual page, completions and
+//! tests. A new knob is a new row in a file of `table/` and its line in `table.rs`.
+
+mod control;
 
 use std::fmt;
 
+use flyball_sst::setting::Field;
 use serde::{Deserialize, Serialize};
 
+pub use self::control::{
+    Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Shown, When, Writing,
+};
 pub use crate::table::{Id, TABLE};
-use crate::topology::Vendor;
+use crate::{topology::Vendor, write::order::Step};
 
 /// Of what there is one instance of a knob each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,41 +65,6 @@ impl fmt::Display for Scope {
             Scope::Constraint => "power constraint",
             Scope::Sensor => "sensor",
             Scope::Clos => "class of service",
-        })
-    }
-}
-
-/// The order that the kernel forces on writes. After a change in the first phase, policies have been made anew, and
-/// the rest must be planned from a fresh look at the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Phase {
-    /// The driver's mode of operation.
-    DriverMode,
-    /// Which CPUs there are and how high they may go: Speed Select level, online, SMT, turbo.
-    Capacity,
-    /// The frequency governor.
-    Governor,
-    /// Hints between performance and power: EPP, EPB.
-    Preference,
-    /// Frequency limits. Raise a maximum before a minimum, lower a minimum before a maximum.
-    Limits,
-    /// Idle states and latency limits.
-    Idle,
-    /// Uncore frequency and power limits.
-    Power,
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Phase::DriverMode => "driver mode",
-            Phase::Capacity => "online, SMT, turbo",
-            Phase::Governor => "governor",
-            Phase::Preference => "preference",
-            Phase::Limits => "limits",
-            Phase::Idle => "idle states and latency",
-            Phase::Power => "uncore and power",
         })
     }
 }
@@ -295,6 +267,48 @@ impl Mechanism {
     }
 }
 
+impl SpeedSelect {
+    /// The row's name for a field of one domain, class or core.
+    pub fn of(field: Field) -> SpeedSelect {
+        match field {
+            Field::Level => SpeedSelect::Level,
+            Field::BaseFreq => SpeedSelect::BaseFreq,
+            Field::TurboFreq => SpeedSelect::TurboFreq,
+            Field::CorePower => SpeedSelect::CorePower,
+            Field::Priority => SpeedSelect::Priority,
+            Field::ClosMin(_) => SpeedSelect::ClosMin,
+            Field::ClosMax(_) => SpeedSelect::ClosMax,
+            Field::ClosWeight(_) => SpeedSelect::ClosWeight,
+            Field::ClosEpp(_) => SpeedSelect::ClosEpp,
+            Field::Class(_) => SpeedSelect::Class,
+            Field::TurboLimits => SpeedSelect::TurboLimits,
+            Field::Apart => SpeedSelect::Apart,
+            Field::Highest => SpeedSelect::Highest,
+            Field::Locked => SpeedSelect::Locked,
+        }
+    }
+
+    /// The field of a whole domain; `None` for those of a class or a core.
+    pub fn of_domain(self) -> Option<Field> {
+        Some(match self {
+            SpeedSelect::Level => Field::Level,
+            SpeedSelect::BaseFreq => Field::BaseFreq,
+            SpeedSelect::TurboFreq => Field::TurboFreq,
+            SpeedSelect::CorePower => Field::CorePower,
+            SpeedSelect::Priority => Field::Priority,
+            SpeedSelect::TurboLimits => Field::TurboLimits,
+            SpeedSelect::Apart => Field::Apart,
+            SpeedSelect::Highest => Field::Highest,
+            SpeedSelect::Locked => Field::Locked,
+            SpeedSelect::ClosMin
+            | SpeedSelect::ClosMax
+            | SpeedSelect::ClosWeight
+            | SpeedSelect::ClosEpp
+            | SpeedSelect::Class => return None,
+        })
+    }
+}
+
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -323,26 +337,47 @@ pub struct Knob {
     pub title: &'static str,
     /// Of what there is one instance each.
     pub scope: Scope,
-    /// When a write of it has its turn; `None` for a fact.
-    pub phase: Option<Phase>,
+    /// Whose processors have it, where only one vendor's do.
+    pub vendor: Option<Vendor>,
+    /// Where `show` prints it, and when.
+    pub shown: Shown,
     /// The ways to it, best first. Never empty.
     pub mechanisms: &'static [Mechanism],
-    /// The accepted values, in words; empty for a fact.
-    pub accepts: &'static str,
     /// What it does, in a paragraph.
     pub about: &'static str,
     /// What it interacts with, and how.
     pub interacts: &'static [(Id, &'static str)],
-    /// The knob to use for a part of the machine, where this one is machine-wide.
-    pub narrower: Option<Id>,
-    /// Whose processors have it, where only one vendor's do.
-    pub vendor: Option<Vendor>,
+    /// Whether it can be set, and what that takes.
+    pub role: Role,
 }
 
 impl Knob {
     /// Whether it can be set.
     pub fn access(&self) -> Access {
-        if self.phase.is_some() { Access::ReadWrite } else { Access::ReadOnly }
+        if self.control().is_some() { Access::ReadWrite } else { Access::ReadOnly }
+    }
+
+    /// What setting it takes; `None` for a fact.
+    pub fn control(&self) -> Option<&Control> {
+        match &self.role {
+            Role::Fact => None,
+            Role::Knob(control) => Some(control),
+        }
+    }
+
+    /// The accepted values, in words; empty for a fact.
+    pub fn accepts(&self) -> &'static str {
+        self.control().map_or("", |control| control.accepts)
+    }
+
+    /// The step under which it is listed; `None` for a fact.
+    pub fn step(&self) -> Option<Step> {
+        self.control().map(|control| control.writing.turn.listed())
+    }
+
+    /// The knob to use for a part of the machine, where this one is machine-wide.
+    pub fn narrower(&self) -> Option<Id> {
+        self.control()?.narrower
     }
 
     /// The unit of its values.

@@ -33,7 +33,7 @@ mod wanted;
 pub mod write;
 
 pub use intent::{Intent, IntentError, Setting};
-pub use knob::{Access, Form, Id, Knob, Mechanism, Phase, Scope, Unit, UnknownKnob};
+pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit, UnknownKnob};
 pub use location::{Content, Location};
 pub use name::KnobName;
 pub use place::{At, Place};

@@ -77,7 +77,7 @@ impl Location {
     /// first and kept.
     ///
     /// # Errors
-    /// What the kernel answered; `EINVAL` for a register content that is no number.
+    /// What the kernel answered; `EINVAL` for a register content that is not a number.
     pub fn write(&self, host: &dyn Host, content: &[u8]) -> Result<(), HostError> {
         match self {
             Location::File(path) => host.write(path, content),

@@ -1,13 +1,14 @@
 //! Other programs that write the same knobs.
 //!
-//! Found by the names of running processes; for those that act and exit (TLP), by what they leave in /run.
+//! Found by the names of running processes; for those that act and exit (TLP), by what they leave in /run. Which knobs a
+//! program writes is in the rows of the table (`written_by`).
 
 use flyball_host::Host;
 use serde::Serialize;
 
-use crate::Id;
+use crate::{Id, knob::TABLE};
 
-/// A program that writes knobs.
+/// A program that writes knobs, at work on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Owner {
     /// What it is called.
@@ -15,133 +16,118 @@ pub struct Owner {
     /// Its process, where one runs.
     pub pid: Option<u32>,
     /// The knobs that it writes.
-    pub writes: &'static [Id],
+    pub writes: Vec<Id>,
     /// How to make it leave them alone.
     pub remedy: &'static str,
 }
 
+/// What flyball knows of a program.
 struct Known {
+    program: Program,
     name: &'static str,
     /// Names of its process as the kernel keeps them (15 characters), or of the script that an interpreter runs.
     processes: &'static [&'static str],
     /// A file that shows that it was active in this boot.
     trace: Option<&'static str>,
-    writes: &'static [Id],
     remedy: &'static str,
 }
 
-const PREFERENCES: &[Id] = &[
-    Id::DriverMode,
-    Id::Turbo,
-    Id::Boost,
-    Id::Governor,
-    Id::Epp,
-    Id::Epb,
-    Id::MinFreq,
-    Id::MaxFreq,
-    Id::MinPerfPct,
-    Id::MaxPerfPct,
-];
+macro_rules! programs {
+    ($($program:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+        /// A program that writes knobs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "their names are below")]
+        pub enum Program { $($program,)* }
 
-const KNOWN: &[Known] = &[
-    Known {
+        const KNOWN: &[Known] = &[$(Known { program: Program::$program, $($field: $value),* }),*];
+    };
+}
+
+programs! {
+    Tuned {
         name: "tuned",
         processes: &["tuned"],
         trace: None,
-        writes: &[
-            Id::Turbo,
-            Id::Boost,
-            Id::Governor,
-            Id::Epp,
-            Id::Epb,
-            Id::MinPerfPct,
-            Id::MaxPerfPct,
-            Id::MinFreq,
-            Id::MaxFreq,
-            Id::LatencyLimit,
-            Id::UncoreMinFreq,
-            Id::UncoreMaxFreq,
-        ],
         remedy: "tuned-adm off, or a tuned profile without the [cpu] section",
-    },
-    Known {
+    }
+    PowerProfilesDaemon {
         name: "power-profiles-daemon",
         processes: &["power-profiles-daemon"],
         trace: None,
-        writes: &[Id::DriverMode, Id::Turbo, Id::Governor, Id::Epp, Id::Epb],
         remedy: "systemctl stop power-profiles-daemon (mask it to keep it away)",
-    },
-    Known {
+    }
+    Tlp {
         name: "TLP",
         processes: &["tlp", "tlp-pd"],
         trace: Some("/run/tlp/last_pwr"),
-        writes: PREFERENCES,
         remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
-    },
-    Known {
+    }
+    AutoCpufreq {
         name: "auto-cpufreq",
         processes: &["auto-cpufreq"],
         trace: None,
-        writes: PREFERENCES,
         remedy: "auto-cpufreq --remove, or systemctl stop auto-cpufreq",
-    },
-    Known {
+    }
+    Thermald {
         name: "thermald",
         processes: &["thermald"],
         trace: None,
-        writes: &[Id::Turbo, Id::MaxFreq, Id::MaxPerfPct, Id::PowerLimit, Id::PowerWindow],
         remedy: "it lowers limits when the machine is hot: look at temperatures first; systemctl stop thermald",
-    },
-    Known {
+    }
+    System76 {
         name: "system76-power",
         processes: &["system76-power"],
         trace: None,
-        writes: PREFERENCES,
         remedy: "systemctl stop com.system76.PowerDaemon",
-    },
-    Known {
+    }
+    IntelLpmd {
         name: "intel-lpmd",
         processes: &["intel_lpmd"],
         trace: None,
-        writes: &[Id::Online, Id::Epp, Id::Epb, Id::MaxFreq],
         remedy: "systemctl stop intel_lpmd",
-    },
-    Known {
+    }
+    Throttled {
         name: "throttled",
         processes: &["throttled", "throttled.py", "lenovo_fix.py"],
         trace: None,
-        writes: &[Id::PowerLimit, Id::PowerWindow, Id::HwpDynamicBoost, Id::Epp],
         remedy: "systemctl stop throttled",
-    },
-    Known {
+    }
+    GameMode {
         name: "gamemode",
         processes: &["gamemoded"],
         trace: None,
-        writes: &[Id::Governor],
         remedy: "it changes the governor while a game runs: end the game",
-    },
-    Known {
+    }
+    Cpufreqd {
         name: "cpufreqd",
         processes: &["cpufreqd"],
         trace: None,
-        writes: &[Id::Governor, Id::MinFreq, Id::MaxFreq],
         remedy: "systemctl stop cpufreqd",
-    },
-    Known {
+    }
+    CpufreqApplet {
         name: "xfce/GNOME cpufreq helper",
         processes: &["cpupower-gui-helper", "cpufreqctl"],
         trace: None,
-        writes: &[Id::Governor, Id::Epp, Id::MinFreq, Id::MaxFreq, Id::Online],
         remedy: "close the applet that uses it",
-    },
-];
+    }
+}
+
+impl Program {
+    /// The knobs that it writes, in the table's order.
+    pub fn writes(self) -> Vec<Id> {
+        let rows = TABLE
+            .iter()
+            .filter(|knob| knob.control().is_some_and(|control| control.written_by.contains(&self)));
+        rows.map(|knob| knob.id).collect()
+    }
+}
 
 /// The known programs that are at work on the machine.
 pub fn owners(host: &dyn Host) -> Vec<Owner> {
     let mut found: Vec<Owner> = Vec::new();
     let mut take = |known: &Known, pid: Option<u32>| {
         if !found.iter().any(|owner| owner.name == known.name) {
-            found.push(Owner { name: known.name, pid, writes: known.writes, remedy: known.remedy });
+            found.push(Owner { name: known.name, pid, writes: known.program.writes(), remedy: known.remedy });
         }
     };
     for entry in host.list("/proc").unwrap_or_default() {
@@ -161,6 +147,12 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         }
     }
     found
+}
+
+/// The process names of all programs, as the kernel keeps them.
+#[cfg(test)]
+pub(crate) fn processes() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().flat_map(|known| known.processes).map(|process| cut(process))
 }
 
 /// The kernel keeps 15 characters of a process name (TASK_COMM_LEN).

@@ -10,7 +10,6 @@
 
 mod absences;
 mod couplings;
-pub mod judged_by;
 mod limits;
 mod resolve;
 mod speed_select;
@@ -28,10 +27,7 @@ use crate::{
     TargetError, Value, Wanted, Why,
     intent::Intent,
     select,
-    write::{
-        order::{Step, natural, rank},
-        settle::agrees,
-    },
+    write::order::{Bound, Step, natural},
 };
 use absences::Absence;
 
@@ -207,7 +203,7 @@ impl Planner<'_> {
             },
         };
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
-            let narrower = match knob.narrower {
+            let narrower = match knob.narrower() {
                 Some(id) if self.is_somewhere(id, &cpus)? => format!("; '{id}' can be set for a part"),
                 _ if knob.id == Id::Turbo => "; max-freq=base keeps a part of them from it".to_owned(),
                 _ => String::new(),
@@ -371,6 +367,8 @@ impl Planner<'_> {
 
     /// Adds the change that a want needs, if it needs one.
     fn change(&mut self, want: &Want) -> Result<(), PlanError> {
+        // A fact cannot be wanted: it is refused when the setting is parsed.
+        let Some(control) = want.knob.knob().control() else { return Ok(()) };
         let open = self.is_open(want.knob, &want.place);
         if let Some(why) = self.absence(want)? {
             // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), whatever else changes.
@@ -445,7 +443,7 @@ impl Planner<'_> {
         let always = want.knob == Id::Epp && new == "default";
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
-            _ => agrees(&location, &new, old.trimmed()),
+            _ => control.writing.spelling.agrees(&new, old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
         let reset = self.resets(want).filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
@@ -460,7 +458,7 @@ impl Planner<'_> {
             instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
-            step: Step::of(&location, &new),
+            step: control.writing.turn.step(&new),
             location,
             old: Some(old.to_string()),
             new,
@@ -538,6 +536,7 @@ impl Planner<'_> {
 
     /// A change whose file, old value or number is known only when its turn has come.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
+        let Some(control) = want.knob.knob().control() else { return Ok(()) };
         let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
         let new = match value {
             Some(value) => self
@@ -557,7 +556,7 @@ impl Planner<'_> {
             instance: want.place.name.clone(),
             place: want.place.to_string(),
             cpus: want.place.cpus.clone(),
-            step: Step::of(&location, &new),
+            step: control.writing.turn.step(&new),
             location,
             old: old.map(ToString::to_string),
             new,
@@ -597,7 +596,9 @@ impl Planner<'_> {
 pub(crate) fn sort(changes: &mut [Change]) {
     changes.sort_by_cached_key(|change| {
         let path = change.location.path().map(natural).unwrap_or_default();
-        let order = rank(&change.location, change.old.as_deref().unwrap_or_default(), &change.new);
+        let control = change.knob.knob().control();
+        let bound = control.map_or(Bound::None, |control| control.writing.bound);
+        let order = bound.rank(change.old.as_deref().unwrap_or_default(), &change.new);
         (change.step, order, path, change.location.clone())
     });
 }

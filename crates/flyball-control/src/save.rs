@@ -7,40 +7,25 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use flyball_host::CpuList;
 
-use crate::{Id, Knob, Place, ReadError, Scope, Snapshot, Value, knob::TABLE};
+use crate::{
+    Id, Knob, Place, ReadError, Scope, Snapshot, Value,
+    knob::{Saved, TABLE},
+};
 
-/// Knobs that a profile has from a save. Power limits and the parts of the uncore belong to the machine's firmware and
-/// are left out; so is what is a fact of the moment (SMT's control word beside the CPUs that are online).
-pub const SAVED: &[Id] = &[
-    Id::DriverMode,
-    Id::Online,
-    Id::Turbo,
-    Id::Boost,
-    Id::Governor,
-    Id::Epp,
-    Id::Epb,
-    Id::EnergyEfficiency,
-    Id::HwpDynamicBoost,
-    Id::MinPerfPct,
-    Id::MaxPerfPct,
-    Id::MinFreq,
-    Id::MaxFreq,
-    Id::Setspeed,
-    Id::IdleState,
-    Id::IdleGovernor,
-    Id::LatencyLimit,
-    Id::UncoreMinFreq,
-    Id::UncoreMaxFreq,
-];
+/// The knobs that a profile has from a save.
+pub fn saved() -> Vec<Id> {
+    let is_saved = |knob: &&Knob| knob.control().is_some_and(|control| control.saved != Saved::Never);
+    TABLE.iter().filter(is_saved).map(|knob| knob.id).collect()
+}
 
-/// The profile's text, from a snapshot of the knobs in [`SAVED`].
+/// The profile's text, from a snapshot of the knobs that [`saved`] names.
 ///
 /// # Errors
 /// A file that should be readable is not.
 pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
     let mut top = String::new();
     let mut sections: BTreeMap<CpuList, String> = BTreeMap::new();
-    for knob in TABLE.iter().filter(|knob| SAVED.contains(&knob.id)) {
+    for knob in saved().into_iter().map(Id::knob) {
         for (name, values) in values(snapshot, knob)? {
             let key =
                 if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
@@ -78,7 +63,7 @@ fn values(
     let mut found: BTreeMap<String, BTreeMap<String, CpuList>> = BTreeMap::new();
     for place in snapshot.places(knob.id)? {
         let Some(value) = snapshot.value(knob.id, place)? else { continue };
-        if !is_setting(snapshot, knob.id, place, &value)? {
+        if !is_setting(snapshot, knob, place, &value)? {
             continue;
         }
         let name = if matches!(knob.scope, Scope::IdleState | Scope::Uncore) {
@@ -86,35 +71,35 @@ fn values(
         } else {
             String::new()
         };
-        let cpus = found.entry(name).or_default().entry(text(knob.id, &value)).or_default();
+        let cpus = found.entry(name).or_default().entry(text(&value)).or_default();
         *cpus = cpus.union(&place.cpus);
     }
     Ok(found)
 }
 
-/// Whether the value is a choice that can be made again.
-fn is_setting(snapshot: &Snapshot, knob: Id, place: &Place, value: &Value) -> Result<bool, ReadError> {
-    Ok(match knob {
-        // Under `performance` the preference is the governor's, and a number cannot be written on older kernels.
-        Id::Epp => {
+/// Whether the value is a choice that a profile can make again, as the knob's row says.
+fn is_setting(snapshot: &Snapshot, knob: &Knob, place: &Place, value: &Value) -> Result<bool, ReadError> {
+    let Some(control) = knob.control() else { return Ok(false) };
+    Ok(match control.saved {
+        Saved::Always => true,
+        Saved::Never => false,
+        Saved::WhereWritable => snapshot.target(knob.id, place, value).is_ok(),
+        // A dynamic preference is the platform profile's.
+        Saved::OwnPreference => {
             snapshot.value(Id::Governor, place)? != Some(Value::Word("performance".to_owned()))
                 && !value.word().is_some_and(|word| word.starts_with("dynamic"))
         }
-        // What no file takes (CPU 0, a register that is only read) is no setting.
-        Id::Online | Id::EnergyEfficiency => snapshot.target(knob, place, value).is_ok(),
-        Id::Boost => snapshot.machine_value(Id::Turbo)? != Some(Value::Switch(false)),
-        _ => true,
+        Saved::WithTurbo => snapshot.machine_value(Id::Turbo)? != Some(Value::Switch(false)),
     })
 }
 
 /// The value as a profile spells it.
-fn text(knob: Id, value: &Value) -> String {
+fn text(value: &Value) -> String {
     match value {
         Value::Percent(percent) => percent.0.to_string(),
         Value::Epb(bias) => bias.0.to_string(),
         Value::Frequency(frequency) => frequency.to_string().replace(' ', ""),
         Value::Time(time) => format!("{}us", time.0),
-        Value::Word(word) if knob == Id::LatencyLimit => word.clone(),
         other => other.to_string(),
     }
 }

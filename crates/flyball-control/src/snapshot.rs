@@ -296,7 +296,7 @@ impl Snapshot {
     /// Where the row is a fact, where nothing here takes the write, or where the value is of another type.
     pub fn target(&self, knob: Id, place: &Place, value: &Value) -> Result<(Location, String), TargetError> {
         let row = knob.knob();
-        if row.phase.is_none() {
+        if row.control().is_none() {
             return Err(TargetError::ReadOnly(row.name));
         }
         let Some(slot) = self.slot(knob, place)? else {

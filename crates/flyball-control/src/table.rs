@@ -1,16 +1,19 @@
-//! The table of knobs and facts: their identities and order here, their rows in the modules below by subject.
+//! The table of knobs and facts: their identities and order here, their rows in the modules below by subject. A row states
+//! all there is to know of a knob; the test at the end walks the table for what the compiler cannot check.
 
+pub(crate) mod auxiliary;
+pub(crate) mod effects;
 mod facts;
 mod frequency;
 mod idle;
 mod power;
 mod preference;
 mod registers;
-mod sst;
+pub(crate) mod sst;
 mod whole;
 
 use crate::{
-    knob::{Form, Knob, Mechanism, Scope},
+    knob::{Form, Knob, Mechanism},
     topology::Vendor,
 };
 
@@ -20,7 +23,7 @@ macro_rules! table {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Id { $($(#[doc = $doc])+ $id,)* }
 
-        /// Every knob, in the order of their phases, and then every fact.
+        /// Every knob, and then every fact.
         pub static TABLE: &[Knob] = &[$($row),*];
 
         impl Id {
@@ -199,27 +202,6 @@ table! {
     Temperature = power::TEMPERATURE;
 }
 
-/// What rows that are facts have in common.
-const FACT: Knob = Knob {
-    id: Id::DriverMode,
-    name: "",
-    title: "",
-    scope: Scope::Machine,
-    phase: None,
-    mechanisms: &[],
-    accepts: "",
-    about: "",
-    interacts: &[],
-    narrower: None,
-    vendor: None,
-};
-
-/// What rows of Intel processors have in common.
-const INTEL: Knob = Knob { vendor: Some(Vendor::Intel), ..FACT };
-
-/// What rows of AMD processors have in common.
-const AMD: Knob = Knob { vendor: Some(Vendor::Amd), ..FACT };
-
 /// A file that is read only.
 const fn ro(path: &'static str, form: Form) -> Mechanism {
     Mechanism::File { path, form, write: false }
@@ -241,43 +223,4 @@ const fn amd(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::{Access, Phase};
-
-    #[test]
-    fn rows_stand_where_their_identity_says() {
-        assert_eq!(TABLE.len(), Id::ALL.len());
-        for (id, row) in Id::ALL.iter().zip(TABLE) {
-            assert_eq!(*id, row.id, "{}", row.name);
-        }
-    }
-
-    #[test]
-    fn rows_are_complete_and_names_are_unique() {
-        let mut names = BTreeSet::new();
-        let mut last = Some(Phase::DriverMode);
-        for row in TABLE {
-            assert!(names.insert(row.name), "{} twice", row.name);
-            assert!(!row.title.is_empty() && !row.mechanisms.is_empty(), "{}", row.name);
-            assert!(row.about.len() > 80, "{} is not explained", row.name);
-            assert_eq!(row.accepts.is_empty(), row.phase.is_none(), "{}", row.name);
-            assert_eq!(
-                row.access() == Access::ReadWrite,
-                row.mechanisms.iter().any(Mechanism::writes),
-                "{}",
-                row.name
-            );
-            for mechanism in row.mechanisms {
-                assert_eq!(mechanism.form().unit(), row.unit(), "{}", row.name);
-            }
-            // Knobs come first, in the order of their phases.
-            let phase = row.phase.map_or((1, None), |phase| (0, Some(phase)));
-            let before = last.map_or((1, None), |phase| (0, Some(phase)));
-            assert!(phase >= before, "{} is out of order", row.name);
-            last = row.phase;
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::ReadError;
 
-/// Why there is no way to write a value.
+/// Why a value cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetError {
     /// The row is a fact.

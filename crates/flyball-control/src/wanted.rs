@@ -44,7 +44,7 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// The text is no value of the knob.
+/// The text is not a value of the knob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedError {
     /// The knob.
@@ -60,7 +60,7 @@ impl fmt::Display for WantedError {
         if self.accepted.is_empty() {
             return write!(f, "{} is a fact of the machine and cannot be set", self.knob);
         }
-        write!(f, "'{}' is no value for {}; it takes {}", self.text, self.knob, self.accepted)
+        write!(f, "'{}' is not a value of {}; it takes {}", self.text, self.knob, self.accepted)
     }
 }
 
@@ -103,11 +103,6 @@ impl From<crate::ReadError> for ResolveError {
     }
 }
 
-/// The bias that a word stands for (arch/x86/kernel/cpu/intel_epb.c). `normal` is 7 on some client processors, which the
-/// kernel knows; 6 is what it has been everywhere else since the word exists.
-const EPB_WORDS: &[(&str, u8)] =
-    &[("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
-
 fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "on" | "yes" | "true" | "1" | "enabled" | "enable" => Some(true),
@@ -124,10 +119,10 @@ impl Wanted {
     pub fn parse(knob: &Knob, text: &str) -> Result<Wanted, WantedError> {
         let text = text.trim();
         let refuse = |accepted: String| WantedError { knob: knob.id, text: text.to_owned(), accepted };
-        if knob.phase.is_none() {
+        if knob.control().is_none() {
             return Err(refuse(String::new()));
         }
-        let error = || refuse(knob.accepts.to_owned());
+        let error = || refuse(knob.accepts().to_owned());
         let lower = text.to_ascii_lowercase();
         if text.is_empty() || text.len() > 200 || text.contains(char::is_control) {
             return Err(error());
@@ -199,18 +194,10 @@ impl Wanted {
                 Err(_) if is_plain_word(&lower) => exactly(Value::Word(lower.replace('-', "_"))),
                 Err(_) => Err(error()),
             },
-            Form::Epb => {
-                let dashed = lower.replace('_', "-");
-                let number = EPB_WORDS
-                    .iter()
-                    .find(|(word, _)| *word == dashed)
-                    .map(|(_, number)| *number)
-                    .or_else(|| lower.parse().ok());
-                match number {
-                    Some(number @ 0..=15) => exactly(Value::Epb(Epb(number))),
-                    _ => Err(error()),
-                }
-            }
+            Form::Epb => match Epb::named(&lower.replace('_', "-")) {
+                Some(bias) => exactly(Value::Epb(bias)),
+                None => Err(error()),
+            },
             Form::Perf => match lower.parse::<u8>() {
                 Ok(level) => exactly(Value::Perf(Perf(level))),
                 Err(_) => Err(error()),

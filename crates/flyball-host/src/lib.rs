@@ -23,7 +23,7 @@ pub mod msr;
 mod msrfile;
 mod plain;
 pub mod process;
-mod record;
+pub mod record;
 mod recorded;
 pub mod spool;
 pub mod thermal;

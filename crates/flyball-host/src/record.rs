@@ -167,6 +167,10 @@ const DAEMONS: &[&str] = &[
     "laptop_mode",
     "gamemoded",
     "cpufreqd",
+    "cpufreqctl",
+    "intel_lpmd",
+    "lenovo_fix",
+    "throttled",
     "powertop",
 ];
 
@@ -202,6 +206,31 @@ const LOG_WORDS: &[&str] = &[
     "coretemp",
     "command line",
 ];
+
+/// Whether a machine's recording has the file at `path`, where the machine has it.
+pub fn covers(path: &str) -> bool {
+    let in_tree = |tree: &&str| path.strip_prefix(*tree).is_some_and(|rest| rest.starts_with('/'));
+    let in_class = |(class, beginnings): &(&str, &[&str])| {
+        let device = path.strip_prefix(class).and_then(|rest| rest.strip_prefix('/'));
+        let name = device.and_then(|rest| rest.split_once('/')).map(|(_, name)| name);
+        name.is_some_and(|name| {
+            !name.contains('/') && beginnings.iter().any(|beginning| name.starts_with(beginning))
+        })
+    };
+    let never = path.rsplit('/').next().is_some_and(|name| NEVER.contains(&name));
+    !never
+        && (TREES.iter().any(|tree| in_tree(&tree)) || FILES.contains(&path) || CLASSES.iter().any(in_class))
+}
+
+/// Whether a machine's recording has the register.
+pub fn covers_register(register: u32) -> bool {
+    REGISTERS.contains(&register)
+}
+
+/// Whether a machine's recording says that a process of this name runs.
+pub fn covers_process(name: &str) -> bool {
+    DAEMONS.iter().any(|daemon| name.starts_with(daemon))
+}
 
 /// Words that must not leave the machine, and what stands for them.
 #[derive(Debug, Default)]

@@ -50,6 +50,25 @@ integer_units! {
     Percent(u32);
 }
 
+impl Epb {
+    /// The words of arch/x86/kernel/cpu/intel_epb.c. `normal` is 7 on some client processors, which the kernel knows; 6 is
+    /// what it is everywhere else.
+    const WORDS: [(&'static str, u8); 5] =
+        [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
+
+    /// The bias that a word or a number from 0 to 15 stands for.
+    pub fn named(text: &str) -> Option<Epb> {
+        let word = Epb::WORDS.iter().find(|(word, _)| *word == text).map(|(_, number)| *number);
+        word.or_else(|| text.parse().ok()).filter(|number| *number <= 15).map(Epb)
+    }
+
+    /// The word for it; `None` between the named values.
+    pub fn word(self) -> Option<&'static str> {
+        let number = if self.0 == 7 { 6 } else { self.0 };
+        Epb::WORDS.iter().find(|(_, known)| *known == number).map(|(word, _)| *word)
+    }
+}
+
 macro_rules! float_units {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*

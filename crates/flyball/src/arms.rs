@@ -198,7 +198,7 @@ impl<'h> Held<'h> {
                     }
                 }
                 // Between arms the machine goes back to this, not to what it was before.
-                hold.set_floor();
+                hold.set_baseline();
             }
             Some(hold)
         } else {
@@ -212,12 +212,7 @@ impl<'h> Held<'h> {
 /// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
 pub fn notes(applied: &Applied) -> Vec<String> {
     let mut notes = applied.notes.clone();
-    for (change, to) in applied.clamped() {
-        notes.push(format!(
-            "{}={} on {}: the kernel clamped it to {to}",
-            change.knob, change.new, change.place
-        ));
-    }
+    notes.extend(applied.clamped().map(ToString::to_string));
     notes.dedup();
     notes
 }
@@ -267,7 +262,7 @@ impl Settings for Held<'_> {
     }
 
     fn snapshot(&self) -> serde_json::Value {
-        let profile = Snapshot::of_knobs(self.host, flyball_control::save::SAVED)
+        let profile = Snapshot::of_knobs(self.host, &flyball_control::save::saved())
             .and_then(|snapshot| flyball_control::save::save(&snapshot));
         match profile {
             Ok(text) => serde_json::json!({ "profile": text }),

@@ -16,7 +16,6 @@ use flyball_control::{
     write::{
         hold::{Applied, ApplyError, Hold, HoldError, Made, Outcome},
         journal::JournalError,
-        order::Step,
         state::LockError,
     },
 };
@@ -94,7 +93,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     let interrupted = interrupts()?;
     let mut hold = Hold::begin(host, &state, &command_line(), None)?;
     // Printed at the end: until then a closed pipe would end the process in the middle of a change.
-    let notes = hold.notes().to_vec();
+    let notes: Vec<String> = hold.notes().iter().map(ToString::to_string).collect();
     let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
@@ -131,9 +130,7 @@ fn render_applied(applied: &Applied) -> String {
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {
             Outcome::Applied => format!("{} (was {was})", change.value),
-            Outcome::Clamped(to) => {
-                format!("{to}: the kernel clamped {} to it (was {was}); see {}", change.new, change.location)
-            }
+            other => format!("{}: {other} (was {was}); see {}", change.new, change.location),
         };
         let same = |(knob, instance, text, _): &&mut (Id, String, String, CpuList)| {
             *knob == change.knob && *instance == change.instance && *text == tail
@@ -166,26 +163,6 @@ pub fn plan_text(plan: &Plan, each: bool) -> String {
     format!("{heading}{}", render(plan, each))
 }
 
-fn title(step: Step) -> &'static str {
-    match step {
-        Step::SpeedSelectOff => "base-freq and turbo-freq off",
-        Step::Level => "performance level",
-        Step::Classes => "classes of service",
-        Step::CorePower => "core-power",
-        Step::SpeedSelectOn => "base-freq and turbo-freq on",
-        Step::DriverMode => "driver mode",
-        Step::Online => "CPUs online",
-        Step::Turbo => "turbo",
-        Step::Governor => "governor",
-        Step::Tunable => "governor's speed",
-        Step::Preference => "preference",
-        Step::Limit => "limits",
-        Step::Idle => "idle states and latency",
-        Step::Power => "uncore and power",
-        Step::Offline => "CPUs offline",
-    }
-}
-
 /// Fewer alike writes than this stay a line each.
 const FOLDED_FROM: usize = 8;
 
@@ -214,7 +191,7 @@ fn render(plan: &Plan, each: bool) -> String {
         let count = changes.iter().take_while(|change| change.step == first.step).count();
         let (step, rest) = changes.split_at(count);
         changes = rest;
-        let _ = writeln!(text, "{}", title(first.step));
+        let _ = writeln!(text, "{}", first.step);
         // Alike lines stand where the first of them does.
         let mut alike: Vec<(String, String, Vec<u32>)> = Vec::new();
         let mut place: HashMap<(String, String), usize> = HashMap::new();
@@ -265,12 +242,7 @@ impl From<ApplyError> for Failure {
             return error.into();
         }
         let exact = error.restoration().is_none_or(flyball_control::write::restore::Restoration::is_exact);
-        if exact {
-            return Failure::failed(error);
-        }
-        Failure::new(Exit::HalfDone, error).reworded(|message| {
-            format!("{message}\n'flyball restore' tries again; the journal still has what was")
-        })
+        Failure::new(if exact { Exit::Failed } else { Exit::HalfDone }, error)
     }
 }
 

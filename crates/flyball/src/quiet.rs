@@ -182,12 +182,10 @@ fn apply_plan(
     if !intent.is_empty() {
         let applied = hold.apply(intent, interrupted)?;
         notes.extend(applied.notes.iter().cloned());
-        notes.extend(applied.clamped().map(|(change, to)| {
-            format!("{}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place)
-        }));
+        notes.extend(applied.clamped().map(ToString::to_string));
     }
     let extras = extras(host, &look(host)?.topology().online, &recipe.cpus);
-    let refused = hold.offer(&extras).map_err(Failure::from)?;
+    let refused = hold.try_writes(&extras).map_err(Failure::from)?;
     let stuck = refused
         .iter()
         .filter(|(location, _)| location.path().is_some_and(|path| path.starts_with("/proc/irq/")));
@@ -200,7 +198,7 @@ fn apply_plan(
     }
     let mut group = None;
     if let Some(partition) = &recipe.partition {
-        let refused = hold.offer(&partition.writes()).map_err(Failure::from)?;
+        let refused = hold.try_writes(&partition.writes()).map_err(Failure::from)?;
         let found = partition.location().read(host);
         let holds = found.as_ref().map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         if refused.is_empty() && holds.as_ref().is_ok_and(|text| partition.holds(text)) {
@@ -212,7 +210,8 @@ fn apply_plan(
                 (None, Err(error)) => error.to_string(),
             };
             notes.push(format!("cannot keep other tasks off CPUs {}: {why}", recipe.cpus));
-            hold.offer(&[(partition.location(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
+            hold.try_writes(&[(partition.location(), partition::ABSENT.to_owned())])
+                .map_err(Failure::from)?;
         }
     }
     Ok(QuietResult { notes, group })
@@ -254,7 +253,8 @@ impl<'h> QuietSession<'h> {
         let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
         match apply_plan(&mut hold, host, &recipe, &intent, interrupted) {
             Ok(result) => {
-                let notes: Vec<String> = hold.notes().iter().cloned().chain(result.notes).collect();
+                let notes: Vec<String> =
+                    hold.notes().iter().map(ToString::to_string).chain(result.notes).collect();
                 if guarded {
                     for note in &notes {
                         eprintln!("note: {note}");
@@ -280,10 +280,7 @@ impl<'h> QuietSession<'h> {
         if restoration.is_exact() {
             return Ok(());
         }
-        Err(Failure::new(
-            Exit::HalfDone,
-            format!("{restoration}\n'flyball restore' tries again; the journal still has what was"),
-        ))
+        Err(Failure::new(Exit::HalfDone, restoration.to_string()))
     }
 }
 

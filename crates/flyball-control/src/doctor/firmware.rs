@@ -3,12 +3,12 @@
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
 //! (tools/power/x86/turbostat/turbostat.c).
 
-use flyball_host::Kind;
 use flyball_host::msr::{
     MSR_CONFIG_TDP_CONTROL, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL,
     MSR_MISC_PWR_MGMT, MSR_PKG_CST_CONFIG_CONTROL, MSR_PKG_POWER_INFO, MSR_PKG_POWER_LIMIT,
     MSR_PLATFORM_INFO, MSR_RAPL_POWER_UNIT,
 };
+use flyball_host::{Epb, Kind};
 
 use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
 use crate::Id;
@@ -282,14 +282,8 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     }
     let value = *values.keys().next()?;
     let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
-    let word = match value {
-        0 => "performance",
-        4 => "balance-performance",
-        6 | 7 => "normal",
-        8 => "balance-power",
-        15 => "power",
-        _ => "between the named values",
-    };
+    let word =
+        u8::try_from(value).ok().and_then(|value| Epb(value).word()).unwrap_or("between the named values");
     let answer = if raised {
         ok(format!("energy bias {value} ({word}); the firmware set 0 and the kernel raised it"))
     } else {

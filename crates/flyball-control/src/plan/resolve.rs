@@ -3,11 +3,12 @@
 use flyball_host::{CpuList, Epp, KiloHertz, MicroWatts, Micros, Percent};
 
 use crate::{
-    At, Id, Place, ReadError, Reading, ResolveError, Snapshot, Value, Vendor, Wanted, wanted::is_uncore,
+    At, Id, Place, ReadError, Reading, ResolveError, Snapshot, Unit, Value, Vendor, Wanted,
+    knob::{Check, Ends},
 };
 
 /// What a class of service without a highest frequency has in its register.
-const NO_LIMIT: KiloHertz = KiloHertz(25_500_000);
+const NO_LIMIT: KiloHertz = KiloHertz(crate::table::sst::NO_LIMIT as u64);
 
 /// Less than this is a slip of the unit, not a limit to work under.
 const LEAST_POWER: MicroWatts = MicroWatts(1_000_000);
@@ -47,20 +48,19 @@ impl Snapshot {
                 }
             }
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
-                let source = match (knob, wanted) {
-                    // The register's own ends; the highest is no limit at all.
-                    (Id::ClosMin | Id::ClosMax, Wanted::Min) => return Ok(Value::Frequency(KiloHertz(0))),
-                    (Id::ClosMax | Id::ClosMin, Wanted::Max) => return Ok(Value::Frequency(NO_LIMIT)),
-                    (Id::MinPerfPct | Id::MaxPerfPct, Wanted::Min) => return Ok(Value::Percent(Percent(0))),
-                    (Id::MinPerfPct | Id::MaxPerfPct, _) => return Ok(Value::Percent(Percent(100))),
-                    (Id::PowerLimit, Wanted::Max) => Id::PowerMax,
-                    (Id::PowerLimit, _) => return Err(refuse("it takes a power (65W), or max".to_owned())),
-                    (_, Wanted::Min) if is_uncore(knob) => Id::UncoreHwMin,
-                    (_, Wanted::Max) if is_uncore(knob) => Id::UncoreHwMax,
-                    (_, Wanted::Min) => Id::HwMinFreq,
-                    (_, Wanted::Max) => Id::HwMaxFreq,
-                    (_, Wanted::Base) => Id::BaseFreq,
-                    _ => Id::NominalFreq,
+                let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);
+                let number = |number: u32| match knob.knob().unit() {
+                    Unit::Percent => Value::Percent(Percent(number)),
+                    _ => Value::Frequency(KiloHertz(number.into())),
+                };
+                let source = match (wanted, ends) {
+                    (Wanted::Min, Ends::Numbers(low, _)) => return Ok(number(low)),
+                    (Wanted::Max, Ends::Numbers(_, high)) => return Ok(number(high)),
+                    (Wanted::Min, Ends::Rows(low, _)) => low,
+                    (Wanted::Max, Ends::Rows(_, high) | Ends::UpToRow(high)) => high,
+                    (Wanted::Base, _) => Id::BaseFreq,
+                    (Wanted::Nominal, _) => Id::NominalFreq,
+                    _ => return Err(refuse(format!("it takes {}", knob.knob().accepts()))),
                 };
                 // One frequency under two names: Intel's base is what ACPI and AMD call nominal.
                 let twin = match source {
@@ -121,10 +121,10 @@ impl Snapshot {
         let refuse = |accepted: String| {
             Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })
         };
-        let list = match (knob, value) {
-            (Id::Governor, Value::Word(_)) => Some(Id::AvailableGovernors),
-            (Id::IdleGovernor, Value::Word(_)) => Some(Id::AvailableIdleGovernors),
-            (Id::Epp, Value::Word(_)) => Some(Id::AvailableEpp),
+        let Some(control) = knob.knob().control() else { return Ok(()) };
+        let list = match control.check {
+            Check::Listed(list) => Some(list),
+            Check::Preference => Some(Id::AvailableEpp),
             _ => None,
         };
         if let (Some(list), Value::Word(word)) = (list, value) {
@@ -132,7 +132,9 @@ impl Snapshot {
             let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
             return match words.as_ref().and_then(Value::words) {
                 // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
-                Some(words) if knob == Id::Epp && word == "custom" && words.contains(word) => {
+                Some(words)
+                    if control.check == Check::Preference && word == "custom" && words.contains(word) =>
+                {
                     refuse(format!("it takes 0 to 255, {}", words.join(", ").replace(", custom", "")))
                 }
                 Some(words) if words.iter().any(|other| other == word) => Ok(()),
@@ -141,22 +143,18 @@ impl Snapshot {
                 Some(words) => refuse(format!("it takes {}", words.join(", "))),
             };
         }
-        match (knob, value) {
-            (Id::Epp, Value::Epp(_)) if !self.takes_preference_numbers(place)? => refuse(
+        match (control.check, value) {
+            (Check::Preference, Value::Epp(_)) if !self.takes_preference_numbers(place)? => refuse(
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
-            (Id::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
-            (Id::MinFreq | Id::MaxFreq | Id::Setspeed, Value::Frequency(frequency)) => {
-                self.check_range(place, (Id::HwMinFreq, Id::HwMaxFreq), *frequency)?.map_or(Ok(()), refuse)
+            (Check::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
+            (Check::BetweenEndsInSteps, Value::Frequency(frequency)) if frequency.0 % 100_000 != 0 => {
+                refuse("uncore frequencies are multiples of 100MHz".to_owned())
             }
-            (Id::UncoreMinFreq | Id::UncoreMaxFreq, Value::Frequency(frequency)) => {
-                if frequency.0 % 100_000 != 0 {
-                    return refuse("uncore frequencies are multiples of 100MHz".to_owned());
-                }
-                self.check_range(place, (Id::UncoreHwMin, Id::UncoreHwMax), *frequency)?
-                    .map_or(Ok(()), refuse)
+            (Check::BetweenEnds | Check::BetweenEndsInSteps, Value::Frequency(frequency)) => {
+                self.check_range(place, control.ends, *frequency)?.map_or(Ok(()), refuse)
             }
-            (Id::PowerLimit, Value::Power(power)) => {
+            (Check::Power, Value::Power(power)) => {
                 if *power < LEAST_POWER && self.value(knob, place)?.as_ref() != Some(value) {
                     return refuse(format!("at least {LEAST_POWER}: with less the machine hardly runs"));
                 }
@@ -166,7 +164,7 @@ impl Snapshot {
                     _ => Ok(()),
                 }
             }
-            (Id::PowerWindow, Value::Time(_)) => match self.value(knob, place)? {
+            (Check::Window, Value::Time(_)) => match self.value(knob, place)? {
                 Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
                     refuse(format!(
                         "its present {now} could not be put back: the kernel shows quarters of its unit ({WINDOW_UNIT} us) \
@@ -175,23 +173,22 @@ impl Snapshot {
                 }
                 _ => Ok(()),
             },
-            (Id::Online, Value::Switch(false)) => match &place.at {
+            (Check::Online, Value::Switch(false)) => match &place.at {
                 At::Cpu(_) if self.slot(knob, place)?.is_none() => {
                     refuse("the kernel keeps this CPU online".to_owned())
                 }
                 _ => Ok(()),
             },
-            (Id::ClosMin | Id::ClosMax, Value::Frequency(frequency)) if *frequency > NO_LIMIT => {
+            (Check::ClassFrequency, Value::Frequency(frequency)) if *frequency > NO_LIMIT => {
                 refuse(format!("the register ends at {NO_LIMIT}"))
             }
-            (Id::ClosWeight | Id::ClosEpp, Value::Count(16..)) => refuse("it takes 0 to 15".to_owned()),
-            (Id::Clos, Value::Count(4..)) => refuse("there are the classes 0 to 3".to_owned()),
-            (Id::SstCpPriority, Value::Word(word))
-                if !matches!(word.as_str(), "ordered" | "proportional") =>
-            {
-                refuse("it takes ordered or proportional".to_owned())
+            (Check::UpTo(most), Value::Count(count)) if *count > most => {
+                refuse(format!("it takes 0 to {most}"))
             }
-            (Id::SstLevel, Value::Count(level)) => {
+            (Check::OneOf(words), Value::Word(word)) if !words.contains(&word.as_str()) => {
+                refuse(format!("it takes {}", words.join(" or ")))
+            }
+            (Check::Level, Value::Count(level)) => {
                 let all = self.levels_at(&place.at).iter().enumerate();
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
@@ -200,7 +197,7 @@ impl Snapshot {
                 let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
                 refuse(format!("its levels are {}", levels.join(", ")))
             }
-            (Id::SstApart, Value::Word(word)) if word != "none" => {
+            (Check::CpusApart, Value::Word(word)) if word != "none" => {
                 let cpus: CpuList = word.parse().unwrap_or_default();
                 let outside = cpus.difference(&place.cpus);
                 if !outside.is_empty() {
@@ -211,10 +208,10 @@ impl Snapshot {
                 }
                 Ok(())
             }
-            (Id::Trl, Value::Word(word)) if trl(word).is_none() => {
+            (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
-            (Id::LatencyLimit, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
+            (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
     }
@@ -293,9 +290,10 @@ impl Snapshot {
     fn check_range(
         &self,
         place: &Place,
-        (low, high): (Id, Id),
+        ends: Ends,
         frequency: KiloHertz,
     ) -> Result<Option<String>, ResolveError> {
+        let Ends::Rows(low, high) = ends else { return Ok(None) };
         let limit = |knob: Id| -> Result<Option<KiloHertz>, ResolveError> {
             Ok(self.value(knob, place)?.and_then(|value| value.frequency()))
         };

@@ -13,7 +13,6 @@ use super::{Column, Entry, Slot, Snapshot, expand, is_offline, speed_select::Spe
 use crate::{
     Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value, Why,
     parse,
-    plan::judged_by::judged_by,
     topology::{self, CPUS},
 };
 
@@ -51,7 +50,7 @@ impl Snapshot {
         let mut knobs = BTreeSet::new();
         for setting in &intent.settings {
             knobs.insert(setting.knob());
-            knobs.extend(judged_by(setting.knob()));
+            knobs.extend(setting.knob().knob().control().into_iter().flat_map(|control| control.judged_by));
         }
         let knobs: Vec<Id> = knobs.into_iter().collect();
         let mut snapshot = Snapshot::begin(host)?;
@@ -191,7 +190,7 @@ impl Pass<'_> {
         let mut reading = None;
         let mut slot = None;
         for mechanism in row.mechanisms {
-            let wants_slot = self.to_plan && row.phase.is_some() && slot.is_none() && mechanism.writes();
+            let wants_slot = self.to_plan && row.control().is_some() && slot.is_none() && mechanism.writes();
             if reading.is_some() && !wants_slot {
                 continue;
             }

@@ -1,7 +1,10 @@
-//! Rows of what the drivers and the firmware say and nobody can set.
+//! Rows of facts: what drivers and firmware report and no write changes.
 
-use super::{AMD, FACT, INTEL, Id, amd, intel, ro};
-use crate::knob::{Form, Knob, Scope};
+use super::{Id, amd, intel, ro};
+use crate::{
+    knob::{Form, Knob, Role, Scope, Section, Shown},
+    topology::Vendor,
+};
 
 macro_rules! policy {
     ($file:literal) => {
@@ -19,18 +22,24 @@ pub(super) const DRIVER: Knob = Knob {
     id: Id::Driver,
     name: "driver",
     title: "cpufreq driver",
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_driver", Form::Word)],
     about: "What sets the frequency. intel_pstate and amd-pstate-epp are the drivers in active mode, where the processor \
             chooses; intel_cpufreq and amd-pstate the same in passive or guided mode; acpi-cpufreq uses the few \
             P-states that the firmware lists. The kernel has one driver for all CPUs.",
     interacts: &[(Id::DriverMode, "switches between a driver's modes; another driver needs another boot")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const AVAILABLE_GOVERNORS: Knob = Knob {
     id: Id::AvailableGovernors,
     name: "available-governors",
-    title: "governors that the driver takes",
+    title: "governors that the driver accepts",
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro(
         "/sys/devices/system/cpu/cpufreq/policy{any-policy}/scaling_available_governors",
         Form::Words,
@@ -38,22 +47,24 @@ pub(super) const AVAILABLE_GOVERNORS: Knob = Knob {
     about: "The frequency governors that can be set now. Drivers in active mode have performance and powersave; others \
             have what the kernel was built with or has loaded.",
     interacts: &[(Id::Governor, "takes one of them"), (Id::DriverMode, "decides which they are")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const AVAILABLE_EPP: Knob = Knob {
     id: Id::AvailableEpp,
     name: "available-epp",
-    title: "preferences that the driver takes",
+    title: "preferences that the driver accepts",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(policy!("energy_performance_available_preferences"), Form::Words)],
-    about: "The words that epp takes now. amd-pstate lists performance alone while the governor is performance; \
+    about: "The words that epp accepts now. amd-pstate lists performance alone while the governor is performance; \
             intel_pstate always lists all of its words, and still refuses most of them under that governor.",
     interacts: &[
         (Id::Epp, "takes one of them"),
         (Id::Governor, "performance shortens the list on amd-pstate"),
     ],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const HW_MIN_FREQ: Knob = Knob {
@@ -61,10 +72,12 @@ pub(super) const HW_MIN_FREQ: Knob = Knob {
     name: "hw-min-freq",
     title: "lowest frequency of the hardware",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[ro(policy!("cpuinfo_min_freq"), Form::KHz)],
     about: "The lowest frequency that the driver can ask for. The word min for frequency knobs means this value.",
     interacts: &[(Id::MinFreq, "cannot go below")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const HW_MAX_FREQ: Knob = Knob {
@@ -72,11 +85,13 @@ pub(super) const HW_MAX_FREQ: Knob = Knob {
     name: "hw-max-freq",
     title: "highest frequency of the hardware",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[ro(policy!("cpuinfo_max_freq"), Form::KHz)],
     about: "The highest frequency that the driver can ask for, turbo included while turbo is on. With acpi-cpufreq on AMD \
             it may be above every frequency of the driver's table. The word max for frequency knobs means this value.",
     interacts: &[(Id::MaxFreq, "cannot go above"), (Id::Turbo, "off lowers it on current kernels")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const BASE_FREQ: Knob = Knob {
@@ -84,11 +99,13 @@ pub(super) const BASE_FREQ: Knob = Knob {
     name: "base-freq",
     title: "guaranteed frequency",
     scope: Scope::Policy,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(0xce, (15, 8), Form::Ratio)],
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",
     interacts: &[(Id::Turbo, "allows frequencies above it"), (Id::MaxFreq, "the word base means this value")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const NOMINAL_FREQ: Knob = Knob {
@@ -96,6 +113,8 @@ pub(super) const NOMINAL_FREQ: Knob = Knob {
     name: "nominal-freq",
     title: "nominal frequency of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[ro(cppc!("nominal_freq"), Form::MHz)],
     about: "The frequency that goes with the nominal performance of CPPC: what the firmware calls sustained with all cores \
             busy. On AMD it is the frequency without boost. The firmware rounds it to MHz.",
@@ -103,7 +122,7 @@ pub(super) const NOMINAL_FREQ: Knob = Knob {
         (Id::CppcNominal, "the performance level of it"),
         (Id::MaxFreq, "the word nominal means this value"),
     ],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
@@ -111,6 +130,8 @@ pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
     name: "lowest-nonlinear-freq",
     title: "frequency below which energy per work rises again",
     scope: Scope::Policy,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::in_section(Section::Levels),
     mechanisms: &[ro(policy!("amd_pstate_lowest_nonlinear_freq"), Form::KHz)],
     about: "Above this frequency, voltage and so energy per work rise with the frequency; below it the voltage stays, and \
             going slower saves no energy for the same work. amd-pstate uses it as the default lowest frequency.",
@@ -118,7 +139,7 @@ pub(super) const LOWEST_NONLINEAR_FREQ: Knob = Knob {
         (Id::MinFreq, "starts as this on recent kernels"),
         (Id::CppcLowestNonlinear, "its performance level"),
     ],
-    ..AMD
+    role: Role::Fact,
 };
 
 pub(super) const CUR_FREQ: Knob = Knob {
@@ -126,12 +147,14 @@ pub(super) const CUR_FREQ: Knob = Knob {
     name: "cur-freq",
     title: "current frequency",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::in_section(Section::Current),
     mechanisms: &[ro(policy!("scaling_cur_freq"), Form::KHz)],
     about: "What the kernel thinks the frequency is: on x86 measured over the last tick where the CPU was busy, otherwise \
             what the driver asked for last. An idle CPU shows a stale or lowest value. Not for measuring: compare uses \
             the hardware's counters over a whole run.",
     interacts: &[(Id::MinFreq, "bounds it"), (Id::MaxFreq, "bounds it")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const BIOS_LIMIT: Knob = Knob {
@@ -139,12 +162,14 @@ pub(super) const BIOS_LIMIT: Knob = Knob {
     name: "bios-limit",
     title: "frequency limit of the firmware",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(policy!("bios_limit"), Form::KHz)],
     about: "The highest frequency that the firmware allows now (ACPI _PPC). A limit below the highest frequency of the \
             table explains a machine that is slower than it should be: a power cap, a weak supply, or a setting. \
             acpi-cpufreq and passive intel_pstate present it.",
     interacts: &[(Id::MaxFreq, "has no effect above it")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const AVAILABLE_FREQS: Knob = Knob {
@@ -152,11 +177,13 @@ pub(super) const AVAILABLE_FREQS: Knob = Knob {
     name: "available-freqs",
     title: "frequencies of the driver's table",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(policy!("scaling_available_frequencies"), Form::KHzList)],
     about: "The frequencies that a driver with a table (acpi-cpufreq) can ask for. Limits between two of them take effect \
             as the next one. Drivers without a table choose freely and do not present this.",
     interacts: &[(Id::BoostFreqs, "those above, which need turbo")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const BOOST_FREQS: Knob = Knob {
@@ -164,11 +191,13 @@ pub(super) const BOOST_FREQS: Knob = Knob {
     name: "boost-freqs",
     title: "frequencies of the table that need turbo",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(policy!("scaling_boost_frequencies"), Form::KHzList)],
     about: "The frequencies of the driver's table that are used only while turbo is on. Often empty on AMD with \
-            acpi-cpufreq, where the hardware boosts above its highest P-state without telling how far.",
+            acpi-cpufreq, where the hardware boosts above its highest P-state without reporting how far.",
     interacts: &[(Id::Turbo, "must be on")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const TRANSITION_LATENCY: Knob = Knob {
@@ -176,33 +205,41 @@ pub(super) const TRANSITION_LATENCY: Knob = Knob {
     name: "transition-latency",
     title: "time that a frequency change takes",
     scope: Scope::Policy,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(policy!("cpuinfo_transition_latency"), Form::Nanos)],
-    about: "How long the driver says that the processor needs to change its frequency; 0 or unknown where it does not say. Governors \
+    about: "How long the processor needs to change its frequency, as the driver states it; 0 or unknown if it does not. Governors \
             take their sampling rate from it.",
     interacts: &[(Id::Governor, "samples no faster than this allows")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const NUM_PSTATES: Knob = Knob {
     id: Id::NumPstates,
     name: "num-pstates",
     title: "number of P-states of intel_pstate",
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/intel_pstate/num_pstates", Form::Count)],
     about: "How many steps of 100 MHz there are from the lowest frequency to the highest turbo. Not presented on hybrid \
             processors, where core types differ.",
     interacts: &[(Id::TurboPct, "the share of them that is turbo")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const TURBO_PCT: Knob = Knob {
     id: Id::TurboPct,
     name: "turbo-pct",
     title: "share of P-states in the turbo range",
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/intel_pstate/turbo_pct", Form::Percent)],
     about: "The share of intel_pstate's P-states that lie above the guaranteed frequency. Not presented on hybrid \
             processors, where core types differ.",
     interacts: &[(Id::Turbo, "allows them")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_HIGHEST: Knob = Knob {
@@ -210,11 +247,13 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     name: "cppc-highest",
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::in_section(Section::Levels),
     mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(0xc001_02b0, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \
             differ where some are preferred: the best core has the highest number.",
     interacts: &[(Id::PrefcoreRanking, "the ranking that amd-pstate makes of it")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_NOMINAL: Knob = Knob {
@@ -222,11 +261,13 @@ pub(super) const CPPC_NOMINAL: Knob = Knob {
     name: "cppc-nominal",
     title: "nominal performance of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::on_request(Section::Levels),
     mechanisms: &[ro(cppc!("nominal_perf"), Form::Perf), amd(0xc001_02b0, (23, 16), Form::Perf)],
     about: "The performance level that the firmware calls sustained with all cores busy, on the same scale as \
             cppc-highest. nominal-freq is its frequency.",
     interacts: &[(Id::NominalFreq, "its frequency")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_GUARANTEED: Knob = Knob {
@@ -234,11 +275,13 @@ pub(super) const CPPC_GUARANTEED: Knob = Knob {
     name: "cppc-guaranteed",
     title: "guaranteed performance of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(cppc!("guaranteed_perf"), Form::Perf)],
     about: "The performance level that the processor guarantees under its present power limit; it can change while the \
             machine runs. AMD's firmware leaves it at 0.",
     interacts: &[(Id::BaseFreq, "its frequency on Intel")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_LOWEST_NONLINEAR: Knob = Knob {
@@ -246,11 +289,13 @@ pub(super) const CPPC_LOWEST_NONLINEAR: Knob = Knob {
     name: "cppc-lowest-nonlinear",
     title: "lowest non-linear performance of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(cppc!("lowest_nonlinear_perf"), Form::Perf), amd(0xc001_02b0, (15, 8), Form::Perf)],
     about: "The performance level above which power grows faster than performance. Below it, a lower level does not save \
             energy for the same work.",
     interacts: &[(Id::LowestNonlinearFreq, "its frequency on AMD")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_LOWEST: Knob = Knob {
@@ -258,22 +303,27 @@ pub(super) const CPPC_LOWEST: Knob = Knob {
     name: "cppc-lowest",
     title: "lowest performance of CPPC",
     scope: Scope::Cpu,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(cppc!("lowest_perf"), Form::Perf), amd(0xc001_02b0, (7, 0), Form::Perf)],
     about: "The lowest performance level that the firmware takes, on the same scale as cppc-highest. Going this low may \
             use more energy for the same work than a higher level.",
     interacts: &[(Id::HwMinFreq, "its frequency")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const PREFCORE: Knob = Knob {
     id: Id::Prefcore,
     name: "prefcore",
     title: "preferred cores of amd-pstate",
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/amd_pstate/prefcore", Form::Enabled)],
     about: "Whether amd-pstate tells the scheduler which cores boost highest, so that single tasks land on them. \
             Disabled where all cores are equal, or by amd_prefcore=disable on the kernel command line.",
     interacts: &[(Id::PrefcoreRanking, "the order of the cores")],
-    ..AMD
+    role: Role::Fact,
 };
 
 pub(super) const PREFCORE_RANKING: Knob = Knob {
@@ -281,6 +331,8 @@ pub(super) const PREFCORE_RANKING: Knob = Knob {
     name: "prefcore-ranking",
     title: "rank of a core among preferred cores",
     scope: Scope::Policy,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::in_section(Section::Levels),
     mechanisms: &[ro(policy!("amd_pstate_prefcore_ranking"), Form::Perf)],
     about: "The highest performance that the firmware gives this core: the scheduler prefers cores with a higher number. \
             The firmware may change it while the machine runs.",
@@ -288,5 +340,5 @@ pub(super) const PREFCORE_RANKING: Knob = Knob {
         (Id::Prefcore, "whether the scheduler is told"),
         (Id::CppcHighest, "where the number comes from"),
     ],
-    ..AMD
+    role: Role::Fact,
 };

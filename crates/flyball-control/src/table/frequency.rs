@@ -1,20 +1,45 @@
 //! Rows of frequency selection: governor and limits.
 
-use super::{AMD, FACT, INTEL, Id, rw};
-use crate::knob::{Form, Knob, Phase, Scope};
+use flyball_host::Errno;
+
+use super::{Id, effects, rw};
+use crate::{
+    knob::{
+        Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+    },
+    owners::Program,
+    topology::Vendor,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
+};
 
 const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max, base or nominal";
+
+/// What frequency limits are judged by.
+const JUDGING_LIMITS: &[Id] = &[
+    Id::MinFreq,
+    Id::MaxFreq,
+    Id::HwMinFreq,
+    Id::HwMaxFreq,
+    Id::BaseFreq,
+    Id::NominalFreq,
+    Id::AvailableFreqs,
+    Id::BoostFreqs,
+    Id::Turbo,
+];
 
 pub(super) const GOVERNOR: Knob = Knob {
     id: Id::Governor,
     name: "governor",
     title: "frequency governor",
     scope: Scope::Policy,
-    phase: Some(Phase::Governor),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor", Form::Word)],
-    accepts: "a governor of available-governors: performance, powersave, schedutil, ondemand, conservative, userspace",
     about: "The rule by which the kernel asks for frequencies. With a driver in active mode only performance (ask for \
-            the most, EPP 0) and powersave (let the processor choose by EPP) exist, and powersave is no slow mode. \
+            the most, EPP 0) and powersave (let the processor choose by EPP) exist, and powersave is not a slow mode. \
             Otherwise schedutil follows the scheduler's utilisation, ondemand and conservative sample the load, \
             performance and powersave pin the ends of the limits, userspace takes setspeed.",
     interacts: &[
@@ -27,16 +52,48 @@ pub(super) const GOVERNOR: Knob = Knob {
         (Id::DriverMode, "decides which governors exist"),
         (Id::AvailableGovernors, "lists them"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "a governor of available-governors: performance, powersave, schedutil, ondemand, conservative, userspace",
+        ends: Ends::None,
+        check: Check::Listed(Id::AvailableGovernors),
+        judged_by: &[Id::AvailableGovernors, Id::Driver],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::PowerProfilesDaemon,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::System76,
+            Program::GameMode,
+            Program::Cpufreqd,
+            Program::CpufreqApplet,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Governor),
+            spelling: Spelling::AnyCase,
+            bound: Bound::None,
+            disturbs: &[
+                Disturbs::Here(effects::POLICY),
+                Disturbs::Here(effects::BIAS),
+                Disturbs::Everywhere(effects::SHARED_TUNABLES),
+            ],
+            refusals: &[Refusal::new(
+                &[Errno::INVAL],
+                "this driver does not have that governor, or its module cannot be loaded; it has: {scaling_available_governors}",
+            )],
+        },
+    }),
 };
 
 pub(super) const MIN_PERF_PCT: Knob = Knob {
     id: Id::MinPerfPct,
     name: "min-perf-pct",
     title: "lowest performance, in percent of the highest turbo",
-    phase: Some(Phase::Limits),
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/min_perf_pct", Form::Percent)],
-    accepts: "0 to 100, min or max",
     about: "A lower bound for all CPUs of intel_pstate, in percent of the highest turbo frequency. It adds to each \
             policy's min-freq: the higher of the two counts. The kernel clamps silently between the hardware's lowest \
             and max-perf-pct.",
@@ -45,20 +102,63 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         (Id::MinFreq, "the higher bound counts"),
         (Id::Turbo, "turning turbo off may lower it"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "0 to 100, min or max",
+        ends: Ends::Numbers(0, 100),
+        check: Check::Any,
+        judged_by: &[Id::MaxPerfPct],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
+        writing: Writing {
+            turn: Turn::In(Step::Limit),
+            spelling: Spelling::Number,
+            bound: Bound::Lower,
+            disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
+            refusals: &[Refusal::new(
+                &[Errno::AGAIN],
+                "intel_pstate is off: set driver-mode=active or passive first",
+            )],
+        },
+    }),
 };
 
 pub(super) const MAX_PERF_PCT: Knob = Knob {
     id: Id::MaxPerfPct,
     name: "max-perf-pct",
     title: "highest performance, in percent of the highest turbo",
-    phase: Some(Phase::Limits),
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/max_perf_pct", Form::Percent)],
-    accepts: "0 to 100, min or max",
     about: "An upper bound for all CPUs of intel_pstate, in percent of the highest turbo frequency. It adds to each \
             policy's max-freq: the lower of the two counts. The kernel clamps silently to at least min-perf-pct.",
     interacts: &[(Id::MinPerfPct, "never below it"), (Id::MaxFreq, "the lower bound counts")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "0 to 100, min or max",
+        ends: Ends::Numbers(0, 100),
+        check: Check::Any,
+        judged_by: &[Id::MinPerfPct],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::Thermald,
+            Program::System76,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Limit),
+            spelling: Spelling::Number,
+            bound: Bound::Upper,
+            disturbs: &[Disturbs::Everywhere(effects::PERCENTAGES)],
+            refusals: &[Refusal::new(
+                &[Errno::AGAIN],
+                "intel_pstate is off: set driver-mode=active or passive first",
+            )],
+        },
+    }),
 };
 
 pub(super) const MIN_FREQ: Knob = Knob {
@@ -66,9 +166,9 @@ pub(super) const MIN_FREQ: Knob = Knob {
     name: "min-freq",
     title: "lowest frequency to use",
     scope: Scope::Policy,
-    phase: Some(Phase::Limits),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_min_freq", Form::KHz)],
-    accepts: FREQUENCIES,
     about: "The lowest frequency that the governor or the processor may choose while a CPU works. What is read back is \
             the bound in force, clipped to the hardware's limits and to what other parts of the kernel ask for; idle \
             and thermal limits still go below.",
@@ -81,7 +181,29 @@ pub(super) const MIN_FREQ: Knob = Knob {
         (Id::HwMinFreq, "the hardware's own bound"),
         (Id::MinPerfPct, "the higher bound counts"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: FREQUENCIES,
+        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
+        check: Check::BetweenEnds,
+        judged_by: JUDGING_LIMITS,
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::System76,
+            Program::Cpufreqd,
+            Program::CpufreqApplet,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Limit),
+            spelling: Spelling::FrequencyLimit,
+            bound: Bound::Lower,
+            disturbs: &[Disturbs::Here(effects::LIMITS)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const MAX_FREQ: Knob = Knob {
@@ -89,9 +211,9 @@ pub(super) const MAX_FREQ: Knob = Knob {
     name: "max-freq",
     title: "highest frequency to use",
     scope: Scope::Policy,
-    phase: Some(Phase::Limits),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_max_freq", Form::KHz)],
-    accepts: FREQUENCIES,
     about: "The highest frequency that the governor or the processor may choose. What is read back is the bound in \
             force, clipped to the hardware's limits. Above the base or nominal frequency it is a permission, not a \
             promise: turbo depends on active cores, power and heat.",
@@ -102,7 +224,31 @@ pub(super) const MAX_FREQ: Knob = Knob {
         (Id::MaxPerfPct, "the lower bound counts"),
         (Id::BiosLimit, "the firmware's cap in acpi-cpufreq"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: FREQUENCIES,
+        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
+        check: Check::BetweenEnds,
+        judged_by: JUDGING_LIMITS,
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::Thermald,
+            Program::System76,
+            Program::IntelLpmd,
+            Program::Cpufreqd,
+            Program::CpufreqApplet,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Limit),
+            spelling: Spelling::FrequencyLimit,
+            bound: Bound::Upper,
+            disturbs: &[Disturbs::Here(effects::LIMITS)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const SETSPEED: Knob = Knob {
@@ -110,9 +256,9 @@ pub(super) const SETSPEED: Knob = Knob {
     name: "setspeed",
     title: "frequency asked for by the userspace governor",
     scope: Scope::Policy,
-    phase: Some(Phase::Limits),
+    vendor: None,
+    shown: Shown::with(Section::Cpus, Id::Governor, "userspace"),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_setspeed", Form::KHz)],
-    accepts: FREQUENCIES,
     about: "The frequency that the userspace governor asks the driver for. Under any other governor the kernel answers \
             <unsupported> to a read and EINVAL to a write. A frequency outside the limits is kept and applied when the \
             limits allow it.",
@@ -121,7 +267,25 @@ pub(super) const SETSPEED: Knob = Knob {
         (Id::MinFreq, "bounds it"),
         (Id::MaxFreq, "bounds it"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: FREQUENCIES,
+        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
+        check: Check::BetweenEnds,
+        judged_by: &[Id::Governor, Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Tunable),
+            spelling: Spelling::Speed,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[Refusal::new(
+                &[Errno::INVAL],
+                "only the governor 'userspace' takes a speed, and this policy has '{scaling_governor}': set governor=userspace as well",
+            )],
+        },
+    }),
 };
 
 pub(super) const FLOOR_FREQ: Knob = Knob {
@@ -129,9 +293,9 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
     name: "floor-freq",
     title: "frequency that the firmware keeps under power limits",
     scope: Scope::Policy,
-    phase: Some(Phase::Limits),
+    vendor: Some(Vendor::Amd),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[rw("/sys/devices/system/cpu/cpufreq/policy{policy}/amd_pstate_floor_freq", Form::KHz)],
-    accepts: FREQUENCIES,
     about: "On AMD processors with CPPC performance priority, the frequency below which the firmware does not push the \
             core while it shares a power limit out; cores with lower floors give way first. Must lie between the \
             hardware's lowest frequency and max-freq, or the kernel answers EINVAL.",
@@ -139,5 +303,20 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
         (Id::MaxFreq, "the floor cannot be above it"),
         (Id::HwMinFreq, "the floor cannot be below it"),
     ],
-    ..AMD
+    role: Role::Knob(Control {
+        accepts: FREQUENCIES,
+        ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
+        check: Check::Any,
+        judged_by: &[Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Limit),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };

@@ -1,17 +1,26 @@
 //! Rows of idle states and wake-up latency.
 
-use super::{FACT, INTEL, Id, ro, rw};
-use crate::knob::{Form, Knob, Phase, Scope};
+use flyball_host::Errno;
+
+use super::{Id, ro, rw};
+use crate::{
+    knob::{Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing},
+    owners::Program,
+    topology::Vendor,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
+};
 
 pub(super) const IDLE_STATE: Knob = Knob {
     id: Id::IdleState,
     name: "idle-state",
     title: "whether an idle state may be used",
     scope: Scope::IdleState,
-    phase: Some(Phase::Idle),
+    vendor: None,
+    shown: Shown::in_section(Section::Idle),
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable", Form::InvertedSwitch)],
-    accepts: "on or off; or the deepest state to allow, by name (C1) or number (1); or the longest exit latency to \
-              allow (20us)",
     about: "Deeper idle states save more power and let other cores turbo higher, and take longer to wake from. Name one \
             state as idle-state:C6=off, or set the deepest that is allowed with idle-state=C1. State 0 on Intel is \
             POLL, which burns power to wake at once. A disabled state is skipped; the deeper ones stay allowed unless \
@@ -21,19 +30,39 @@ pub(super) const IDLE_STATE: Knob = Knob {
         (Id::IdleGovernor, "chooses among the allowed states"),
         (Id::IdleLatency, "the exit latencies"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "on or off; or the deepest state to allow, by name (C1) or number (1); or the longest exit latency to \
+              allow (20us)",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[Id::IdleLatency],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Idle),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[Refusal::new(
+                &[Errno::PERM],
+                "it needs CAP_SYS_ADMIN: run flyball with sudo, outside a container",
+            )],
+        },
+    }),
 };
 
 pub(super) const IDLE_GOVERNOR: Knob = Knob {
     id: Id::IdleGovernor,
     name: "idle-governor",
     title: "rule for choosing idle states",
-    phase: Some(Phase::Idle),
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpuidle/current_governor", Form::Word),
         ro("/sys/devices/system/cpu/cpuidle/current_governor_ro", Form::Word),
     ],
-    accepts: "a governor of available-idle-governors: menu, teo, ladder, haltpoll",
     about: "How the kernel guesses how long a CPU will be idle, and so which state to enter. menu weighs the next timer \
             and recent history, teo looks at timer events first and often does better for bursts of short sleeps, \
             haltpoll is made for guests.",
@@ -41,21 +70,52 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
         (Id::IdleState, "what it may choose from"),
         (Id::AvailableIdleGovernors, "lists the governors"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "a governor of available-idle-governors: menu, teo, ladder, haltpoll",
+        ends: Ends::None,
+        check: Check::Listed(Id::AvailableIdleGovernors),
+        judged_by: &[Id::AvailableIdleGovernors],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Idle),
+            spelling: Spelling::Text,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const C1_DEMOTION: Knob = Knob {
     id: Id::C1Demotion,
     name: "c1-demotion",
     title: "demotion of deep idle requests to C1",
-    phase: Some(Phase::Idle),
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/cpuidle/intel_c1_demotion", Form::Switch)],
-    accepts: "on or off",
     about: "Whether an Intel processor may enter C1 when the kernel asked for C6, where it expects to be woken soon. \
             Lowers latency for steady interrupt loads and costs idle power. The switch is presented by intel_idle \
             since kernel 6.16 on processors where it is known to work.",
     interacts: &[(Id::IdleState, "the processor's own judgement overrides the kernel's choice")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Idle),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const LATENCY_LIMIT: Knob = Knob {
@@ -63,36 +123,57 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
     name: "latency-limit",
     title: "longest wake-up latency of a CPU",
     scope: Scope::Cpu,
-    phase: Some(Phase::Idle),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[rw("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us", Form::LatencyLimit)],
-    accepts: "a time with its unit (20us), no-limit, or n/a to allow no latency at all",
     about: "A promise that the CPU wakes within this time: idle states with a longer exit latency are not entered. It \
-            is the kinder way to forbid deep states, since it names the need and not the state. The kernel's file says 0 \
+            is better than forbidding deep states one by one, since it names the need and not the state. The kernel's file says 0 \
             for no limit and n/a for none tolerated, so flyball writes n/a for 0us.",
     interacts: &[(Id::IdleState, "states above the limit are skipped even when they are on")],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "a time with its unit (20us), no-limit, or n/a to allow no latency at all",
+        ends: Ends::None,
+        check: Check::NotZero,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Tuned],
+        writing: Writing {
+            turn: Turn::In(Step::Idle),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const IDLE_DRIVER: Knob = Knob {
     id: Id::IdleDriver,
     name: "idle-driver",
     title: "cpuidle driver",
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/cpuidle/current_driver", Form::Word)],
     about: "What gives the kernel its table of idle states: intel_idle knows Intel's processors by itself, acpi_idle takes \
             what the firmware lists, none leaves the CPU in a plain HLT. A server on acpi_idle where intel_idle was \
             expected often lacks deep states.",
     interacts: &[(Id::IdleState, "the states are the driver's")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const AVAILABLE_IDLE_GOVERNORS: Knob = Knob {
     id: Id::AvailableIdleGovernors,
     name: "available-idle-governors",
     title: "cpuidle governors of this kernel",
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/cpuidle/available_governors", Form::Words)],
     about: "The rules for choosing idle states that this kernel was built with; idle-governor takes one of them.",
     interacts: &[(Id::IdleGovernor, "takes one of them")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const IDLE_LATENCY: Knob = Knob {
@@ -100,11 +181,13 @@ pub(super) const IDLE_LATENCY: Knob = Knob {
     name: "idle-latency",
     title: "exit latency of an idle state",
     scope: Scope::IdleState,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/latency", Form::Micros)],
     about: "How long the processor needs, at worst, to run again after an interrupt in this idle state, as the cpuidle \
             driver states it. A latency limit below it forbids the state.",
     interacts: &[(Id::LatencyLimit, "is compared with it")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const IDLE_RESIDENCY: Knob = Knob {
@@ -112,9 +195,11 @@ pub(super) const IDLE_RESIDENCY: Knob = Knob {
     name: "idle-residency",
     title: "shortest stay for which an idle state pays",
     scope: Scope::IdleState,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/residency", Form::Micros)],
     about: "The time a CPU must stay in the idle state before entering it has saved energy, as the cpuidle driver states \
             it. The idle governor enters the state only when it expects to sleep longer.",
     interacts: &[(Id::IdleGovernor, "compares it with the sleep it expects")],
-    ..FACT
+    role: Role::Fact,
 };

@@ -1,9 +1,32 @@
 //! Rows of uncore frequency, power limits, energy, heat.
 
-use super::{FACT, INTEL, Id, ro, rw};
-use crate::knob::{Form, Knob, Phase, Scope};
+use flyball_host::Errno;
+
+use super::{Id, effects, ro, rw};
+use crate::{
+    knob::{
+        Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+    },
+    owners::Program,
+    topology::Vendor,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
+};
 
 const UNCORE: &str = "a frequency with its unit in steps of 100MHz (1.8GHz), min or max";
+
+const UNCORE_REFUSALS: &[Refusal] = &[
+    Refusal::new(&[Errno::PERM], "the firmware blocks writes to the uncore registers"),
+    Refusal::new(&[Errno::INVAL], "outside what the hardware, or the package's own entry, allows"),
+    Refusal::new(&[Errno::NXIO], "no CPU of that die is online"),
+];
+
+const LOCKED_POWER: &[Refusal] = &[Refusal::new(
+    &[Errno::NODATA],
+    "the firmware has locked the power limits: unlock them in the BIOS setup",
+)];
 
 macro_rules! uncore {
     ($file:literal) => {
@@ -22,9 +45,9 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
     name: "uncore-min-freq",
     title: "lowest uncore frequency",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("min_freq_khz"), Form::KHz)],
-    accepts: UNCORE,
     about: "The uncore is what the cores share: mesh, last-level cache, memory and I/O controllers. Its lowest frequency \
             sets the memory latency of a machine that is not busy, and a good part of its idle power. On processors \
             with TPMI, each fabric cluster (uncoreNN) has its own, and package_NN_die_00 sets all of the package.",
@@ -32,7 +55,22 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
         (Id::UncoreMaxFreq, "the driver does not check their order: keep min at or below max"),
         (Id::ElcFloorFreq, "goes below it at low load where the processor can"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: UNCORE,
+        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
+        check: Check::BetweenEndsInSteps,
+        judged_by: &[Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Tuned],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound: Bound::Lower,
+            disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
+            refusals: UNCORE_REFUSALS,
+        },
+    }),
 };
 
 pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
@@ -40,9 +78,9 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
     name: "uncore-max-freq",
     title: "highest uncore frequency",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Uncore),
     mechanisms: &[rw(uncore!("max_freq_khz"), Form::KHz)],
-    accepts: UNCORE,
     about: "The highest frequency of the part that the cores share: mesh, last-level cache, memory and I/O controllers. \
             Lowering it leaves power to the cores and costs memory bandwidth. On processors with TPMI, a fabric cluster \
             cannot go above what its package's root entry (package_NN_die_00) allows.",
@@ -50,7 +88,22 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
         (Id::UncoreMinFreq, "keep it at or above the minimum"),
         (Id::PowerLimit, "cores and uncore share the package's power"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: UNCORE,
+        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
+        check: Check::BetweenEndsInSteps,
+        judged_by: &[Id::UncoreMinFreq, Id::UncoreHwMin, Id::UncoreHwMax],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Tuned],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound: Bound::Upper,
+            disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
+            refusals: UNCORE_REFUSALS,
+        },
+    }),
 };
 
 pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
@@ -58,16 +111,31 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
     name: "elc-floor-freq",
     title: "uncore frequency at low load",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_floor_freq_khz"), Form::KHz)],
-    accepts: UNCORE,
     about: "Efficiency latency control of processors with TPMI: while the load is below elc-low-threshold, the uncore \
             may fall to this frequency. A high floor keeps wake-up memory latency low, a low floor saves idle power.",
     interacts: &[
         (Id::ElcLowThreshold, "below which the floor applies"),
         (Id::UncoreMinFreq, "applies above it"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: UNCORE,
+        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
+        check: Check::Any,
+        judged_by: &[Id::UncoreHwMin, Id::UncoreHwMax],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
@@ -75,13 +143,28 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     name: "elc-low-threshold",
     title: "load below which the uncore floor applies",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_low_threshold_percent"), Form::Percent)],
-    accepts: "0 to 100",
     about: "Efficiency latency control: below this load in percent, the uncore runs at elc-floor-freq; above, at \
             uncore-min-freq or higher. The processor keeps 7 bits of it, so it may read back one percent lower.",
     interacts: &[(Id::ElcFloorFreq, "what applies below it")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "0 to 100",
+        ends: Ends::Numbers(0, 100),
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::PercentOf127,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
@@ -89,14 +172,29 @@ pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
     name: "elc-high-threshold",
     title: "load above which the uncore speeds up",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_percent"), Form::Percent)],
-    accepts: "0 to 100",
     about: "Efficiency latency control: above this load in percent, the uncore frequency rises step by step for as long \
             as the power budget allows. Counts only while elc-high-enable is on. The processor keeps 7 bits of it, so it \
             may read back one percent lower.",
     interacts: &[(Id::ElcHighEnable, "turns it on")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "0 to 100",
+        ends: Ends::Numbers(0, 100),
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::PercentOf127,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
@@ -104,13 +202,28 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
     name: "elc-high-enable",
     title: "whether the high uncore threshold counts",
     scope: Scope::Uncore,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[rw(uncore!("elc_high_threshold_enable"), Form::Switch)],
-    accepts: "on or off",
     about: "Efficiency latency control: whether a load above elc-high-threshold raises the uncore frequency. Presented \
             for each fabric cluster of processors with TPMI.",
     interacts: &[(Id::ElcHighThreshold, "the load that it is about")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const POWER_LIMIT: Knob = Knob {
@@ -118,18 +231,33 @@ pub(super) const POWER_LIMIT: Knob = Knob {
     name: "power-limit",
     title: "power limit of a zone",
     scope: Scope::Constraint,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_power_limit_uw"), Form::MicroWatts)],
-    accepts: "a power with its unit (65W, 12.5W) of at least 1W, or max where the processor tells one",
     about: "The power that the processor may draw on average over the constraint's time window: long_term is PL1, \
             short_term PL2, peak_power PL4. Name one as power-limit:long_term=65W. Firmware may have locked the \
             limits, which the kernel answers with ENODATA. AMD processors present energy but no limits here.",
     interacts: &[
         (Id::PowerWindow, "the time over which it is averaged"),
-        (Id::PowerMax, "the highest that the processor tells"),
+        (Id::PowerMax, "the highest that the processor reports"),
         (Id::MaxFreq, "frequencies fall while the limit is reached"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "a power with its unit (65W, 12.5W) of at least 1W, or max where the processor reports one",
+        ends: Ends::UpToRow(Id::PowerMax),
+        check: Check::Power,
+        judged_by: &[Id::PowerMax],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[Program::Thermald, Program::Throttled],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: LOCKED_POWER,
+        },
+    }),
 };
 
 pub(super) const POWER_WINDOW: Knob = Knob {
@@ -137,14 +265,29 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     name: "power-window",
     title: "time window of a power limit",
     scope: Scope::Constraint,
-    phase: Some(Phase::Power),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Power),
     mechanisms: &[rw(powercap!("constraint_{constraint}_time_window_us"), Form::Micros)],
-    accepts: "a time with its unit (28s, 976us)",
     about: "The time over which a power limit is averaged. A long window lets short bursts run above the limit. The \
             processor knows few values; the kernel rounds down to the next. A few windows below 4 ms, 2440us among them, \
             can be read and not written: such a one is not changed, since it could not be put back.",
     interacts: &[(Id::PowerLimit, "the limit that it belongs to")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "a time with its unit (28s, 976us)",
+        ends: Ends::None,
+        check: Check::Window,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[Program::Thermald, Program::Throttled],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: LOCKED_POWER,
+        },
+    }),
 };
 
 pub(super) const UNCORE_FREQ: Knob = Knob {
@@ -152,11 +295,13 @@ pub(super) const UNCORE_FREQ: Knob = Knob {
     name: "uncore-freq",
     title: "current uncore frequency",
     scope: Scope::Uncore,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Uncore),
     mechanisms: &[ro(uncore!("current_freq_khz"), Form::KHz)],
     about: "The frequency at which mesh, last-level cache and memory controllers run now. Only root may read it, and \
             some kernels cannot read it at all.",
     interacts: &[(Id::UncoreMinFreq, "bounds it"), (Id::UncoreMaxFreq, "bounds it")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const UNCORE_HW_MIN: Knob = Knob {
@@ -164,11 +309,13 @@ pub(super) const UNCORE_HW_MIN: Knob = Knob {
     name: "uncore-hw-min",
     title: "lowest uncore frequency at boot",
     scope: Scope::Uncore,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Uncore),
     mechanisms: &[ro(uncore!("initial_min_freq_khz"), Form::KHz)],
     about: "The lowest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word min \
             for uncore knobs means this value.",
     interacts: &[(Id::UncoreMinFreq, "starts as this")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const UNCORE_HW_MAX: Knob = Knob {
@@ -176,23 +323,27 @@ pub(super) const UNCORE_HW_MAX: Knob = Knob {
     name: "uncore-hw-max",
     title: "highest uncore frequency at boot",
     scope: Scope::Uncore,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Uncore),
     mechanisms: &[ro(uncore!("initial_max_freq_khz"), Form::KHz)],
     about: "The highest uncore frequency that was set when the driver loaded, which is the firmware's choice. The word \
             max for uncore knobs means this value.",
     interacts: &[(Id::UncoreMaxFreq, "starts as this")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const POWER_MAX: Knob = Knob {
     id: Id::PowerMax,
     name: "power-max",
-    title: "highest power limit that a constraint tells",
+    title: "highest power limit of a constraint",
     scope: Scope::Constraint,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(powercap!("constraint_{constraint}_max_power_uw"), Form::MicroWatts)],
     about: "The highest limit that the processor names for this constraint, usually its thermal design power for \
-            long_term. Many processors tell nothing (0) for the others.",
+            long_term. Many processors report nothing (0) for the others.",
     interacts: &[(Id::PowerLimit, "the word max means this value")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const ENERGY: Knob = Knob {
@@ -200,12 +351,14 @@ pub(super) const ENERGY: Knob = Knob {
     name: "energy",
     title: "energy counter of a zone",
     scope: Scope::Zone,
+    vendor: None,
+    shown: Shown::in_section(Section::Power),
     mechanisms: &[ro(powercap!("energy_uj"), Form::MicroJoules)],
     about: "Energy that the zone (package, cores, memory, whole platform) has used since an arbitrary start, as the \
             processor counts it. It wraps to 0 after energy-range, on a busy server within minutes. Only root may \
             read it.",
     interacts: &[(Id::EnergyRange, "where it wraps")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const ENERGY_RANGE: Knob = Knob {
@@ -213,11 +366,13 @@ pub(super) const ENERGY_RANGE: Knob = Knob {
     name: "energy-range",
     title: "where an energy counter wraps",
     scope: Scope::Zone,
+    vendor: None,
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[ro(powercap!("max_energy_range_uj"), Form::MicroJoules)],
     about: "The highest value that the zone's energy counter shows before it starts again at 0. Differences of two \
             readings must add it once for each wrap between them.",
     interacts: &[(Id::Energy, "the counter")],
-    ..FACT
+    role: Role::Fact,
 };
 
 pub(super) const CORE_THROTTLES: Knob = Knob {
@@ -225,11 +380,13 @@ pub(super) const CORE_THROTTLES: Knob = Knob {
     name: "core-throttles",
     title: "times that the core was throttled for heat",
     scope: Scope::Cpu,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Heat),
     mechanisms: &[ro("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count", Form::Count)],
     about: "How often since boot the core reached its temperature limit and was slowed down. A count that grows during a \
             measurement spoils it. Intel only: the kernel has no such count for AMD.",
     interacts: &[(Id::PackageThrottles, "the same for the package")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const PACKAGE_THROTTLES: Knob = Knob {
@@ -237,14 +394,16 @@ pub(super) const PACKAGE_THROTTLES: Knob = Knob {
     name: "package-throttles",
     title: "times that the package was throttled for heat",
     scope: Scope::Cpu,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Heat),
     mechanisms: &[ro(
         "/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/package_throttle_count",
         Form::Count,
     )],
     about: "How often since boot the package reached its temperature limit and was slowed down. Every CPU of the package \
-            counts for itself, so the numbers are alike but not equal. Intel only.",
+            counts for itself, so the numbers are similar but not equal. Intel only.",
     interacts: &[(Id::CoreThrottles, "the same for the core")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const TEMPERATURE: Knob = Knob {
@@ -252,9 +411,11 @@ pub(super) const TEMPERATURE: Knob = Knob {
     name: "temperature",
     title: "temperature",
     scope: Scope::Sensor,
+    vendor: None,
+    shown: Shown::in_section(Section::Heat),
     mechanisms: &[ro("/sys/class/hwmon/{hwmon}/temp{sensor}_input", Form::MilliCelsius)],
     about: "What the processor's own sensors say: coretemp on Intel, a package and each core; k10temp on AMD, where Tctl \
             is the value that the fans follow and Tccd the dies. coretemp renews its values once a second.",
     interacts: &[(Id::CoreThrottles, "what happens at the limit")],
-    ..FACT
+    role: Role::Fact,
 };

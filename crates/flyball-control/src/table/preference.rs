@@ -1,9 +1,19 @@
 //! Rows of hints between performance and power.
 
-use super::{FACT, INTEL, Id, amd, intel, rw};
+use flyball_host::Errno;
+
+use super::{Id, amd, effects, intel, rw};
 use crate::{
-    knob::{Form, Knob, Mechanism, Phase, Scope},
+    knob::{
+        Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope, Section, Shown,
+        Writing,
+    },
+    owners::Program,
     topology::Vendor,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
 };
 
 pub(super) const EPP: Knob = Knob {
@@ -11,13 +21,13 @@ pub(super) const EPP: Knob = Knob {
     name: "epp",
     title: "energy performance preference",
     scope: Scope::Policy,
-    phase: Some(Phase::Preference),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
         intel(0x774, (31, 24), Form::Epp),
         amd(0xc001_02b3, (31, 24), Form::Epp),
     ],
-    accepts: "a word of available-epp (performance, balance_performance, balance_power, power, default) or 0 to 255",
     about: "The hint by which the processor trades speed for energy when it chooses its own frequency: 0 asks for \
             performance, 255 for power saving. The words stand for 0, 128, 192 (AMD 191) and 255, on some models for \
             other numbers: balance_performance is 32 on Sapphire, Emerald and Granite Rapids. Numbers are refused by \
@@ -32,7 +42,45 @@ pub(super) const EPP: Knob = Knob {
         (Id::Epb, "the older hint for the same; where the processor has EPP, it wins"),
         (Id::AvailableEpp, "lists the words"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "a word of available-epp (performance, balance_performance, balance_power, power, default) or 0 to 255",
+        ends: Ends::None,
+        check: Check::Preference,
+        judged_by: &[Id::AvailableEpp, Id::Governor, Id::Driver, Id::DriverMode, Id::HwpRequest],
+        narrower: None,
+        saved: Saved::OwnPreference,
+        written_by: &[
+            Program::Tuned,
+            Program::PowerProfilesDaemon,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::System76,
+            Program::IntelLpmd,
+            Program::Throttled,
+            Program::CpufreqApplet,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Preference),
+            spelling: Spelling::Preference,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Here(effects::BIAS)],
+            refusals: &[
+                Refusal::new(
+                    &[Errno::BUSY],
+                    "under the governor '{scaling_governor}' only the preference 'performance' is accepted: set governor=powersave as well",
+                ),
+                Refusal::new(
+                    &[Errno::INVAL],
+                    "this driver does not know that preference; it accepts: {energy_performance_available_preferences}",
+                ),
+                Refusal::new(
+                    &[Errno::OPNOTSUPP],
+                    "this processor has no energy preference of its own: use epb",
+                ),
+                Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
+            ],
+        },
+    }),
 };
 
 pub(super) const EPB: Knob = Knob {
@@ -40,43 +88,82 @@ pub(super) const EPB: Knob = Knob {
     name: "epb",
     title: "energy performance bias",
     scope: Scope::Cpu,
-    phase: Some(Phase::Preference),
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias", Form::Epb),
         Mechanism::Msr { vendor: Vendor::Intel, register: 0x1b0, bits: (3, 0), form: Form::Epb, write: true },
     ],
-    accepts: "0 to 15, performance (0), balance-performance (4), normal (6), balance-power (8) or power (15)",
     about: "Intel's older hint between performance (0) and power saving (15). It still steers turbo, uncore and \
-            package power decisions on many models even where EPP steers the core's frequency, so set both alike. The \
+            package power decisions on many models even where EPP steers the core's frequency, so set both to match. The \
             kernel changes a 0 left by the firmware to normal at boot.",
     interacts: &[(Id::Epp, "steers the core's frequency where the processor has it")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "0 to 15, performance (0), balance-performance (4), normal (6), balance-power (8) or power (15)",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::PowerProfilesDaemon,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::System76,
+            Program::IntelLpmd,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Preference),
+            spelling: Spelling::Bias,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Here(effects::PREFERENCE)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     id: Id::EnergyEfficiency,
     name: "energy-efficiency",
     title: "the processor's own energy efficiency optimisation",
-    phase: Some(Phase::Preference),
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
         intel(0x1fc, (19, 19), Form::InvertedSwitch),
     ],
-    accepts: "on or off",
     about: "Whether the processor may lower the frequency on its own where it thinks that speed does not pay, mostly \
             while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \
             there at boot; elsewhere it is read from bit 19 of POWER_CTL.",
     interacts: &[(Id::Epp, "steers the same trade on newer processors")],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::WhereWritable,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Preference),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
     id: Id::HwpDynamicBoost,
     name: "hwp-dynamic-boost",
     title: "boost after waits for I/O",
-    phase: Some(Phase::Preference),
+    scope: Scope::Machine,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/intel_pstate/hwp_dynamic_boost", Form::Switch)],
-    accepts: "on or off",
     about: "With HWP in active mode, raises a CPU's minimum performance for a few milliseconds when a task wakes from \
             waiting for I/O, in steps up to turbo. Helps short I/O-bound tasks, which are over before the processor \
             notices them. On by default where the firmware says that the machine is a server.",
@@ -84,5 +171,20 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
         (Id::DriverMode, "exists in active mode with HWP only"),
         (Id::MinFreq, "is raised for the moment"),
     ],
-    ..INTEL
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Throttled],
+        writing: Writing {
+            turn: Turn::In(Step::Preference),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };

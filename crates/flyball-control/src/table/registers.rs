@@ -1,13 +1,18 @@
 //! Rows that only model-specific registers hold.
 
-use super::{AMD, INTEL, Id, amd, intel};
-use crate::knob::{Form, Knob, Scope};
+use super::{Id, amd, intel};
+use crate::{
+    knob::{Form, Knob, Role, Scope, Section, Shown},
+    topology::Vendor,
+};
 
 pub(super) const HWP_REQUEST: Knob = Knob {
     id: Id::HwpRequest,
     name: "hwp-request",
     title: "what the kernel asks of HWP",
     scope: Scope::Cpu,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
         0x774,
         (63, 0),
@@ -20,11 +25,11 @@ pub(super) const HWP_REQUEST: Knob = Knob {
             ("package-control", 42, 42),
         ]),
     )],
-    about: "The register in which intel_pstate tells the processor its bounds (in ratios of 100 MHz, on hybrid parts in \
+    about: "The register in which intel_pstate gives the processor its bounds (in ratios of 100 MHz, on hybrid parts in \
             levels), a desired level (0: choose yourself) and EPP. It shows what is really in force when a file and the \
             processor seem to disagree.",
     interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 7:0"), (Id::MaxFreq, "bits 15:8")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const HWP_CAPABILITIES: Knob = Knob {
@@ -32,6 +37,8 @@ pub(super) const HWP_CAPABILITIES: Knob = Knob {
     name: "hwp-capabilities",
     title: "what HWP can do",
     scope: Scope::Cpu,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
         0x771,
         (63, 0),
@@ -43,7 +50,7 @@ pub(super) const HWP_CAPABILITIES: Knob = Knob {
         (Id::HwpRequest, "asks within these levels"),
         (Id::BaseFreq, "the guaranteed level as a frequency"),
     ],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const CPPC_REQUEST: Knob = Knob {
@@ -51,16 +58,18 @@ pub(super) const CPPC_REQUEST: Knob = Knob {
     name: "cppc-request",
     title: "what the kernel asks of CPPC",
     scope: Scope::Cpu,
+    vendor: Some(Vendor::Amd),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[amd(
         0xc001_02b3,
         (63, 0),
         Form::Fields(&[("max", 7, 0), ("min", 15, 8), ("desired", 23, 16), ("epp", 31, 24)]),
     )],
-    about: "The register in which amd-pstate tells the processor its bounds, a desired level (0: choose yourself) and EPP, \
+    about: "The register in which amd-pstate gives the processor its bounds, a desired level (0: choose yourself) and EPP, \
             in performance levels of CPPC. Processors without the register are asked through memory \
             shared with the firmware instead.",
     interacts: &[(Id::Epp, "bits 31:24"), (Id::MinFreq, "bits 15:8"), (Id::MaxFreq, "bits 7:0")],
-    ..AMD
+    role: Role::Fact,
 };
 
 /// Eight fields of eight bits, lowest first.
@@ -80,11 +89,13 @@ pub(super) const TURBO_RATIOS: Knob = Knob {
     name: "turbo-ratios",
     title: "highest turbo ratios by number of active cores",
     scope: Scope::Package,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(0x1ad, (63, 0), BYTES)],
     about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
             N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
     interacts: &[(Id::TurboRatioCores, "the numbers of cores"), (Id::Turbo, "allows them")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const TURBO_RATIO_CORES: Knob = Knob {
@@ -92,11 +103,13 @@ pub(super) const TURBO_RATIO_CORES: Knob = Knob {
     name: "turbo-ratio-cores",
     title: "numbers of active cores of the turbo ratios",
     scope: Scope::Package,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(0x1ae, (63, 0), BYTES)],
     about: "On Xeons since Skylake-SP, the largest number of active cores for which each of the eight turbo-ratios holds. \
             On older and client processors the register means something else or is missing.",
     interacts: &[(Id::TurboRatios, "the ratios that go with them")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const PLATFORM_INFO: Knob = Knob {
@@ -104,6 +117,8 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     name: "platform-info",
     title: "ratios that the platform was built with",
     scope: Scope::Package,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
         0xce,
         (63, 0),
@@ -118,5 +133,5 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     about: "The highest ratio without turbo and the ratio of greatest efficiency (times 100 MHz), whether turbo ratios and \
             power limits can be written, and how many configurable power levels there are besides the nominal one.",
     interacts: &[(Id::BaseFreq, "comes from it where nothing else says")],
-    ..INTEL
+    role: Role::Fact,
 };

@@ -1,23 +1,77 @@
 //! Rows of Intel Speed Select: performance level, features, classes of service.
 
-use super::{INTEL, Id};
-use crate::knob::{Form, Knob, Mechanism, Phase, Scope, SpeedSelect};
+use super::{Id, effects};
+use crate::{
+    knob::{
+        Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Role, Saved, Scope, Section, Shown,
+        SpeedSelect, Writing,
+    },
+    topology::Vendor,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
+};
 
 const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
     let write = !matches!(field, SpeedSelect::Highest | SpeedSelect::Locked);
     Mechanism::SpeedSelect { field, form, write }
 }
 
-const SST: Knob = Knob { scope: Scope::PowerDomain, phase: Some(Phase::Capacity), ..INTEL };
+/// What a class of service without a highest frequency has in its register, in kHz.
+pub(crate) const NO_LIMIT: u32 = 25_500_000;
 const SWITCH: &str = "on or off";
 const NUMBER: &str = "a number from 0 to 15";
+
+/// Features depend on the level and on core-power, so every setting looks at all of these.
+const JUDGING: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf, Id::SstCp, Id::SstCpPriority];
+
+/// A feature brings core-power along, whose classes meet the limits of cpufreq.
+const JUDGING_FEATURES: &[Id] = &[
+    Id::SstLevel,
+    Id::SstBf,
+    Id::SstTf,
+    Id::SstCp,
+    Id::SstCpPriority,
+    Id::Turbo,
+    Id::MaxFreq,
+    Id::HwMaxFreq,
+];
+
+const JUDGING_LEVEL: &[Id] = &[
+    Id::SstLevel,
+    Id::SstBf,
+    Id::SstTf,
+    Id::SstCp,
+    Id::SstCpPriority,
+    Id::SstLocked,
+    Id::SstApart,
+    Id::Online,
+    Id::Turbo,
+    Id::MaxFreq,
+    Id::HwMaxFreq,
+];
+
+const JUDGING_CLASSES: &[Id] = &[
+    Id::SstLevel,
+    Id::SstBf,
+    Id::SstTf,
+    Id::SstCp,
+    Id::SstCpPriority,
+    Id::ClosMin,
+    Id::ClosMax,
+    Id::BaseFreq,
+    Id::NominalFreq,
+];
 
 pub(super) const LEVEL: Knob = Knob {
     id: Id::SstLevel,
     name: "sst-level",
     title: "performance level (SST-PP)",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Level, Form::Count)],
-    accepts: "the number of a level that the processor has, from 0",
     about: "A performance level trades cores for base frequency: a higher level lets fewer cores run, guarantees them a \
             higher frequency, and may have other power and temperature limits. CPUs that are not of the level have to \
             be offline for the guarantee to hold; 'flyball sst perf-profile info' lists them, and \
@@ -28,15 +82,38 @@ pub(super) const LEVEL: Knob = Knob {
         (Id::Online, "CPUs outside the level have to be offline"),
         (Id::BaseFreq, "is that of the level"),
     ],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "the number of a level that the processor has, from 0",
+        ends: Ends::None,
+        check: Check::Level,
+        judged_by: JUDGING_LEVEL,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Level),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[
+                Disturbs::Everywhere(effects::EVERYTHING),
+                Disturbs::Everywhere(effects::UNCORE),
+                Disturbs::Everywhere(effects::POWER),
+                Disturbs::Here(effects::FEATURES),
+                Disturbs::Here(effects::RATIOS),
+            ],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const BF: Knob = Knob {
     id: Id::SstBf,
     name: "sst-bf",
     title: "base-freq (SST-BF)",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::BaseFreq, Form::Switch)],
-    accepts: SWITCH,
     about: "Gives some cores, which the processor chooses, a higher base frequency and all others a lower one. Worth it \
             where a few threads need guaranteed speed and can be pinned to those cores. It works on classes of service \
             (sst-cp), and not every performance level has it.",
@@ -45,15 +122,32 @@ pub(super) const BF: Knob = Knob {
         (Id::SstLevel, "not every level has it, and changing the level switches it off"),
         (Id::MinFreq, "a core is only held at its base frequency where its minimum is as high"),
     ],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: SWITCH,
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: JUDGING_FEATURES,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const TF: Knob = Knob {
     id: Id::SstTf,
     name: "sst-tf",
     title: "turbo-freq (SST-TF)",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::TurboFreq, Form::Switch)],
-    accepts: SWITCH,
     about: "Lets cores of the classes 0 and 1 turbo higher than the ordinary turbo limits while every core is busy, and \
             holds those of the classes 2 and 3 below a clip frequency. Which cores those are is chosen with clos. It \
             works on classes of service (sst-cp), needs turbo, and not every performance level has it.",
@@ -63,15 +157,32 @@ pub(super) const TF: Knob = Knob {
         (Id::SstLevel, "not every level has it, and changing the level switches it off"),
         (Id::Clos, "chooses the cores"),
     ],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: SWITCH,
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: JUDGING_FEATURES,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CP: Knob = Knob {
     id: Id::SstCp,
     name: "sst-cp",
     title: "core-power (SST-CP)",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::CorePower, Form::Switch)],
-    accepts: SWITCH,
     about: "Makes classes of service count: when power runs short, the cores of a class get at least its minimum and at \
             most its maximum, and what is left goes by the classes' weights or in their order. sst-bf and sst-tf \
             are built on it.",
@@ -79,19 +190,51 @@ pub(super) const CP: Knob = Knob {
         (Id::SstTf, "cannot go off while turbo-freq is on"),
         (Id::MinFreq, "limits of cpufreq and of classes should not fight: the narrower one counts"),
     ],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: SWITCH,
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: JUDGING_FEATURES,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::CorePower),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Here(effects::CORE_POWER)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const PRIORITY: Knob = Knob {
     id: Id::SstCpPriority,
     name: "sst-cp-priority",
     title: "how classes share power",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Priority, Form::Word)],
-    accepts: "ordered or proportional",
     about: "Ordered: class 0 gets what it asks for first, then class 1, and so on. Proportional: every class gets a share \
-            by its weight. base-freq and turbo-freq want ordered. Skylake and Cascade Lake servers have only ordered.",
+            by its weight. base-freq and turbo-freq need ordered. Skylake and Cascade Lake servers have only ordered.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::ClosWeight, "counts with proportional")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "ordered or proportional",
+        ends: Ends::None,
+        check: Check::OneOf(&["ordered", "proportional"]),
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::CorePower),
+            spelling: Spelling::Text,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Here(effects::CORE_POWER)],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CLOS_MIN: Knob = Knob {
@@ -99,12 +242,28 @@ pub(super) const CLOS_MIN: Knob = Knob {
     name: "clos-min",
     title: "lowest frequency of a class of service",
     scope: Scope::Clos,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMin, Form::MHz)],
-    accepts: "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
     about: "The frequency that cores of the class get before power goes to classes of less favour. clos-min:0 is that \
             of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; anything between is cut.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
+        ends: Ends::Numbers(0, NO_LIMIT),
+        check: Check::ClassFrequency,
+        judged_by: JUDGING_CLASSES,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound: Bound::Lower,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CLOS_MAX: Knob = Knob {
@@ -112,12 +271,28 @@ pub(super) const CLOS_MAX: Knob = Knob {
     name: "clos-max",
     title: "highest frequency of a class of service",
     scope: Scope::Clos,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMax, Form::MHz)],
-    accepts: "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
     about: "The frequency that cores of the class never exceed while core-power is on. max (25.5 GHz in the register) \
-            is no limit. clos-max:3 is that of class 3; clos-3-max is another spelling.",
+            means no limit. clos-max:3 is that of class 3; clos-3-max is another spelling.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
+        ends: Ends::Numbers(0, NO_LIMIT),
+        check: Check::ClassFrequency,
+        judged_by: JUDGING_CLASSES,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound: Bound::Upper,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CLOS_WEIGHT: Knob = Knob {
@@ -125,12 +300,28 @@ pub(super) const CLOS_WEIGHT: Knob = Knob {
     name: "clos-weight",
     title: "proportional priority of a class of service",
     scope: Scope::Clos,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosWeight, Form::Count)],
-    accepts: NUMBER,
     about: "How little a class gets when power is shared in proportion: 0 is favoured most, 15 least. Skylake and \
             Cascade Lake servers, which know ordered priority only, ignore it.",
     interacts: &[(Id::SstCpPriority, "counts with proportional")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: NUMBER,
+        ends: Ends::None,
+        check: Check::UpTo(15),
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CLOS_EPP: Knob = Knob {
@@ -138,12 +329,28 @@ pub(super) const CLOS_EPP: Knob = Knob {
     name: "clos-epp",
     title: "energy preference of a class of service",
     scope: Scope::Clos,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::on_request(Section::Line),
     mechanisms: &[sst(SpeedSelect::ClosEpp, Form::Count)],
-    accepts: NUMBER,
     about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
             Emerald Rapids) have it; later ones take the preference of each CPU instead.",
     interacts: &[(Id::Epp, "the preference of a CPU, which every processor has")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: NUMBER,
+        ends: Ends::None,
+        check: Check::UpTo(15),
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const CLOS: Knob = Knob {
@@ -151,12 +358,28 @@ pub(super) const CLOS: Knob = Knob {
     name: "clos",
     title: "class of service of a core",
     scope: Scope::Core,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::Class, Form::Count)],
-    accepts: "a class from 0 to 3",
     about: "Which of the four classes of service a core belongs to. All threads of a core go together. With turbo-freq, \
             classes 0 and 1 are the high-priority ones.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "a class from 0 to 3",
+        ends: Ends::None,
+        check: Check::UpTo(3),
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const TRL: Knob = Knob {
@@ -164,20 +387,38 @@ pub(super) const TRL: Knob = Knob {
     name: "trl",
     title: "turbo ratio limits",
     scope: Scope::Package,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::TurboLimits, Form::Word)],
-    accepts: "eight ratios of 100 MHz in hexadecimal, bucket 0 last: 0x1f1f1f1f1f1f1f20",
     about: "The highest turbo frequency by the number of active cores, in eight buckets (MSR 0x1AD). turbo-freq raises it \
             out of the way; where that is switched off again, the limits of the level belong back here.",
     interacts: &[(Id::SstTf, "its own limits replace these for high-priority cores")],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "eight ratios of 100 MHz in hexadecimal, bucket 0 last: 0x1f1f1f1f1f1f1f20",
+        ends: Ends::None,
+        check: Check::Ratios,
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Turbo),
+            spelling: Spelling::Hexadecimal,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const APART: Knob = Knob {
     id: Id::SstApart,
     name: "sst-apart",
     title: "CPUs set apart in a cgroup v2 partition",
+    scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Apart, Form::Word)],
-    accepts: "CPUs of the power domain as a list (4,6,12-13), or none",
     about: "Keeps CPUs that are not of the performance level from work without taking them offline: an isolated cpuset \
             partition takes them out of the scheduler's reach. They keep their frequency policies and interrupts, and \
             CPU 0, which kernels do not take offline, can be among them. 'flyball sst perf-profile set-config-level \
@@ -186,7 +427,22 @@ pub(super) const APART: Knob = Knob {
         (Id::SstLevel, "says which CPUs those are"),
         (Id::Online, "taking them offline is the other way"),
     ],
-    ..SST
+    role: Role::Knob(Control {
+        accepts: "CPUs of the power domain as a list (4,6,12-13), or none",
+        ends: Ends::None,
+        check: Check::CpusApart,
+        judged_by: JUDGING,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::Switch { off: Step::Online, on: Step::Offline },
+            spelling: Spelling::Text,
+            bound: Bound::None,
+            disturbs: &[],
+            refusals: &[],
+        },
+    }),
 };
 
 pub(super) const HIGHEST: Knob = Knob {
@@ -194,11 +450,13 @@ pub(super) const HIGHEST: Knob = Knob {
     name: "sst-highest-level",
     title: "highest performance level (SST-PP)",
     scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Highest, Form::Count)],
     about: "The number of the highest performance level of the power domain; 0 where there is only the base level. What \
             each level offers is in 'flyball sst perf-profile info'.",
     interacts: &[(Id::SstLevel, "may be any level up to it that the processor has")],
-    ..INTEL
+    role: Role::Fact,
 };
 
 pub(super) const LOCKED: Knob = Knob {
@@ -206,9 +464,11 @@ pub(super) const LOCKED: Knob = Knob {
     name: "sst-locked",
     title: "performance level locked by firmware",
     scope: Scope::PowerDomain,
+    vendor: Some(Vendor::Intel),
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::Locked, Form::Switch)],
     about: "Whether firmware refuses another performance level. A BIOS setup entry (dynamic SST-PP, or speed select \
             configuration) unlocks it where the vendor offers one.",
     interacts: &[(Id::SstLevel, "cannot be changed while locked")],
-    ..INTEL
+    role: Role::Fact,
 };

@@ -1,22 +1,37 @@
 //! Rows of the machine as a whole: driver mode, CPUs online, SMT, turbo.
 
-use super::{FACT, Id, rw};
-use crate::knob::{Form, Knob, Mechanism, Phase, Scope};
+use flyball_host::Errno;
+
+use super::{Id, effects, rw};
+use crate::{
+    knob::{
+        Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope, Section, Shown,
+        Writing,
+    },
+    owners::Program,
+    write::{
+        order::{Bound, Step, Turn},
+        spelling::Spelling,
+    },
+};
+
+const NO_HOTPLUG: &str = "this machine or kernel cannot do that (nosmt=force, or no SMT in the processor)";
 
 pub(super) const DRIVER_MODE: Knob = Knob {
     id: Id::DriverMode,
     name: "driver-mode",
     title: "mode of the P-state driver",
-    phase: Some(Phase::DriverMode),
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/amd_pstate/status", Form::Word),
         rw("/sys/devices/system/cpu/intel_pstate/status", Form::Word),
     ],
-    accepts: "active, passive, or guided and disable (amd-pstate), or off (intel_pstate)",
     about: "Who picks the frequency. In active mode the processor does, between the limits and guided by EPP, and only \
             the governors performance and powersave exist. In passive mode a kernel governor asks for each frequency. \
             In guided mode (amd-pstate) the governor sets the lower bound and the processor chooses above it. A \
-            change unregisters the driver: every policy is made anew, and governor, EPP and frequency limits \
+            change unregisters the driver: the kernel recreates every policy, and governor, EPP and frequency limits \
             return to defaults. intel_pstate refuses `off` (EBUSY) while HWP is on; nothing takes over from a driver \
             that is off until the next boot.",
     interacts: &[
@@ -26,7 +41,32 @@ pub(super) const DRIVER_MODE: Knob = Knob {
         (Id::MaxFreq, "a mode change resets the limits"),
         (Id::HwpDynamicBoost, "exists in active mode only"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "active, passive, or guided and disable (amd-pstate), or off (intel_pstate)",
+        ends: Ends::None,
+        check: Check::DriverMode,
+        judged_by: &[Id::Driver],
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::PowerProfilesDaemon, Program::Tlp, Program::AutoCpufreq, Program::System76],
+        writing: Writing {
+            turn: Turn::In(Step::DriverMode),
+            spelling: Spelling::Text,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Everywhere(effects::EVERYTHING)],
+            refusals: &[
+                Refusal::new(
+                    &[Errno::BUSY],
+                    "intel_pstate cannot be switched off while hardware P-states (HWP) are on; boot with intel_pstate=disable to use another driver",
+                ),
+                Refusal::new(&[Errno::INVAL], "this kernel's driver does not have that mode"),
+                Refusal::new(
+                    &[Errno::NODEV, Errno::OPNOTSUPP],
+                    "the driver cannot work on this processor: see the kernel log (dmesg | grep pstate)",
+                ),
+            ],
+        },
+    }),
 };
 
 pub(super) const ONLINE: Knob = Knob {
@@ -34,12 +74,12 @@ pub(super) const ONLINE: Knob = Knob {
     name: "online",
     title: "whether a CPU runs",
     scope: Scope::Cpu,
-    phase: Some(Phase::Capacity),
+    vendor: None,
+    shown: Shown::in_section(Section::Line),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpu{cpu}/online", Form::Switch),
         Mechanism::Member { path: "/sys/devices/system/cpu/online" },
     ],
-    accepts: "on or off",
     about: "Takes a CPU away from the scheduler or gives it back. An offline CPU sits in the deepest idle state that \
             the kernel finds; its frequency policy, when no other CPU is in it, refuses every access with EBUSY. Limits \
             and the governor return when the CPU does. CPU 0 has no switch on current x86 kernels and always runs.",
@@ -48,34 +88,80 @@ pub(super) const ONLINE: Knob = Knob {
         (Id::Governor, "a policy whose CPUs are all offline answers EBUSY"),
         (Id::Epb, "kept over offline and online by the kernel"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Online,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::WhereWritable,
+        written_by: &[Program::IntelLpmd, Program::CpufreqApplet],
+        writing: Writing {
+            turn: Turn::Switch { off: Step::Offline, on: Step::Online },
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[
+                Disturbs::Here(effects::CPU),
+                Disturbs::Here(effects::POLICY),
+                Disturbs::PinnedInterrupts,
+            ],
+            refusals: &[
+                Refusal::new(&[Errno::PERM], "this CPU cannot be taken offline or brought online"),
+                Refusal::new(
+                    &[Errno::BUSY],
+                    "the kernel refuses to take this CPU offline now (something is bound to it)",
+                ),
+                Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),
+            ],
+        },
+    }),
 };
 
 pub(super) const SMT: Knob = Knob {
     id: Id::Smt,
     name: "smt",
     title: "simultaneous multi-threading",
-    phase: Some(Phase::Capacity),
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[rw("/sys/devices/system/cpu/smt/control", Form::Word)],
-    accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
     about: "Whether the second thread of each core runs. Off gives each task a whole core, which steadies benchmarks \
             and helps code that fills a core by itself, at the price of throughput where threads share well. `off` takes \
             the second threads offline. `forceoff` cannot be undone before the next boot; notsupported and \
             notimplemented are what the kernel shows where there is nothing to switch.",
     interacts: &[(Id::Online, "on brings second threads online, also such as were taken offline one by one")],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[],
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::Switch { off: Step::Offline, on: Step::Online },
+            spelling: Spelling::SmtControl,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Everywhere(effects::EVERYTHING), Disturbs::PinnedInterrupts],
+            refusals: &[
+                Refusal::new(&[Errno::PERM], "SMT cannot be switched on this machine"),
+                Refusal::new(&[Errno::NODEV, Errno::OPNOTSUPP], NO_HOTPLUG),
+            ],
+        },
+    }),
 };
 
 pub(super) const TURBO: Knob = Knob {
     id: Id::Turbo,
     name: "turbo",
     title: "turbo of the whole machine",
-    phase: Some(Phase::Capacity),
+    scope: Scope::Machine,
+    vendor: None,
+    shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/no_turbo", Form::InvertedSwitch),
         rw("/sys/devices/system/cpu/cpufreq/boost", Form::Switch),
     ],
-    accepts: "on or off",
     about: "Whether cores may run above the base (Intel) or nominal (AMD) frequency while power and heat allow. Off is \
             the first step to repeatable measurements. Intel's file is no_turbo, the other way round; flyball always \
             says on for turbo allowed. Where the firmware has turned turbo off, turning it on is refused with EPERM.",
@@ -88,8 +174,39 @@ pub(super) const TURBO: Knob = Knob {
         (Id::MinPerfPct, "a change squeezes min-perf-pct under the new range"),
         (Id::Boost, "off overrides every policy's boost, and on turns all of them on"),
     ],
-    narrower: Some(Id::Boost),
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[Id::Boost],
+        narrower: Some(Id::Boost),
+        saved: Saved::Always,
+        written_by: &[
+            Program::Tuned,
+            Program::PowerProfilesDaemon,
+            Program::Tlp,
+            Program::AutoCpufreq,
+            Program::Thermald,
+            Program::System76,
+        ],
+        writing: Writing {
+            turn: Turn::In(Step::Turbo),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Everywhere(effects::TURBO)],
+            refusals: &[
+                Refusal::new(
+                    &[Errno::PERM],
+                    "the firmware has turbo switched off: switch it on in the BIOS setup",
+                ),
+                Refusal::new(&[Errno::AGAIN], "intel_pstate is off: set driver-mode=active or passive first"),
+                Refusal::new(
+                    &[Errno::INVAL, Errno::OPNOTSUPP],
+                    "this processor cannot boost, or the firmware has it switched off (Core Performance Boost in the BIOS setup)",
+                ),
+            ],
+        },
+    }),
 };
 
 pub(super) const BOOST: Knob = Knob {
@@ -97,17 +214,35 @@ pub(super) const BOOST: Knob = Knob {
     name: "boost",
     title: "turbo of one policy",
     scope: Scope::Policy,
-    phase: Some(Phase::Capacity),
+    vendor: None,
+    shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/boost", Form::Switch),
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/cpb", Form::Switch),
     ],
-    accepts: "on or off",
     about: "Turbo for the CPUs of one policy, where driver and kernel present it (amd-pstate, acpi-cpufreq). \
             Refused with EINVAL while the machine-wide turbo is off. Older kernels have cpb on AMD with acpi-cpufreq.",
     interacts: &[
         (Id::Turbo, "must be on; a write of it sets all policies"),
         (Id::MaxFreq, "with boost off the hardware limit is the nominal frequency"),
     ],
-    ..FACT
+    role: Role::Knob(Control {
+        accepts: "on or off",
+        ends: Ends::None,
+        check: Check::Any,
+        judged_by: &[Id::Turbo],
+        narrower: None,
+        saved: Saved::WithTurbo,
+        written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
+        writing: Writing {
+            turn: Turn::In(Step::Turbo),
+            spelling: Spelling::Switch,
+            bound: Bound::None,
+            disturbs: &[Disturbs::Here(effects::POLICY)],
+            refusals: &[Refusal::new(
+                &[Errno::INVAL],
+                "boost is off for the whole machine, or this policy cannot boost: set turbo=on for all CPUs first",
+            )],
+        },
+    }),
 };

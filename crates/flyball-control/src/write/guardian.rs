@@ -3,8 +3,8 @@
 //! It is flyball itself, started as another process before the first write, in its own process group so that Ctrl-C
 //! and a kill of flyball's group do not reach it. Its standard input is one end of a socket whose other end only flyball
 //! holds: whatever ends flyball, SIGKILL and the out-of-memory killer included, the kernel closes it, and the guardian
-//! sees the end of its input. Its standard output is the lock, so that nobody else can take the machine before it is
-//! done. A farewell byte sends it home when flyball has restored by itself.
+//! sees the end of its input. Its standard output is the lock, so that no other process can take the machine before it is
+//! done. When flyball has restored by itself, it sends one byte, and the guardian exits.
 
 use std::{
     io::{self, Read},
@@ -20,24 +20,24 @@ use std::{
 use flyball_host::{Host, process::send};
 
 use super::{
-    hold::{Restored, Scope, restore_locked},
     journal::JournalError,
     state::{Lock, StateDir},
+    undo::{Restored, Scope, restore_locked},
 };
 
-/// The variable that tells a guardian whose it is.
+/// The environment variable with the name of the process that a guardian guards.
 const GUARDED: &str = "FLYBALL_GUARDED";
 
-/// What flyball says when it needs no guardian any more.
-const FAREWELL: u8 = b'.';
+/// What flyball sends when it does not need the guardian any more.
+const DONE: u8 = b'.';
 
-/// What the guardian says when it watches.
+/// What the guardian sends when it watches.
 const READY: u8 = b'!';
 
-/// How long to wait for a guardian to be at its post. It has a process to start and nothing else to do.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a guardian may take to start: it has a process to start and nothing else to do.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A guardian at its post.
+/// A guardian that watches.
 #[derive(Debug)]
 pub struct Guardian {
     child: Child,
@@ -49,7 +49,7 @@ impl Guardian {
     ///
     /// # Errors
     /// It cannot be started, or ended before it was ready.
-    pub fn post(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
+    pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -60,7 +60,7 @@ impl Guardian {
         // The command would keep its ends of the line and of the lock open for as long as it lives.
         drop(command);
         let mut guardian = Guardian { child, line: line.try_clone()? };
-        line.set_read_timeout(Some(PATIENCE))?;
+        line.set_read_timeout(Some(START_TIMEOUT))?;
         let mut word = [0];
         match line.read(&mut word) {
             Ok(1) if word[0] == READY => Ok(guardian),
@@ -76,10 +76,10 @@ impl Guardian {
         }
     }
 
-    /// Sends the guardian home and waits until it has gone.
-    pub fn dismiss(mut self) {
-        // It may have been killed; then there is nobody to take leave of.
-        let _ = send(&self.line, &[FAREWELL]);
+    /// Ends the guardian and waits until it has exited.
+    pub fn stop(mut self) {
+        // It may have been killed; then the byte has no receiver.
+        let _ = send(&self.line, &[DONE]);
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
@@ -90,8 +90,8 @@ impl Guardian {
     }
 }
 
-/// The guardian's own work: says that it is ready, waits for flyball's farewell or death, and on death ends what a
-/// workload left running and puts back what the open transaction changed. `None` after a farewell.
+/// The guardian's own work: reports that it is ready, waits for flyball's message or death, and on death ends what a
+/// workload left running and puts back what the open transaction changed. `None` after the message.
 ///
 /// # Errors
 /// The line cannot be used, or the journal.
@@ -102,17 +102,17 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     let mut word = [0];
     loop {
         match line.read(&mut word) {
-            Ok(1) if word[0] == FAREWELL => return Ok(None),
+            Ok(1) if word[0] == DONE => return Ok(None),
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // The end of the line, or an error on it: flyball is dead.
             _ => break,
         }
     }
-    // The measured command died with flyball; what it had started would go on loading a machine that nobody watches.
+    // The measured command died with flyball; what it had started would go on loading the machine.
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_host::process::kill_owned_by(&guarded);
     }
-    // Between putting back, or committing, and its farewell flyball leaves nothing open: then nothing is to be done.
+    // Between putting back, or committing, and its message flyball leaves nothing open: then nothing is to be done.
     restore_locked(host, state, Scope::Open).map(Some)
 }

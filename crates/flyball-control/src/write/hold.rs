@@ -1,28 +1,31 @@
 //! Holding a machine: the transaction around every change.
 //!
 //! A [`Hold`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
-//! interrupt, a panic, being dropped), what it changed is put back, unless [`Hold::keep`] says that it is to stay. When
+//! interrupt, a panic, being dropped), what it changed is put back, unless [`Hold::keep`] keeps it. When
 //! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fmt, io,
     process::Command,
     time::Duration,
 };
 
-use flyball_host::{Host, HostError};
-use serde::Serialize;
+use flyball_host::{Errno, Host, HostError, Op};
 
 use super::{
-    footprint::Footprints,
+    footprint::{Footprint, Footprints},
     guardian::Guardian,
-    journal::{Contents, Entry, Goals, Journal, JournalError},
+    journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError},
     order::Step,
-    reasons,
+    reasons::reason,
     restore::{Restoration, put_back},
     settle::{Expected, Found, settle},
-    state::{Lock, LockError, StateDir},
+    state::{Lock, StateDir},
+    subject::Subject,
+};
+pub use super::{
+    outcome::{Applied, ApplyError, HoldError, Made, Outcome, Probed},
+    undo::{Restored, Scope, boot_id, forget, restore},
 };
 use crate::{
     Content, Location, Snapshot,
@@ -33,200 +36,50 @@ use crate::{
 /// A machine that is held for changing it.
 pub struct Hold<'h> {
     host: &'h dyn Host,
-    // Dropped in this order: the guardian is sent home before the lock is given up.
+    // Dropped in this order: the guardian is stopped before the lock is released.
     guardian: Option<Guardian>,
     journal: Journal,
     lock: Lock,
     id: u32,
     open: bool,
-    notes: Vec<String>,
-    /// What the locations journaled until [`Hold::set_floor`] held at that moment.
-    floor: Option<BTreeMap<Location, Content>>,
+    earlier_boot: Option<EarlierBoot>,
+    /// What the locations journaled until [`Hold::set_baseline`] held at that moment.
+    baseline: Option<BTreeMap<Location, Content>>,
 }
 
-/// What became of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The value was read back.
-    Applied,
-    /// The kernel took the write and made this of it.
-    Clamped(String),
+/// A write that is to be journaled.
+#[derive(Debug, Clone, Copy)]
+struct Write<'a> {
+    location: &'a Location,
+    subject: Subject,
+    new: &'a str,
 }
 
-/// What the kernel made of a write that was made to see just that.
-#[derive(Debug)]
-pub enum Probed {
-    /// The value was read back.
-    Held,
-    /// It was taken, and this is read.
-    Reads(String),
-    /// It was refused.
-    Refused(HostError),
-}
-
-/// A change that was made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Made {
-    /// The change, with what was there before it.
-    pub change: Change,
-    /// What became of it.
-    pub outcome: Outcome,
-}
-
-/// What applying an intent came to.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Applied {
-    /// The changes in the order in which they were made.
-    pub made: Vec<Made>,
-    /// What else there is to know.
-    pub notes: Vec<String>,
-}
-
-impl Applied {
-    /// The changes whose value the kernel clamped.
-    pub fn clamped(&self) -> impl Iterator<Item = (&Change, &str)> {
-        self.made.iter().filter_map(|made| match &made.outcome {
-            Outcome::Clamped(to) => Some((&made.change, to.as_str())),
-            Outcome::Applied => None,
-        })
+impl<'a> Write<'a> {
+    fn expected(&self, old: &'a Content) -> Option<Expected<'a>> {
+        let spelling = self.subject.writing()?.spelling;
+        Some(Expected { location: self.location, spelling, old, new: self.new })
     }
 }
 
-/// Why an intent was not applied. What had been written by then has been put back, as far as `restoration` says.
-#[derive(Debug)]
-pub enum ApplyError {
-    /// There is no plan; nothing was written.
-    Plan(PlanError),
-    /// The kernel refused a write.
-    Refused {
-        /// The write.
-        change: Box<Change>,
-        /// What the kernel said.
-        error: HostError,
-        /// The likely reason, with the remedy.
-        reason: Option<String>,
-        /// How putting back went.
-        restoration: Box<Restoration>,
-    },
-    /// After the driver or its policies had changed, the rest could not be planned.
-    Replan {
-        /// Why.
-        error: PlanError,
-        /// How putting back went.
-        restoration: Box<Restoration>,
-    },
-    /// The journal cannot be written, so the machine was not either.
-    Journal {
-        /// Why.
-        error: JournalError,
-        /// How putting back went.
-        restoration: Box<Restoration>,
-    },
-    /// The user interrupted.
-    Interrupted {
-        /// How putting back went.
-        restoration: Box<Restoration>,
-    },
+/// How much is remembered before a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The locations written.
+    Location,
+    /// All that their rows say is disturbed.
+    Footprint,
 }
 
-impl ApplyError {
-    /// How putting back went; `None` where nothing had been written.
-    pub fn restoration(&self) -> Option<&Restoration> {
-        match self {
-            ApplyError::Plan(_) => None,
-            ApplyError::Refused { restoration, .. }
-            | ApplyError::Replan { restoration, .. }
-            | ApplyError::Journal { restoration, .. }
-            | ApplyError::Interrupted { restoration } => Some(restoration),
-        }
-    }
-}
-
-impl fmt::Display for ApplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ApplyError::Plan(error) => return error.fmt(f),
-            ApplyError::Refused { change, error, reason, .. } => {
-                write!(f, "{}={} on {}: {error}", change.knob, change.new, change.place)?;
-                if let Some(reason) = reason {
-                    write!(f, "\n  {reason}")?;
-                }
-            }
-            ApplyError::Replan { error, .. } => {
-                write!(f, "after the first changes the rest cannot be made: {error}")?;
-            }
-            ApplyError::Journal { error, .. } => error.fmt(f)?,
-            ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
-        }
-        if let Some(restoration) = self.restoration() {
-            write!(f, "\n{restoration}")?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ApplyError {}
-
-impl fmt::Display for Restoration {
-    /// What was put back and what was not, in words.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_exact() {
-            return match self.written.len() {
-                0 => f.write_str("nothing had to be put back: everything is as it was"),
-                1 => f.write_str("1 write put back: everything is as it was"),
-                count => write!(f, "{count} writes put back: everything is as it was"),
-            };
-        }
-        write!(f, "{} of {} settings could not be put back:", self.left.len(), self.remembered)?;
-        for left in &self.left {
-            write!(f, "\n  {} holds '{}', was '{}'", left.location, left.found, left.wanted)?;
-            if let Some(error) = &left.error {
-                write!(f, "\n    {error}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why a machine cannot be held.
-#[derive(Debug)]
-pub enum HoldError {
-    /// Another flyball has it, or the state directory cannot be used.
-    Lock(LockError),
-    /// The journal cannot be used, or an earlier transaction has to be put back first.
+/// Why writes were not announced, so that they must not be made.
+enum NotAnnounced {
     Journal(JournalError),
-    /// The guardian could not be started.
-    Guardian(io::Error),
+    Unreadable(Location, HostError),
 }
 
-impl fmt::Display for HoldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HoldError::Lock(error) => error.fmt(f),
-            HoldError::Journal(error) => error.fmt(f),
-            HoldError::Guardian(error) => write!(f, "cannot start the guardian process: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HoldError {}
-
-impl From<LockError> for HoldError {
-    fn from(error: LockError) -> HoldError {
-        HoldError::Lock(error)
-    }
-}
-
-impl From<JournalError> for HoldError {
-    fn from(error: JournalError) -> HoldError {
-        HoldError::Journal(error)
-    }
-}
-
-/// The boot that the machine is in; `None` where it does not tell (a tree of files).
-pub fn boot_id(host: &dyn Host) -> Option<String> {
-    host.read("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
+/// The error of a location that no row of the table knows: there would be no way to put it back in order.
+fn unknown_location(location: &Location) -> HostError {
+    HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
 
 impl<'h> Hold<'h> {
@@ -242,30 +95,21 @@ impl<'h> Hold<'h> {
         guardian: Option<Command>,
     ) -> Result<Hold<'h>, HoldError> {
         let lock = state.lock(command)?;
-        let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+        let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
         let id = journal.begin(command)?;
-        let guardian = match guardian.map(|command| Guardian::post(command, &lock)).transpose() {
+        let guardian = match guardian.map(|command| Guardian::start(command, &lock)).transpose() {
             Ok(guardian) => guardian,
             Err(error) => {
                 journal.restored(&[id])?;
                 return Err(HoldError::Guardian(error));
             }
         };
-        Ok(Hold {
-            host,
-            guardian,
-            journal,
-            lock,
-            id,
-            open: true,
-            notes: aside.into_iter().collect(),
-            floor: None,
-        })
+        Ok(Hold { host, guardian, journal, lock, id, open: true, earlier_boot, baseline: None })
     }
 
-    /// What there was to say when the machine was taken: a journal of an earlier boot set aside.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// What is worth knowing: the journal of an earlier boot, where one was found and set aside.
+    pub fn notes(&self) -> &[EarlierBoot] {
+        self.earlier_boot.as_slice()
     }
 
     /// The lock, to share with a child.
@@ -298,11 +142,12 @@ impl<'h> Hold<'h> {
             }
             first = false;
             // What was written once is not written again: the kernel clamped it, or spells it in its own way.
-            let changes: Vec<Change> = changes
-                .into_iter()
-                .filter(|change| done.get(&change.location) != Some(&change.new))
-                .collect();
-            let Some(step) = changes.first().map(|change| change.step) else { break };
+            let (written, changes): (Vec<Change>, Vec<Change>) =
+                changes.into_iter().partition(|change| done.get(&change.location) == Some(&change.new));
+            let Some(step) = changes.first().map(|change| change.step) else {
+                applied.compare(&written);
+                break;
+            };
             let group: Vec<Change> = if step <= Step::Governor {
                 changes.into_iter().filter(|change| change.step == step).collect()
             } else {
@@ -323,125 +168,164 @@ impl<'h> Hold<'h> {
     /// Makes the changes of one step: remembers what they disturb, journals, writes, reads back.
     ///
     /// `known` is what the snapshot of this round read, under the lock that is still held. It counts as the present content
-    /// until a write may have changed it: what the changes disturb is taken out of it here, and read again when needed.
+    /// until a write may have changed it: what the changes disturb is taken out of it, and read again when needed.
     fn write(
         &mut self,
         batch: &[Change],
         known: &mut HashMap<Location, Content>,
     ) -> Result<Vec<Made>, ApplyError> {
-        let mut footprints = Footprints::new(self.host);
-        let disturbed: BTreeSet<Location> =
-            batch.iter().flat_map(|change| footprints.of(&change.location)).collect();
-        let mut was: Vec<(Location, Content)> = Vec::new();
-        for location in self.journal.unknown(&disturbed) {
-            match self.remember(&location, known) {
-                Ok(content) => {
-                    known.insert(location.clone(), content.clone());
-                    was.push((location, content));
-                }
-                Err(error) => {
-                    let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
-                    return Err(self.refused(change, error));
-                }
-            }
-        }
-        let present = |location: &Location| {
-            known.get(location).cloned().unwrap_or_else(|| Content::of(&location.read(self.host)))
-        };
-        let olds: Vec<Content> = batch.iter().map(|change| present(&change.location)).collect();
-        let writes = batch
+        let writes: Vec<Write<'_>> = batch
             .iter()
-            .zip(&olds)
-            .map(|(change, old)| (change.location.clone(), old.clone(), Content::Text(change.new.clone())))
+            .map(|change| Write {
+                location: &change.location,
+                subject: Subject::Knob(change.knob),
+                new: &change.new,
+            })
             .collect();
-        if let Err(error) = self.journal.announce(was, writes) {
-            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
-        }
-        known.retain(|location, _| !disturbed.contains(location));
+        let olds = match self.announce(&writes, Reach::Footprint, known) {
+            Ok(olds) => olds,
+            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+            Err(NotAnnounced::Unreadable(location, error)) => {
+                let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
+                return Err(self.refused(change, error));
+            }
+        };
         for change in batch {
             if let Err(error) = change.location.write(self.host, change.new.as_bytes()) {
                 return Err(self.refused(change, error));
             }
         }
-        let expected: Vec<Expected<'_>> = batch
-            .iter()
-            .zip(&olds)
-            .map(|(change, old)| Expected { location: &change.location, old, new: &change.new })
-            .collect();
+        let expected: Vec<Expected<'_>> =
+            writes.iter().zip(&olds).filter_map(|(write, old)| write.expected(old)).collect();
         let found = settle(self.host, &expected);
-        Ok(batch
-            .iter()
-            .zip(&olds)
-            .zip(found)
-            .map(|((change, old), found)| Made {
-                change: Change { old: Some(old.to_string()), ..change.clone() },
-                outcome: match found {
-                    Found::Held => Outcome::Applied,
-                    Found::Other(content) => Outcome::Clamped(content.to_string()),
-                },
-            })
-            .collect())
+        let made = batch.iter().zip(&olds).zip(found).map(|((change, old), found)| Made {
+            change: Change { old: Some(old.to_string()), ..change.clone() },
+            outcome: match found {
+                Found::Held => Outcome::Applied,
+                Found::Other(content) => Outcome::Clamped(content.to_string()),
+            },
+        });
+        Ok(made.collect())
     }
 
-    /// What a location holds, to bring it back. An attribute that cannot be read is remembered as that: its CPU is offline, or
-    /// it has no readable form. A setting of Speed Select has one always, so that a call that failed is tried again,
-    /// and one that fails for good must not be followed by a write that nobody could undo.
+    /// Journals writes before they are made, with all that they may change. Returns what is at each location now, and
+    /// drops from `known` what may change.
+    fn announce(
+        &mut self,
+        writes: &[Write<'_>],
+        reach: Reach,
+        known: &mut HashMap<Location, Content>,
+    ) -> Result<Vec<Content>, NotAnnounced> {
+        let mut footprints = Footprints::new(self.host);
+        let mut footprint: Footprint =
+            writes.iter().map(|write| (write.location.clone(), write.subject)).collect();
+        if reach == Reach::Footprint {
+            for write in writes {
+                footprints.add(write.location, write.subject);
+            }
+            footprint.extend(footprints.found());
+        }
+        let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
+        let mut was = Vec::new();
+        for (location, subject) in self.journal.unknown(&footprint) {
+            let content = match known.remove(&location) {
+                Some(content) if !matches!(content, Content::Unreadable(_)) => content,
+                _ => self
+                    .remember(&location, subject, written.contains(&location))
+                    .map_err(|error| NotAnnounced::Unreadable(location.clone(), error))?,
+            };
+            // A fact is never in a footprint: the table's test sees to that.
+            let Some(handling) = subject.handling(content.trimmed()) else { continue };
+            was.push((location.clone(), content.clone(), handling));
+            known.insert(location, content);
+        }
+        let mut olds = Vec::with_capacity(writes.len());
+        let mut announced = Vec::with_capacity(writes.len());
+        for write in writes {
+            let old = match known.get(write.location) {
+                Some(content) => content.clone(),
+                None => Content::of(&write.location.read(self.host)),
+            };
+            if let Some(handling) = write.subject.handling(old.trimmed()) {
+                let (location, new) = (write.location.clone(), write.new.to_owned());
+                announced.push(Announced { location, old: old.clone(), new, handling });
+            }
+            olds.push(old);
+        }
+        self.journal.announce(was, announced).map_err(NotAnnounced::Journal)?;
+        known.retain(|location, _| !footprint.contains_key(location));
+        Ok(olds)
+    }
+
+    /// What a location holds, to bring it back. What is only disturbed and cannot be read is remembered as that: its CPU is
+    /// offline, or the attribute has no readable form. What is written must be known, since a write over an unknown value
+    /// could not be undone; and a setting of Speed Select can always be read, so a call that failed is tried again.
     fn remember(
         &self,
         location: &Location,
-        known: &HashMap<Location, Content>,
+        subject: Subject,
+        is_written: bool,
     ) -> Result<Content, HostError> {
-        let has_to_be_readable = matches!(location, Location::SpeedSelect(_));
-        if let Some(content) = known.get(location)
-            && !(has_to_be_readable && matches!(content, Content::Unreadable(_)))
-        {
-            return Ok(content.clone());
-        }
-        let mut read = location.read(self.host);
-        if !has_to_be_readable {
-            return Ok(Content::of(&read));
-        }
-        for _ in 0..2 {
-            if read.is_ok() {
-                break;
+        const ATTEMPTS: usize = 3;
+        let must_be_known = is_written || matches!(location, Location::SpeedSelect(_));
+        let spelling = subject.writing().map(|writing| writing.spelling);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let read = location.read(self.host);
+            let content = Content::of(&read);
+            let Err(error) = read else { return Ok(content) };
+            let can_be_restored = spelling.is_some_and(|spelling| spelling.writable(&content).is_some());
+            if can_be_restored || (content.is_out_of_reach() && !must_be_known) {
+                return Ok(content);
+            }
+            if attempt == ATTEMPTS {
+                return if must_be_known { Err(error) } else { Ok(content) };
             }
             self.host.sleep(Duration::from_millis(5));
-            read = location.read(self.host);
         }
-        read.map(|bytes| Content::bytes(&bytes))
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
-        let reason = reasons::reason(self.host, &change.location, &error);
+        let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), &error);
         let restoration = Box::new(self.put_back());
         ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration }
     }
 
-    /// Writes files that need not all take it (interrupts of per-CPU devices refuse to move): journaled and put back
-    /// like every change, but a refusal is an answer and undoes nothing. Gives the refused ones with their errors.
+    fn not_announced(&mut self, error: JournalError) -> ApplyError {
+        ApplyError::Journal { error, restoration: Box::new(self.put_back()) }
+    }
+
+    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move): journaled and put back
+    /// like every change, but a refusal does not undo anything. Returns the refused ones with their errors.
     ///
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been put back.
-    pub fn offer(&mut self, writes: &[(Location, String)]) -> Result<Vec<(Location, HostError)>, ApplyError> {
-        let locations: BTreeSet<Location> = writes.iter().map(|(location, _)| location.clone()).collect();
-        let content = |location: &Location| Content::of(&location.read(self.host));
-        let was = self
-            .journal
-            .unknown(&locations)
-            .into_iter()
-            .map(|location| (location.clone(), content(&location)))
-            .collect();
-        let announced = writes
-            .iter()
-            .map(|(location, new)| (location.clone(), content(location), Content::Text(new.clone())))
-            .collect();
-        if let Err(error) = self.journal.announce(was, announced) {
-            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
-        }
+    pub fn try_writes(
+        &mut self,
+        writes: &[(Location, String)],
+    ) -> Result<Vec<(Location, HostError)>, ApplyError> {
         let mut refused = Vec::new();
+        let mut accepted = Vec::new();
         for (location, new) in writes {
-            if let Err(error) = location.write(self.host, new.as_bytes()) {
-                refused.push((location.clone(), error));
+            // One that cannot be read could not be put back.
+            match (Subject::of(location), location.read(self.host)) {
+                (Some(subject), Ok(_)) => accepted.push(Write { location, subject, new }),
+                (_, Err(error)) => refused.push((location.clone(), error)),
+                (None, Ok(_)) => refused.push((location.clone(), unknown_location(location))),
+            }
+        }
+        match self.announce(&accepted, Reach::Location, &mut HashMap::new()) {
+            Ok(_) => {}
+            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+            Err(NotAnnounced::Unreadable(location, error)) => {
+                refused.push((location, error));
+                return Ok(refused);
+            }
+        }
+        for write in accepted {
+            if let Err(error) = write.location.write(self.host, write.new.as_bytes()) {
+                refused.push((write.location.clone(), error));
             }
         }
         Ok(refused)
@@ -453,23 +337,20 @@ impl<'h> Hold<'h> {
     /// # Errors
     /// The journal cannot be written; then nothing was, and everything has been put back.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
-        let content = |location: &Location| Content::of(&location.read(self.host));
-        let disturbed = Footprints::new(self.host).of(location);
-        let was = self
-            .journal
-            .unknown(&disturbed)
-            .into_iter()
-            .map(|location| (location.clone(), content(&location)))
-            .collect();
-        let old = content(location);
-        let announced = vec![(location.clone(), old.clone(), Content::Text(new.to_owned()))];
-        if let Err(error) = self.journal.announce(was, announced) {
-            return Err(ApplyError::Journal { error, restoration: Box::new(self.put_back()) });
-        }
+        let Some(subject) = Subject::of(location) else {
+            return Ok(Probed::Refused(unknown_location(location)));
+        };
+        let write = Write { location, subject, new };
+        let olds = match self.announce(&[write], Reach::Footprint, &mut HashMap::new()) {
+            Ok(olds) => olds,
+            Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
+            Err(NotAnnounced::Unreadable(_, error)) => return Ok(Probed::Refused(error)),
+        };
         if let Err(error) = location.write(self.host, new.as_bytes()) {
             return Ok(Probed::Refused(error));
         }
-        let found = settle(self.host, &[Expected { location, old: &old, new }]);
+        let expected: Vec<_> = olds.first().and_then(|old| write.expected(old)).into_iter().collect();
+        let found = settle(self.host, &expected);
         Ok(match found.into_iter().next() {
             Some(Found::Other(content)) => Probed::Reads(content.to_string()),
             _ => Probed::Held,
@@ -481,35 +362,36 @@ impl<'h> Hold<'h> {
     }
 
     /// Puts everything back to what it was when the hold began, and goes on holding: before the next arm of a
-    /// comparison. With a floor, back to that.
+    /// comparison. With a baseline, back to that.
     pub fn put_back(&mut self) -> Restoration {
         let mut goals = self.goals();
-        if let Some(floor) = &self.floor {
-            for (location, content) in floor {
-                goals.content.insert(location.clone(), content.clone());
+        for (location, content) in self.baseline.iter().flatten() {
+            if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::of(location)) {
+                goal.handling = subject.handling(content.trimmed()).unwrap_or(goal.handling);
+                goal.was = content.clone();
             }
         }
         put_back(self.host, &goals)
     }
 
     /// What has been written until now stays until the hold ends: [`Hold::put_back`], and whatever goes wrong in a
-    /// later [`Hold::apply`], goes back to this moment only. The journal does not know of floors: [`Hold::end`], a
-    /// guardian and `flyball restore` put everything back.
-    pub fn set_floor(&mut self) {
-        let locations = self.goals().content.into_keys();
-        let floor =
+    /// later [`Hold::apply`], goes back to this moment only. The journal does not store it: [`Hold::end`], a guardian and
+    /// `flyball restore` put everything back.
+    pub fn set_baseline(&mut self) {
+        let locations = self.goals().0.into_keys();
+        let baseline =
             locations.map(|location| (location.clone(), Content::of(&location.read(self.host)))).collect();
-        self.floor = Some(floor);
+        self.baseline = Some(baseline);
     }
 
-    /// The settings are to stay. `flyball restore` can still bring back what was.
+    /// Keeps the settings. `flyball restore` can still bring back what was.
     ///
     /// # Errors
     /// The journal cannot be written; then everything has been put back.
     pub fn keep(mut self) -> Result<(), JournalError> {
         self.journal.commit(self.id)?;
         self.open = false;
-        self.dismiss();
+        self.stop_guardian();
         Ok(())
     }
 
@@ -519,20 +401,20 @@ impl<'h> Hold<'h> {
     }
 
     fn close(&mut self) -> Restoration {
-        self.floor = None;
+        self.baseline = None;
         let restoration = self.put_back();
         self.open = false;
         // What could not be put back stays in the journal, for `flyball restore` to try again.
         if restoration.is_exact() {
             let _ = self.journal.restored(&[self.id]);
         }
-        self.dismiss();
+        self.stop_guardian();
         restoration
     }
 
-    fn dismiss(&mut self) {
+    fn stop_guardian(&mut self) {
         if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
+            guardian.stop();
         }
     }
 }
@@ -543,90 +425,4 @@ impl Drop for Hold<'_> {
             self.close();
         }
     }
-}
-
-/// Which transactions `restore` undoes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// All of this boot: back to before flyball's first write.
-    All,
-    /// The last one only.
-    Last,
-    /// The one that was left open, if one was: what a guardian undoes. Settings that were meant to stay are not its.
-    Open,
-}
-
-impl Scope {
-    /// The transactions of a journal that it is about, oldest first.
-    pub fn of(self, contents: &Contents) -> Vec<&Entry> {
-        match self {
-            Scope::All => contents.pending().collect(),
-            Scope::Last => contents.pending().next_back().into_iter().collect(),
-            Scope::Open => contents.interrupted().into_iter().collect(),
-        }
-    }
-}
-
-/// What `restore` did.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Restored {
-    /// The transactions that were undone, oldest first.
-    pub undone: Vec<Entry>,
-    /// What was put back.
-    pub restoration: Restoration,
-    /// What else there is to know: a journal of an earlier boot, damaged lines.
-    pub notes: Vec<String>,
-}
-
-/// Puts back what the journal remembers.
-///
-/// # Errors
-/// The machine is held by another, or the journal cannot be used.
-pub fn restore(
-    host: &dyn Host,
-    state: &StateDir,
-    command: &str,
-    scope: Scope,
-) -> Result<Restored, HoldError> {
-    let _lock = state.lock(command)?;
-    restore_locked(host, state, scope).map_err(HoldError::Journal)
-}
-
-/// Forgets these transactions without putting anything back: for settings whose device or driver is gone for good, which
-/// would keep them from ever being undone as a whole.
-///
-/// # Errors
-/// As [`restore`].
-pub fn forget(host: &dyn Host, state: &StateDir, command: &str, entries: &[Entry]) -> Result<(), HoldError> {
-    let _lock = state.lock(command)?;
-    let (mut journal, _) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-    Ok(journal.restored(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
-}
-
-/// [`restore`] for whoever already holds the lock: the guardian.
-pub(crate) fn restore_locked(
-    host: &dyn Host,
-    state: &StateDir,
-    scope: Scope,
-) -> Result<Restored, JournalError> {
-    let mut notes = Vec::new();
-    if Journal::load(state)?.is_none() {
-        return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
-    }
-    let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-    notes.extend(aside);
-    let contents = journal.contents();
-    if !contents.damaged.is_empty() {
-        notes.push(format!(
-            "the journal {} is damaged in {} of its lines; what they held cannot be put back",
-            journal.path().display(),
-            contents.damaged.len()
-        ));
-    }
-    let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
-    let restoration = put_back(host, &Contents::goals(undone.iter()));
-    if restoration.is_exact() {
-        journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
-    }
-    Ok(Restored { undone, restoration, notes })
 }

@@ -3,20 +3,28 @@
 //! One append-only file. Each line is the CRC-32 of what follows, a blank, and one JSON record:
 //!
 //! ```text
-//! 5f0c2d11 {"header":{"format":1,"boot":"6f1c...","machine":"live"}}
+//! 5f0c2d11 {"header":{"format":2,"boot":"6f1c...","machine":"live"}}
 //! 09ab61f4 {"begin":{"id":1,"pid":4211,"command":"flyball set governor=performance","at":1770000000}}
-//! 1c9a0d73 {"was":{"spot":"/sys/devices/.../scaling_governor","content":{"text":"powersave\n"}}}
-//! 77e0b1c5 {"write":{"spot":"/sys/devices/.../scaling_governor","old":{"text":"powersave\n"},"new":{"text":"performance"}}}
+//! 1c9a0d73 {"was":{"location":"/sys/.../scaling_governor","content":{"text":"powersave\n"},"step":"governor","spelling":"any-case"}}
+//! 77e0b1c5 {"write":{"location":"/sys/.../scaling_governor","old":{"text":"powersave\n"},"new":{"text":"performance"},...}}
 //! e2c41a90 {"commit":{"id":1}}
 //! ```
 //!
-//! A transaction begins, says what *was* at every location that its writes can disturb, says each write before making it,
-//! and is committed, or put back. Every group of lines is flushed to the file system before the writes that it
-//! speaks of. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
+//! A transaction begins, records what *was* at every location that its writes can disturb, records each write before it is
+//! made, and is committed, or put back. Every group of lines is flushed to the file system before the writes that it
+//! announces. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
 //! made, so leaving it out is right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
+//!
+//! Each entry carries its step and its spelling, so that a flyball with another knob table restores it as well. Format 1
+//! had neither; `v1` reads it, and opening such a journal rewrites it.
+
+mod contents;
+mod record;
+#[cfg(test)]
+mod tests;
+mod v1;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fmt,
     fs::File,
     io::{self, Write},
@@ -24,104 +32,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
-
-use super::state::{StateDir, now};
+pub use self::contents::{Contents, Entry, Goal, Goals, Memory, Standing};
+use self::record::{Record, line, parse};
+use super::{
+    footprint::Footprint,
+    spelling::Handling,
+    state::{StateDir, now},
+    subject::Subject,
+};
 use crate::{Content, Location};
 
 /// The format that this flyball writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A journal larger than this is rewritten without what restoring does not need.
 const COMPACT_ABOVE: u64 = 8 << 20;
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Record {
-    Header {
-        format: u32,
-        boot: Option<String>,
-        machine: String,
-    },
-    Begin {
-        id: u32,
-        pid: u32,
-        command: String,
-        at: u64,
-    },
-    Was {
-        #[serde(rename = "spot")]
-        location: Location,
-        content: Content,
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        late: bool,
-    },
-    Write {
-        #[serde(rename = "spot")]
-        location: Location,
-        old: Content,
-        new: Content,
-    },
-    Commit {
-        id: u32,
-    },
-    Restored {
-        id: u32,
-    },
-}
-
-/// How a transaction stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Standing {
-    /// Neither committed nor put back: its flyball is at work, or has died.
-    Open,
-    /// Its settings were meant to stay.
-    Committed,
-    /// What it changed has been put back.
-    Restored,
-}
-
-/// One transaction, as the journal tells it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Its number in this journal, from 1.
-    pub id: u32,
-    /// The process that made it.
-    pub pid: u32,
-    /// What that process was started as.
-    pub command: String,
-    /// When, in seconds since 1970.
-    pub at: u64,
-    /// How it stands.
-    pub standing: Standing,
-    /// What was at each location before.
-    #[serde(skip)]
-    pub was: BTreeMap<Location, Content>,
-    /// Locations that were looked at only after the first write: some of them that write may have brought into being.
-    #[serde(skip)]
-    pub late: BTreeSet<Location>,
-    /// What the first write to each location found there.
-    #[serde(skip)]
-    pub first_old: BTreeMap<Location, Content>,
-    /// How many writes it announced.
-    pub writes: usize,
-}
-
-/// What a journal holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Contents {
-    /// The boot that it belongs to, where the machine told.
-    pub boot: Option<String>,
-    /// The machine that it belongs to.
-    pub machine: String,
-    /// The transactions, oldest first.
-    pub entries: Vec<Entry>,
-    /// Lines in the middle that cannot be read, by number from 1. A torn last line is not among them.
-    pub damaged: Vec<usize>,
-    /// The length of the file up to the end of its last whole line.
-    whole: u64,
-}
 
 /// Why a journal cannot be used.
 #[derive(Debug)]
@@ -152,6 +77,11 @@ pub enum JournalError {
         /// The machine that it belongs to.
         machine: String,
     },
+    /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not known.
+    BootUnknown {
+        /// The file.
+        path: PathBuf,
+    },
     /// An earlier flyball died in the middle; what it changed must be put back first.
     Interrupted {
         /// The transaction.
@@ -173,12 +103,17 @@ impl fmt::Display for JournalError {
             ),
             JournalError::NoHeader { path } => write!(
                 f,
-                "{} is no journal of flyball (it has no header); move it away if it is not needed",
+                "{} is not a journal of flyball (it has no header); move it away if it is not needed",
                 path.display()
             ),
             JournalError::OtherMachine { path, machine } => {
                 write!(f, "the journal {} belongs to the machine '{machine}'", path.display())
             }
+            JournalError::BootUnknown { path } => write!(
+                f,
+                "cannot tell whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read",
+                path.display()
+            ),
             JournalError::Interrupted { entry } => write!(
                 f,
                 "'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' puts back what it \
@@ -191,138 +126,40 @@ impl fmt::Display for JournalError {
 
 impl std::error::Error for JournalError {}
 
-/// Reads a journal's bytes. Never panics, whatever they are.
-fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
-    let mut header = None;
-    let mut contents = Contents::default();
-    let mut at = 0;
-    let mut number = 0;
-    let mut bad: Vec<usize> = Vec::new();
-    while let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') {
-        number += 1;
-        let line = &bytes[at..at + length];
-        at += length + 1;
-        let Some(record) = parse_line(line) else {
-            bad.push(number);
-            continue;
-        };
-        // What precedes a good line is no torn end.
-        contents.damaged.append(&mut bad);
-        contents.whole = at as u64;
-        if number == 1 {
-            if let Record::Header { boot, machine, .. } = &record {
-                contents.boot.clone_from(boot);
-                contents.machine.clone_from(machine);
-            }
-            header = Some(record);
-            continue;
-        }
-        contents.take(record);
-    }
-    (header, contents)
+/// A journal of an earlier boot, which was set aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierBoot {
+    /// Where it is now.
+    pub kept: PathBuf,
 }
 
-fn parse_line(line: &[u8]) -> Option<Record> {
-    let (sum, json) = line.split_at_checked(9)?;
-    let sum = std::str::from_utf8(sum).ok()?.strip_suffix(' ')?;
-    let sum = u32::from_str_radix(sum, 16).ok()?;
-    (crc32fast::hash(json) == sum).then(|| serde_json::from_slice(json).ok())?
-}
-
-fn line(record: &Record) -> Vec<u8> {
-    let json = serde_json::to_string(record).unwrap_or_default();
-    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
-}
-
-impl Contents {
-    fn take(&mut self, record: Record) {
-        match record {
-            Record::Header { .. } => {}
-            Record::Begin { id, pid, command, at } => self.entries.push(Entry {
-                id,
-                pid,
-                command,
-                at,
-                standing: Standing::Open,
-                was: BTreeMap::new(),
-                late: BTreeSet::new(),
-                first_old: BTreeMap::new(),
-                writes: 0,
-            }),
-            Record::Was { location, content, late } => {
-                if let Some(entry) = self.entries.last_mut() {
-                    if entry.was.get(&location).is_none_or(Content::is_out_of_reach) {
-                        if late {
-                            entry.late.insert(location.clone());
-                        }
-                        entry.was.insert(location, content);
-                    }
-                }
-            }
-            Record::Write { location, old, .. } => {
-                if let Some(entry) = self.entries.last_mut() {
-                    entry.writes += 1;
-                    entry.first_old.entry(location).or_insert(old);
-                }
-            }
-            Record::Commit { id } => self.stand(id, Standing::Committed),
-            Record::Restored { id } => self.stand(id, Standing::Restored),
-        }
-    }
-
-    fn stand(&mut self, id: u32, standing: Standing) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.id == id) {
-            entry.standing = standing;
-        }
-    }
-
-    /// The transactions that have not been put back, oldest first.
-    pub fn pending(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.standing != Standing::Restored)
-    }
-
-    /// The transaction that was left open, if one was.
-    pub fn interrupted(&self) -> Option<&Entry> {
-        self.entries.iter().rfind(|entry| entry.standing == Standing::Open)
-    }
-
-    /// What to put back to undo these transactions together: for each location what the oldest of them found, and what a
-    /// governor that they left had as its preference (see `restore`).
-    pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
-        let mut goals = Goals::default();
-        let entries: Vec<&Entry> = entries.collect();
-        for (age, entry) in entries.iter().enumerate().rev() {
-            for (location, content) in &entry.was {
-                // An older look that could not reach the location says nothing against a newer one that could.
-                if content.is_out_of_reach() && goals.content.contains_key(location) {
-                    continue;
-                }
-                goals.content.insert(location.clone(), content.clone());
-                if age > 0 || entry.late.contains(location) {
-                    goals.late.insert(location.clone());
-                } else {
-                    goals.late.remove(location);
-                }
-            }
-            for (location, old) in &entry.first_old {
-                goals.first_old.insert(location.clone(), old.clone());
-            }
-        }
-        goals
+impl fmt::Display for EarlierBoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the journal of an earlier boot is not replayed (the kernel forgot those settings); it is kept as {}",
+            self.kept.display()
+        )
     }
 }
 
-/// What is to be put back.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Goals {
-    /// What each location held.
-    pub content: BTreeMap<Location, Content>,
-    /// Locations that need not have been there at the very beginning: a governor's tunables that came with a change of
-    /// driver mode, the policy of a CPU that was brought online. They may be gone when all is as it was.
-    pub late: BTreeSet<Location>,
-    /// What the first write to a location found there: differs from what it held when something else of the same
-    /// transaction had disturbed it first.
-    pub first_old: BTreeMap<Location, Content>,
+impl serde::Serialize for EarlierBoot {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A write that is about to be made.
+#[derive(Debug, Clone)]
+pub struct Announced {
+    /// Where.
+    pub location: Location,
+    /// What is there.
+    pub old: Content,
+    /// What will be written.
+    pub new: String,
+    /// How the old content is written back.
+    pub handling: Handling,
 }
 
 /// A journal that is open for appending. Whoever has one holds the lock.
@@ -367,21 +204,20 @@ impl Journal {
         state: &StateDir,
         machine: &str,
         boot: Option<&str>,
-    ) -> Result<(Journal, Option<String>), JournalError> {
+    ) -> Result<(Journal, Option<EarlierBoot>), JournalError> {
         let path = state.journal();
         let fail = |error: io::Error| JournalError::Io { path: path.clone(), error };
         let mut aside = None;
         let mut contents = Journal::load(state)?;
         if let Some(found) = &contents {
+            if found.boot.is_some() != boot.is_some() {
+                return Err(JournalError::BootUnknown { path });
+            }
             if found.boot.as_deref() != boot {
                 let earlier = path.with_extension("earlier-boot");
                 std::fs::rename(&path, &earlier).map_err(fail)?;
                 if found.pending().next().is_some() {
-                    aside = Some(format!(
-                        "the journal of an earlier boot is not replayed (the kernel forgot those settings); it is kept \
-                         as {}",
-                        earlier.display()
-                    ));
+                    aside = Some(EarlierBoot { kept: earlier });
                 }
                 contents = None;
             } else if found.machine != machine {
@@ -393,12 +229,17 @@ impl Journal {
         let mut journal = Journal { path, file, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
             journal.cut(0)?;
+            journal.contents.format = FORMAT;
             journal.contents.boot = boot.map(str::to_owned);
             machine.clone_into(&mut journal.contents.machine);
             journal.append(&[journal.header()])?;
         } else {
             // A torn end would swallow the next line.
             journal.cut(journal.contents.whole)?;
+            // Lines of two formats in one file would confuse an older flyball. A damaged journal is left as evidence.
+            if journal.contents.format < FORMAT && journal.contents.damaged.is_empty() {
+                journal.compact()?;
+            }
         }
         Ok((journal, aside))
     }
@@ -471,34 +312,43 @@ impl Journal {
     }
 
     /// Which of these locations the open transaction has no memory of yet; those that were out of reach count.
-    pub fn unknown(&self, locations: &BTreeSet<Location>) -> Vec<Location> {
+    pub fn unknown(&self, footprint: &Footprint) -> Vec<(Location, Subject)> {
         let entry = self.contents.interrupted();
-        locations
-            .iter()
-            .filter(|location| {
-                entry.is_none_or(|entry| entry.was.get(*location).is_none_or(Content::is_out_of_reach))
-            })
-            .cloned()
-            .collect()
+        let is_unknown = |location: &Location| {
+            let memory = entry.and_then(|entry| entry.was.get(location));
+            memory.is_none_or(|memory| memory.content.is_out_of_reach())
+        };
+        let unknown = footprint.iter().filter(|(location, _)| is_unknown(location));
+        unknown.map(|(location, subject)| (location.clone(), *subject)).collect()
     }
 
-    /// Says what was, and what will be written: all of it flushed when this returns.
+    /// Records what was, and what will be written: all of it flushed when this returns.
     ///
     /// # Errors
     /// The file system refused; then nothing may be written.
     pub fn announce(
         &mut self,
-        was: Vec<(Location, Content)>,
-        writes: Vec<(Location, Content, Content)>,
+        was: Vec<(Location, Content, Handling)>,
+        writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
-        let was = was.into_iter().map(|(location, content)| Record::Was { location, content, late });
-        let writes = writes.into_iter().map(|(location, old, new)| Record::Write { location, old, new });
+        let was = was.into_iter().map(|(location, content, handling)| Record::Was {
+            location,
+            content,
+            handling,
+            late,
+        });
+        let writes = writes.into_iter().map(|Announced { location, old, new, handling }| Record::Write {
+            location,
+            old,
+            new: Content::Text(new),
+            handling,
+        });
         self.record(was.chain(writes).collect())?;
         if self.size > COMPACT_ABOVE { self.compact() } else { Ok(()) }
     }
 
-    /// The transaction's settings are to stay.
+    /// The transaction's settings are kept.
     ///
     /// # Errors
     /// The file system refused.
@@ -530,219 +380,48 @@ impl Journal {
     }
 
     /// Rewrites the file without what restoring does not need: transactions that were put back, and all but the first
-    /// write to each location. A comparison of many arms writes the same locations over and over.
+    /// write to each location. A comparison of many arms writes the same locations again and again.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
+        if !self.contents.damaged.is_empty() {
+            // What is damaged may still be readable to a person.
+            let _ = std::fs::copy(&self.path, self.path.with_extension("damaged"));
+        }
         let mut records = vec![self.header()];
         for entry in self.contents.pending() {
             let Entry { id, pid, command, at, .. } = entry.clone();
             records.push(Record::Begin { id, pid, command, at });
-            records.extend(entry.was.iter().map(|(location, content)| Record::Was {
+            records.extend(entry.was.iter().map(|(location, memory)| Record::Was {
                 location: location.clone(),
-                content: content.clone(),
-                late: entry.late.contains(location),
+                content: memory.content.clone(),
+                handling: memory.handling,
+                late: memory.late,
             }));
-            records.extend(entry.first_old.iter().map(|(location, old)| Record::Write {
+            records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
                 new: Content::Text(String::new()),
+                handling: *handling,
             }));
             if entry.standing == Standing::Committed {
                 records.push(Record::Commit { id });
             }
         }
         let bytes: Vec<u8> = records.iter().flat_map(line).collect();
-        let beside = self.path.with_extension("new");
+        let replacement = self.path.with_extension("new");
         let mut file = File::options()
             .create(true)
             .write(true)
             .truncate(true)
             .mode(0o600)
-            .open(&beside)
+            .open(&replacement)
             .map_err(fail)?;
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
-        std::fs::rename(&beside, &self.path).map_err(fail)?;
+        std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = File::options().append(true).open(&self.path).map_err(fail)?;
         self.size = bytes.len() as u64;
         self.contents.entries.retain(|entry| entry.standing != Standing::Restored);
+        self.contents.format = FORMAT;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn location(number: u32) -> Location {
-        Location::file(format!("/sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor"))
-    }
-
-    fn text(text: &str) -> Content {
-        Content::Text(text.to_owned())
-    }
-
-    fn state() -> (tempfile::TempDir, StateDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateDir::new(folder.path());
-        (folder, state)
-    }
-
-    /// A journal with one committed and one open transaction.
-    fn written(state: &StateDir) -> Vec<u8> {
-        let (mut journal, aside) = Journal::open(state, "live", Some("boot-1")).unwrap();
-        assert_eq!(aside, None);
-        let first = journal.begin("flyball set governor=performance").unwrap();
-        journal
-            .announce(
-                vec![(location(0), text("powersave\n"))],
-                vec![(location(0), text("powersave\n"), text("performance"))],
-            )
-            .unwrap();
-        journal.commit(first).unwrap();
-        journal.begin("flyball apply quiet.toml").unwrap();
-        journal
-            .announce(
-                vec![(location(0), text("performance\n")), (location(1), text("powersave\n"))],
-                vec![(location(0), text("performance\n"), text("powersave"))],
-            )
-            .unwrap();
-        std::fs::read(state.journal()).unwrap()
-    }
-
-    #[test]
-    fn what_was_written_is_read_back() {
-        let (_folder, state) = state();
-        written(&state);
-        let contents = Journal::load(&state).unwrap().unwrap();
-        assert_eq!(contents.entries.len(), 2);
-        assert_eq!(contents.entries[0].standing, Standing::Committed);
-        assert_eq!(contents.interrupted().unwrap().id, 2);
-        let goals = Contents::goals(contents.pending());
-        assert_eq!(goals.content[&location(0)], text("powersave\n"), "the oldest memory counts");
-        assert_eq!(goals.content[&location(1)], text("powersave\n"));
-    }
-
-    #[test]
-    fn every_torn_end_is_tolerated_and_cut() {
-        let (_folder, state) = state();
-        let bytes = written(&state);
-        let whole = Journal::load(&state).unwrap().unwrap();
-        let header = bytes.iter().position(|&byte| byte == b'\n').unwrap();
-        for length in 0..bytes.len() {
-            std::fs::write(state.journal(), &bytes[..length]).unwrap();
-            let loaded = Journal::load(&state).unwrap();
-            if length <= header {
-                assert!(loaded.is_none(), "{length}");
-                continue;
-            }
-            let loaded = loaded.unwrap();
-            assert!(loaded.damaged.is_empty());
-            assert!(loaded.entries.len() <= whole.entries.len());
-            // What is appended after a torn end can be read.
-            let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
-            if let Some(open) = journal.contents().interrupted().map(|entry| entry.id) {
-                journal.restored(&[open]).unwrap();
-            }
-            if journal.contents().pending().next().is_some() {
-                let id = journal.begin("after").unwrap();
-                assert!(Journal::load(&state).unwrap().unwrap().entries.iter().any(|entry| entry.id == id));
-            }
-        }
-    }
-
-    #[test]
-    fn damage_in_the_middle_is_told_and_the_rest_is_used() {
-        let (_folder, state) = state();
-        let mut bytes = written(&state);
-        let third = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).unwrap().0 + 20;
-        bytes[third] ^= 1;
-        std::fs::write(state.journal(), &bytes).unwrap();
-        let contents = Journal::load(&state).unwrap().unwrap();
-        assert_eq!(contents.damaged, [3]);
-        assert_eq!(contents.entries.len(), 2);
-    }
-
-    #[test]
-    fn an_earlier_boot_is_set_aside_and_another_machine_is_refused() {
-        let (_folder, state) = state();
-        written(&state);
-        let other = Journal::open(&state, "sim:rome", Some("boot-1")).unwrap_err();
-        assert!(matches!(other, JournalError::OtherMachine { .. }), "{other}");
-        let (journal, aside) = Journal::open(&state, "live", Some("boot-2")).unwrap();
-        assert!(aside.unwrap().contains("earlier boot"));
-        assert!(journal.contents().entries.is_empty());
-        assert!(state.journal().with_extension("earlier-boot").exists());
-    }
-
-    #[test]
-    fn nothing_begins_while_a_transaction_is_open() {
-        let (_folder, state) = state();
-        written(&state);
-        let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
-        let error = journal.begin("flyball set x=y").unwrap_err();
-        assert!(error.to_string().contains("restore --last"), "{error}");
-    }
-
-    #[test]
-    fn a_journal_with_nothing_pending_goes_away() {
-        let (_folder, state) = state();
-        written(&state);
-        let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
-        journal.restored(&[2]).unwrap();
-        assert!(state.journal().exists());
-        journal.restored(&[1]).unwrap();
-        assert!(!state.journal().exists());
-    }
-
-    #[test]
-    fn later_formats_and_foreign_files_are_refused() {
-        let (_folder, state) = state();
-        let later = line(&Record::Header { format: FORMAT + 1, boot: None, machine: "live".to_owned() });
-        std::fs::write(state.journal(), later).unwrap();
-        assert!(matches!(Journal::load(&state), Err(JournalError::Newer { .. })));
-        std::fs::write(state.journal(), "something else\n").unwrap();
-        assert!(matches!(Journal::load(&state), Err(JournalError::NoHeader { .. })));
-    }
-
-    #[test]
-    fn compacting_keeps_what_restoring_needs() {
-        let (_folder, state) = state();
-        written(&state);
-        let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
-        for round in 0..50 {
-            let new = if round % 2 == 0 { "performance" } else { "powersave" };
-            journal.announce(vec![], vec![(location(0), text("x"), text(new))]).unwrap();
-        }
-        let before = std::fs::metadata(state.journal()).unwrap().len();
-        let goals = Contents::goals(journal.contents().pending());
-        journal.compact().unwrap();
-        journal.announce(vec![], vec![(location(1), text("x"), text("y"))]).unwrap();
-        let after = Journal::load(&state).unwrap().unwrap();
-        assert!(std::fs::metadata(state.journal()).unwrap().len() < before / 3);
-        assert_eq!(Contents::goals(after.pending()).content, goals.content);
-        assert_eq!(after.interrupted().unwrap().id, 2);
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = parse(&bytes);
-        }
-
-        #[test]
-        fn flipping_any_bit_never_invents_a_record(at in 0usize..2000, bit in 0u8..8) {
-            let (_folder, state) = state();
-            let mut bytes = written(&state);
-            let before = Journal::load(&state).unwrap().unwrap();
-            let at = at % bytes.len();
-            bytes[at] ^= 1 << bit;
-            let (_, after) = parse(&bytes);
-            for entry in &after.entries {
-                for (location, content) in &entry.was {
-                    prop_assert!(before.entries.iter().any(|known| known.was.get(location) == Some(content)));
-                }
-            }
-        }
     }
 }

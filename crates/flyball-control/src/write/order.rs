@@ -1,20 +1,20 @@
 //! The order in which locations are written, by what the kernel does with them.
 //!
-//! Both directions use it: a plan's changes are made in this order, and what was journaled is put back in it. The
-//! order is by path alone, because a journal must be put back by a flyball that may know other knobs than the one
-//! that wrote it.
+//! Both directions use it: a plan's changes are made in this order, and what was journaled is put back in it. Each row of
+//! the knob table, and each auxiliary location, states its [`Turn`]; the journal stores the step with each entry, so that
+//! restoring needs no table.
 
-use flyball_sst::setting::Field;
+use std::fmt;
 
-use crate::Location;
+use serde::{Deserialize, Serialize};
 
-/// The steps of a change, in the order in which they are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+/// The steps of a change, in the order in which they are made. Their names are part of the journal's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// Which driver works, and how: everything below is made anew by it.
+    /// Which driver works, and how: it recreates everything below.
     DriverMode,
-    /// Speed Select: base-freq and turbo-freq switched off, before what they stand on changes.
+    /// Speed Select: base-freq and turbo-freq switched off, before what they depend on changes.
     SpeedSelectOff,
     /// Speed Select: the performance level, which says which CPUs there may be.
     Level,
@@ -63,84 +63,99 @@ impl Step {
         Step::Power,
         Step::Offline,
     ];
+}
 
-    /// The step in which `location` gets the content `new`.
-    pub fn of(location: &Location, new: &str) -> Step {
-        let Some(path) = location.path() else {
-            return match location {
-                Location::SpeedSelect(setting) => speed_select(setting.field, new),
-                Location::Partition(_) => Step::Idle,
-                // Limits of IA32_HWP_REQUEST, uncore ratio and package power limits; other registers hold preferences.
-                Location::Msr { register: 0x774 | 0x772 | 0xc001_02b3, mask, .. }
-                    if mask & 0xff00_0000 == 0 =>
-                {
-                    Step::Limit
-                }
-                Location::Msr { register: 0x620 | 0x610 | 0x618, .. } => Step::Power,
-                Location::Msr { register: 0x1a0 | 0xc001_0015, .. } => Step::Turbo,
-                _ => Step::Preference,
-            };
-        };
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = folder.rsplit('/').next().unwrap_or_default();
-        let off = |word: &str| matches!(word.trim(), "0" | "off" | "forceoff" | "n" | "N");
-        match name {
-            // A controller leaves after the groups that use it.
-            "cgroup.subtree_control" => Step::Offline,
-            "status" | "dynamic_epp" => Step::DriverMode,
-            "online" | "control" if off(new) => Step::Offline,
-            "online" | "control" => Step::Online,
-            "no_turbo" | "boost" | "cpb" => Step::Turbo,
-            "scaling_governor" => Step::Governor,
-            "scaling_setspeed" => Step::Tunable,
-            "energy_performance_preference"
-            | "energy_perf_bias"
-            | "hwp_dynamic_boost"
-            | "energy_efficiency" => Step::Preference,
-            "scaling_min_freq"
-            | "scaling_max_freq"
-            | "min_perf_pct"
-            | "max_perf_pct"
-            | "amd_pstate_floor_freq" => Step::Limit,
-            "disable" | "pm_qos_resume_latency_us" | "current_governor" | "intel_c1_demotion" => Step::Idle,
-            _ if GOVERNORS.contains(&parent) => Step::Tunable,
-            _ => Step::Power,
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Step::DriverMode => "driver mode",
+            Step::SpeedSelectOff => "base-freq and turbo-freq off",
+            Step::Level => "performance level",
+            Step::Online => "CPUs online",
+            Step::Turbo => "turbo",
+            Step::Classes => "classes of service",
+            Step::CorePower => "core-power",
+            Step::SpeedSelectOn => "base-freq and turbo-freq on",
+            Step::Governor => "governor",
+            Step::Tunable => "governor's speed",
+            Step::Preference => "preference",
+            Step::Limit => "limits",
+            Step::Idle => "idle states and latency",
+            Step::Power => "uncore and power",
+            Step::Offline => "CPUs offline",
+        })
+    }
+}
+
+/// In which step a location is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Always in this one.
+    In(Step),
+    /// By what is written: a CPU comes online before, and goes offline after, everything else.
+    Switch {
+        /// The step of `0`, `off`, `forceoff` and `none`.
+        off: Step,
+        /// The step of everything else.
+        on: Step,
+    },
+}
+
+impl Turn {
+    /// The step in which the location gets the content `new`.
+    pub fn step(self, new: &str) -> Step {
+        match self {
+            Turn::In(step) => step,
+            // `none` and `ready` are contents of CPU sets: no CPU is taken away.
+            Turn::Switch { off, on } => match new.trim() {
+                "0" | "off" | "forceoff" | "n" | "N" | "none" | "ready" => off,
+                _ => on,
+            },
+        }
+    }
+
+    /// The step under which the knob is listed.
+    pub fn listed(self) -> Step {
+        match self {
+            Turn::In(step) => step,
+            Turn::Switch { off, on } => off.min(on),
         }
     }
 }
 
-/// Features stand on core-power, core-power on classes, all of them on the level.
-fn speed_select(field: Field, new: &str) -> Step {
-    match field {
-        Field::Level | Field::Highest | Field::Locked => Step::Level,
-        Field::BaseFreq | Field::TurboFreq if new.trim() == "0" => Step::SpeedSelectOff,
-        Field::BaseFreq | Field::TurboFreq => Step::SpeedSelectOn,
-        Field::CorePower | Field::Priority => Step::CorePower,
-        Field::TurboLimits => Step::Turbo,
-        // As CPUs are brought online before anything else, and taken offline after everything.
-        Field::Apart if matches!(new.trim(), "none" | "ready") => Step::Online,
-        Field::Apart => Step::Offline,
-        _ => Step::Classes,
+/// Which end of a range a location holds, where two locations hold one range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// It is not the end of a range.
+    #[default]
+    None,
+    /// The minimum.
+    Lower,
+    /// The maximum.
+    Upper,
+}
+
+impl Bound {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Bound::None
+    }
+
+    /// Where a write stands among those of its step: a maximum that rises comes before minima, a maximum that falls after
+    /// them, so that minimum and maximum never cross on the way. Some files (min_perf_pct and max_perf_pct) clamp silently
+    /// when they would; frequency limits would spring back later, but a reader in between sees the wrong value.
+    pub fn rank(self, old: &str, new: &str) -> u8 {
+        if self != Bound::Upper {
+            return 1;
+        }
+        match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
+            (Ok(old), Ok(new)) if new < old => 2,
+            _ => 0,
+        }
     }
 }
 
-/// Governors that have tunables in a directory of their name.
-pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
-
-/// Where a write stands among those of its step: maxima that rise come before minima, maxima that fall after them, so
-/// that minimum and maximum never cross on the way. Some files (min_perf_pct against max_perf_pct) clamp silently when
-/// they would; frequency limits would spring back later, but whoever looks in between sees the wrong value.
-pub fn rank(location: &Location, old: &str, new: &str) -> u8 {
-    if !location.name().contains("max") {
-        return 1;
-    }
-    match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
-        (Ok(old), Ok(new)) if new < old => 2,
-        _ => 0,
-    }
-}
-
-/// What makes a policy's number, a CPU's number or any other sort by value: `policy10` after `policy9`.
+/// A sort key that orders numbers in paths by value: `policy10` after `policy9`.
 pub fn natural(path: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = path;
@@ -158,11 +173,13 @@ pub fn natural(path: &str) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::write::subject::Subject;
 
     const CPU: &str = "/sys/devices/system/cpu";
 
     fn step(path: &str, new: &str) -> Step {
-        Step::of(&Location::file(format!("{CPU}/{path}")), new)
+        let location = crate::Location::file(format!("{CPU}/{path}"));
+        Subject::of(&location).unwrap().handling(new).unwrap().step
     }
 
     #[test]
@@ -178,15 +195,14 @@ mod tests {
         assert_eq!(step("intel_pstate/max_perf_pct", "6"), Step::Limit);
         assert_eq!(step("cpu0/cpuidle/state2/disable", "1"), Step::Idle);
         assert_eq!(step("intel_uncore_frequency/package_00_die_00/max_freq_khz", "800000"), Step::Power);
-        assert_eq!(Step::of(&Location::Msr { cpu: 0, register: 0x1b0, mask: 15 }, "0x6"), Step::Preference);
+        let bias = crate::Location::Msr { cpu: 0, register: 0x1b0, mask: 15 };
+        assert_eq!(Subject::of(&bias).unwrap().handling("0x6").unwrap().step, Step::Preference);
     }
 
     #[test]
     fn maxima_rise_first_and_fall_last() {
-        let max = Location::file("/a/scaling_max_freq");
-        let min = Location::file("/a/scaling_min_freq");
-        assert!(rank(&max, "1000", "2000") < rank(&min, "1", "2"));
-        assert!(rank(&max, "2000", "1000\n") > rank(&min, "1", "2"));
+        assert!(Bound::Upper.rank("1000", "2000") < Bound::Lower.rank("1", "2"));
+        assert!(Bound::Upper.rank("2000", "1000\n") > Bound::Lower.rank("1", "2"));
     }
 
     #[test]

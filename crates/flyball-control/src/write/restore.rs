@@ -1,20 +1,22 @@
 //! Putting back what was.
 //!
-//! Restoring works on files and their first contents alone: it compares, writes what differs in the order that the
-//! kernel needs ([`Step`]), waits for it to settle, and goes round again until a whole round finds nothing to
-//! write. One round is enough for most machines; more are needed where putting one thing back disturbs another.
-//! Nothing here depends on how far the interrupted work had come, so it may itself be interrupted and begun again.
+//! Restoring works on locations, their first contents and what the journal says of how to write them. It compares, writes
+//! what differs in the order that the kernel needs ([`Step`]), waits for it to settle, and repeats until a whole round finds
+//! nothing to write. One round is enough for most machines; more are needed where putting one thing back disturbs another.
+//! Nothing here depends on how far the interrupted work had come, so it may itself be interrupted and started again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use flyball_host::{Errno, Host, HostError, cgroup::cpusets_in_use};
-use serde::Serialize;
+use flyball_host::{Host, HostError};
+use serde::{Serialize, Serializer};
 
 use super::{
-    journal::Goals,
-    order::{Step, natural, rank},
-    reasons,
+    journal::{Goal, Goals},
+    order::{Step, natural},
+    reasons::{Reason, reason},
     settle::{Expected, settle},
+    spelling::Spelling,
+    subject::Subject,
 };
 use crate::{Content, Location};
 
@@ -30,6 +32,14 @@ pub struct Restoration {
     pub written: Vec<Written>,
     /// What could not be brought back.
     pub left: Vec<Left>,
+    /// Lines of the journal that are damaged: what they held cannot be put back.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub damaged: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A location that was put back.
@@ -52,38 +62,67 @@ pub struct Left {
     pub wanted: String,
     /// What it holds now.
     pub found: String,
-    /// What the kernel said to the last write, where it refused it, with the likely reason.
-    pub error: Option<String>,
+    /// What the kernel said to the last write, where it refused it.
+    pub error: Option<Refused>,
+}
+
+/// A write that the kernel refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What the kernel said.
+    pub error: HostError,
+    /// The likely reason, with the remedy.
+    pub reason: Option<Reason>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)?;
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+    }
+}
+
+impl Serialize for Refused {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl Restoration {
     /// Whether everything is as it was.
     pub fn is_exact(&self) -> bool {
-        self.left.is_empty()
+        self.left.is_empty() && self.damaged == 0
     }
 }
 
-/// The bytes that bring a content back, where that is not the content itself.
-fn writable_form(location: &Location, goal: &Content) -> Option<Vec<u8>> {
-    let text = goal.trimmed();
-    match location.name() {
-        // The governor does not take a speed, so there was none to remember.
-        "scaling_setspeed" if text.starts_with('<') => None,
-        // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
-        "energy_performance_preference" if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
-        // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It can only be what the
-        // firmware had set, and `default` brings that back.
-        "energy_performance_preference" if *goal == Content::Unreadable(Errno::INVAL.0) => {
-            Some(b"default".to_vec())
+impl fmt::Display for Restoration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() {
+            return match self.written.len() {
+                0 => f.write_str("nothing had to be put back: everything is as it was"),
+                1 => f.write_str("1 write put back: everything is as it was"),
+                count => write!(f, "{count} writes put back: everything is as it was"),
+            };
         }
-        // Reads as a list of controllers and takes changes: +cpuset is the only one that is ever made.
-        "cgroup.subtree_control" => {
-            let had = text.split_whitespace().any(|name| name == "cpuset");
-            Some(if had { b"+cpuset".to_vec() } else { b"-cpuset".to_vec() })
+        if self.left.is_empty() {
+            write!(f, "{} writes put back", self.written.len())?;
+        } else {
+            write!(f, "{} of {} settings could not be put back:", self.left.len(), self.remembered)?;
         }
-        // Reads `notsupported` or `notimplemented` where there is no SMT to control.
-        "control" if text.starts_with("not") => None,
-        _ => goal.to_bytes().filter(|bytes| !bytes.is_empty()),
+        for left in &self.left {
+            write!(f, "\n  {} holds '{}', was '{}'", left.location, left.found, left.wanted)?;
+            if let Some(refused) = &left.error {
+                write!(f, "\n    {refused}")?;
+            }
+        }
+        match self.damaged {
+            0 => {}
+            1 => f.write_str("\n1 line of the journal is damaged; what it held cannot be put back")?,
+            lines => {
+                write!(f, "\n{lines} lines of the journal are damaged; what they held cannot be put back")?;
+            }
+        }
+        f.write_str("\n'flyball restore' tries again; the journal still has what was")
     }
 }
 
@@ -91,199 +130,226 @@ fn now(host: &dyn Host, location: &Location) -> Content {
     Content::of(&location.read(host))
 }
 
-/// Whether a location is as it was. `dynamic` preferences print the present platform profile: only the word counts. Of the
-/// controllers that are handed down to control groups only cpusets are ours, and they stay where somebody else has come
-/// to use them: taking them away would take the CPUs of all those groups away.
-fn is_back(host: &dyn Host, location: &Location, goal: &Content, now: &Content) -> bool {
-    if goal == now {
-        return true;
+impl Goal {
+    fn spelling(&self) -> Spelling {
+        self.handling.spelling
     }
-    if location.name() == "cgroup.subtree_control" {
-        let hands_down =
-            |content: &Content| content.trimmed().split_whitespace().any(|name| name == "cpuset");
-        let (had, has) = (hands_down(goal), hands_down(now));
-        return had == has || (has && cpusets_in_use(host));
+
+    /// Whether the location is as it was.
+    fn is_back(&self, host: &dyn Host, now: &Content) -> bool {
+        self.spelling().is_back(host, &self.was, now)
     }
-    goal.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
-}
 
-fn is_interrupt(location: &Location) -> bool {
-    location.path().is_some_and(|path| path.starts_with("/proc/irq/"))
-}
+    /// The bytes that bring it back; `None` where no write can.
+    fn writable(&self) -> Option<Vec<u8>> {
+        self.spelling().writable(&self.was)
+    }
 
-/// Whether a location has gone and may have: one that came after the first change, or an interrupt that its device has given
-/// back. When the device asks again, it gets a new one.
-fn has_gone(goals: &Goals, location: &Location, found: &Content) -> bool {
-    (goals.late.contains(location) && matches!(found, Content::Unreadable(_)))
-        || (is_interrupt(location) && *found == Content::Unreadable(Errno::NOENT.0))
-}
-
-/// Whether writes of the file are requests that the kernel combines later.
-fn is_request(location: &Location) -> bool {
-    matches!(location.name(), "scaling_min_freq" | "scaling_max_freq")
+    /// Whether the location has gone, and may have: one that appeared after the first change, or an interrupt.
+    fn has_gone(&self, found: &Content) -> bool {
+        (self.late && matches!(found, Content::Unreadable(_))) || self.spelling().may_be_gone(found)
+    }
 }
 
 /// Puts everything back.
 pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
-    let mut outcome = Restoration { remembered: goals.content.len(), ..Restoration::default() };
-    let mut refused: BTreeMap<Location, HostError> = BTreeMap::new();
-    hidden_preferences(host, goals, &mut outcome);
-    boost_while_passive(host, goals, &mut outcome);
-    for round in 0..ROUNDS {
-        let mut wrote = false;
-        for step in Step::ALL {
-            let mut todo: Vec<(&Location, Vec<u8>, Content)> = Vec::new();
-            for (location, goal) in &goals.content {
-                if Step::of(location, goal.trimmed()) != step {
-                    continue;
-                }
-                let Some(bytes) = writable_form(location, goal) else { continue };
-                let found = now(host, location);
-                // A limit that was announced may have been written a moment ago and not have settled: the file still shows
-                // the old value, and would change after we have looked away. Written again, the request is the old one.
-                let unsettled = round == 0 && is_request(location) && goals.first_old.contains_key(location);
-                if (!is_back(host, location, goal, &found) || unsettled) && !has_gone(goals, location, &found)
-                {
-                    todo.push((location, bytes, found));
-                }
-            }
-            todo.sort_by_key(|(location, bytes, found)| {
-                (
-                    rank(location, found.trimmed(), &String::from_utf8_lossy(bytes)),
-                    natural(location.path().unwrap_or_default()),
-                )
-            });
-            let mut expected = Vec::new();
-            for (location, bytes, found) in &todo {
-                match location.write(host, bytes) {
-                    Ok(()) => {
-                        refused.remove(*location);
-                        wrote = true;
-                        let to = String::from_utf8_lossy(bytes).trim_end().to_owned();
-                        if found.trimmed() != to {
-                            outcome.written.push(Written {
-                                location: (*location).clone(),
-                                from: found.to_string(),
-                                to,
-                            });
-                        }
-                        expected.push((*location, found, String::from_utf8_lossy(bytes).into_owned()));
-                    }
-                    Err(error) => {
-                        refused.insert((*location).clone(), error);
-                    }
-                }
-            }
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(location, old, new)| Expected { location, old, new: new.as_str() })
-                .collect();
-            settle(host, &expected);
-        }
-        if !wrote {
+    let mut round = Rounds {
+        host,
+        goals,
+        outcome: Restoration { remembered: goals.0.len(), ..Restoration::default() },
+        refused: BTreeMap::new(),
+    };
+    round.hidden_preferences();
+    round.boost_while_passive();
+    for number in 0..ROUNDS {
+        if !round.write(number == 0) {
             break;
         }
     }
-    for (location, goal) in &goals.content {
-        let found = now(host, location);
-        // What could not be read then (an offline CPU's policy) and what has no form to write is not missed.
-        if is_back(host, location, goal, &found) || writable_form(location, goal).is_none() {
-            continue;
+    round.finish()
+}
+
+/// The work of putting back, from round to round.
+struct Rounds<'a> {
+    host: &'a dyn Host,
+    goals: &'a Goals,
+    outcome: Restoration,
+    refused: BTreeMap<&'a Location, HostError>,
+}
+
+impl<'a> Rounds<'a> {
+    /// Writes whatever differs, step by step. Whether anything was written.
+    fn write(&mut self, first: bool) -> bool {
+        let mut wrote = false;
+        for step in Step::ALL {
+            let expected = self.write_step(step, first);
+            wrote |= !expected.is_empty();
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(location, spelling, old, new)| Expected {
+                    location,
+                    spelling: *spelling,
+                    old,
+                    new: new.as_str(),
+                })
+                .collect();
+            // Later steps depend on this one having taken effect.
+            settle(self.host, &expected);
         }
-        // The kernel's own interrupts (timers of one CPU) move with hotplug and take no orders (EIO, kernel/irq/proc.c).
-        let kernels_own = is_interrupt(location)
-            && !goals.first_old.contains_key(location)
-            && refused.get(location).is_some_and(|error| error.errno == Errno::IO);
-        if has_gone(goals, location, &found) || kernels_own {
-            continue;
+        wrote
+    }
+
+    fn write_step(&mut self, step: Step, first: bool) -> Vec<(&'a Location, Spelling, Content, String)> {
+        let mut todo: Vec<(&'a Location, &'a Goal, Vec<u8>, Content)> = Vec::new();
+        for (location, goal) in self.goals.0.iter().filter(|(_, goal)| goal.handling.step == step) {
+            let Some(bytes) = goal.writable() else { continue };
+            let found = now(self.host, location);
+            // A limit that was announced may have been written a moment ago and not have settled: the file still shows
+            // the old value, and would change after we have looked away. Written again, the request is the old one.
+            let unsettled = first && goal.spelling().is_request() && goal.first_old.is_some();
+            if (!goal.is_back(self.host, &found) || unsettled) && !goal.has_gone(&found) {
+                todo.push((location, goal, bytes, found));
+            }
         }
-        let error = refused.get(location).map(|error| match reasons::reason(host, location, error) {
-            Some(reason) => format!("{error}: {reason}"),
-            None => error.to_string(),
+        todo.sort_by_cached_key(|(location, goal, bytes, found)| {
+            let rank = goal.handling.bound.rank(found.trimmed(), &String::from_utf8_lossy(bytes));
+            (rank, natural(location.path().unwrap_or_default()))
         });
-        outcome.left.push(Left {
+        let mut expected = Vec::new();
+        for (location, goal, bytes, found) in todo {
+            match location.write(self.host, &bytes) {
+                Ok(()) => {
+                    self.refused.remove(location);
+                    let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                    if found.trimmed() != to {
+                        self.wrote(location, &found, &to);
+                    }
+                    expected.push((location, goal.spelling(), found, to));
+                }
+                Err(error) => {
+                    self.refused.insert(location, error);
+                }
+            }
+        }
+        expected
+    }
+
+    fn wrote(&mut self, location: &Location, from: &Content, to: &str) {
+        self.outcome.written.push(Written {
             location: location.clone(),
-            wanted: goal.to_string(),
-            found: found.to_string(),
-            error,
+            from: from.to_string(),
+            to: to.trim_end().to_owned(),
         });
     }
-    outcome
-}
 
-/// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update in
-/// drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back in guided mode leaves the
-/// frequency capped at nominal. So on the way from passive to guided boost comes back before the mode.
-fn boost_while_passive(host: &dyn Host, goals: &Goals, outcome: &mut Restoration) {
-    let mode = Location::file("/sys/devices/system/cpu/amd_pstate/status");
-    let to_guided = goals.content.get(&mode).is_some_and(|goal| goal.trimmed() == "guided");
-    if !to_guided || now(host, &mode).trimmed() != "passive" {
-        return;
-    }
-    for (location, goal) in &goals.content {
-        let found = now(host, location);
-        if location.name() != "boost" || is_back(host, location, goal, &found) {
-            continue;
-        }
-        let Some(bytes) = writable_form(location, goal) else { continue };
-        if location.write(host, &bytes).is_ok() {
-            outcome.written.push(Written {
+    /// Compares everything once more, and says what is left.
+    fn finish(mut self) -> Restoration {
+        for (location, goal) in &self.goals.0 {
+            let found = now(self.host, location);
+            if goal.is_back(self.host, &found) || goal.has_gone(&found) {
+                continue;
+            }
+            let written = goal.first_old.is_some();
+            // What could not be read then (an offline CPU's policy) and what cannot be written is not compared, unless
+            // flyball wrote over it.
+            let unknown = matches!(goal.was, Content::Unreadable(_)) && written;
+            if goal.writable().is_none() && !unknown {
+                continue;
+            }
+            let error = self.refused.get(location);
+            if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
+                continue;
+            }
+            let error = error.map(|error| Refused {
+                error: error.clone(),
+                reason: reason(self.host, location, Subject::of(location), error),
+            });
+            self.outcome.left.push(Left {
                 location: location.clone(),
-                from: found.to_string(),
-                to: String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+                wanted: goal.was.to_string(),
+                found: found.to_string(),
+                error,
             });
         }
+        self.outcome
     }
-}
 
-/// Under a `performance` governor the preference reads `performance`, and the one that the other governor will get
-/// back lies hidden. It came to light when the governor was changed: the first write to the preference found it. While
-/// the other governor still reigns, it is put back there.
-fn hidden_preferences(host: &dyn Host, goals: &Goals, outcome: &mut Restoration) {
-    for (location, old) in &goals.first_old {
-        if location.name() != "energy_performance_preference"
-            || goals.content.get(location).is_none_or(|was| was == old)
-        {
-            continue;
+    /// amd-pstate lets its own limit follow boost in passive mode only (amd_pstate_cpu_boost_update in
+    /// drivers/cpufreq/amd-pstate.c): boost that was switched off in passive mode and comes back in guided mode leaves the
+    /// frequency capped at nominal. So on the way from passive to guided boost comes back before the mode.
+    fn boost_while_passive(&mut self) {
+        let of_step = |step: Step| self.goals.0.iter().filter(move |(_, goal)| goal.handling.step == step);
+        let to_guided = of_step(Step::DriverMode).any(|(mode, goal)| {
+            goal.was.trimmed() == "guided" && now(self.host, mode).trimmed() == "passive"
+        });
+        if !to_guided {
+            return;
         }
-        let found = now(host, location);
-        let (Some(bytes), false) = (writable_form(location, old), found == *old) else { continue };
-        let Some(governor) = location.path().map(|path| path.replace(location.name(), "scaling_governor"))
-        else {
-            continue;
+        let switches: Vec<_> =
+            of_step(Step::Turbo).filter(|(_, goal)| goal.spelling() == Spelling::Switch).collect();
+        for (location, goal) in switches {
+            let found = now(self.host, location);
+            let Some(bytes) = goal.writable() else { continue };
+            if !goal.is_back(self.host, &found) && location.write(self.host, &bytes).is_ok() {
+                self.wrote(location, &found, &String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+
+    /// Under a `performance` governor the preference reads `performance`, and the one that another governor will bring
+    /// back is hidden. It showed when the governor was changed: the first write to the preference found it. While the other
+    /// governor is still in force, it is put back there.
+    fn hidden_preferences(&mut self) {
+        for (location, goal) in &self.goals.0 {
+            let (Spelling::Preference, Some(old), Some(path)) =
+                (goal.spelling(), &goal.first_old, location.path())
+            else {
+                continue;
+            };
+            if goal.was == *old {
+                continue;
+            }
+            let Some((governor, was)) = self.governor_of(path) else { continue };
+            let (in_force, found) = (now(self.host, governor), now(self.host, location));
+            if was != "performance" || in_force.trimmed() == "performance" || found == *old {
+                continue;
+            }
+            let Some(bytes) = goal.spelling().writable(old) else { continue };
+            if location.write(self.host, &bytes).is_ok() {
+                self.wrote(location, &found, &old.to_string());
+            }
+        }
+    }
+
+    /// The governor in the folder of a policy's file, with what it was.
+    fn governor_of(&self, path: &str) -> Option<(&'a Location, &'a str)> {
+        let folder = path.rsplit_once('/')?.0;
+        let beside = |location: &Location| {
+            location.path().and_then(|path| path.rsplit_once('/')).is_some_and(|(other, _)| other == folder)
         };
-        let was = goals.content.get(&Location::File(governor.clone())).map(Content::trimmed);
-        let reigns = host.read(&governor).unwrap_or_default();
-        if was == Some("performance") && reigns != "performance" && location.write(host, &bytes).is_ok() {
-            outcome.written.push(Written {
-                location: location.clone(),
-                from: found.to_string(),
-                to: old.to_string(),
-            });
-        }
+        self.goals
+            .0
+            .iter()
+            .find(|(location, goal)| goal.handling.step == Step::Governor && beside(location))
+            .map(|(location, goal)| (location, goal.was.trimmed()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use flyball_host::Errno;
+
     use super::*;
 
-    #[test]
-    fn what_cannot_be_written_as_it_reads_has_its_form() {
-        let text = |text: &str| Content::Text(text.to_owned());
-        let preference = Location::file("/p/energy_performance_preference");
-        assert_eq!(
-            writable_form(&preference, &text("dynamic(balanced:balance_performance)\n")).unwrap(),
-            b"dynamic"
-        );
-        assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::INVAL.0)).unwrap(), b"default");
-        assert_eq!(writable_form(&preference, &Content::Unreadable(Errno::BUSY.0)), None);
-        assert_eq!(writable_form(&Location::file("/p/scaling_setspeed"), &text("<unsupported>\n")), None);
-        assert_eq!(writable_form(&Location::file("/p/boost"), &text("1\n")).unwrap(), b"1\n");
+    fn goals(path: &str, was: &str) -> Goals {
+        let location = Location::file(path);
+        let handling = Subject::of(&location).and_then(|subject| subject.handling(was)).unwrap();
+        let was = Content::Text(was.to_owned());
+        Goals(BTreeMap::from([(location, Goal { was, handling, late: false, first_old: None })]))
     }
 
     #[test]
-    fn cpusets_are_taken_back_only_where_nobody_else_came_to_use_them() {
+    fn cpusets_are_removed_only_if_no_other_program_uses_them() {
         let folder = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = folder.path().join(path);
@@ -294,10 +360,9 @@ mod tests {
         let read = || std::fs::read_to_string(folder.path().join(control)).unwrap();
         put(control, "memory io\n");
         let host = flyball_host::Plain::open(folder.path()).unwrap();
-        let mut goals = Goals::default();
-        goals.content.insert(Location::file(format!("/{control}")), Content::Text("memory\n".to_owned()));
+        let goals = goals(&format!("/{control}"), "memory\n");
         let outcome = put_back(&host, &goals);
-        assert!(outcome.is_exact() && outcome.written.is_empty(), "io is somebody else's: {outcome:?}");
+        assert!(outcome.is_exact() && outcome.written.is_empty(), "io is not flyball's: {outcome:?}");
 
         put(control, "cpuset memory\n");
         put("sys/fs/cgroup/machine.slice/cpuset.cpus", "0-3\n");
@@ -306,23 +371,35 @@ mod tests {
 
         put("sys/fs/cgroup/machine.slice/cpuset.cpus", "\n");
         put_back(&host, &goals);
-        assert_eq!(read(), "-cpuset\n", "what the kernel is told");
+        assert_eq!(read(), "-cpuset\n", "the write");
     }
 
     #[test]
-    fn an_interrupt_that_is_gone_is_not_missed() {
+    fn an_interrupt_that_is_gone_is_no_difference() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sys")).unwrap();
         let host = flyball_host::Plain::open(folder.path()).unwrap();
-        let mut goals = Goals::default();
         let left = |goals: &Goals| put_back(&host, goals).left.len();
-        goals
-            .content
-            .insert(Location::file("/proc/irq/77/smp_affinity_list"), Content::Text("3\n".to_owned()));
-        assert_eq!(left(&goals), 0);
-        goals
-            .content
-            .insert(Location::file("/sys/x/scaling_governor"), Content::Text("powersave\n".to_owned()));
-        assert_eq!(left(&goals), 1);
+        assert_eq!(left(&goals("/proc/irq/77/smp_affinity_list", "3\n")), 0);
+        let governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+        assert_eq!(left(&goals(governor, "powersave\n")), 1);
+    }
+
+    #[test]
+    fn what_was_written_over_without_being_known_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+        std::fs::create_dir_all(folder.path().join(path).parent().unwrap()).unwrap();
+        std::fs::write(folder.path().join(path), "performance\n").unwrap();
+        let host = flyball_host::Plain::open(folder.path()).unwrap();
+        let mut goals = goals(&format!("/{path}"), "");
+        for goal in goals.0.values_mut() {
+            goal.was = Content::Unreadable(Errno::IO.0);
+        }
+        assert!(put_back(&host, &goals).is_exact(), "disturbed only");
+        for goal in goals.0.values_mut() {
+            goal.first_old = Some(goal.was.clone());
+        }
+        assert_eq!(put_back(&host, &goals).left.len(), 1);
     }
 }

@@ -45,7 +45,7 @@ impl StateDir {
     ///
     /// # Errors
     /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a
-    /// directory of somebody else, or one that others may write to.
+    /// directory of another user, or one that others may write to.
     pub fn create(&self) -> io::Result<()> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
         let me = flyball_host::process::user();
@@ -144,18 +144,9 @@ impl Lock {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Says under the lock who holds it from now on: a guardian, after its ward has died.
-    ///
-    /// # Errors
-    /// What write(2) answered.
-    pub fn rename_holder(file: &mut File, command: &str) -> io::Result<()> {
-        let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
-        write_over(file, &serde_json::to_vec(&holder).unwrap_or_default())
-    }
 }
 
-/// Why there is no lock.
+/// Why the lock cannot be taken.
 #[derive(Debug)]
 pub enum LockError {
     /// Another flyball has it.

@@ -65,6 +65,8 @@ struct State {
 pub struct Faults {
     /// The n-th write from now fails with this errno, once.
     pub fail_write: Option<(usize, i32)>,
+    /// The n-th read of a file from now fails with this errno, once.
+    pub fail_read: Option<(usize, i32)>,
     /// The process dies at the n-th call from now: before it, or after it has had its effect.
     pub die_at: Option<(usize, bool)>,
     /// How many bytes of the unflushed end of the journal are lost at death.
@@ -75,6 +77,7 @@ pub struct Faults {
 struct Events {
     faults: Faults,
     calls: usize,
+    reads: usize,
     writes: Vec<String>,
     dead: bool,
     /// Where the journal is, and what it was when the process died.
@@ -193,6 +196,14 @@ impl Kernel {
             events.writes.push(format!("{path}={value}"));
             if let Some((at, errno)) = events.faults.fail_write
                 && at == write
+            {
+                return Err(fail(Errno(errno)));
+            }
+        }
+        if op == Op::Read {
+            events.reads += 1;
+            if let Some((at, errno)) = events.faults.fail_read
+                && at + 1 == events.reads
             {
                 return Err(fail(Errno(errno)));
             }

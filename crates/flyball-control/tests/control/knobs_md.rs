@@ -3,23 +3,24 @@
 
 use std::fmt::Write;
 
-use flyball_control::{Access, Knob, knob::TABLE};
+use flyball_control::{Access, Knob, knob::TABLE, write::order::Step};
 
 fn markdown() -> String {
     let mut out = String::from(
         "# Knobs and facts\n\nMade from the table in `crates/flyball-control/src/table`; `flyball explain KNOB` prints the \
          same. Knobs stand in the order in which `apply` writes them.\n",
     );
-    let mut last = String::new();
-    for knob in TABLE {
-        let heading = match knob.phase {
-            Some(phase) => format!("Knobs: {phase}"),
-            None => "Facts".to_owned(),
-        };
-        if heading != last {
-            let _ = write!(out, "\n## {heading}\n");
-            last = heading;
+    for step in Step::ALL {
+        let rows: Vec<&Knob> = TABLE.iter().filter(|knob| knob.step() == Some(step)).collect();
+        if !rows.is_empty() {
+            let _ = write!(out, "\n## Knobs: {step}\n");
         }
+        for knob in rows {
+            row(knob, &mut out);
+        }
+    }
+    out.push_str("\n## Facts\n");
+    for knob in TABLE.iter().filter(|knob| knob.access() == Access::ReadOnly) {
         row(knob, &mut out);
     }
     out
@@ -40,7 +41,7 @@ fn row(knob: &Knob, out: &mut String) {
     );
     let _ = writeln!(out, "{}\n", knob.about);
     if knob.access() == Access::ReadWrite {
-        let _ = writeln!(out, "- takes: {}", knob.accepts);
+        let _ = writeln!(out, "- takes: {}", knob.accepts());
     }
     for mechanism in knob.mechanisms {
         let access = if mechanism.writes() { "rw" } else { "ro" };

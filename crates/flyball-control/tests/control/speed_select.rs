@@ -71,7 +71,7 @@ fn contradictions_are_refused_before_the_first_write() {
         assert!(refused(&fake, &["clos-min:1=3GHz", "clos-max:1=2GHz"]).contains("above its maximum"));
         assert!(refused(&fake, &["clos-1-max=26GHz"]).contains("25.5 GHz"));
         assert!(refused(&fake, &["sst-level=7"]).contains("levels are 0, 1, 2, 3, 4"));
-        assert!(refused(&fake, &["clos=4"]).contains("classes 0 to 3"));
+        assert!(refused(&fake, &["clos=4"]).contains("0 to 3"));
         assert!(refused(&fake, &["clos-weight:2=16"]).contains("0 to 15"));
         assert!(refused(&fake, &["sst-cp-priority=odd"]).contains("ordered or proportional"));
         assert!(refused(&fake, &["trl=0xzz"]).contains("hexadecimal"));

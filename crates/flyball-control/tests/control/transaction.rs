@@ -245,6 +245,22 @@ proptest! {
         prop_assert_eq!(differences(&first, &kernel.dump()), "");
     }
 
+    /// Any one read fails for a moment: whatever comes of it, a restore that calls itself exact is exact.
+    #[test]
+    fn a_failed_read_loses_nothing(scene in scenes(), at in 0usize..600, errno in prop_oneof![
+        Just(Errno::BUSY), Just(Errno::IO), Just(Errno::AGAIN), Just(Errno::NOENT)
+    ]) {
+        let (kernel, place) = (scene.kernel(), Place::new());
+        let first = kernel.dump();
+        kernel.arm(Faults { fail_read: Some((at, errno.0)), ..Faults::default() }, place.state.journal());
+        for intent in scene.intents() {
+            let _ = set(&kernel, &place.state, &intent);
+        }
+        kernel.revive();
+        prop_assert!(all(&kernel, &place.state, Scope::All));
+        prop_assert_eq!(differences(&first, &kernel.dump()), "");
+    }
+
     /// Killed at any moment, with a torn journal, and perhaps killed again while restoring.
     #[test]
     fn killed_anywhere_is_restored(
@@ -381,27 +397,49 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     assert_eq!(first, kernel.dump());
 }
 
-/// A comparison in quiet: between arms the machine goes back to the floor, at the end to what was.
+/// What another program changes back while flyball is still at work does not hold, and is not reported as applied.
 #[test]
-fn with_a_floor_putting_back_goes_there_and_ending_goes_all_the_way() {
+fn what_is_overridden_meanwhile_is_reported() {
+    let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
+    let place = Place::new();
+    let intent = Intent::from_arguments(&["governor=powersave", "max-freq=2GHz"], None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, "set", None).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let meddle = || {
+        if looks.replace(looks.get() + 1) == 1 {
+            kernel.poke("cpufreq/policy2/scaling_governor", "performance").unwrap();
+        }
+        false
+    };
+    let applied = hold.apply(&intent, &meddle).unwrap();
+    let other: Vec<_> = applied.clamped().collect();
+    assert_eq!(other.len(), 1, "{other:?}");
+    assert_eq!(other[0].change.cpus.to_string(), "2");
+    assert_eq!(other[0].outcome, flyball_control::write::hold::Outcome::Overridden("performance".to_owned()));
+    assert!(hold.end().is_exact());
+}
+
+/// A comparison in quiet: between arms the machine goes back to the baseline, at the end to what was.
+#[test]
+fn with_a_baseline_putting_back_goes_there_and_ending_goes_all_the_way() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
     let place = Place::new();
     let first = kernel.dump();
     let intent = |words: &[&str]| Intent::from_arguments(words, None).unwrap();
     let mut hold = Hold::begin(&kernel, &place.state, "compare --quiet", None).unwrap();
     hold.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
-    hold.set_floor();
-    let floor = kernel.dump();
-    assert_ne!(first, floor);
+    hold.set_baseline();
+    let baseline = kernel.dump();
+    assert_ne!(first, baseline);
     for arm in [&["epp=power", "max-freq=1.5GHz"][..], &["governor=performance", "turbo=on"]] {
         hold.apply(&intent(arm), &|| false).unwrap();
-        assert_ne!(floor, kernel.dump());
+        assert_ne!(baseline, kernel.dump());
         assert!(hold.put_back().is_exact());
-        assert_eq!(differences(&floor, &kernel.dump()), "", "after {arm:?}");
+        assert_eq!(differences(&baseline, &kernel.dump()), "", "after {arm:?}");
     }
-    // What goes wrong in an arm goes back to the floor as well.
+    // What goes wrong in an arm goes back to the baseline as well.
     hold.apply(&intent(&["epp=power"]), &|| true).unwrap_err();
-    assert_eq!(differences(&floor, &kernel.dump()), "");
+    assert_eq!(differences(&baseline, &kernel.dump()), "");
     assert!(hold.end().is_exact());
     assert_eq!(differences(&first, &kernel.dump()), "");
 }

@@ -25,7 +25,7 @@ struct Object {
     title: &'static str,
     access: Access,
     scope: String,
-    phase: Option<String>,
+    step: Option<String>,
     unit: &'static str,
     accepts: &'static str,
     about: String,
@@ -40,9 +40,9 @@ impl From<&Knob> for Object {
             title: knob.title,
             access: knob.access(),
             scope: knob.scope.to_string(),
-            phase: knob.phase.map(|phase| phase.to_string()),
+            step: knob.step().map(|step| step.to_string()),
             unit: knob.unit().symbol(),
-            accepts: knob.accepts,
+            accepts: knob.accepts(),
             about: knob.about.to_owned(),
             interacts: knob.interacts.iter().map(|(other, how)| (other.to_string(), *how)).collect(),
             lives: knob.mechanisms.iter().map(ToString::to_string).collect(),
@@ -104,9 +104,9 @@ fn one(knob: &Knob, paint: Paint) -> String {
             columns.row(vec![label(if index == 0 { name } else { "" }), line.into()]);
         }
     };
-    if let Some(phase) = knob.phase {
-        rows("takes", wrapped(knob.accepts, WIDTH - 14));
-        rows("written", vec![format!("in phase '{phase}'")]);
+    if let Some(step) = knob.step() {
+        rows("takes", wrapped(knob.accepts(), WIDTH - 14));
+        rows("written", vec![format!("in step '{step}'")]);
     } else {
         rows("takes", vec!["nothing: a fact of the machine".to_owned()]);
     }
@@ -120,7 +120,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
         related.extend(wrapped(&format!("{other}: {how}"), WIDTH - 14));
     }
     rows("goes with", related);
-    if let Some(narrower) = knob.narrower {
+    if let Some(narrower) = knob.narrower() {
         rows("", vec![format!("for some CPUs only: {narrower}")]);
     }
     out + &columns.render(paint)

@@ -84,9 +84,9 @@ fn main_page(top: &clap::Command) -> std::io::Result<Vec<u8>> {
             roff.control("TP", []);
             roff.text([bold(knob.name), roman(format!(" ({}, one per {})", knob.title, knob.scope))]);
             roff.text([roman(knob.about)]);
-            if !knob.accepts.is_empty() {
+            if !knob.accepts().is_empty() {
                 roff.control("br", []);
-                roff.text([roman("Takes "), roman(knob.accepts), roman(".")]);
+                roff.text([roman("Takes "), roman(knob.accepts()), roman(".")]);
             }
             for mechanism in knob.mechanisms {
                 roff.control("br", []);

@@ -74,7 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: what could not be put back was dropped from the journal");
     } else {
-        eprintln!("note: 'flyball restore' tries again; 'flyball restore --forget' drops what is left");
+        eprintln!("note: 'flyball restore --forget' drops what is left");
     }
     Ok(Exit::HalfDone)
 }
@@ -106,18 +106,17 @@ fn preview(
     let chosen = scope.of(&contents);
     let goals = Contents::goals(chosen.iter().copied());
     let differing: Vec<_> = goals
-        .content
+        .0
         .iter()
-        .map(|(location, was)| (location, was, Content::of(&location.read(host))))
+        .map(|(location, goal)| (location, &goal.was, Content::of(&location.read(host))))
         .filter(|(_, was, now)| *was != now)
         .map(|(location, was, now)| serde_json::json!({"location": location, "was": was.to_string(), "now": now.to_string()}))
         .collect();
-    let data =
-        || serde_json::json!({ "undo": chosen, "remembered": goals.content.len(), "differing": differing });
+    let data = || serde_json::json!({ "undo": chosen, "remembered": goals.0.len(), "differing": differing });
     output.object(data, || {
         let mut out: String =
             chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
-        out += &format!("{} values are saved, {} differ now\n", goals.content.len(), differing.len());
+        out += &format!("{} values are saved, {} differ now\n", goals.0.len(), differing.len());
         for item in &differing {
             out +=
                 &format!("  {}  {} -> {}\n", text(&item["location"]), text(&item["now"]), text(&item["was"]));

@@ -100,16 +100,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for note in &applied.notes {
         eprintln!("note: {note}");
     }
-    for (change, to) in applied.clamped() {
-        eprintln!("note: {}={} on {}: the kernel clamped it to {to}", change.knob, change.new, change.place);
+    for made in applied.clamped() {
+        eprintln!("note: {made}");
     }
     let ended = command(args, group.as_deref(), &signals);
     let restoration = hold.end();
     if !restoration.is_exact() {
-        return Err(Failure::new(
-            Exit::HalfDone,
-            format!("{restoration}\n'flyball restore' tries again; the journal still has what was"),
-        ));
+        return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
     }
     ended
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use flyball_control::{
     Snapshot, plan,
-    save::{SAVED, save},
+    save::{save, saved},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ pub struct Args {
 /// Writes the profile.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let snapshot = Snapshot::of_knobs(&*host, SAVED).map_err(plan::PlanError::Read)?;
+    let snapshot = Snapshot::of_knobs(&*host, &saved()).map_err(plan::PlanError::Read)?;
     let text = save(&snapshot).map_err(plan::PlanError::Read)?;
     if args.out.as_os_str() == "-" {
         print(text)?;

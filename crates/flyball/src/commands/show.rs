@@ -6,7 +6,11 @@ mod facts;
 mod lines;
 mod screen;
 
-use flyball_control::{Id, KnobName, Location, Outcome, ReadError, Row, Snapshot, Why, Wish, survey};
+use flyball_control::{
+    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, Why, Wish,
+    knob::{TABLE, When},
+    survey,
+};
 use flyball_host::{CpuList, Host};
 
 use crate::{
@@ -39,46 +43,6 @@ pub struct Args {
     #[arg(short, long, conflicts_with = "knobs")]
     pub all: bool,
 }
-
-/// Rows that do not fit the screen and are shown on request: constants of the driver, registers that repeat what files
-/// say, fine points of the uncore.
-const ON_REQUEST: &[Id] = &[
-    Id::Setspeed,
-    Id::AvailableEpp,
-    Id::FloorFreq,
-    Id::ElcFloorFreq,
-    Id::ElcLowThreshold,
-    Id::ElcHighThreshold,
-    Id::ElcHighEnable,
-    Id::BiosLimit,
-    Id::AvailableFreqs,
-    Id::BoostFreqs,
-    Id::TransitionLatency,
-    Id::NumPstates,
-    Id::TurboPct,
-    Id::CppcGuaranteed,
-    Id::CppcNominal,
-    Id::CppcLowestNonlinear,
-    Id::CppcLowest,
-    Id::HwpRequest,
-    Id::HwpCapabilities,
-    Id::CppcRequest,
-    Id::TurboRatios,
-    Id::TurboRatioCores,
-    Id::PlatformInfo,
-    Id::IdleLatency,
-    Id::IdleResidency,
-    Id::PowerMax,
-    Id::EnergyRange,
-    Id::ClosMin,
-    Id::ClosMax,
-    Id::ClosWeight,
-    Id::ClosEpp,
-    Id::Clos,
-];
-
-/// Classes of service say nothing while core power is off.
-const CLASSES: &[Id] = &[Id::ClosMin, Id::ClosMax, Id::ClosWeight, Id::Clos];
 
 /// Prints the machine.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
@@ -119,25 +83,22 @@ fn whole(
     all: bool,
 ) -> Result<Vec<Row>, ReadError> {
     let wish = Wish { cpus, sample_absence: true, ..Wish::default() };
-    let mut rows_of = |ids: &[Id]| {
-        snapshot.take(host, &wish.request(ids));
+    let mut rows_of = |is_asked_for: &dyn Fn(&Knob) -> bool| {
+        let ids: Vec<Id> = TABLE.iter().filter(|knob| is_asked_for(knob)).map(|knob| knob.id).collect();
+        snapshot.take(host, &wish.request(&ids));
         survey(snapshot, &ids.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(), &wish)
     };
-    let shown = |id: &Id| all || !ON_REQUEST.contains(id);
-    let mut rows = rows_of(&Id::ALL.iter().copied().filter(shown).collect::<Vec<_>>())?;
-    let userspace = |row: &Row| {
-        row.knob == Id::Governor
-            && row.outcome.value().and_then(flyball_control::Value::word) == Some("userspace")
-    };
-    if !all && rows.iter().any(userspace) {
-        rows.extend(rows_of(&[Id::Setspeed])?);
+    let mut rows = rows_of(&|knob| all || knob.shown.when == When::Always)?;
+    if all {
+        return Ok(rows);
     }
-    let core_power = |row: &Row| {
-        row.knob == Id::SstCp && row.outcome.value().and_then(flyball_control::Value::switch) == Some(true)
+    // What says something only while another knob has some value.
+    let holds = |id: Id, value: &str| {
+        rows.iter()
+            .any(|row| row.knob == id && row.outcome.value().is_some_and(|found| found.to_string() == value))
     };
-    if !all && rows.iter().any(core_power) {
-        rows.extend(rows_of(CLASSES)?);
-    }
+    let more = rows_of(&|knob| matches!(knob.shown.when, When::Holds(id, value) if holds(id, value)))?;
+    rows.extend(more);
     Ok(rows)
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use flyball_control::{At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, Value};
+use flyball_control::{
+    At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, Value,
+    knob::{Section, TABLE},
+};
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 
 use super::{facts::Facts, lines, reason};
@@ -49,27 +52,10 @@ struct Screen<'a> {
     paint: Paint,
 }
 
-/// Per-CPU and per-policy settings that make CPUs alike or different, in the order of their columns.
-const CLASS: &[Id] = &[
-    Id::Governor,
-    Id::Epp,
-    Id::Epb,
-    Id::MinFreq,
-    Id::MaxFreq,
-    Id::HwMinFreq,
-    Id::HwMaxFreq,
-    Id::BaseFreq,
-    Id::NominalFreq,
-    Id::Boost,
-    Id::LatencyLimit,
-    Id::Setspeed,
-];
-
-/// Performance levels that make CPUs alike or different.
-const LEVELS: &[Id] = &[Id::CppcHighest, Id::CppcNominal, Id::LowestNonlinearFreq, Id::PrefcoreRanking];
-
-const UNCORE: &[Id] =
-    &[Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
+/// The rows of a part of the screen, in the table's order.
+fn section(section: Section) -> Vec<Id> {
+    TABLE.iter().filter(|knob| knob.shown.section == section).map(|knob| knob.id).collect()
+}
 
 /// A frequency as `3.9`, in GHz with at most two digits behind the point.
 fn ghz(frequency: KiloHertz) -> String {
@@ -169,7 +155,7 @@ impl Screen<'_> {
     /// Machine-wide values, three to a line.
     fn settings(&self) -> String {
         let wide = |row: &&Row| {
-            row.knob.knob().scope == Scope::Machine && !matches!(row.outcome, Outcome::Absent(_))
+            row.knob.knob().shown.section == Section::Machine && !matches!(row.outcome, Outcome::Absent(_))
         };
         let mut rows: Vec<&Row> = self.rows.iter().filter(wide).collect();
         // What sets the frequency comes first, though as a fact it is late in the table.
@@ -253,13 +239,12 @@ impl Screen<'_> {
 
     /// What CPUs are told to do, alike CPUs in one row.
     fn classes(&self) -> String {
-        let classes = self.group(CLASS);
-        if self.facts.policies == 0
-            && classes.iter().all(|class| class.rows[..11].iter().all(Option::is_none))
-        {
+        let knobs = section(Section::Cpus);
+        let classes = self.group(&knobs);
+        if self.facts.policies == 0 && classes.iter().all(|class| class.rows.iter().all(Option::is_none)) {
             return String::new();
         }
-        let at = |knob: Id| CLASS.iter().position(|other| *other == knob).unwrap_or(0);
+        let at = |knob: Id| knobs.iter().position(|other| *other == knob).unwrap_or(0);
         let mut columns = Columns::new();
         columns.heading([
             "CPUs",
@@ -326,24 +311,26 @@ impl Screen<'_> {
 
     /// The firmware's performance levels.
     fn levels(&self) -> String {
-        let mut classes = self.group(LEVELS);
+        let knobs = section(Section::Levels);
+        let mut classes = self.group(&knobs);
         classes.retain(|class| class.online);
         if classes.is_empty() {
             return String::new();
         }
         let mut columns = Columns::new();
-        columns.heading(["CPPC levels", "type", "highest", "nonlinear GHz", "rank"]);
+        columns.heading(["CPPC levels", "type", "highest", "nominal", "nonlinear GHz", "rank"]);
         for class in &classes {
             let mut row = vec![
                 Cell::from(cpus_within(&class.cpus, 40)),
                 Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
             ];
-            for (column, knob) in LEVELS.iter().enumerate() {
-                row.push(match knob {
-                    Id::LowestNonlinearFreq => range(self.frequency(class, column), None).into(),
-                    _ => self.text(class, column),
-                });
-            }
+            let at = |knob: Id| knobs.iter().position(|other| *other == knob).unwrap_or(0);
+            row.extend([
+                self.text(class, at(Id::CppcHighest)),
+                self.text(class, at(Id::CppcNominal)),
+                range(self.frequency(class, at(Id::LowestNonlinearFreq)), None).into(),
+                self.text(class, at(Id::PrefcoreRanking)),
+            ]);
             columns.row(row);
         }
         columns.drop_empty();
@@ -389,12 +376,14 @@ impl Screen<'_> {
 
     /// Uncore domains, alike ones in one row.
     fn uncore(&self) -> String {
+        let columns_of =
+            [Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];
         // Domain by domain: the rows of each knob that have its name.
         let mut domains: Vec<(String, &CpuList, [Option<KiloHertz>; 5])> = Vec::new();
         for row in
             self.rows.iter().filter(|row| row.knob.knob().scope == Scope::Uncore && !row.name.is_empty())
         {
-            let Some(column) = UNCORE.iter().position(|knob| *knob == row.knob) else { continue };
+            let Some(column) = columns_of.iter().position(|knob| *knob == row.knob) else { continue };
             let frequency = row.outcome.value().and_then(Value::frequency);
             match domains.iter_mut().find(|(name, _, _)| *name == row.name) {
                 Some((_, _, values)) => values[column] = frequency,
@@ -520,22 +509,7 @@ impl Screen<'_> {
     /// Rows that no table above has taken.
     fn rest(&self) -> String {
         let taken = |knob: Id| {
-            let scope = knob.knob().scope;
-            scope == Scope::Machine
-                || CLASS.contains(&knob)
-                || LEVELS.contains(&knob)
-                || UNCORE.contains(&knob)
-                || matches!(
-                    knob,
-                    Id::CurFreq
-                        | Id::IdleState
-                        | Id::PowerLimit
-                        | Id::PowerWindow
-                        | Id::Energy
-                        | Id::Temperature
-                        | Id::CoreThrottles
-                        | Id::PackageThrottles
-                )
+            knob.knob().shown.section != Section::Line
                 // All that it could say is in the table of CPUs.
                 || (knob == Id::Online && self.facts.offline.is_empty())
         };

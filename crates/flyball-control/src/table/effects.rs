@@ -1,0 +1,93 @@
+//! What the kernel changes beyond what is written: the groups of settings that rows name as disturbed.
+//!
+//! A governor change resets the energy preference and discards the old governor's tunables, a driver switch recreates every
+//! policy, a CPU that goes offline takes its policy along. To put back *exactly*, all of that is remembered before the
+//! write.
+
+use crate::{
+    Id,
+    write::subject::Subject::{self, Auxiliary, Knob},
+};
+
+use super::auxiliary::AuxiliaryId;
+
+/// The settings of a policy: what is gone with it, and what its governor and its boost reset.
+pub const POLICY: &[Subject] = &[
+    Knob(Id::Governor),
+    Knob(Id::Epp),
+    Knob(Id::MinFreq),
+    Knob(Id::MaxFreq),
+    Knob(Id::Setspeed),
+    Knob(Id::Boost),
+    Knob(Id::FloorFreq),
+    Auxiliary(AuxiliaryId::PolicyTunable),
+];
+
+/// What goes away when the last policy leaves a governor.
+pub const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
+
+/// Where the hardware has no EPP of its own, preference and bias are one setting under two names.
+pub const BIAS: &[Subject] = &[Knob(Id::Epb)];
+
+/// See [`BIAS`].
+pub const PREFERENCE: &[Subject] = &[Knob(Id::Epp)];
+
+/// The frequency limits of one policy.
+pub const LIMITS: &[Subject] = &[Knob(Id::MinFreq), Knob(Id::MaxFreq)];
+
+/// In passive mode the percentages are requests on every policy's limits (update_qos_requests in intel_pstate.c).
+pub const PERCENTAGES: &[Subject] =
+    &[Knob(Id::MinPerfPct), Knob(Id::MaxPerfPct), Knob(Id::MinFreq), Knob(Id::MaxFreq)];
+
+/// What moves with the highest frequency of the hardware.
+pub const TURBO: &[Subject] = &[
+    Knob(Id::Turbo),
+    Knob(Id::MinPerfPct),
+    Knob(Id::MaxPerfPct),
+    Knob(Id::HwpDynamicBoost),
+    Knob(Id::MinFreq),
+    Knob(Id::MaxFreq),
+    Knob(Id::Boost),
+    Knob(Id::FloorFreq),
+];
+
+/// What a CPU takes along when it goes offline, besides its policy.
+pub const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];
+
+/// Every setting that a driver switch or SMT can touch. SMT `on` also brings CPUs back that were taken offline one by one.
+pub const EVERYTHING: &[Subject] = &[
+    Knob(Id::DriverMode),
+    Auxiliary(AuxiliaryId::DynamicEpp),
+    Knob(Id::Online),
+    Knob(Id::Smt),
+    Knob(Id::Turbo),
+    Knob(Id::Boost),
+    Knob(Id::Governor),
+    Knob(Id::Epp),
+    Knob(Id::Epb),
+    Knob(Id::EnergyEfficiency),
+    Knob(Id::HwpDynamicBoost),
+    Knob(Id::MinPerfPct),
+    Knob(Id::MaxPerfPct),
+    Knob(Id::MinFreq),
+    Knob(Id::MaxFreq),
+    Knob(Id::Setspeed),
+    Knob(Id::FloorFreq),
+    Auxiliary(AuxiliaryId::SharedTunable),
+    Auxiliary(AuxiliaryId::PolicyTunable),
+];
+
+/// The root entry of a package writes to all its fabric clusters (uncore-frequency-tpmi.c).
+pub const UNCORE: &[Subject] = &[Knob(Id::UncoreMinFreq), Knob(Id::UncoreMaxFreq)];
+
+/// Power limits, which a performance level brings along.
+pub const POWER: &[Subject] = &[Knob(Id::PowerLimit), Knob(Id::PowerWindow)];
+
+/// The features of Speed Select, which one word of a register holds.
+pub const FEATURES: &[Subject] = &[Knob(Id::SstBf), Knob(Id::SstTf)];
+
+/// Firmware puts the level's own turbo ratio limits into the register, over what was set there.
+pub const RATIOS: &[Subject] = &[Knob(Id::Trl)];
+
+/// Core-power and its priority, which one word of a register holds.
+pub const CORE_POWER: &[Subject] = &[Knob(Id::SstCp), Knob(Id::SstCpPriority)];

@@ -1,0 +1,211 @@
+//! Walks the table for what the compiler cannot check: a knob that passes is read, written, undone, recorded and shown.
+
+use std::collections::BTreeSet;
+
+use flyball_host::record;
+
+use super::{auxiliary::AUXILIARIES, *};
+use crate::{
+    Access, Content, Location, Scope,
+    knob::{Check, Disturbs, Ends, SpeedSelect, When, Writing},
+    write::{reasons::placeholders, spelling::Spelling, subject::Subject},
+};
+
+/// An example of a pattern's paths.
+fn example(pattern: &str) -> String {
+    [
+        ("{cpu}", "3"),
+        ("{policy}", "0"),
+        ("{any-policy}", "0"),
+        ("{state}", "2"),
+        ("{zone}", "intel-rapl:0"),
+        ("{constraint}", "1"),
+        ("{uncore}", "package_00_die_00"),
+        ("{governor}", "schedutil"),
+        ("{tunable}", "rate_limit_us"),
+        ("{irq}", "24"),
+        ("{hwmon}", "hwmon0"),
+        ("{sensor}", "1"),
+    ]
+    .iter()
+    .fold(pattern.to_owned(), |path, (name, value)| path.replace(name, value))
+}
+
+/// Everything that states how it is written, by name.
+fn writings() -> impl Iterator<Item = (String, &'static Writing)> {
+    let knobs =
+        TABLE.iter().filter_map(|row| row.control().map(|control| (row.name.to_owned(), &control.writing)));
+    knobs.chain(AUXILIARIES.iter().map(|row| (row.title.to_owned(), &row.writing)))
+}
+
+#[test]
+fn rows_stand_where_their_identity_says() {
+    assert_eq!(TABLE.len(), Id::ALL.len());
+    for (id, row) in Id::ALL.iter().zip(TABLE) {
+        assert_eq!(*id, row.id, "{}", row.name);
+    }
+    for (index, row) in AUXILIARIES.iter().enumerate() {
+        assert_eq!(row.id as usize, index, "{}", row.title);
+    }
+}
+
+#[test]
+fn rows_are_complete_and_names_are_unique() {
+    let mut names = BTreeSet::new();
+    let mut facts = false;
+    for row in TABLE {
+        let name = row.name;
+        assert!(names.insert(name), "{name} twice");
+        assert!(!row.title.is_empty() && !row.mechanisms.is_empty(), "{name}");
+        assert!(row.about.len() > 80, "{name} is not explained");
+        let is_knob = row.access() == Access::ReadWrite;
+        assert_eq!(is_knob, !row.accepts().is_empty(), "{name}");
+        assert_eq!(is_knob, row.mechanisms.iter().any(Mechanism::writes), "{name}");
+        assert_eq!(is_knob, row.step().is_some(), "{name}");
+        for mechanism in row.mechanisms {
+            assert_eq!(mechanism.form().unit(), row.unit(), "{name}");
+        }
+        assert!(is_knob <= !facts, "{name}: knobs come before facts");
+        facts |= !is_knob;
+        for (other, how) in row.interacts {
+            assert!(*other != row.id && !how.is_empty(), "{name} with {other}");
+        }
+    }
+}
+
+/// What a row says of other rows must be about rows that can do it.
+#[test]
+fn rows_name_rows_that_fit() {
+    for row in TABLE {
+        let name = row.name;
+        if let When::Holds(other, value) = row.shown.when {
+            assert!(other.knob().control().is_some() && !value.is_empty(), "{name}: shown with {other}");
+        }
+        let Some(control) = row.control() else { continue };
+        match control.ends {
+            Ends::Rows(low, high) => {
+                assert_eq!(low.knob().unit(), row.unit(), "{name}");
+                assert_eq!(high.knob().unit(), row.unit(), "{name}");
+            }
+            Ends::UpToRow(high) => assert_eq!(high.knob().unit(), row.unit(), "{name}"),
+            Ends::Numbers(low, high) => assert!(low < high, "{name}"),
+            Ends::None => {}
+        }
+        match control.check {
+            Check::Listed(list) => assert_eq!(list.knob().form(), Form::Words, "{name}"),
+            Check::BetweenEnds | Check::BetweenEndsInSteps => {
+                assert!(matches!(control.ends, Ends::Rows(..)), "{name}");
+            }
+            _ => {}
+        }
+        if let Some(narrower) = control.narrower {
+            assert_eq!(row.scope, Scope::Machine, "{name}");
+            assert_ne!(narrower.knob().scope, Scope::Machine, "{name}");
+        }
+    }
+}
+
+/// Writing and restoring find a location's row by these patterns: each must lead back to its own row.
+#[test]
+fn a_location_leads_to_its_row() {
+    for row in TABLE.iter().filter(|row| row.control().is_some()) {
+        for mechanism in row.mechanisms.iter().filter(|mechanism| mechanism.writes()) {
+            let location = match *mechanism {
+                Mechanism::File { path, .. } => Location::file(example(path)),
+                Mechanism::Msr { register, bits, .. } => {
+                    Location::Msr { cpu: 3, register, mask: crate::parse::mask(bits) }
+                }
+                Mechanism::SpeedSelect { field, .. } => {
+                    let setting = match SpeedSelect::of_domain(field) {
+                        Some(field) => format!("sst:tpmi3:0.1:{}", field.name()),
+                        None if field == SpeedSelect::Class => "sst:tpmi3:0.1:class:7".to_owned(),
+                        None => format!("sst:tpmi3:0.1:{}:2", row.name),
+                    };
+                    Location::SpeedSelect(setting.parse().unwrap())
+                }
+                Mechanism::Member { .. } => continue,
+            };
+            assert_eq!(Subject::of(&location), Some(Subject::Knob(row.id)), "{location}");
+            let text = location.to_text();
+            assert_eq!(text.parse(), Ok(location), "{text}: the journal's form");
+        }
+    }
+    for row in AUXILIARIES {
+        for file in row.files {
+            let location = Location::file(example(file));
+            assert_eq!(Subject::of(&location), Some(Subject::Auxiliary(row.id)), "{location}");
+        }
+    }
+}
+
+/// What a row says is disturbed must be something that can be written back.
+#[test]
+fn what_is_disturbed_can_be_put_back() {
+    for (name, writing) in writings() {
+        for disturbs in writing.disturbs {
+            let (Disturbs::Here(subjects) | Disturbs::Everywhere(subjects)) = disturbs else { continue };
+            assert!(!subjects.is_empty(), "{name}");
+            for subject in *subjects {
+                assert!(subject.writing().is_some(), "{name} disturbs {subject}, which cannot be written");
+            }
+        }
+        for refusal in writing.refusals {
+            assert!(!refusal.errnos.is_empty() && !refusal.means.is_empty(), "{name}");
+            for file in placeholders(refusal.means) {
+                let known = TABLE.iter().flat_map(|row| row.mechanisms).any(|mechanism| {
+                    matches!(mechanism, Mechanism::File { path, .. } if path.ends_with(&format!("/{file}")))
+                });
+                assert!(known, "{name}: no file {file}");
+            }
+        }
+    }
+}
+
+/// What a knob's file prints can be written back, and then agrees with itself.
+#[test]
+fn every_knob_has_a_writable_spelling() {
+    for row in TABLE {
+        let Some(control) = row.control() else { continue };
+        let spelling = control.writing.spelling;
+        for mechanism in row.mechanisms.iter().filter(|mechanism| mechanism.writes()) {
+            let printed = match mechanism.form() {
+                Form::Word | Form::Epp if spelling == Spelling::Hexadecimal => "0x1f",
+                Form::Word | Form::Epp => "performance",
+                Form::Switch | Form::InvertedSwitch => "1",
+                Form::Epb => "6",
+                Form::KHz => "2000000",
+                Form::LatencyLimit => "20",
+                Form::MHz | Form::Percent | Form::Micros | Form::MicroWatts | Form::Count => "12",
+                form => panic!("{}: no example of {form:?}", row.name),
+            };
+            let content = Content::Text(format!("{printed}\n"));
+            let bytes = spelling.writable(&content).unwrap_or_else(|| panic!("{}: not writable", row.name));
+            let written = String::from_utf8(bytes).unwrap();
+            assert!(spelling.agrees(&written, &format!("{printed}\n")), "{}", row.name);
+            assert!(!spelling.agrees(&written, "0x9999"), "{}: everything agrees", row.name);
+            crate::parse::value(mechanism.form(), printed)
+                .unwrap_or_else(|expected| panic!("{}: '{printed}' is not {expected}", row.name));
+        }
+    }
+}
+
+/// A recording that lacks a row's file would show the row as absent.
+#[test]
+fn a_recording_has_every_row() {
+    for row in TABLE {
+        for mechanism in row.mechanisms {
+            match *mechanism {
+                Mechanism::File { path, .. } | Mechanism::Member { path } => {
+                    assert!(record::covers(&example(path)), "{}: {path} is not recorded", row.name);
+                }
+                Mechanism::Msr { register, .. } => {
+                    assert!(record::covers_register(register), "{}: {register:#x} is not recorded", row.name);
+                }
+                Mechanism::SpeedSelect { .. } => {}
+            }
+        }
+    }
+    for name in crate::owners::processes() {
+        assert!(record::covers_process(name), "{name} is not recorded");
+    }
+}

@@ -1,0 +1,397 @@
+//! Tests of the journal: damage, torn ends, compaction, old formats.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn location(number: u32) -> Location {
+    Location::file(format!("/sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor"))
+}
+
+fn text(text: &str) -> Content {
+    Content::Text(text.to_owned())
+}
+
+fn handling() -> Handling {
+    Subject::of(&location(0)).and_then(|subject| subject.handling("powersave")).unwrap()
+}
+
+fn was(number: u32, content: &str) -> (Location, Content, Handling) {
+    (location(number), text(content), handling())
+}
+
+fn write(number: u32, old: &str, new: &str) -> Announced {
+    Announced { location: location(number), old: text(old), new: new.to_owned(), handling: handling() }
+}
+
+fn state() -> (tempfile::TempDir, StateDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let state = StateDir::new(folder.path());
+    (folder, state)
+}
+
+/// A journal with one committed and one open transaction.
+fn written(state: &StateDir) -> Vec<u8> {
+    let (mut journal, aside) = Journal::open(state, "live", Some("boot-1")).unwrap();
+    assert_eq!(aside, None);
+    let first = journal.begin("flyball set governor=performance").unwrap();
+    journal.announce(vec![was(0, "powersave\n")], vec![write(0, "powersave\n", "performance")]).unwrap();
+    journal.commit(first).unwrap();
+    journal.begin("flyball apply quiet.toml").unwrap();
+    journal
+        .announce(
+            vec![was(0, "performance\n"), was(1, "powersave\n")],
+            vec![write(0, "performance\n", "powersave")],
+        )
+        .unwrap();
+    std::fs::read(state.journal()).unwrap()
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let (_folder, state) = state();
+    written(&state);
+    let contents = Journal::load(&state).unwrap().unwrap();
+    assert_eq!(contents.entries.len(), 2);
+    assert_eq!(contents.entries[0].standing, Standing::Committed);
+    assert_eq!(contents.interrupted().unwrap().id, 2);
+    let goals = Contents::goals(contents.pending());
+    assert_eq!(goals.0[&location(0)].was, text("powersave\n"), "the oldest memory counts");
+    assert_eq!(goals.0[&location(1)].was, text("powersave\n"));
+}
+
+#[test]
+fn every_torn_end_is_tolerated_and_cut() {
+    let (_folder, state) = state();
+    let bytes = written(&state);
+    let whole = Journal::load(&state).unwrap().unwrap();
+    let header = bytes.iter().position(|&byte| byte == b'\n').unwrap();
+    for length in 0..bytes.len() {
+        std::fs::write(state.journal(), &bytes[..length]).unwrap();
+        let loaded = Journal::load(&state).unwrap();
+        if length <= header {
+            assert!(loaded.is_none(), "{length}");
+            continue;
+        }
+        let loaded = loaded.unwrap();
+        assert!(loaded.damaged.is_empty());
+        assert!(loaded.entries.len() <= whole.entries.len());
+        // What is appended after a torn end can be read.
+        let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+        if let Some(open) = journal.contents().interrupted().map(|entry| entry.id) {
+            journal.restored(&[open]).unwrap();
+        }
+        if journal.contents().pending().next().is_some() {
+            let id = journal.begin("after").unwrap();
+            assert!(Journal::load(&state).unwrap().unwrap().entries.iter().any(|entry| entry.id == id));
+        }
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_reported_and_the_rest_is_used() {
+    let (_folder, state) = state();
+    let mut bytes = written(&state);
+    let third = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).unwrap().0 + 20;
+    bytes[third] ^= 1;
+    std::fs::write(state.journal(), &bytes).unwrap();
+    let contents = Journal::load(&state).unwrap().unwrap();
+    assert_eq!(contents.damaged, [3]);
+    assert_eq!(contents.entries.len(), 2);
+}
+
+#[test]
+fn an_earlier_boot_is_set_aside_and_another_machine_is_refused() {
+    let (_folder, state) = state();
+    written(&state);
+    let other = Journal::open(&state, "sim:rome", Some("boot-1")).unwrap_err();
+    assert!(matches!(other, JournalError::OtherMachine { .. }), "{other}");
+    let (journal, aside) = Journal::open(&state, "live", Some("boot-2")).unwrap();
+    assert!(aside.is_some());
+    assert!(journal.contents().entries.is_empty());
+    assert!(state.journal().with_extension("earlier-boot").exists());
+}
+
+#[test]
+fn nothing_begins_while_a_transaction_is_open() {
+    let (_folder, state) = state();
+    written(&state);
+    let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+    let error = journal.begin("flyball set x=y").unwrap_err();
+    assert!(error.to_string().contains("restore --last"), "{error}");
+}
+
+#[test]
+fn a_journal_with_nothing_pending_goes_away() {
+    let (_folder, state) = state();
+    written(&state);
+    let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+    journal.restored(&[2]).unwrap();
+    assert!(state.journal().exists());
+    journal.restored(&[1]).unwrap();
+    assert!(!state.journal().exists());
+}
+
+#[test]
+fn later_formats_and_foreign_files_are_refused() {
+    let (_folder, state) = state();
+    let later = line(&Record::Header { format: FORMAT + 1, boot: None, machine: "live".to_owned() });
+    std::fs::write(state.journal(), later).unwrap();
+    assert!(matches!(Journal::load(&state), Err(JournalError::Newer { .. })));
+    std::fs::write(state.journal(), "something else\n").unwrap();
+    assert!(matches!(Journal::load(&state), Err(JournalError::NoHeader { .. })));
+}
+
+#[test]
+fn compacting_keeps_what_restoring_needs() {
+    let (_folder, state) = state();
+    written(&state);
+    let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+    for round in 0..50 {
+        let new = if round % 2 == 0 { "performance" } else { "powersave" };
+        journal.announce(vec![], vec![write(0, "x", new)]).unwrap();
+    }
+    let before = std::fs::metadata(state.journal()).unwrap().len();
+    let goals = Contents::goals(journal.contents().pending());
+    journal.compact().unwrap();
+    journal.announce(vec![], vec![write(1, "x", "y")]).unwrap();
+    let after = Journal::load(&state).unwrap().unwrap();
+    assert!(std::fs::metadata(state.journal()).unwrap().len() < before / 3);
+    assert_eq!(
+        Contents::goals(after.pending()).0.keys().collect::<Vec<_>>(),
+        goals.0.keys().collect::<Vec<_>>()
+    );
+    assert_eq!(after.interrupted().unwrap().id, 2);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn flipping_any_bit_never_invents_a_record(at in 0usize..2000, bit in 0u8..8) {
+        let (_folder, state) = state();
+        let mut bytes = written(&state);
+        let before = Journal::load(&state).unwrap().unwrap();
+        let at = at % bytes.len();
+        bytes[at] ^= 1 << bit;
+        let (_, after) = parse(&bytes);
+        for entry in &after.entries {
+            for (location, content) in &entry.was {
+                prop_assert!(before.entries.iter().any(|known| known.was.get(location) == Some(content)));
+            }
+        }
+    }
+}
+
+/// A tree of files that a journal is restored into.
+struct Tree {
+    folder: tempfile::TempDir,
+    host: flyball_host::Plain,
+    state: StateDir,
+}
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Tree {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            let path = folder.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        let host = flyball_host::Plain::open(folder.path()).unwrap();
+        let state = StateDir::new(folder.path().join("state"));
+        Tree { folder, host, state }
+    }
+
+    /// Writes a journal from records, with their checksums; `MACHINE` stands for the tree's name.
+    fn journal(&self, records: &[&str]) {
+        use flyball_host::Host as _;
+        self.state.create().unwrap();
+        let machine = self.host.name();
+        let lines = records.iter().map(|record| {
+            let record = record.replace("MACHINE", &machine);
+            format!("{:08x} {record}\n", crc32fast::hash(record.as_bytes()))
+        });
+        std::fs::write(self.state.journal(), lines.collect::<String>()).unwrap();
+    }
+
+    fn restore(&self) -> crate::write::restore::Restoration {
+        use crate::write::hold::{Scope, restore};
+        restore(&self.host, &self.state, "restore", Scope::All).unwrap().restoration
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(path.trim_start_matches('/'))).unwrap()
+    }
+}
+
+/// A journal of flyball 0.1.0: entries have neither step nor spelling.
+const OF_FORMAT_1: &[&str] = &[
+    r#"{"header":{"format":1,"boot":null,"machine":"MACHINE"}}"#,
+    r#"{"begin":{"id":1,"pid":4211,"command":"flyball set turbo=off max-freq=2GHz","at":1770000000}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/boost","content":{"text":"1\n"}}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","content":{"text":"4600000\n"}}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq","content":{"text":"400000\n"}}}"#,
+    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/boost","old":{"text":"1\n"},"new":{"text":"0"}}}"#,
+    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq","old":{"text":"3300000\n"},"new":{"text":"2000000"}}}"#,
+    r#"{"commit":{"id":1}}"#,
+    r#"{"begin":{"id":2,"pid":4212,"command":"flyball set governor=powersave","at":1770000001}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_governor","content":{"text":"performance\n"}}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference","content":{"text":"performance\n"},"late":true}}"#,
+    r#"{"was":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_setspeed","content":{"text":"<unsupported>\n"}}}"#,
+    r#"{"was":{"spot":"/proc/irq/24/smp_affinity_list","content":{"text":"0-1\n"}}}"#,
+    r#"{"was":{"spot":"partition:/sys/fs/cgroup/flyball-quiet","content":{"text":"absent"}}}"#,
+    r#"{"was":{"spot":"msr:0:0x1b0:0xf","content":{"text":"0x6"}}}"#,
+    r#"{"was":{"spot":"sst:tpmi3:0.1:turbo-freq","content":{"text":"0"}}}"#,
+    r#"{"write":{"spot":"/sys/devices/system/cpu/cpufreq/policy0/scaling_governor","old":{"text":"performance\n"},"new":{"text":"powersave"}}}"#,
+];
+
+#[test]
+fn format_1_is_understood() {
+    let text: String = OF_FORMAT_1
+        .iter()
+        .map(|record| format!("{:08x} {record}\n", crc32fast::hash(record.as_bytes())))
+        .collect();
+    let (_, contents) = parse(text.as_bytes());
+    assert_eq!((contents.format, contents.entries.len(), contents.damaged.len()), (1, 2, 0));
+    assert_eq!(contents.interrupted().unwrap().command, "flyball set governor=powersave");
+    // flyball 0.1.0 wrote only what the table and its auxiliary locations still have: both say the same of it.
+    let mut goals = Contents::goals(contents.pending()).0;
+    assert_eq!(goals.len(), 10);
+    for (location, goal) in &mut goals {
+        let mut now = Subject::of(location).unwrap().handling(goal.was.trimmed()).unwrap();
+        for handling in [&mut now, &mut goal.handling] {
+            // Only the upper end has a rank of its own.
+            if handling.bound == crate::write::order::Bound::Lower {
+                handling.bound = crate::write::order::Bound::None;
+            }
+            if handling.spelling == crate::write::spelling::Spelling::Text {
+                handling.spelling = crate::write::spelling::Spelling::Number;
+            }
+        }
+        if location.to_text() != "msr:0:0x1b0:0xf" {
+            assert_eq!(goal.handling, now, "{location}");
+        }
+        assert_eq!(goal.handling.step, now.step, "{location}");
+    }
+}
+
+#[test]
+fn format_1_is_restored_exactly() {
+    const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+    let tree = Tree::new(&[
+        ("/sys/devices/system/cpu/cpufreq/boost", "0\n"),
+        (&format!("{POLICY}/scaling_governor"), "powersave\n"),
+        (&format!("{POLICY}/scaling_max_freq"), "2000000\n"),
+        (&format!("{POLICY}/scaling_min_freq"), "400000\n"),
+        (&format!("{POLICY}/scaling_setspeed"), "<unsupported>\n"),
+        (&format!("{POLICY}/energy_performance_preference"), "balance_power\n"),
+        ("/proc/irq/24/smp_affinity_list", "1\n"),
+        ("/sys/fs/cgroup/cgroup.procs", ""),
+    ]);
+    // A tree of files has neither registers nor firmware.
+    let of_files: Vec<&str> = OF_FORMAT_1
+        .iter()
+        .copied()
+        .filter(|record| !record.contains("msr:") && !record.contains("sst:"))
+        .collect();
+    tree.journal(&of_files);
+    let restoration = tree.restore();
+    assert!(restoration.is_exact(), "{restoration}");
+    assert_eq!(tree.read("/sys/devices/system/cpu/cpufreq/boost"), "1\n");
+    assert_eq!(tree.read(&format!("{POLICY}/scaling_governor")), "performance\n");
+    assert_eq!(tree.read(&format!("{POLICY}/scaling_max_freq")), "4600000\n");
+    assert_eq!(tree.read(&format!("{POLICY}/energy_performance_preference")), "performance\n");
+    assert_eq!(tree.read("/proc/irq/24/smp_affinity_list"), "0-1\n");
+    // In the order of the steps.
+    let written: Vec<String> = restoration.written.iter().map(|write| write.location.to_text()).collect();
+    let names: Vec<&str> = written.iter().filter_map(|path| path.rsplit('/').next()).collect();
+    assert_eq!(
+        names,
+        [
+            "boost",
+            "scaling_governor",
+            "energy_performance_preference",
+            "scaling_max_freq",
+            "smp_affinity_list"
+        ]
+    );
+    assert!(!tree.state.journal().exists());
+}
+
+#[test]
+fn opening_a_journal_of_format_1_rewrites_it() {
+    let tree = Tree::new(&[("/sys/devices/system/cpu/cpufreq/boost", "0\n")]);
+    tree.journal(&OF_FORMAT_1[..8]);
+    let before = Contents::goals(Journal::load(&tree.state).unwrap().unwrap().pending());
+    let machine = flyball_host::Host::name(&tree.host);
+    let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
+    journal.begin("flyball set epp=power").unwrap();
+    let after = Journal::load(&tree.state).unwrap().unwrap();
+    assert_eq!(after.format, FORMAT);
+    assert_eq!(after.entries.len(), 2);
+    assert_eq!(Contents::goals(after.pending()), before);
+    let text = std::fs::read_to_string(tree.state.journal()).unwrap();
+    assert!(!text.contains("spot") && text.contains(r#""step":"turbo","spelling":"switch""#), "{text}");
+}
+
+/// Restoring needs no row: a journal of a flyball that knows another knob is restored all the same.
+#[test]
+fn what_no_row_knows_is_restored() {
+    const PATH: &str = "/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year";
+    let tree = Tree::new(&[(PATH, "0\n")]);
+    assert_eq!(Subject::of(&Location::file(PATH)), None);
+    tree.journal(&[
+        r#"{"header":{"format":2,"boot":null,"machine":"MACHINE"}}"#,
+        r#"{"begin":{"id":1,"pid":4211,"command":"flyball set next=off","at":1770000000}}"#,
+        r#"{"was":{"location":"/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year","content":{"text":"1\n"},"step":"limit","spelling":"switch"}}"#,
+        r#"{"write":{"location":"/sys/devices/system/cpu/cpufreq/policy0/knob_of_next_year","old":{"text":"1\n"},"new":{"text":"0"},"step":"limit","spelling":"switch"}}"#,
+        r#"{"commit":{"id":1}}"#,
+    ]);
+    assert!(tree.restore().is_exact());
+    assert_eq!(tree.read(PATH), "1\n");
+}
+
+#[test]
+fn a_damaged_journal_is_not_called_restored() {
+    const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+    let files = [
+        ("/sys/devices/system/cpu/cpufreq/boost", "0\n"),
+        ("/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq", "2000000\n"),
+        ("/sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq", "400000\n"),
+    ];
+    for bad in 1..8 {
+        let tree = Tree::new(&files);
+        tree.journal(&OF_FORMAT_1[..8]);
+        let text = std::fs::read_to_string(tree.state.journal()).unwrap();
+        let lines = text.lines().enumerate().map(|(number, line)| match number == bad {
+            true => format!("ffffffff{}\n", &line[8..]),
+            false => format!("{line}\n"),
+        });
+        std::fs::write(tree.state.journal(), lines.collect::<String>()).unwrap();
+        let restoration = tree.restore();
+        if bad == 7 {
+            // The last line: taken for torn. The transaction was not committed then, and is put back.
+            assert!(restoration.is_exact(), "{restoration}");
+            continue;
+        }
+        assert_eq!(restoration.damaged, 1, "line {bad}");
+        assert!(!restoration.is_exact() && tree.state.journal().exists(), "line {bad}");
+        // The old value of a write is used where the line that remembered it is gone.
+        assert_eq!(tree.read("/sys/devices/system/cpu/cpufreq/boost"), "1\n", "line {bad}");
+        let max = tree.read(&format!("{POLICY}/scaling_max_freq"));
+        assert_eq!(max, if bad == 3 { "3300000\n" } else { "4600000\n" }, "line {bad}");
+    }
+}
+
+#[test]
+fn a_boot_that_cannot_be_read_is_not_another_boot() {
+    let (_folder, state) = state();
+    written(&state);
+    let error = Journal::open(&state, "live", None).unwrap_err();
+    assert!(matches!(error, JournalError::BootUnknown { .. }), "{error}");
+    assert!(state.journal().exists());
+}

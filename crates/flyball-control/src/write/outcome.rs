@@ -1,0 +1,211 @@
+//! What came of a change: what was made, what the kernel made of it, or why nothing was changed.
+
+use std::{fmt, io};
+
+use flyball_host::HostError;
+use serde::Serialize;
+
+use super::{
+    journal::JournalError, reasons::Reason, restore::Restoration, state::LockError, subject::Subject,
+};
+use crate::plan::{Change, PlanError};
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The value was read back.
+    Applied,
+    /// The kernel accepted the write and made this of it.
+    Clamped(String),
+    /// The value was read back, and something changed it to this before the work was done.
+    Overridden(String),
+}
+
+impl Outcome {
+    /// What the location holds, where that is not what was written.
+    pub fn other(&self) -> Option<&str> {
+        match self {
+            Outcome::Applied => None,
+            Outcome::Clamped(to) | Outcome::Overridden(to) => Some(to),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Applied => f.write_str("applied"),
+            Outcome::Clamped(to) => write!(f, "the kernel clamped it to {to}"),
+            Outcome::Overridden(to) => write!(f, "something changed it to {to} afterwards"),
+        }
+    }
+}
+
+/// What the kernel made of a write that was made to see just that.
+#[derive(Debug)]
+pub enum Probed {
+    /// The value was read back.
+    Held,
+    /// It was taken, and this is read.
+    Reads(String),
+    /// It was refused.
+    Refused(HostError),
+}
+
+/// A change that was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Made {
+    /// The change, with what was there before it.
+    pub change: Change,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { knob, new, place, .. } = &self.change;
+        write!(f, "{knob}={new} on {place}: {}", self.outcome)
+    }
+}
+
+/// What applying an intent came to.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Applied {
+    /// The changes in the order in which they were made.
+    pub made: Vec<Made>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+}
+
+impl Applied {
+    /// Notes which changes do not hold any more, given those that a plan would make again.
+    pub(super) fn compare(&mut self, again: &[Change]) {
+        for change in again.iter().filter(|change| !change.provisional) {
+            let (Some(now), Some(writing)) = (&change.old, Subject::Knob(change.knob).writing()) else {
+                continue;
+            };
+            let made = self.made.iter_mut().rfind(|made| made.change.location == change.location);
+            if let Some(made) = made.filter(|made| made.outcome == Outcome::Applied)
+                && !writing.spelling.agrees(&change.new, now)
+            {
+                made.outcome = Outcome::Overridden(now.clone());
+            }
+        }
+    }
+
+    /// The changes whose location holds another value than was written.
+    pub fn clamped(&self) -> impl Iterator<Item = &Made> {
+        self.made.iter().filter(|made| made.outcome.other().is_some())
+    }
+}
+
+/// Why an intent was not applied. What had been written by then has been put back, as far as `restoration` says.
+#[derive(Debug)]
+pub enum ApplyError {
+    /// Planning failed; nothing was written.
+    Plan(PlanError),
+    /// The kernel refused a write.
+    Refused {
+        /// The write.
+        change: Box<Change>,
+        /// What the kernel said.
+        error: HostError,
+        /// The likely reason, with the remedy.
+        reason: Option<Reason>,
+        /// How putting back went.
+        restoration: Box<Restoration>,
+    },
+    /// After the driver or its policies had changed, the rest could not be planned.
+    Replan {
+        /// Why.
+        error: PlanError,
+        /// How putting back went.
+        restoration: Box<Restoration>,
+    },
+    /// The journal cannot be written, so the machine was not either.
+    Journal {
+        /// Why.
+        error: JournalError,
+        /// How putting back went.
+        restoration: Box<Restoration>,
+    },
+    /// The user interrupted.
+    Interrupted {
+        /// How putting back went.
+        restoration: Box<Restoration>,
+    },
+}
+
+impl ApplyError {
+    /// How putting back went; `None` where nothing had been written.
+    pub fn restoration(&self) -> Option<&Restoration> {
+        match self {
+            ApplyError::Plan(_) => None,
+            ApplyError::Refused { restoration, .. }
+            | ApplyError::Replan { restoration, .. }
+            | ApplyError::Journal { restoration, .. }
+            | ApplyError::Interrupted { restoration } => Some(restoration),
+        }
+    }
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApplyError::Plan(error) => return error.fmt(f),
+            ApplyError::Refused { change, error, reason, .. } => {
+                write!(f, "{}={} on {}: {error}", change.knob, change.new, change.place)?;
+                if let Some(reason) = reason {
+                    write!(f, "\n  {reason}")?;
+                }
+            }
+            ApplyError::Replan { error, .. } => {
+                write!(f, "after the first changes the rest cannot be made: {error}")?;
+            }
+            ApplyError::Journal { error, .. } => error.fmt(f)?,
+            ApplyError::Interrupted { .. } => f.write_str("interrupted")?,
+        }
+        if let Some(restoration) = self.restoration() {
+            write!(f, "\n{restoration}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ApplyError {}
+
+/// Why a machine cannot be held.
+#[derive(Debug)]
+pub enum HoldError {
+    /// Another flyball has it, or the state directory cannot be used.
+    Lock(LockError),
+    /// The journal cannot be used, or an earlier transaction has to be put back first.
+    Journal(JournalError),
+    /// The guardian could not be started.
+    Guardian(io::Error),
+}
+
+impl fmt::Display for HoldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HoldError::Lock(error) => error.fmt(f),
+            HoldError::Journal(error) => error.fmt(f),
+            HoldError::Guardian(error) => write!(f, "cannot start the guardian process: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HoldError {}
+
+impl From<LockError> for HoldError {
+    fn from(error: LockError) -> HoldError {
+        HoldError::Lock(error)
+    }
+}
+
+impl From<JournalError> for HoldError {
+    fn from(error: JournalError) -> HoldError {
+        HoldError::Journal(error)
+    }
+}

@@ -1,0 +1,129 @@
+//! Path patterns of the table, matched and filled in: `cpu{cpu}/cpuidle/state{state}/disable`.
+
+use flyball_host::Host;
+use std::collections::BTreeMap;
+
+/// Governors that have tunables in a directory of their name.
+pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
+
+/// Names and what stands for them in a path.
+pub type Captures = Vec<(&'static str, String)>;
+
+/// What stands for the placeholders of `pattern` in `path`; `None` where the path is not of the pattern.
+pub fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
+    let mut found = Captures::new();
+    let mut segments = path.split('/');
+    for part in pattern.split('/') {
+        let segment = segments.next()?;
+        match Part::of(part) {
+            Part::Fixed(text) if text == segment => {}
+            Part::Fixed(_) => return None,
+            Part::Variable { before, name, after } => {
+                found.push((name, value_of(before, name, after, segment)?.to_owned()));
+            }
+        }
+    }
+    segments.next().is_none().then_some(found)
+}
+
+/// A segment of a pattern. No segment has more than one placeholder.
+enum Part<'p> {
+    Fixed(&'p str),
+    Variable { before: &'p str, name: &'p str, after: &'p str },
+}
+
+impl<'p> Part<'p> {
+    fn of(part: &'p str) -> Part<'p> {
+        let split = part
+            .split_once('{')
+            .and_then(|(before, rest)| rest.split_once('}').map(|(name, after)| (before, name, after)));
+        match split {
+            Some((before, name, after)) => Part::Variable { before, name, after },
+            None => Part::Fixed(part),
+        }
+    }
+}
+
+/// What stands for the placeholder `name` in a segment, where it can stand for it.
+fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Option<&'s str> {
+    let value = segment.strip_prefix(before)?.strip_suffix(after)?;
+    let number = || !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let fits = match name {
+        "cpu" | "policy" | "state" | "constraint" | "irq" | "sensor" => number(),
+        "uncore" => value.starts_with("uncore") || value.starts_with("package_"),
+        "governor" => GOVERNORS.contains(&value),
+        // A zone, a tunable: whatever the kernel calls it.
+        _ => !value.is_empty(),
+    };
+    fits.then_some(value)
+}
+
+/// The folders of a machine, each listed once.
+pub struct Listing<'h> {
+    host: &'h dyn Host,
+    listed: BTreeMap<String, Vec<String>>,
+}
+
+impl<'h> Listing<'h> {
+    /// For the machine behind `host`.
+    pub fn new(host: &'h dyn Host) -> Listing<'h> {
+        Listing { host, listed: BTreeMap::new() }
+    }
+
+    /// The names in a folder; none where it cannot be listed.
+    pub fn names(&mut self, folder: &str) -> &[String] {
+        let host = self.host;
+        self.listed
+            .entry(folder.to_owned())
+            .or_insert_with_key(|folder| host.list(folder).unwrap_or_default())
+    }
+
+    /// The paths of `pattern`, with the values of `fixed` for the placeholders that it names and every name that the
+    /// folders have for the others. The last segment is not checked to exist where it is given.
+    pub fn paths(&mut self, pattern: &str, fixed: &[(&str, String)]) -> Vec<String> {
+        let mut paths = vec![String::new()];
+        for part in pattern.split('/').skip(1) {
+            let mut longer = Vec::with_capacity(paths.len());
+            for path in paths {
+                match Part::of(part) {
+                    Part::Fixed(text) => longer.push(format!("{path}/{text}")),
+                    Part::Variable { before, name, after } => {
+                        if let Some((_, value)) = fixed.iter().find(|(known, _)| *known == name) {
+                            longer.push(format!("{path}/{before}{value}{after}"));
+                            continue;
+                        }
+                        let names = self.names(&path);
+                        let fitting =
+                            names.iter().filter(|segment| value_of(before, name, after, segment).is_some());
+                        longer.extend(fitting.map(|segment| format!("{path}/{segment}")));
+                    }
+                }
+            }
+            paths = longer;
+        }
+        paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_take_what_they_can_stand_for() {
+        let state = "/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable";
+        let found = captures(state, "/sys/devices/system/cpu/cpu12/cpuidle/state3/disable").unwrap();
+        assert_eq!(found, [("cpu", "12".to_owned()), ("state", "3".to_owned())]);
+        for other in [
+            "/sys/devices/system/cpu/cpufreq/cpuidle/state3/disable",
+            "/sys/devices/system/cpu/cpu12/cpuidle/state3/usage",
+            "/sys/devices/system/cpu/cpu12/cpuidle/state3",
+            "/sys/devices/system/cpu/cpu12/cpuidle/state3/disable/x",
+        ] {
+            assert_eq!(captures(state, other), None, "{other}");
+        }
+        let limit = "/sys/class/powercap/{zone}/constraint_{constraint}_power_limit_uw";
+        assert!(captures(limit, "/sys/class/powercap/intel-rapl:0:1/constraint_1_power_limit_uw").is_some());
+        assert_eq!(captures(limit, "/sys/class/powercap/intel-rapl:0:1/constraint_1_max_power_uw"), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! How the kernel prints and takes the contents of a location: when two texts are one value, and which text brings a value
+//! back.
+//!
+//! The kernel has its own spelling: a governor is matched without case, a preference written as a number reads back as a
+//! word, some contents can be read and not written. Each row of the knob table and each auxiliary location states its
+//! [`Spelling`]; the journal stores it with each entry.
+
+use flyball_host::{Epb, Errno, Host, cgroup::cpusets_in_use};
+use serde::{Deserialize, Serialize};
+
+use super::order::{Bound, Step};
+use crate::Content;
+
+/// How contents are spelled. The names are part of the journal's format: a new one needs a new format number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spelling {
+    /// It reads as it was written.
+    Text,
+    /// A word that is taken in upper and lower case.
+    AnyCase,
+    /// A decimal number.
+    Number,
+    /// Hexadecimal digits; leading zeros do not count.
+    Hexadecimal,
+    /// `1` or `0`, which many files also take as a word.
+    Switch,
+    /// `smt/control`: `forceoff` reads back as `off`, and `notsupported` cannot be written.
+    SmtControl,
+    /// An energy performance preference: a word or a number.
+    Preference,
+    /// An energy performance bias: a word or a number, which reads as a number.
+    Bias,
+    /// A percentage kept in 7 bits: it may read back one lower (uncore-frequency-tpmi.c).
+    PercentOf127,
+    /// A frequency limit: a request that a kernel worker combines with others later.
+    FrequencyLimit,
+    /// `scaling_setspeed`: reads `<unsupported>` unless the governor is `userspace`.
+    Speed,
+    /// `cgroup.subtree_control`: reads as a list of controllers, takes `+cpuset` and `-cpuset`.
+    CpusetController,
+    /// The CPUs of an interrupt, which its device may give back at any time.
+    Interrupt,
+}
+
+/// How a location is written, read back and restored, as far as the journal has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handling {
+    /// When it has its turn.
+    pub step: Step,
+    /// How its contents are spelled.
+    pub spelling: Spelling,
+    /// Which end of a range it is.
+    #[serde(default, skip_serializing_if = "Bound::is_none")]
+    pub bound: Bound,
+}
+
+impl Spelling {
+    /// Whether `found` is how the kernel prints `wanted`.
+    pub fn agrees(self, wanted: &str, found: &str) -> bool {
+        let (wanted, found) = (wanted.trim(), found.trim());
+        if wanted == found {
+            return true;
+        }
+        match self {
+            Spelling::Text => false,
+            Spelling::AnyCase => wanted.eq_ignore_ascii_case(found),
+            Spelling::Number | Spelling::FrequencyLimit | Spelling::Speed | Spelling::Interrupt => {
+                matches!((wanted.parse::<u64>(), found.parse::<u64>()), (Ok(w), Ok(f)) if w == f)
+            }
+            Spelling::Hexadecimal => {
+                matches!((hexadecimal(wanted), hexadecimal(found)), (Some(w), Some(f)) if w == f)
+            }
+            Spelling::Switch => switch(wanted).is_some_and(|on| Some(on) == switch(found)),
+            Spelling::SmtControl => wanted == "forceoff" && found == "off",
+            Spelling::Preference => preference_agrees(wanted, found),
+            Spelling::Bias => Epb::named(wanted).is_some_and(|value| Some(value) == Epb::named(found)),
+            Spelling::PercentOf127 => {
+                matches!((wanted.parse::<u32>(), found.parse::<u32>()), (Ok(w), Ok(f)) if w == f || w == f + 1)
+            }
+            Spelling::CpusetController => match wanted {
+                "+cpuset" => hands_down_cpusets(found),
+                "-cpuset" => !hands_down_cpusets(found),
+                _ => false,
+            },
+        }
+    }
+
+    /// The bytes that bring `content` back; `None` where no write can.
+    pub fn writable(self, content: &Content) -> Option<Vec<u8>> {
+        let text = content.trimmed();
+        match self {
+            // The governor did not take a speed, so there was none to remember.
+            Spelling::Speed if text.starts_with('<') => None,
+            // amd-pstate prints `dynamic(balanced:balance_performance)` and takes `dynamic`.
+            Spelling::Preference if text.starts_with("dynamic") => Some(b"dynamic".to_vec()),
+            // A preference that has no word cannot be read on amd-pstate up to 6.18 (EINVAL). It can only be what the
+            // firmware had set, and `default` brings that back.
+            Spelling::Preference if *content == Content::Unreadable(Errno::INVAL.0) => {
+                Some(b"default".to_vec())
+            }
+            // Only +cpuset is ever written, so only that is undone.
+            Spelling::CpusetController => {
+                let word: &[u8] = if hands_down_cpusets(text) { b"+cpuset" } else { b"-cpuset" };
+                Some(word.to_vec())
+            }
+            // `notsupported` or `notimplemented`: there is no SMT to control.
+            Spelling::SmtControl if text.starts_with("not") => None,
+            _ => content.to_bytes().filter(|bytes| !bytes.is_empty()),
+        }
+    }
+
+    /// Whether a location that held `was` and holds `now` needs no write to be as it was.
+    pub fn is_back(self, host: &dyn Host, was: &Content, now: &Content) -> bool {
+        if was == now {
+            return true;
+        }
+        match self {
+            // Of the controllers that are handed down to control groups only cpusets are flyball's. They are kept if another
+            // program has come to use them: removing them would remove the CPUs of all those groups.
+            Spelling::CpusetController => {
+                let (had, has) = (hands_down_cpusets(was.trimmed()), hands_down_cpusets(now.trimmed()));
+                had == has || (has && cpusets_in_use(host))
+            }
+            // A dynamic preference prints the present platform profile: only the word counts.
+            Spelling::Preference => {
+                was.trimmed().starts_with("dynamic") && now.trimmed().starts_with("dynamic")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a value may show only some time after it was written, because a kernel worker applies it.
+    pub fn is_request(self) -> bool {
+        self == Spelling::FrequencyLimit
+    }
+
+    /// Whether the location may be gone when it is restored: an interrupt that its device has given back. When the device
+    /// asks again, it gets a new one.
+    pub fn may_be_gone(self, found: &Content) -> bool {
+        self == Spelling::Interrupt && *found == Content::Unreadable(Errno::NOENT.0)
+    }
+
+    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts (timers) follow hotplug
+    /// and reject writes with EIO (kernel/irq/proc.c).
+    pub fn is_kernels_own(self, errno: Errno) -> bool {
+        self == Spelling::Interrupt && errno == Errno::IO
+    }
+}
+
+fn hands_down_cpusets(controllers: &str) -> bool {
+    controllers.split_whitespace().any(|name| name == "cpuset")
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x").trim_start_matches("0X"), 16).ok()
+}
+
+/// kstrtobool() and friends: an idle state's `disable` takes any non-zero number.
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" | "y" | "Y" | "on" | "yes" | "true" | "enabled" => Some(true),
+        "0" | "n" | "N" | "off" | "no" | "false" | "disabled" => Some(false),
+        number => number.parse::<u64>().ok().map(|number| number != 0),
+    }
+}
+
+/// A number and a word agree where any driver prints that number as that word: the words' numbers differ by vendor
+/// and, on Intel, by model (intel_epp_default[] in intel_pstate.c). The kernel prints a word only when the register
+/// holds exactly its own number for it, so a word after a number that was accepted is that number.
+fn preference_agrees(wanted: &str, found: &str) -> bool {
+    const WORDS: [&str; 4] = ["performance", "balance_performance", "balance_power", "power"];
+    match wanted {
+        // Brings back what the firmware had chosen, which reads as whatever that is.
+        "default" => !found.is_empty(),
+        "dynamic" => found.starts_with("dynamic"),
+        // Raw 0 reads `default` on models whose word has another number; the governor `performance` writes the raw 0.
+        "performance" => found == "0" || found == "default",
+        _ => wanted.parse::<u8>().is_ok() && (WORDS.contains(&found) || found == "default"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_spelling_is_known() {
+        assert!(Spelling::AnyCase.agrees("PERFORMANCE", "performance\n"));
+        assert!(Spelling::Preference.agrees("128", "balance_performance"));
+        assert!(Spelling::Preference.agrees("default", "performance"));
+        assert!(Spelling::Switch.agrees("on", "1"));
+        assert!(Spelling::Switch.agrees("2", "1"));
+        assert!(Spelling::Bias.agrees("power", "15"));
+        assert!(Spelling::FrequencyLimit.agrees("2000000", "2000000\n"));
+        assert!(Spelling::Hexadecimal.agrees("0x1f", "0x000000000000001f"));
+    }
+
+    #[test]
+    fn other_values_do_not_agree() {
+        assert!(!Spelling::AnyCase.agrees("performance", "powersave"));
+        assert!(!Spelling::Preference.agrees("power", "balance_power"));
+        assert!(!Spelling::Preference.agrees("77", "78"));
+        assert!(!Spelling::Switch.agrees("1", "0"));
+        assert!(!Spelling::FrequencyLimit.agrees("2000000", "2400000"));
+        assert!(!Spelling::Speed.agrees("2000000", "<unsupported>"));
+        assert!(!Spelling::Preference.agrees("power", ""));
+    }
+
+    #[test]
+    fn what_cannot_be_written_as_it_reads_has_its_form() {
+        let text = |text: &str| Content::Text(text.to_owned());
+        assert_eq!(
+            Spelling::Preference.writable(&text("dynamic(balanced:balance_performance)\n")).unwrap(),
+            b"dynamic"
+        );
+        assert_eq!(Spelling::Preference.writable(&Content::Unreadable(Errno::INVAL.0)).unwrap(), b"default");
+        assert_eq!(Spelling::Preference.writable(&Content::Unreadable(Errno::BUSY.0)), None);
+        assert_eq!(Spelling::Speed.writable(&text("<unsupported>\n")), None);
+        assert_eq!(Spelling::Switch.writable(&text("1\n")).unwrap(), b"1\n");
+    }
+}

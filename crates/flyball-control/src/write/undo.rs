@@ -1,0 +1,97 @@
+//! Undoing transactions of the journal: what `flyball restore` and the guardian do.
+
+use flyball_host::Host;
+use serde::Serialize;
+
+use super::{
+    journal::{Contents, EarlierBoot, Entry, Journal, JournalError},
+    outcome::HoldError,
+    restore::{Restoration, put_back},
+    state::StateDir,
+};
+
+/// The boot that the machine is in; `None` where it has none (a tree of files).
+pub fn boot_id(host: &dyn Host) -> Option<String> {
+    host.read("/proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
+}
+
+/// Which transactions `restore` undoes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of this boot: back to before flyball's first write.
+    All,
+    /// The last one only.
+    Last,
+    /// The one that was left open, if one was: what a guardian undoes. It leaves committed settings alone.
+    Open,
+}
+
+impl Scope {
+    /// The transactions of a journal that it is about, oldest first.
+    pub fn of(self, contents: &Contents) -> Vec<&Entry> {
+        match self {
+            Scope::All => contents.pending().collect(),
+            Scope::Last => contents.pending().next_back().into_iter().collect(),
+            Scope::Open => contents.interrupted().into_iter().collect(),
+        }
+    }
+}
+
+/// What `restore` did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Restored {
+    /// The transactions that were undone, oldest first.
+    pub undone: Vec<Entry>,
+    /// What was put back.
+    pub restoration: Restoration,
+    /// The journal of an earlier boot, where one was found and set aside.
+    pub notes: Vec<EarlierBoot>,
+}
+
+/// Puts back what the journal remembers.
+///
+/// # Errors
+/// The machine is held by another, or the journal cannot be used.
+pub fn restore(
+    host: &dyn Host,
+    state: &StateDir,
+    command: &str,
+    scope: Scope,
+) -> Result<Restored, HoldError> {
+    let _lock = state.lock(command)?;
+    restore_locked(host, state, scope).map_err(HoldError::Journal)
+}
+
+/// Forgets these transactions without putting anything back: for settings whose device or driver is gone for good, which
+/// would keep them from ever being undone as a whole.
+///
+/// # Errors
+/// As [`restore`].
+pub fn forget(host: &dyn Host, state: &StateDir, command: &str, entries: &[Entry]) -> Result<(), HoldError> {
+    let _lock = state.lock(command)?;
+    let (mut journal, _) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+    Ok(journal.restored(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
+}
+
+/// [`restore`] for a caller that already holds the lock: the guardian.
+pub(crate) fn restore_locked(
+    host: &dyn Host,
+    state: &StateDir,
+    scope: Scope,
+) -> Result<Restored, JournalError> {
+    let mut notes = Vec::new();
+    if Journal::load(state)?.is_none() {
+        return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
+    }
+    let (mut journal, aside) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+    notes.extend(aside);
+    let contents = journal.contents();
+    let damaged = contents.damaged.len();
+    let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
+    let mut restoration = put_back(host, &Contents::goals(undone.iter()));
+    restoration.damaged = damaged;
+    if restoration.is_exact() {
+        journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+    }
+    Ok(Restored { undone, restoration, notes })
+}
