@@ -39,7 +39,7 @@ pub use name::KnobName;
 pub use place::{At, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Request, Slot, Snapshot};
-pub use survey::{Outcome, Row, Wish, survey};
+pub use survey::{Outcome, Row, SurveyOptions, survey};
 pub use target::TargetError;
 pub use topology::{CoreType, Cpu, Policy, Topology, Vendor, driver_before_policies};
 pub use value::{ReadError, Reading, Value, Why};

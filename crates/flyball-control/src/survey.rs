@@ -75,7 +75,7 @@ pub struct Row {
 
 /// What limits a survey.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct SurveyOptions {
     /// Only places that govern one of these CPUs; all where `None`.
     pub cpus: Option<CpuList>,
     /// As [`Request::sample_absence`].
@@ -84,7 +84,7 @@ pub struct Wish {
     pub apart: bool,
 }
 
-impl Wish {
+impl SurveyOptions {
     /// What a snapshot needs for a survey of `knobs`.
     pub fn request<'a>(&'a self, knobs: &'a [Id]) -> Request<'a> {
         Request {
@@ -100,19 +100,28 @@ impl Wish {
 /// Rows of `knobs`, in the order of `knobs`, then of the places.
 ///
 /// # Errors
-/// A knob was not taken; see [`Wish::request`].
-pub fn survey(snapshot: &Snapshot, knobs: &[KnobName], wish: &Wish) -> Result<Vec<Row>, ReadError> {
+/// A knob was not taken; see [`SurveyOptions::request`].
+pub fn survey(
+    snapshot: &Snapshot,
+    knobs: &[KnobName],
+    options: &SurveyOptions,
+) -> Result<Vec<Row>, ReadError> {
     let mut rows: Vec<Row> = Vec::new();
     for name in knobs {
-        one(snapshot, name, wish, &mut rows)?;
+        one(snapshot, name, options, &mut rows)?;
     }
     Ok(rows)
 }
 
-fn one(snapshot: &Snapshot, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>) -> Result<(), ReadError> {
+fn one(
+    snapshot: &Snapshot,
+    name: &KnobName,
+    options: &SurveyOptions,
+    rows: &mut Vec<Row>,
+) -> Result<(), ReadError> {
     let knob = name.knob;
     let start = rows.len();
-    let on = |place: &Place| wish.cpus.as_ref().is_none_or(|cpus| place.cpus.intersects(cpus));
+    let on = |place: &Place| options.cpus.as_ref().is_none_or(|cpus| place.cpus.intersects(cpus));
     let is_meant = |place: &Place| on(place) && name.matches(place);
     if let Some(why) = snapshot.absent_everywhere(knob) {
         let mut row = Row {
@@ -134,7 +143,7 @@ fn one(snapshot: &Snapshot, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>) -
         let (outcome, source) = Outcome::of(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
         match rows[start..].iter_mut().rev().find(alike) {
-            Some(row) if !wish.apart => {
+            Some(row) if !options.apart => {
                 row.cpus.add(&place.cpus);
                 row.places += 1;
             }
@@ -154,7 +163,7 @@ fn one(snapshot: &Snapshot, name: &KnobName, wish: &Wish, rows: &mut Vec<Row>) -
         } else {
             Why::NotNow(format!("no {} of that name on these CPUs", knob.knob().scope))
         });
-        let cpus = wish.cpus.clone().unwrap_or_else(|| snapshot.topology().present.clone());
+        let cpus = options.cpus.clone().unwrap_or_else(|| snapshot.topology().present.clone());
         rows.push(Row { knob, name: String::new(), cpus, places: 0, outcome, source: None });
     }
     order(knob.knob().scope, &mut rows[start..]);

@@ -31,7 +31,7 @@ pub use crate::process::{command_line, interrupts};
 
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
-pub struct Wanted {
+pub struct SettingArgs {
     /// A profile (a TOML file, - for stdin) or a setting KNOB=VALUE; of several, the later ones count.
     #[arg(required = true, value_name = "PROFILE|KNOB=VALUE")]
     pub wanted: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Wanted {
     pub cpus: Option<String>,
 }
 
-impl Wanted {
+impl SettingArgs {
     /// The intent behind the arguments.
     pub fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();

@@ -29,7 +29,7 @@ Examples:
 Exit codes are those of 'flyball set'.")]
 pub struct Args {
     #[command(flatten)]
-    wanted: change::Wanted,
+    wanted: change::SettingArgs,
 
     /// Print every write with its reason; write nothing.
     #[arg(short = 'n', long)]

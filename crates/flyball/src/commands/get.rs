@@ -1,6 +1,6 @@
 //! `flyball get`: prints the values of knobs, one by one in JSON, grouped in text.
 
-use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, Wish, survey};
+use flyball_control::{Id, KnobName, Outcome, Row, Snapshot, SurveyOptions, survey};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -53,10 +53,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
-    let wish = Wish { cpus, sample_absence: false, apart: output.is_json() };
+    let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
-    snapshot.take(host.as_ref(), &wish.request(&ids));
-    let rows = survey(&snapshot, &args.knobs, &wish).map_err(knobs::unreadable)?;
+    snapshot.take(host.as_ref(), &options.request(&ids));
+    let rows = survey(&snapshot, &args.knobs, &options).map_err(knobs::unreadable)?;
     output.list(|| rows.iter().map(object).collect(), || render(&rows))?;
     Ok(show::verdict(&rows, true))
 }

@@ -24,7 +24,7 @@ Exit codes: 0 printed (also if there is nothing to change), 2 a value is not acc
 knob.")]
 pub struct Args {
     #[command(flatten)]
-    wanted: change::Wanted,
+    wanted: change::SettingArgs,
 
     /// Print a line for every write; do not fold equal ones.
     #[arg(long)]

@@ -71,7 +71,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = if wanted.is_empty() {
         Intent::default()
     } else {
-        change::Wanted { wanted, cpus: args.cpus.clone() }.intent()?
+        change::SettingArgs { wanted, cpus: args.cpus.clone() }.intent()?
     };
     let host = context.open()?;
     change::must_be_writable(&*host)?;

@@ -7,7 +7,7 @@ mod lines;
 mod screen;
 
 use flyball_control::{
-    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, Why, Wish,
+    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, Why,
     knob::{TABLE, When},
     survey,
 };
@@ -51,10 +51,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
-        let wish = Wish { cpus, sample_absence: false, ..Wish::default() };
+        let options = SurveyOptions { cpus, sample_absence: false, ..SurveyOptions::default() };
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
-        snapshot.take(host.as_ref(), &wish.request(&ids));
-        let rows = survey(&snapshot, &args.knobs, &wish).map_err(knobs::unreadable)?;
+        snapshot.take(host.as_ref(), &options.request(&ids));
+        let rows = survey(&snapshot, &args.knobs, &options).map_err(knobs::unreadable)?;
         output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
     }
@@ -82,11 +82,11 @@ fn whole(
     cpus: Option<CpuList>,
     all: bool,
 ) -> Result<Vec<Row>, ReadError> {
-    let wish = Wish { cpus, sample_absence: true, ..Wish::default() };
+    let options = SurveyOptions { cpus, sample_absence: true, ..SurveyOptions::default() };
     let mut rows_of = |is_asked_for: &dyn Fn(&Knob) -> bool| {
         let ids: Vec<Id> = TABLE.iter().filter(|knob| is_asked_for(knob)).map(|knob| knob.id).collect();
-        snapshot.take(host, &wish.request(&ids));
-        survey(snapshot, &ids.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(), &wish)
+        snapshot.take(host, &options.request(&ids));
+        survey(snapshot, &ids.iter().map(|id| KnobName::from(*id)).collect::<Vec<_>>(), &options)
     };
     let mut rows = rows_of(&|knob| all || knob.shown.when == When::Always)?;
     if all {

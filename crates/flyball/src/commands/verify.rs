@@ -28,7 +28,7 @@ Examples:
 Exit codes: 0 held, 5 drifted, 2 a value is not accepted, 4 the machine does not have this knob.")]
 pub struct Args {
     #[command(flatten)]
-    wanted: change::Wanted,
+    wanted: change::SettingArgs,
 }
 
 /// Compares the machine with the settings and prints what differs.
