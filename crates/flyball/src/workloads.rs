@@ -1,4 +1,4 @@
-//! What `compare` runs, made of what was typed: a command after `--`, or a workload that flyball knows.
+//! What `compare` runs: a command after `--`, or a built-in workload.
 
 use std::path::PathBuf;
 
@@ -12,43 +12,42 @@ use flyball_simhost::PROGRAM;
 
 use crate::exit::Failure;
 
-/// The workloads that flyball knows by name.
+/// Built-in workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Known {
-    /// Two processes and a pair of pipes: round trips per second (as `perf bench sched pipe`).
+    /// Round trips per second between two processes over a pair of pipes (as `perf bench sched pipe`).
     SchedPipe,
-    /// A fixed loop of arithmetic on one CPU: its time.
+    /// The time of a fixed arithmetic loop on one CPU.
     Spin,
-    /// Random reads of 4 KiB one after the other, of --file: reads per second.
+    /// Random 4 KiB reads per second of --file, one after the other.
     #[value(name = "io-4k")]
     Io4k,
-    /// Debian's dbench package: tbench_srv and tbench over loopback: MB/s.
+    /// MB/s of tbench and tbench_srv (Debian package dbench) over loopback.
     Tbench,
-    /// A browser benchmark: bursts of work and pauses (simulated machines only).
+    /// A model of a browser benchmark: bursts of work and pauses (simulated machines only).
     Speedometer,
-    /// Nothing but the kernel's housekeeping (simulated machines only).
+    /// A model of an idle system (simulated machines only).
     Idle,
-    /// `make test` (or --target) in the source tree --source: user time, as the kernel's gitsource test counts.
+    /// User time of `make test` (or --target) in the source tree --source, as in the kernel's gitsource test.
     Gitsource,
 }
 
-/// How the workload is given.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadArgs {
-    /// A workload that flyball knows, instead of a command.
+    /// A built-in workload instead of a command.
     #[arg(long, value_enum, value_name = "NAME")]
     pub workload: Option<Known>,
 
-    /// On a simulated machine: a workload's description (see `flyball sim show --workload NAME --toml`).
+    /// On a simulated machine: a file that describes a workload model.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "command"])]
     pub model: Option<PathBuf>,
 
-    /// How long a run of a known workload is: round trips, millions of loop steps, reads, or seconds (tbench).
+    /// Length of a run of a built-in workload: round trips, millions of loop steps, reads, or seconds (tbench).
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub amount: Option<u64>,
 
-    /// Processes of tbench, jobs of make; if not given, as the kernel's selftest: 128, and two a CPU.
+    /// Processes of tbench, jobs of make [default: as in the kernel's selftest, 128 and two per CPU].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
 
@@ -60,7 +59,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "DIR")]
     pub source: Option<PathBuf>,
 
-    /// What gitsource makes.
+    /// The make target of gitsource.
     #[arg(long, value_name = "TARGET", default_value = "test")]
     pub target: String,
 
@@ -68,20 +67,20 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "CPUS")]
     pub pin: Option<CpuList>,
 
-    /// Performance: 'time', a benchmark whose output is known, or a regular expression with one group. Known
-    /// benchmarks are recognised by their command line; of other commands the wall time counts.
+    /// What measures performance: 'time', a benchmark whose output flyball can parse, or a regular expression with one
+    /// group. Known benchmarks are recognised by their command line; other commands are measured by wall time.
     #[arg(long, value_name = "METRIC")]
     pub metric: Option<String>,
 
-    /// The unit of a regular expression's number; one that ends in /s is a rate.
+    /// The unit of the regular expression's number; if it ends in /s, higher is better.
     #[arg(long, value_name = "UNIT", requires = "metric", default_value = "")]
     pub unit: String,
 
-    /// Which way is better, of a regular expression's number; if not given, higher for units that end in /s.
+    /// Which direction is better [default: higher for units that end in /s].
     #[arg(long, value_enum, value_name = "WAY", requires = "metric")]
     pub better: Option<Way>,
 
-    /// A shell command to run before each round, neither timed nor metered.
+    /// A shell command to run before each round; it is not measured.
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
 
@@ -90,30 +89,27 @@ pub struct WorkloadArgs {
     pub command: Vec<String>,
 }
 
-/// Which way is better.
+/// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Way {
-    /// More is better.
     Higher,
-    /// Less is better.
     Lower,
 }
 
-/// A workload, and what serves it.
+/// A workload, and the server that it needs.
 pub struct Made {
-    /// What is run.
     pub command: Command,
-    /// A server that has to run meanwhile.
+    /// A server that must run meanwhile.
     pub server: Option<Vec<String>>,
     /// A shell command to run before each round.
     pub prepare: Option<String>,
 }
 
-/// Makes the workload for this machine.
+/// The workload that the arguments describe, for this machine.
 pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
     if host.kind() == Kind::Recorded {
         return Err(Failure::failed(format!(
-            "{} is a recording: nothing can run on it; 'flyball report DIR' reads a comparison",
+            "{} is a recording: nothing can run on it; 'flyball report DIR' shows a finished comparison",
             host.name()
         )));
     }
@@ -189,8 +185,8 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     if !text.contains('(') {
         let names: Vec<&str> = Preset::ALL.iter().map(|(name, _)| *name).collect();
         return Err(Failure::usage(format!(
-            "no metric '{text}'; there are time, user-time, {}, or a regular expression with one group around the \
-             number, as in --metric 'score: ([0-9.]+)' --unit points --better higher",
+            "unknown metric '{text}' (expected time, user-time, {}, or a regular expression with one group around the \
+             number, as in --metric 'score: ([0-9.]+)' --unit points --better higher)",
             names.join(", ")
         )));
     }
@@ -198,7 +194,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
         Some(Way::Higher) => Better::Higher,
         Some(Way::Lower) => Better::Lower,
         None if args.unit.ends_with("/s") => Better::Higher,
-        None => return Err(Failure::usage("say which way is better: --better higher or --better lower")),
+        None => return Err(Failure::usage("give the better direction: --better higher or --better lower")),
     };
     Reader::expression(text, &args.unit, better)
         .map(Some)
@@ -235,7 +231,7 @@ impl Known {
                 let file = args
                     .file
                     .as_ref()
-                    .ok_or_else(|| Failure::usage("io-4k needs --file: a large file or a device"))?;
+                    .ok_or_else(|| Failure::usage("io-4k needs --file with a large file or a device"))?;
                 let name = file.to_str().ok_or_else(|| Failure::usage("--file: the path is not UTF-8"))?;
                 let amount = amount(20_000);
                 let title = format!("io-4k, {amount} reads of {name}");
@@ -250,7 +246,7 @@ impl Known {
             }
             Known::Speedometer | Known::Idle => {
                 return Err(Failure::usage(
-                    "this workload is a model: it runs on a simulated machine only, -M sim:NAME",
+                    "this workload is a model and runs only on a simulated machine: -M sim:NAME",
                 ));
             }
             Known::Gitsource => {
@@ -272,7 +268,7 @@ impl Known {
             let tree = args
                 .source
                 .as_ref()
-                .ok_or_else(|| Failure::usage("gitsource needs --source: a source tree"))?;
+                .ok_or_else(|| Failure::usage("gitsource needs --source with a source tree"))?;
             if !tree.join("Makefile").exists() {
                 return Err(Failure::usage(format!(
                     "no Makefile in {}; configure the source tree first",

@@ -1,4 +1,4 @@
-//! `flyball compare`: one workload under several settings, in a fair order, with energy, and a verdict.
+//! `flyball compare`: one workload under several settings, in a randomised order, with energy and a verdict.
 
 mod args;
 mod beside;
@@ -35,7 +35,7 @@ use crate::{
     time, workloads,
 };
 
-/// Runs the comparison, or says how it would run.
+/// Runs the comparison, or describes it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let simulated = context.open_simulated()?;
     let host: Box<dyn Host> = match &simulated {
@@ -72,7 +72,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.trace {
         tracer::check(&*host)?;
     }
-    // The machine is taken before a directory is made: a refusal leaves nothing behind.
+    // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
     let directory = RunDirectory::create(&path, manifest)?;
@@ -97,7 +97,7 @@ fn resume(
     conduct(context, host, directory, taken, interrupted, wall_power)
 }
 
-/// Decides what keeps the machine quiet beneath the arms, and notes it in the manifest.
+/// Decides what makes the machine quiet during all arms, and records it in the manifest.
 fn quiet_during_arms(
     host: &dyn Host,
     quiet: Quiet,
@@ -113,7 +113,7 @@ fn quiet_during_arms(
     Ok(QuietDuringArms { quiet, quiet_plan })
 }
 
-/// The quiet that a comparison was begun in.
+/// The quiet level that a comparison was started with.
 fn resumed_quiet(manifest: &Manifest) -> Result<Option<Quiet>, Failure> {
     let Some(note) = &manifest.quiet else { return Ok(None) };
     let level = note.level.parse().map_err(Failure::usage)?;
@@ -176,7 +176,7 @@ fn conduct(
     Ok(exit)
 }
 
-/// Prints what was measured and says how it ended.
+/// Prints the report and how the comparison ended.
 fn conclude(
     output: &Reporter,
     directory: &RunDirectory,
@@ -193,7 +193,7 @@ fn conclude(
         }
         Ok(End::Stopped) => {
             eprintln!(
-                "flyball: stopped; settings are as they were. {} rounds are kept: flyball compare --resume {}",
+                "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball compare --resume {}",
                 directory.rounds.len(),
                 directory.path().display()
             );
@@ -205,7 +205,7 @@ fn conclude(
                 _ => Exit::Failed,
             };
             let kept = if measured {
-                format!("\nwhat was measured is in {}", directory.path().display())
+                format!("\ncompleted rounds are in {}", directory.path().display())
             } else {
                 String::new()
             };
@@ -214,7 +214,7 @@ fn conclude(
     }
 }
 
-/// Says which arms wait for another boot.
+/// Prints which arms wait for another boot.
 fn waiting(directory: &RunDirectory) {
     let manifest = &directory.manifest;
     for (index, arm) in manifest.arms.iter().enumerate() {
@@ -229,7 +229,7 @@ fn waiting(directory: &RunDirectory) {
     }
 }
 
-/// Starts a server that has to run beside the workload.
+/// Starts a server that must run while the workload runs.
 fn start_server(host: &dyn Host, argv: &[String]) -> Result<Box<dyn Process>, Failure> {
     let program = argv.first().map_or("", String::as_str);
     let fail = |error: std::io::Error| {
@@ -237,10 +237,10 @@ fn start_server(host: &dyn Host, argv: &[String]) -> Result<Box<dyn Process>, Fa
         Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
     let mut server = host.spawn(Launch::new(program, &argv[1..]).silent()).map_err(fail)?;
-    // A server that cannot have its port ends at once.
+    // A server whose port is in use exits immediately.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(
-            "{program} ended at once ({}); does another one run?",
+            "{program} exited immediately ({}); is another instance running?",
             ended.status
         )));
     }

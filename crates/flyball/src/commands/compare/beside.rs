@@ -50,7 +50,7 @@ struct Line {
     here: Option<f64>,
 }
 
-/// Prints what is published of this machine, workload and these arms, and keeps it in the run directory.
+/// Prints the published numbers for this machine, workload and arms, and saves them in the run directory.
 pub(super) fn print_published(
     output: &Reporter,
     directory: &RunDirectory,
@@ -93,7 +93,7 @@ pub(super) fn print_published(
 fn render(lines: &[Line]) -> String {
     let wide = lines.iter().map(|line| line.arm.chars().count()).max().unwrap_or(0);
     let mut out = format!(
-        "\npublished for this machine ({}; flyball sim check {0}), simulated beside it\n",
+        "\npublished for this machine ({}; flyball sim check {0}) and simulated\n",
         lines[0].published.source
     );
     for line in lines {

@@ -1,4 +1,4 @@
-//! What a comparison notes of itself before it begins, and reads again when it goes on.
+//! The manifest of a comparison: written before it starts, read when it is resumed.
 
 use flyball_host::{CpuInfo, Host, Kind};
 use flyball_measure::{
@@ -23,7 +23,7 @@ pub(super) fn command_of(note: &WorkloadNote) -> Command {
     command
 }
 
-/// Describes a comparison that has not begun.
+/// Describes a comparison that has not started.
 pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &workloads::Made) -> Manifest {
     let alpha = 1.0 - args.confidence;
     let length = match args.until {
@@ -38,7 +38,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
         && rounds < needed
     {
         eprintln!(
-            "note: {rounds} rounds of {} arms cannot show a difference at {} % confidence; {needed} can",
+            "note: {rounds} rounds of {} arms cannot show a difference at {} % confidence; at least {needed} are needed",
             arms.len(),
             render::level(args.confidence)
         );
@@ -89,7 +89,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
     }
 }
 
-/// Refuses to continue on another machine.
+/// Refuses to resume on another machine.
 pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
     let processor = CpuInfo::read(host).unwrap_or_default().model_name;
     let begun_on = manifest.machine.processor.as_str();
@@ -99,7 +99,7 @@ pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "that comparison was begun on '{}' ({}); this is another machine",
+        "this comparison was started on '{}' ({}), which is another machine",
         manifest.machine.name, manifest.machine.processor
     )))
 }

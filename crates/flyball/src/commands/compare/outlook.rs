@@ -1,4 +1,4 @@
-//! `compare --dry-run`: the writes of each arm, the order of rounds, and how long it takes.
+//! `compare --dry-run`: the writes of each arm, the order of rounds, and the duration.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ struct Outlook<'a> {
     order: Vec<Vec<String>>,
 }
 
-/// Prints what would be done.
+/// Prints what the comparison would do.
 pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -> Result<Exit, Failure> {
     let mut arms = Vec::new();
     let mut booted = match host.software() {
@@ -89,7 +89,7 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
             let _ = writeln!(out, "  booted with {}", arm.booted_with.join(" "));
         }
         match (&arm.needs_boot, &arm.plan) {
-            (Some(needed), _) => out += &format!("  waits for a boot with {needed}, then --resume\n"),
+            (Some(needed), _) => out += &format!("  needs a boot with {needed}, then --resume\n"),
             (None, None) => out += "  the machine as it is\n",
             (None, Some(plan)) => out += &change::plan_text(plan, false),
         }
@@ -104,12 +104,12 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
         let _ = writeln!(out, "  {label:>7}  {}", names.join("  |  "));
     }
     if order.len() > 8 {
-        let _ = writeln!(out, "      ...  {} blocks more", order.len() - 8);
+        let _ = writeln!(out, "      ...  {} more blocks", order.len() - 8);
     }
     let each = |seconds: f64| time::words(*rounds_at_most as f64 * seconds + pause_seconds);
     let _ = writeln!(
         out,
-        "\n{rounds_at_most} rounds at most: {} if a round takes 1 s, {} if 10 s, {} if a minute",
+        "\nat most {rounds_at_most} rounds: {} if a round takes 1 s, {} if 10 s, {} if a minute",
         each(1.0),
         each(10.0),
         each(60.0)

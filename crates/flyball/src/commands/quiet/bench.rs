@@ -1,4 +1,4 @@
-//! `flyball quiet bench`: a series of runs in quiet, each watched and graded, then searched for shifts.
+//! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then searched for shifts.
 
 use std::{
     io::{ErrorKind, Write as _},
@@ -30,18 +30,18 @@ use crate::{
 /// Arguments of `quiet bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many runs.
+    /// Number of runs.
     #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
     runs: usize,
 
-    /// Runs before the first that counts.
+    /// Warm-up runs that do not count.
     #[arg(long, default_value_t = 1, value_name = "N")]
     warm_up: usize,
 
     #[command(flatten)]
     quiet: Quiet,
 
-    /// Leave the machine as it is: only watch.
+    /// Do not change the machine, only monitor it.
     #[arg(long)]
     as_is: bool,
 
@@ -53,8 +53,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 
-    /// The command; its wall time is what is measured. On a simulated machine the model of a workload, and for how
-    /// long: call-simple 1.
+    /// The command, whose wall time is measured. On a simulated machine a workload model and its amount: call-simple 1.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -74,9 +73,7 @@ struct Run {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live && host.software().is_none() {
-        return Err(Failure::usage(
-            "a series runs on the machine that is here, or on a simulated one (-M sim:NAME)",
-        ));
+        return Err(Failure::usage("a series runs on this machine or on a simulated one (-M sim:NAME)"));
     }
     let interrupted = change::interrupts()?;
     let session = if args.as_is {
@@ -231,7 +228,7 @@ fn word(grade: Grade) -> &'static str {
 
 fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
     if runs.is_empty() {
-        return Err(Failure::failed("no run was finished"));
+        return Err(Failure::failed("no run finished"));
     }
     let series = as_series(runs, &args.command[0]);
     let found = shifts::look(&series, &Options::default());
@@ -259,7 +256,7 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
             out += &format!("  run {} ({:.3} ms): {}\n", number + 1, run.seconds * 1000.0, why.join("; "));
         }
         if count(Grade::Bad) > 5 {
-            out += &format!("  and {} more bad runs\n", count(Grade::Bad) - 5);
+            out += &format!("  {} more bad runs\n", count(Grade::Bad) - 5);
         }
         out + &shifts::render(&found)
     })

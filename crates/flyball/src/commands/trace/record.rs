@@ -1,4 +1,4 @@
-//! `flyball trace record`: the driver's decisions into a trace.dat file.
+//! `flyball trace record`: records the driver's decisions to a trace.dat file.
 
 use std::{
     io::Write,
@@ -27,45 +27,45 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  flyball trace record -t 10s                       ten seconds into trace.dat
+  flyball trace record -t 10s                       ten seconds to trace.dat
   flyball trace record -o run.dat -- make -j8       while a command runs
   flyball trace record --live                       print each decision, until Ctrl-C
   flyball trace record -e power:cpu_idle --live -t 5s
   flyball -M sim:ryzen-5750g,boot=amd_pstate=passive trace record -- gitsource --amount 20000
-                                                    a simulated machine: a model and its own time
+  (on a simulated machine: a workload model, in simulated time)
 
-The trace is taken in an instance of its own: other tracing on the machine goes on, and nothing of it is changed.
-What is lost is counted: received and lost records together are what the kernel wrote.")]
+Recording uses a trace instance of its own and does not affect other tracing. Lost records are counted: received plus \
+lost is what the kernel wrote.")]
 pub struct Args {
-    /// The file to write; trace-cmd and kernelshark open it too.
+    /// The file to write; trace-cmd and kernelshark can open it.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
     output: PathBuf,
 
-    /// Record this event (power:cpu_idle) or group (amd_cpu) as well; may be repeated.
+    /// Also record this event (power:cpu_idle) or group (amd_cpu); may be repeated.
     #[arg(short, long = "event", value_name = "EVENT")]
     events: Vec<String>,
 
-    /// Record only the events of -e, not the P-state drivers'.
+    /// Record only the events of -e, not those of the P-state drivers.
     #[arg(long, requires = "events")]
     only: bool,
 
-    /// Record idle states too (power:cpu_idle).
+    /// Also record idle states (power:cpu_idle).
     #[arg(long)]
     idle: bool,
 
-    /// Record task switches too (sched:sched_switch).
+    /// Also record task switches (sched:sched_switch).
     #[arg(long)]
     sched: bool,
 
-    /// Record on these CPUs only.
+    /// Record only these CPUs.
     #[arg(short = 'c', long, value_name = "LIST")]
     cpus: Option<CpuList>,
 
-    /// Buffer of each CPU, KiB [default: 8192, less with very many CPUs or little memory].
+    /// Buffer per CPU, KiB [default: 8192, less with many CPUs or little memory].
     #[arg(short = 'b', long = "buffer", value_name = "KIB")]
     buffer_kib: Option<u64>,
 
-    /// Sub-buffer size, KiB (kernels from 6.8); larger ones cost less with very many events.
+    /// Sub-buffer size, KiB (kernel 6.8 and later); larger ones cost less at high event rates.
     #[arg(long, value_name = "KIB")]
     page_kib: Option<u32>,
 
@@ -77,11 +77,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "mono")]
     clock: String,
 
-    /// Version of the file: 6, which every trace-cmd reads, or 7.
+    /// File format version: 6, which every trace-cmd reads, or 7.
     #[arg(long, value_name = "6|7", default_value = "6", value_parser = version)]
     file_version: DatVersion,
 
-    /// Print records while they come.
+    /// Print records as they arrive.
     #[arg(long)]
     live: bool,
 
@@ -91,7 +91,7 @@ pub struct Args {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let error = || "give the time with its unit: 500ms, 10s or 5min".to_owned();
+    let error = || "give a time with its unit: 500ms, 10s or 5min".to_owned();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
     let (number, unit) = text.split_at(split);
     let number: f64 = number.trim().parse().map_err(|_| error())?;
@@ -209,7 +209,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         None => args.time,
     };
     if program.is_none() && time.is_none() {
-        eprintln!("flyball: recording; stop with Ctrl-C");
+        eprintln!("flyball: recording; press Ctrl-C to stop");
     }
     let code = wait(&*host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
