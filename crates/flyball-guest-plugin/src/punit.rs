@@ -214,9 +214,7 @@ impl Function {
 /// A function with the silicon behind it, for the time of a message.
 #[derive(Debug)]
 pub struct Reached<'a> {
-    /// The function.
     pub function: &'a mut Function,
-    /// The silicon.
     pub silicon: &'a mut Silicon,
     /// What was written, for a log: region, offset, value.
     pub written: Vec<(u32, u64, u64)>,

@@ -75,7 +75,6 @@ struct Cpu {
 /// How often what happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Slices.
     pub slices: u64,
     /// Turns given to another CPU.
     pub turns: u64,

@@ -100,7 +100,6 @@ pub enum Coordination {
     Any = 0xfd,
     /// The system software, by writing on all.
     All = 0xfc,
-    /// The hardware.
     Hardware = 0xfe,
 }
 

@@ -113,7 +113,6 @@ pub fn dword_field(source: &[u8], offset: u64, field: &str) -> Aml {
     [&[0x8a][..], source, &int(offset), &path(field)].concat()
 }
 
-/// `Or (a, b, target)`.
 pub fn or(a: &[u8], b: &[u8], target: &[u8]) -> Aml {
     [&[0x7d][..], a, b, target].concat()
 }
@@ -154,7 +153,6 @@ pub struct Register {
     pub offset: u8,
     /// 1 byte, 2 word, 3 double word, 4 quad word; the subspace for [`Space::Pcc`].
     pub access: u8,
-    /// Its address.
     pub address: u64,
 }
 

@@ -9,7 +9,6 @@ pub enum Compression {
     None,
     /// gzip (RFC 1952).
     Gzip,
-    /// xz.
     Xz,
     /// Zstandard (RFC 8878).
     Zstd,

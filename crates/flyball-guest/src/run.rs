@@ -64,7 +64,6 @@ pub struct End {
     pub timed_out: bool,
     /// Why it was ended before its time limit.
     pub stuck: Option<Stuck>,
-    /// The whole console.
     pub console: String,
     /// What init reported on the way.
     pub notes: Vec<String>,

@@ -9,7 +9,6 @@ use crate::KiloHertz;
 /// Activity of a core that waits for memory, against one that executes. Estimated: most of a waiting core's clocks go on.
 const WAITING: f64 = 0.45;
 
-/// One class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkloadClass {
     /// The word by which it is asked for.

@@ -372,16 +372,6 @@ impl Silicon {
         Watts(self.package[package].watts)
     }
 
-    /// Power of all cores of a package in the last step.
-    pub fn cores_power(&self, package: usize) -> Watts {
-        Watts(self.package[package].cores_watts)
-    }
-
-    /// Power of a package's memory in the last step.
-    pub fn dram_power(&self, package: usize) -> Watts {
-        Watts(self.package[package].dram_watts)
-    }
-
     /// Power of the whole machine at the wall in the last step.
     pub fn platform_power(&self) -> Watts {
         Watts(self.platform_watts)
@@ -417,11 +407,6 @@ impl Silicon {
     /// Whether a package is being throttled by heat now.
     pub fn throttled(&self, package: usize) -> bool {
         self.package[package].hot
-    }
-
-    /// The share of its frequency range that the power limits leave to a package: 1 all.
-    pub fn power_room(&self, package: usize) -> f64 {
-        self.package[package].control.room
     }
 
     /// The temperature of the air.

@@ -9,7 +9,6 @@ pub use sst::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSp
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A whole machine.
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
@@ -71,7 +70,6 @@ pub struct IdentitySpec {
     pub family: u32,
     /// Model as the kernel prints it.
     pub model: u32,
-    /// Stepping.
     pub stepping: u32,
     /// Microcode revision.
     #[serde(default)]
@@ -328,7 +326,6 @@ pub struct PowerSpec {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum EnergyDomain {
-    /// The package.
     Package,
     /// Power plane 0 (Intel: all cores of a package), or each core's own counter (AMD).
     Core,
@@ -629,7 +626,6 @@ impl MachineSpec {
         (die * u64::from(self.topology.dies) * u64::from(self.topology.packages)).min(1 << 20) as usize
     }
 
-    /// Cores a package.
     pub fn cores_per_package(&self) -> u64 {
         self.core.iter().map(|c| u64::from(c.count)).sum::<u64>() * u64::from(self.topology.dies)
     }

@@ -24,7 +24,6 @@ use crate::silicon::Silicon;
 use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
 use crate::topology::Topology;
 
-/// A class of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassOfService {
     /// Energy preference, 0 to 15; stored, not acted on.

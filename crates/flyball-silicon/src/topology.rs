@@ -14,7 +14,6 @@ pub struct CpuPlace {
 /// Where a core sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorePlace {
-    /// Package.
     pub package: usize,
     /// Die within the package.
     pub die: u32,
@@ -32,7 +31,6 @@ pub struct CorePlace {
     pub id: u32,
     /// Its CPUs: first and second thread; both the same with one thread.
     pub cpus: [usize; 2],
-    /// Threads.
     pub threads: u32,
 }
 

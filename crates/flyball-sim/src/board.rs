@@ -44,7 +44,6 @@ pub enum CppcAccess {
     SharedMemory,
 }
 
-/// One idle state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleState {
     /// Name as cpuidle shows it (`C1`, `C6`).
@@ -100,7 +99,6 @@ pub struct Board {
     pub model: u32,
     /// CPUID stepping.
     pub stepping: u32,
-    /// The brand string.
     pub brand: String,
     /// Microcode revision.
     pub microcode: u32,
@@ -124,7 +122,7 @@ pub struct Board {
     pub pss_latency_us: u32,
     /// `_PCT` names I/O ports instead of registers: what the hardware does cannot be read back.
     pub pss_ports: bool,
-    /// Transition latency that CPPC tells, in nanoseconds; 0 where it does not.
+    /// Transition latency by CPPC, in nanoseconds; 0 if it has none.
     pub cppc_latency_ns: u32,
     /// AMD's boost, or Intel's dynamic acceleration, can be switched.
     pub boost: bool,
@@ -169,110 +167,12 @@ impl Board {
     pub(crate) fn of(spec: &MachineSpec) -> Board {
         let topology = Topology::new(spec);
         let intel = spec.identity.vendor == flyball_silicon::spec::Vendor::Intel;
-        let hybrid = spec.core.len() > 1;
-        let per_cache = match spec.topology.cores_per_cache {
-            0 => spec.cores_per_package() as u32,
-            cores => cores,
-        };
-        let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
-        let places: Vec<Place> = (0..topology.cpus())
-            .map(|cpu| {
-                let core = topology.core_of(cpu);
-                let kind = &spec.core[core.kind];
-                let package = core.package as u32;
-                let mut siblings: Vec<u32> =
-                    core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
-                siblings.sort_unstable();
-                let scaling_khz = if intel && hybrid {
-                    (kind.max_mhz * 1000 + u32::from(kind.perf.highest) / 2) / u32::from(kind.perf.highest)
-                } else {
-                    spec.clock.bus_khz
-                };
-                Place {
-                    package,
-                    // Power domains are no dies to the kernel.
-                    die: if spec.topology.dies_are_power_domains { 0 } else { core.die },
-                    core: core.id,
-                    llc: package * caches_per_package + core.in_package / per_cache.max(1),
-                    node: package,
-                    siblings,
-                    efficient: kind.kind == flyball_silicon::spec::CoreKind::Efficiency,
-                    scaling_khz,
-                }
-            })
-            .collect();
         let firmware = &spec.firmware;
-        let cppc = if firmware.cpc_nominal_mhz == 0 {
-            Vec::new()
-        } else {
-            (0..topology.cpus())
-                .map(|cpu| {
-                    let core = topology.core_of(cpu);
-                    let kind = &spec.core[core.kind];
-                    let ranking = kind.ranking.get(core.in_package as usize).copied();
-                    Cppc {
-                        highest: ranking.unwrap_or(kind.perf.highest),
-                        guaranteed: if firmware.interface == InterfaceSpec::CppcMsr {
-                            0
-                        } else {
-                            kind.perf.nominal
-                        },
-                        nominal: kind.perf.nominal,
-                        lowest_nonlinear: kind.perf.efficient,
-                        lowest: kind.perf.lowest,
-                        nominal_mhz: firmware.cpc_nominal_mhz,
-                        lowest_mhz: firmware.cpc_lowest_mhz,
-                    }
-                })
-                .collect()
-        };
         let access = match firmware.interface {
             InterfaceSpec::CppcMsr => CppcAccess::Msr,
             InterfaceSpec::CppcShared => CppcAccess::SharedMemory,
             _ => CppcAccess::None,
         };
-        let hwp = firmware.interface == InterfaceSpec::Hwp;
-        let mut flags: Vec<String> = COMMON_FLAGS.split_whitespace().map(str::to_owned).collect();
-        let mut add = |words: &str| flags.extend(words.split_whitespace().map(str::to_owned));
-        if intel {
-            add("dts acpi ss tm pbe arch_perfmon dtherm arat pln pts est epb");
-            if firmware.turbo {
-                add("ida");
-            }
-            if hwp {
-                add("hwp hwp_act_window hwp_pkg_req");
-                if firmware.has_epp {
-                    add("hwp_epp");
-                }
-            }
-        } else {
-            add("svm hw_pstate");
-            if firmware.turbo {
-                add("cpb");
-            }
-            if access == CppcAccess::Msr {
-                add("cppc");
-            }
-        }
-        add(&spec.identity.flags);
-        let mut seen = std::collections::HashSet::new();
-        flags.retain(|flag| seen.insert(flag.clone()));
-        let states = spec.core.first().map(|core| core.idle.as_slice()).unwrap_or_default();
-        let idle = states
-            .iter()
-            .map(|state| IdleState {
-                name: state.name.clone(),
-                desc: if !state.desc.is_empty() {
-                    state.desc.clone()
-                } else if intel {
-                    format!("MWAIT {:#04x}", state.hint)
-                } else {
-                    format!("ACPI IOPORT 0x{:x}", 0x414)
-                },
-                latency_us: state.latency_us,
-                residency_us: state.residency_us,
-            })
-            .collect();
         Board {
             vendor: if intel { Vendor::Intel } else { Vendor::Amd },
             family: spec.identity.family,
@@ -280,13 +180,13 @@ impl Board {
             stepping: spec.identity.stepping,
             brand: spec.identity.brand.clone(),
             microcode: spec.identity.microcode,
-            flags,
-            places,
+            flags: flags(spec, intel, access),
+            places: places(spec, &topology, intel),
             tsc_khz: spec.clock.tsc_khz,
             tick_us: 4000,
             server: spec.identity.server,
             access,
-            cppc,
+            cppc: cppc(spec, &topology),
             pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
             pss_latency_us: firmware.transition_us,
             pss_ports: false,
@@ -296,9 +196,9 @@ impl Board {
                 0
             },
             boost: firmware.turbo,
-            hwp,
+            hwp: firmware.interface == InterfaceSpec::Hwp,
             epb: intel,
-            idle,
+            idle: idle_states(spec, intel),
             idle_driver: if intel { "intel_idle" } else { "acpi_idle" },
             caches: vec![
                 Cache { level: 1, kind: "Data", kib: 32 },
@@ -310,12 +210,128 @@ impl Board {
         }
     }
 
-    /// What only the running processors tell: whether registers that the description implies are there.
+    /// Clears what the description implies but the processors lack: registers that cannot be read.
     pub(crate) fn complete(&mut self, silicon: &Silicon) {
-        self.epb &= silicon.read_msr(0, 0x1b0).is_ok();
-        self.hwp &= silicon.read_msr(0, 0x771).is_ok();
+        self.epb &= silicon.read_msr(0, msr::ENERGY_PERF_BIAS).is_ok();
+        self.hwp &= silicon.read_msr(0, msr::HWP_CAPABILITIES).is_ok();
         if !self.epb {
             self.flags.retain(|flag| flag != "epb");
         }
     }
+}
+
+/// Each CPU's place.
+fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
+    let hybrid = spec.core.len() > 1;
+    let per_cache = match spec.topology.cores_per_cache {
+        0 => spec.cores_per_package() as u32,
+        cores => cores,
+    };
+    let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
+    (0..topology.cpus())
+        .map(|cpu| {
+            let core = topology.core_of(cpu);
+            let kind = &spec.core[core.kind];
+            let package = core.package as u32;
+            let mut siblings: Vec<u32> =
+                core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
+            siblings.sort_unstable();
+            let scaling_khz = if intel && hybrid {
+                (kind.max_mhz * 1000 + u32::from(kind.perf.highest) / 2) / u32::from(kind.perf.highest)
+            } else {
+                spec.clock.bus_khz
+            };
+            Place {
+                package,
+                // To the kernel power domains are not dies.
+                die: if spec.topology.dies_are_power_domains { 0 } else { core.die },
+                core: core.id,
+                llc: package * caches_per_package + core.in_package / per_cache.max(1),
+                node: package,
+                siblings,
+                efficient: kind.kind == flyball_silicon::spec::CoreKind::Efficiency,
+                scaling_khz,
+            }
+        })
+        .collect()
+}
+
+/// `_CPC` per CPU, if firmware has it.
+fn cppc(spec: &MachineSpec, topology: &Topology) -> Vec<Cppc> {
+    let firmware = &spec.firmware;
+    if firmware.cpc_nominal_mhz == 0 {
+        Vec::new()
+    } else {
+        (0..topology.cpus())
+            .map(|cpu| {
+                let core = topology.core_of(cpu);
+                let kind = &spec.core[core.kind];
+                let ranking = kind.ranking.get(core.in_package as usize).copied();
+                Cppc {
+                    highest: ranking.unwrap_or(kind.perf.highest),
+                    guaranteed: if firmware.interface == InterfaceSpec::CppcMsr {
+                        0
+                    } else {
+                        kind.perf.nominal
+                    },
+                    nominal: kind.perf.nominal,
+                    lowest_nonlinear: kind.perf.efficient,
+                    lowest: kind.perf.lowest,
+                    nominal_mhz: firmware.cpc_nominal_mhz,
+                    lowest_mhz: firmware.cpc_lowest_mhz,
+                }
+            })
+            .collect()
+    }
+}
+
+/// The flags line of /proc/cpuinfo, in its order and without duplicates.
+fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
+    let firmware = &spec.firmware;
+    let hwp = firmware.interface == InterfaceSpec::Hwp;
+    let mut flags: Vec<String> = COMMON_FLAGS.split_whitespace().map(str::to_owned).collect();
+    let mut add = |words: &str| flags.extend(words.split_whitespace().map(str::to_owned));
+    if intel {
+        add("dts acpi ss tm pbe arch_perfmon dtherm arat pln pts est epb");
+        if firmware.turbo {
+            add("ida");
+        }
+        if hwp {
+            add("hwp hwp_act_window hwp_pkg_req");
+            if firmware.has_epp {
+                add("hwp_epp");
+            }
+        }
+    } else {
+        add("svm hw_pstate");
+        if firmware.turbo {
+            add("cpb");
+        }
+        if access == CppcAccess::Msr {
+            add("cppc");
+        }
+    }
+    add(&spec.identity.flags);
+    let mut seen = std::collections::HashSet::new();
+    flags.retain(|flag| seen.insert(flag.clone()));
+    flags
+}
+
+fn idle_states(spec: &MachineSpec, intel: bool) -> Vec<IdleState> {
+    let states = spec.core.first().map(|core| core.idle.as_slice()).unwrap_or_default();
+    states
+        .iter()
+        .map(|state| IdleState {
+            name: state.name.clone(),
+            desc: if !state.desc.is_empty() {
+                state.desc.clone()
+            } else if intel {
+                format!("MWAIT {:#04x}", state.hint)
+            } else {
+                format!("ACPI IOPORT 0x{:x}", 0x414)
+            },
+            latency_us: state.latency_us,
+            residency_us: state.residency_us,
+        })
+        .collect()
 }

@@ -46,7 +46,6 @@ pub struct Row {
     pub row: String,
     /// What was measured.
     pub quantity: &'static str,
-    /// Its unit.
     pub unit: &'static str,
     /// As published.
     pub published: f64,

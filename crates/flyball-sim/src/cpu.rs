@@ -78,13 +78,13 @@ pub(crate) struct Cpu {
     /// pm_qos_resume_latency_us: -1 is n/a, 0 no constraint.
     pub(crate) resume_latency_us: i32,
     /// The last choice of an idle state, and what it followed from.
-    pub(crate) chosen: (IdleWish, u8),
+    pub(crate) chosen: (IdleRequest, u8),
 }
 
 /// What an idle state is chosen by: the gap that is expected, the latency that the machine and the CPU allow, both in
 /// microseconds, and the states that are disabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct IdleWish {
+pub(crate) struct IdleRequest {
     pub(crate) gap_us: u32,
     pub(crate) limit_us: i32,
     pub(crate) own_us: i32,

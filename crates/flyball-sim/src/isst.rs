@@ -8,11 +8,11 @@
 mod mailbox;
 mod tpmi;
 
-use flyball_silicon::{msr, spec::SstClass};
+use flyball_silicon::msr;
 
 use crate::{
     errno::{Answer, Errno},
-    kernel::Kernel,
+    isst_drivers::Backend,
     world::World,
 };
 
@@ -25,49 +25,6 @@ const MAGIC: u32 = 0xfe;
 /// Commands that one call may carry.
 const MOST: usize = 64;
 
-/// Which back-end drivers are loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backend {
-    /// isst_if_mbox_msr.
-    MailboxMsr,
-    /// isst_if_mbox_pci and isst_if_mmio; the last register that the latter maps.
-    MailboxPci(u32),
-    /// isst_tpmi.
-    Tpmi,
-}
-
-/// What the drivers remember.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Isst {
-    pub(crate) backend: Option<Backend>,
-    /// A call took the kernel down (an address that is not mapped): whoever calls from now on waits for ever.
-    pub(crate) fault: Option<String>,
-}
-
-impl Isst {
-    /// The drivers that bind to these processors at boot, by the tables of CPU ids.
-    pub(crate) fn of(world: &World) -> Isst {
-        let silicon = world.platform.chip.silicon();
-        let class = silicon.spec().sst.as_ref().map(|sst| sst.class);
-        let board = &world.platform.board;
-        let backend = match (class, board.model) {
-            // Skylake's driver looks whether the two registers can be read.
-            (Some(SstClass::MailboxMsr), 0x55) => {
-                world.platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
-            }
-            (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
-            (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),
-            (Some(SstClass::Tpmi), 0xad | 0xae | 0xaf | 0xb6 | 0xdd)
-                if world.platform.since(Kernel::V6_12) =>
-            {
-                Some(Backend::Tpmi)
-            }
-            _ => None,
-        };
-        Isst { backend: backend.filter(|_| board.family == 6), fault: None }
-    }
-}
-
 /// A caller of ioctl(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
@@ -78,7 +35,7 @@ pub enum Caller {
 }
 
 /// How many bytes of its argument a call can touch, from the call's number and the argument's first four bytes. 0 for a
-/// call that there is none of, and for a count of commands that is refused.
+/// call that does not exist, and for a count of commands that is refused.
 pub fn argument_size(number: u32, head: [u8; 4]) -> usize {
     let many = |count: usize, header: usize, each: usize| {
         if count == 0 || count > MOST { header } else { header + count * each }
@@ -128,7 +85,6 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// Answers a call.
 pub(crate) fn call(world: &mut World, number: u32, argument: &mut [u8], caller: Caller) -> Answer<i32> {
     let backend = world.isst.backend.ok_or(Errno::NOENT)?;
     if world.isst.fault.is_some() {

@@ -21,7 +21,6 @@ const CALL_NS: u64 = 2_300;
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
     Directory,
     /// A file, with its permission bits.
     File(u16),

@@ -1,14 +1,14 @@
-//! A machine's description made of its recorded files: identity, topology, frequencies, performance levels, idle states
+//! Makes a machine's description from its recorded files: identity, topology, frequencies, performance levels, idle states
 //! and power limits as recorded; voltages, power and heat of the built-in machine that is most like it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use flyball_silicon::{
-    MachineSpec,
+    MachineSpec, SpecError, msr,
     spec::{CoreKind, CoreSpec, InterfaceSpec, Numbering, PerfScale, SstSpec, TurboSpec, UncoreSpec, Vendor},
 };
 
@@ -79,186 +79,233 @@ fn stretch(volts: &[(u32, u32)], min: u32, max: u32) -> Vec<(u32, u32)> {
     points
 }
 
+/// Why a recorded machine cannot be described.
+#[derive(Debug, thiserror::Error)]
+pub enum DescribeError {
+    #[error("{}: no proc/cpuinfo: this is not a recorded machine", .0.display())]
+    NoCpuinfo(PathBuf),
+    #[error("{}: proc/cpuinfo lists no processor", .0.display())]
+    NoProcessor(PathBuf),
+    #[error("{}: processors of '{vendor}' are not modelled", folder.display())]
+    Vendor { folder: PathBuf, vendor: String },
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+}
+
+/// What the parts of a description are made from.
+struct Source<'a> {
+    files: Files<'a>,
+    /// The lines of `msr.txt`; empty where registers were not recorded.
+    registers: String,
+    cpus: Vec<Processor>,
+    first: Processor,
+    vendor: Vendor,
+    /// CPUs that are efficiency cores.
+    efficient: BTreeSet<u32>,
+}
+
 /// Describes the machine recorded below a directory, which holds `sys/`, `proc/` and perhaps `msr.txt`.
 ///
 /// # Errors
 /// What is missing: at least /proc/cpuinfo is needed.
-pub fn describe(folder: &Path) -> Result<MachineSpec, String> {
+pub fn describe(folder: &Path) -> Result<MachineSpec, DescribeError> {
     let files = Files(folder);
-    let fail = |what: &str| format!("{}: {what}", folder.display());
-    let cpus = processors(
-        &files.text("proc/cpuinfo").ok_or_else(|| fail("no proc/cpuinfo: this is no recorded machine"))?,
-    );
-    let first = cpus.first().ok_or_else(|| fail("proc/cpuinfo has no processor"))?;
-    let registers = files.text("msr.txt").unwrap_or_default();
+    let text = files.text("proc/cpuinfo").ok_or_else(|| DescribeError::NoCpuinfo(folder.to_owned()))?;
+    let cpus = processors(&text);
+    let first = cpus.first().ok_or_else(|| DescribeError::NoProcessor(folder.to_owned()))?.clone();
     let vendor = match first.text("vendor_id") {
         "GenuineIntel" => Vendor::Intel,
         "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
-        other => return Err(fail(&format!("processors of '{other}' are not modelled"))),
+        other => {
+            return Err(DescribeError::Vendor { folder: folder.to_owned(), vendor: other.to_owned() });
+        }
     };
-    let intel = vendor == Vendor::Intel;
-    let brand = first.text("model name").to_owned();
-    let server =
-        ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
+    let registers = files.text("msr.txt").unwrap_or_default();
     let efficient: BTreeSet<u32> = files
         .text("sys/devices/cpu_atom/cpus")
         .and_then(|text| read_cpu_list(&text))
         .unwrap_or_default()
         .into_iter()
         .collect();
-    let template = match (vendor, server, efficient.is_empty()) {
+    let source = Source { files, registers, cpus, first, vendor, efficient };
+
+    let brand = source.first.text("model name").to_owned();
+    let server =
+        ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
+    let template = match (vendor, server, source.efficient.is_empty()) {
         (Vendor::Intel, _, false) => "hybrid-laptop",
         (Vendor::Intel, true, _) => "gold-6138",
         (Vendor::Intel, false, _) => "i7-3520m",
         (Vendor::Amd, true, _) => "epyc-512",
         (Vendor::Amd, false, _) => "ryzen-5750g",
     };
-    let mut spec = MachineSpec::builtin(template).map_err(|error| error.to_string())?;
+    let mut spec = MachineSpec::builtin(template)?;
     let template_cores = spec.cores_per_package().max(1) as f64;
-
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     spec.title = format!("{brand}, as recorded in {name}");
     spec.about = format!(
-        "Made of the recorded machine {name}: identity, topology, frequencies, levels, idle states and limits as recorded; \
+        "Made from the recorded machine {name}: identity, topology, frequencies, levels, idle states and limits as recorded; \
          voltages, power and heat estimated after {template}."
     );
     spec.name = name;
     spec.sst = None;
     spec.register.clear();
     spec.leaf.clear();
-    let identity = &mut spec.identity;
-    identity.vendor = vendor;
-    identity.family = first.number("cpu family").unwrap_or(6);
-    identity.model = first.number("model").unwrap_or(0);
-    identity.stepping = first.number("stepping").unwrap_or(0);
-    identity.microcode = u32::from_str_radix(first.text("microcode").trim_start_matches("0x"), 16)
-        .unwrap_or(identity.microcode);
-    identity.brand = brand.chars().take(47).collect();
-    identity.server = server;
-    first.text("flags").clone_into(&mut identity.flags);
-    identity.cache_kb = first
-        .text("cache size")
-        .split(' ')
-        .next()
-        .and_then(|word| word.parse().ok())
-        .unwrap_or(identity.cache_kb);
+    source.identity(&mut spec, server);
+    source.topology_and_cores(&mut spec);
+    source.firmware(&mut spec);
+    source.power(&mut spec, template_cores);
+    speed_select(folder, &source.files, &source.registers, &mut spec);
+    spec.check()?;
+    Ok(spec)
+}
 
-    // Topology: the cores of the first package stand for all.
-    let package_of = |cpu: &Processor| cpu.number("physical id").unwrap_or(0);
-    let packages: BTreeSet<u32> = cpus.iter().map(package_of).collect();
-    let home = package_of(first);
-    let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for cpu in cpus.iter().filter(|cpu| package_of(cpu) == home) {
-        let number = cpu.number("processor").unwrap_or(0);
-        cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
+impl Source<'_> {
+    fn identity(&self, spec: &mut MachineSpec, server: bool) {
+        let first = &self.first;
+        let identity = &mut spec.identity;
+        identity.vendor = self.vendor;
+        identity.family = first.number("cpu family").unwrap_or(6);
+        identity.model = first.number("model").unwrap_or(0);
+        identity.stepping = first.number("stepping").unwrap_or(0);
+        identity.microcode = u32::from_str_radix(first.text("microcode").trim_start_matches("0x"), 16)
+            .unwrap_or(identity.microcode);
+        // CPUID leaves 80000002h to 80000004h hold 48 bytes with the zero at their end.
+        identity.brand = first.text("model name").chars().take(47).collect();
+        identity.server = server;
+        first.text("flags").clone_into(&mut identity.flags);
+        identity.cache_kb = first
+            .text("cache size")
+            .split(' ')
+            .next()
+            .and_then(|word| word.parse().ok())
+            .unwrap_or(identity.cache_kb);
     }
-    let beside = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
-    let smt = cores.values().any(|cpus| cpus.len() > 1);
-    let topology = &mut spec.topology;
-    topology.packages = packages.len() as u32;
-    topology.dies = 1;
-    topology.dies_are_power_domains = false;
-    topology.numbering = if smt && !beside { Numbering::SiblingsLast } else { Numbering::SiblingsAdjacent };
-    topology.cores_per_cache = topology.cores_per_cache.min(cores.len() as u32);
-    let mut order: Vec<(bool, u32)> =
-        cores.iter().map(|(id, cpus)| (cpus.iter().any(|cpu| efficient.contains(cpu)), *id)).collect();
-    order.sort_unstable();
-    topology.core_ids = order.iter().map(|(_, id)| *id).collect();
 
-    // Core types: performance cores, then efficiency cores.
-    let cpuidle = idle_states(&files, &spec.core[0]);
-    let mut kinds: Vec<CoreSpec> = Vec::new();
-    for small in [false, true] {
-        let of: Vec<&Vec<u32>> =
-            order.iter().filter(|(kind, _)| *kind == small).filter_map(|(_, id)| cores.get(id)).collect();
-        let Some(cpu) = of.first().and_then(|cpus| cpus.first()).copied() else { continue };
-        let wanted = if small { CoreKind::Efficiency } else { CoreKind::Performance };
-        let mut core = spec.core.iter().find(|core| core.kind == wanted).unwrap_or(&spec.core[0]).clone();
-        core.kind = wanted;
-        core.count = of.len() as u32;
-        core.threads = of.iter().map(|cpus| cpus.len() as u32).max().unwrap_or(1).min(2);
-        core.better.clear();
-        core.ranking.clear();
-        levels(&files, &registers, cpu, intel, &mut core);
-        if let Some(states) = &cpuidle {
-            core.idle.clone_from(states);
+    /// The cores of the first package stand for all packages: performance cores, then efficiency cores.
+    fn topology_and_cores(&self, spec: &mut MachineSpec) {
+        let package_of = |cpu: &Processor| cpu.number("physical id").unwrap_or(0);
+        let packages: BTreeSet<u32> = self.cpus.iter().map(package_of).collect();
+        let home = package_of(&self.first);
+        let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for cpu in self.cpus.iter().filter(|cpu| package_of(cpu) == home) {
+            let number = cpu.number("processor").unwrap_or(0);
+            cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
         }
-        kinds.push(core);
-    }
-    spec.core = kinds;
-    let base = spec.core[0].base_mhz;
-    let bogomips: f64 = first.text("bogomips").parse().unwrap_or(0.0);
-    spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
-    spec.turbo = turbo(&registers);
+        let adjacent = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
+        let smt = cores.values().any(|cpus| cpus.len() > 1);
+        let topology = &mut spec.topology;
+        topology.packages = packages.len() as u32;
+        topology.dies = 1;
+        topology.dies_are_power_domains = false;
+        topology.numbering =
+            if smt && !adjacent { Numbering::SiblingsLast } else { Numbering::SiblingsAdjacent };
+        topology.cores_per_cache = topology.cores_per_cache.min(cores.len() as u32);
+        let is_efficient = |cpus: &[u32]| cpus.iter().any(|cpu| self.efficient.contains(cpu));
+        let mut order: Vec<(bool, u32)> = cores.iter().map(|(id, cpus)| (is_efficient(cpus), *id)).collect();
+        order.sort_unstable();
+        topology.core_ids = order.iter().map(|(_, id)| *id).collect();
 
-    let cppc = |file: &str| files.number(&format!("sys/devices/system/cpu/cpu0/acpi_cppc/{file}"));
-    let firmware = &mut spec.firmware;
-    let flags: BTreeSet<&str> = first.text("flags").split(' ').collect();
-    firmware.interface = match (intel, flags.contains("hwp"), cppc("nominal_perf").is_some()) {
-        (true, true, _) => InterfaceSpec::Hwp,
-        (true, false, _) => InterfaceSpec::PerfCtl,
-        (false, _, true) if flags.contains("cppc") => InterfaceSpec::CppcMsr,
-        (false, _, true) => InterfaceSpec::CppcShared,
-        (false, _, false) => InterfaceSpec::AmdPstate,
-    };
-    firmware.has_epp = flags.contains("hwp_epp");
-    firmware.turbo = if intel { flags.contains("ida") || firmware.turbo } else { flags.contains("cpb") };
-    firmware.cpc_nominal_mhz = cppc("nominal_freq").unwrap_or(0) as u32;
-    firmware.cpc_lowest_mhz = cppc("lowest_freq").unwrap_or(0) as u32;
-    if let Some(request) = register(&registers, 0, 0x774) {
-        firmware.epp = (request >> 24) as u8;
+        let cpuidle = idle_states(&self.files, &spec.core[0]);
+        let mut kinds: Vec<CoreSpec> = Vec::new();
+        for small in [false, true] {
+            let of: Vec<&Vec<u32>> =
+                order.iter().filter(|(kind, _)| *kind == small).filter_map(|(_, id)| cores.get(id)).collect();
+            let Some(cpu) = of.first().and_then(|cpus| cpus.first()).copied() else { continue };
+            let wanted = if small { CoreKind::Efficiency } else { CoreKind::Performance };
+            let mut core = spec.core.iter().find(|core| core.kind == wanted).unwrap_or(&spec.core[0]).clone();
+            core.kind = wanted;
+            core.count = of.len() as u32;
+            core.threads = of.iter().map(|cpus| cpus.len() as u32).max().unwrap_or(1).min(2);
+            core.better.clear();
+            core.ranking.clear();
+            levels(&self.files, &self.registers, cpu, self.vendor == Vendor::Intel, &mut core);
+            if let Some(states) = &cpuidle {
+                core.idle.clone_from(states);
+            }
+            kinds.push(core);
+        }
+        spec.core = kinds;
+        let base = spec.core[0].base_mhz;
+        // The kernel computes it as twice the TSC's frequency in MHz (init/calibrate.c, lpj from tsc_khz).
+        let bogomips: f64 = self.first.text("bogomips").parse().unwrap_or(0.0);
+        spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
+        spec.turbo = turbo(&self.registers);
     }
-    let listed =
-        files.text("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies").unwrap_or_default();
-    let mut pstates: Vec<u32> =
-        listed.split_whitespace().filter_map(|khz| khz.parse::<u32>().ok()).map(|khz| khz / 1000).collect();
-    pstates.sort_unstable_by(|a, b| b.cmp(a));
-    pstates.dedup();
-    pstates.truncate(16);
-    firmware.pstates_mhz = if pstates.is_empty() {
-        let core = &spec.core[0];
-        let mut all = vec![core.base_mhz, u32::midpoint(core.base_mhz, core.min_mhz), core.min_mhz];
-        all.dedup();
-        all
-    } else {
-        pstates
-    };
-    spec.uncore =
-        register(&registers, 0, 0x620).filter(|value| intel && value & 0x7f > 0).map(|value| UncoreSpec {
+
+    /// How performance is requested, and which frequencies and levels the firmware offers.
+    fn firmware(&self, spec: &mut MachineSpec) {
+        let (files, registers) = (&self.files, self.registers.as_str());
+        let intel = self.vendor == Vendor::Intel;
+        let cppc = |file: &str| files.number(&format!("sys/devices/system/cpu/cpu0/acpi_cppc/{file}"));
+        let firmware = &mut spec.firmware;
+        let flags: BTreeSet<&str> = self.first.text("flags").split(' ').collect();
+        firmware.interface = match (intel, flags.contains("hwp"), cppc("nominal_perf").is_some()) {
+            (true, true, _) => InterfaceSpec::Hwp,
+            (true, false, _) => InterfaceSpec::PerfCtl,
+            (false, _, true) if flags.contains("cppc") => InterfaceSpec::CppcMsr,
+            (false, _, true) => InterfaceSpec::CppcShared,
+            (false, _, false) => InterfaceSpec::AmdPstate,
+        };
+        firmware.has_epp = flags.contains("hwp_epp");
+        firmware.turbo = if intel { flags.contains("ida") || firmware.turbo } else { flags.contains("cpb") };
+        firmware.cpc_nominal_mhz = cppc("nominal_freq").unwrap_or(0) as u32;
+        firmware.cpc_lowest_mhz = cppc("lowest_freq").unwrap_or(0) as u32;
+        if let Some(request) = register(registers, 0, msr::HWP_REQUEST) {
+            firmware.epp = (request >> 24) as u8;
+        }
+        let listed = files
+            .text("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies")
+            .unwrap_or_default();
+        let khz = listed.split_whitespace().filter_map(|khz| khz.parse::<u32>().ok());
+        let mut pstates: Vec<u32> = khz.map(|khz| khz / 1000).collect();
+        pstates.sort_unstable_by(|a, b| b.cmp(a));
+        pstates.dedup();
+        pstates.truncate(16);
+        if pstates.is_empty() {
+            let core = &spec.core[0];
+            pstates = vec![core.base_mhz, u32::midpoint(core.base_mhz, core.min_mhz), core.min_mhz];
+            pstates.dedup();
+        }
+        firmware.pstates_mhz = pstates;
+        let uncore = register(registers, 0, msr::UNCORE_RATIO_LIMIT);
+        spec.uncore = uncore.filter(|value| intel && value & 0x7f > 0).map(|value| UncoreSpec {
             min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
             max_mhz: ((value & 0x7f) * 100) as u32,
             clusters: 0,
         });
+    }
 
-    // Power: the template's, by the number of cores; the limits as recorded.
-    let share = spec.cores_per_package() as f64 / template_cores;
-    let power = &mut spec.power;
-    for watts in [
-        &mut power.tdp_w,
-        &mut power.pl1_w,
-        &mut power.pl2_w,
-        &mut power.uncore_busy_w,
-        &mut power.uncore_idle_w,
-        &mut power.package_sleep_w,
-    ] {
-        *watts *= share;
-    }
-    spec.thermal.sink_k_per_w /= share.max(0.05);
-    spec.thermal.die_k_per_w /= share.max(0.05);
-    spec.thermal.die_j_per_k *= share.max(0.05);
-    if let (Some(units), Some(limit)) = (register(&registers, 0, 0x606), register(&registers, 0, 0x610)) {
-        let unit = f64::from(1u32 << (units & 0xf));
-        let (long, short) = ((limit & 0x7fff) as f64 / unit, (limit >> 32 & 0x7fff) as f64 / unit);
-        if long > 1.0 {
-            (power.tdp_w, power.pl1_w) = (long, long);
+    /// The template's power and heat, scaled by the number of cores; the limits as recorded.
+    fn power(&self, spec: &mut MachineSpec, template_cores: f64) {
+        let share = spec.cores_per_package() as f64 / template_cores;
+        let power = &mut spec.power;
+        for watts in [
+            &mut power.tdp_w,
+            &mut power.pl1_w,
+            &mut power.pl2_w,
+            &mut power.uncore_busy_w,
+            &mut power.uncore_idle_w,
+            &mut power.package_sleep_w,
+        ] {
+            *watts *= share;
         }
-        if short > 1.0 {
-            power.pl2_w = short;
+        spec.thermal.sink_k_per_w /= share.max(0.05);
+        spec.thermal.die_k_per_w /= share.max(0.05);
+        spec.thermal.die_j_per_k *= share.max(0.05);
+        let units = register(&self.registers, 0, msr::RAPL_POWER_UNIT);
+        let limit = register(&self.registers, 0, msr::PKG_POWER_LIMIT);
+        if let (Some(units), Some(limit)) = (units, limit) {
+            let unit = f64::from(1u32 << (units & 0xf));
+            let (long, short) = ((limit & 0x7fff) as f64 / unit, (limit >> 32 & 0x7fff) as f64 / unit);
+            if long > 1.0 {
+                (power.tdp_w, power.pl1_w) = (long, long);
+            }
+            if short > 1.0 {
+                power.pl2_w = short;
+            }
         }
     }
-    speed_select(folder, &files, &registers, &mut spec);
-    spec.check().map_err(|error| error.to_string())?;
-    Ok(spec)
 }
 
 /// The instances of a feature's registers that debugfs shows: 32-bit words in lines, an instance after a heading.
@@ -277,7 +324,7 @@ fn instances(text: &str) -> Vec<Vec<u64>> {
     found.into_iter().map(pairs).collect()
 }
 
-/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one device a package.
+/// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one device per package.
 fn speed_select(folder: &Path, files: &Files<'_>, registers: &str, spec: &mut MachineSpec) {
     let debug = folder.join("sys/kernel/debug");
     let mut devices: Vec<String> = fs::read_dir(&debug)

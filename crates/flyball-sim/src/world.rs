@@ -1,17 +1,18 @@
 //! The simulated kernel's whole state: processors, drivers, CPUs, and what hangs off them.
 
-use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError};
+use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu::{Cpu, IdleCount, IdleWish},
+    cpu::{Cpu, IdleCount, IdleRequest},
     cpufreq::{
         Cpufreq, Platform, amd, intel,
         invariance::{FullSpeed, full_speed},
     },
     errno::{Answer, Errno},
     governor::Decay,
+    isst_drivers::IsstDrivers,
     kernel::Kernel,
     load::{CpuWork, Load, STEP_NS, Step},
     trace::Tracer,
@@ -57,7 +58,7 @@ pub(crate) struct World {
     /// Requests on /dev/cpu_dma_latency, by open file: microseconds.
     pub(crate) dma_latency: Vec<(u64, i32)>,
     /// The drivers behind /dev/isst_interface.
-    pub(crate) isst: crate::isst::Isst,
+    pub(crate) isst: IsstDrivers,
     pub(crate) online_count: u32,
     /// Time throttled by heat, by package: total, longest stretch, present stretch, in nanoseconds.
     throttle: Vec<[u64; 3]>,
@@ -129,7 +130,7 @@ impl World {
             cpus,
             smt: if threads { Smt::On } else { Smt::NotSupported },
             dma_latency: Vec::new(),
-            isst: crate::isst::Isst::default(),
+            isst: IsstDrivers::default(),
             online_count: count,
             throttle: vec![[0; 3]; packages],
             activity: vec![Activity::idle(0); count as usize],
@@ -142,74 +143,86 @@ impl World {
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
         world.load_drivers();
-        world.isst = crate::isst::Isst::of(&world);
+        world.isst = IsstDrivers::of(&world.platform);
         world
     }
 
     /// The initcalls that decide which cpufreq driver binds.
     fn load_drivers(&mut self) {
+        self.normalise_epb();
+        match self.platform.board.vendor {
+            Vendor::Intel => self.load_intel_pstate(),
+            Vendor::Amd => self.load_amd_pstate(),
+        }
         let World { platform, cpufreq, cpus, boot, .. } = self;
+        if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
+            let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
+        }
+        platform.chip.silicon_mut().settle();
+    }
+
+    /// arch/x86/kernel/cpu/intel_epb.c: a value that firmware left at 0 becomes normal.
+    fn normalise_epb(&mut self) {
+        let platform = &mut self.platform;
         for cpu in 0..platform.board.cpus() {
             platform.intel.cpus[cpu as usize].epb = 6;
             if platform.board.epb {
-                // arch/x86/kernel/cpu/intel_epb.c: the value that firmware left at 0 becomes normal.
-                match platform.chip.read(cpu, 0x1b0) {
+                match platform.chip.read(cpu, msr::ENERGY_PERF_BIAS) {
                     Ok(value) if value as u8 & 0xf == 0 => {
-                        let _ = platform.chip.write(cpu, 0x1b0, value | 6);
+                        let _ = platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, value | 6);
                     }
                     Ok(value) => platform.intel.cpus[cpu as usize].epb = (value & 0xf) as u8,
                     Err(_) => {}
                 }
             }
         }
-        match platform.board.vendor {
-            Vendor::Intel => {
-                let forced = intel::firmware_enabled_hwp(platform);
-                if forced || !boot.has("intel_pstate=disable") {
-                    let registers = platform.chip.read(0, 0xce).is_ok();
-                    platform.intel.hwp = platform.board.hwp && (forced || !boot.has("intel_pstate=no_hwp"));
-                    let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
-                        Some("passive") => intel::Mode::Passive,
-                        Some("active") => intel::Mode::Active,
-                        _ if platform.intel.hwp => intel::Mode::Active,
-                        _ => intel::Mode::Passive,
-                    };
-                    if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
-                        platform.intel.present = true;
-                        platform.intel.dynamic_boost = platform.intel.hwp && platform.board.server;
-                    }
-                }
-            }
-            Vendor::Amd => {
-                // 6.1 loads only when asked to; later kernels leave servers before family 1Ah to acpi-cpufreq.
-                let word = boot.value("amd_pstate");
-                let by_default = platform.since(Kernel::V6_12)
-                    && platform.board.access != CppcAccess::None
-                    && !(platform.board.server && platform.board.family < 0x1a);
-                let mode = match word {
-                    Some("disable") => None,
-                    Some("passive") => Some(amd::Mode::Passive),
-                    Some("active") if platform.since(Kernel::V6_12) => Some(amd::Mode::Active),
-                    Some("guided") if platform.since(Kernel::V6_12) => Some(amd::Mode::Guided),
-                    _ if by_default => Some(amd::Mode::Active),
-                    _ => None,
-                };
-                let cppc = &platform.board.cppc;
-                let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
-                platform.amd.prefcore =
-                    ranked && platform.since(Kernel::V6_12) && boot.value("amd_prefcore") != Some("disable");
-                if let Some(mode) = mode
-                    && platform.board.access != CppcAccess::None
-                    && amd::register(cpufreq, platform, cpus, mode).is_ok()
-                {
-                    platform.amd.present = true;
-                }
-            }
+    }
+
+    fn load_intel_pstate(&mut self) {
+        let World { platform, cpufreq, cpus, boot, .. } = self;
+        let forced = intel::firmware_enabled_hwp(platform);
+        if !forced && boot.has("intel_pstate=disable") {
+            return;
         }
-        if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
-            let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
+        let registers = platform.chip.read(0, msr::PLATFORM_INFO).is_ok();
+        platform.intel.hwp = platform.board.hwp && (forced || !boot.has("intel_pstate=no_hwp"));
+        let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
+            Some("passive") => intel::Mode::Passive,
+            Some("active") => intel::Mode::Active,
+            _ if platform.intel.hwp => intel::Mode::Active,
+            _ => intel::Mode::Passive,
+        };
+        if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
+            platform.intel.present = true;
+            platform.intel.dynamic_boost = platform.intel.hwp && platform.board.server;
         }
-        platform.chip.silicon_mut().settle();
+    }
+
+    fn load_amd_pstate(&mut self) {
+        let World { platform, cpufreq, cpus, boot, .. } = self;
+        // 6.1 loads only if asked to; later kernels leave servers before family 1Ah to acpi-cpufreq
+        // (drivers/cpufreq/amd-pstate.c, amd_pstate_set_driver and its callers).
+        let by_default = platform.since(Kernel::V6_12)
+            && platform.board.access != CppcAccess::None
+            && !(platform.board.server && platform.board.family < 0x1a);
+        let mode = match boot.value("amd_pstate") {
+            Some("disable") => None,
+            Some("passive") => Some(amd::Mode::Passive),
+            Some("active") if platform.since(Kernel::V6_12) => Some(amd::Mode::Active),
+            Some("guided") if platform.since(Kernel::V6_12) => Some(amd::Mode::Guided),
+            _ if by_default => Some(amd::Mode::Active),
+            _ => None,
+        };
+        let cppc = &platform.board.cppc;
+        let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
+        platform.amd.prefcore =
+            ranked && platform.since(Kernel::V6_12) && boot.value("amd_prefcore") != Some("disable");
+        if let Some(mode) = mode
+            && platform.board.access != CppcAccess::None
+            && amd::register(cpufreq, platform, cpus, mode).is_ok()
+        {
+            platform.amd.present = true;
+        }
     }
 
     /// The CPUs that are online, ascending.
@@ -247,7 +260,7 @@ impl World {
             self.cpufreq.online(&mut self.platform, &self.cpus, cpu);
             if self.platform.board.epb {
                 let epb = u64::from(self.platform.intel.cpus[cpu as usize].epb);
-                let _ = self.platform.chip.write(cpu, 0x1b0, epb);
+                let _ = self.platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, epb);
             }
         } else {
             if self.online_count == 1 {
@@ -321,6 +334,48 @@ impl World {
         }
     }
 
+    /// The idle state of each CPU in this step, from the work that the load left it, and its counts.
+    fn choose_idle_states(&mut self) {
+        let limit = self.latency_limit();
+        for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
+            let request = IdleRequest {
+                gap_us: work.gap_us,
+                limit_us: limit,
+                own_us: cpu.resume_latency_us,
+                disabled: cpu.disabled,
+            };
+            if cpu.chosen.0 != request {
+                cpu.chosen = (request, choose_idle(&self.platform.board, request));
+            }
+            let state = cpu.chosen.1;
+            self.states[number] = state;
+            let activity = &mut self.activity[number];
+            if !cpu.online {
+                *activity = Activity::idle(state);
+                continue;
+            }
+            *activity = work.activity;
+            activity.idle = state;
+            let busy = u64::from(work.activity.busy_ns).min(STEP_NS);
+            let count = &mut cpu.idle[usize::from(state) + 1];
+            count.time_ns += STEP_NS - busy;
+            count.usage += u64::from(work.activity.wakes);
+        }
+    }
+
+    /// Time of packages above their temperature limit.
+    fn count_throttling(&mut self) {
+        for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
+            if self.platform.chip.silicon().throttled(package) {
+                *total += STEP_NS;
+                *present += STEP_NS;
+                *longest = (*longest).max(*present);
+            } else {
+                *present = 0;
+            }
+        }
+    }
+
     /// One step of the processors and what the scheduler and the governors make of it.
     fn step(&mut self, load: &mut Option<Box<dyn Load>>) {
         self.simulated += STEP_NS;
@@ -343,44 +398,12 @@ impl World {
                 activity.wakes = activity.wakes.saturating_add(1);
             }
         }
-        let limit = self.latency_limit();
-        for (number, (work, cpu)) in self.work.iter().zip(&mut self.cpus).enumerate() {
-            let wish = IdleWish {
-                gap_us: work.gap_us,
-                limit_us: limit,
-                own_us: cpu.resume_latency_us,
-                disabled: cpu.disabled,
-            };
-            if cpu.chosen.0 != wish {
-                cpu.chosen = (wish, choose_idle(&self.platform.board, wish));
-            }
-            let state = cpu.chosen.1;
-            self.states[number] = state;
-            let activity = &mut self.activity[number];
-            if !cpu.online {
-                *activity = Activity::idle(state);
-                continue;
-            }
-            *activity = work.activity;
-            activity.idle = state;
-            let busy = u64::from(work.activity.busy_ns).min(STEP_NS);
-            let count = &mut cpu.idle[usize::from(state) + 1];
-            count.time_ns += STEP_NS - busy;
-            count.usage += u64::from(work.activity.wakes);
-        }
+        self.choose_idle_states();
         self.platform.chip.advance(STEP_NS, &self.activity);
         if self.platform.trace.any() {
             self.trace_step(now);
         }
-        for (package, [total, longest, present]) in self.throttle.iter_mut().enumerate() {
-            if self.platform.chip.silicon().throttled(package) {
-                *total += STEP_NS;
-                *present += STEP_NS;
-                *longest = (*longest).max(*present);
-            } else {
-                *present = 0;
-            }
-        }
+        self.count_throttling();
         let decay = Decay::over(STEP_NS);
         let tick = self.platform.board.tick_us * 1000;
         let full_speed = self.full_speed;
@@ -408,17 +431,17 @@ impl World {
 }
 
 /// The menu governor, as far as it matters: the deepest state that is allowed, wakes soon enough, and pays off in
-/// the gap that is expected. Answers an index into the silicon's states (0 is C1).
-fn choose_idle(board: &Board, wish: IdleWish) -> u8 {
-    let limit = match wish.own_us {
-        0 => wish.limit_us,
+/// the gap that is expected. Returns an index into the silicon's states (0 is C1).
+fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
+    let limit = match request.own_us {
+        0 => request.limit_us,
         -1 => 0,
-        own => own.min(wish.limit_us),
+        own => own.min(request.limit_us),
     };
     let mut chosen = 0;
     for (index, state) in board.idle.iter().enumerate() {
-        let disabled = wish.disabled >> (index + 1) & 1 != 0;
-        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= wish.gap_us {
+        let disabled = request.disabled >> (index + 1) & 1 != 0;
+        if !disabled && state.latency_us as i32 <= limit && state.residency_us <= request.gap_us {
             chosen = index;
         }
     }

@@ -166,7 +166,7 @@ impl SimSetup {
                 .map_err(|error| SimError::Setup(format!("{}: {error}", path.display())));
         }
         if path.is_dir() {
-            return flyball_sim::describe(path).map_err(SimError::Setup);
+            return flyball_sim::describe(path).map_err(|error| SimError::Setup(error.to_string()));
         }
         let names: Vec<&str> = MachineSpec::names().collect();
         let meant =

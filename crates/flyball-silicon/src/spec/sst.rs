@@ -81,9 +81,7 @@ pub struct SstLevelSpec {
     /// Base frequency with AMX, MHz.
     #[serde(default)]
     pub base_amx_mhz: u32,
-    /// W.
     pub tdp_w: u32,
-    /// C.
     pub tjmax_c: u32,
     /// Cores of the power domain that may be on. Empty: all.
     #[serde(default)]
@@ -103,7 +101,6 @@ pub struct SstLevelSpec {
     /// Frequencies of the cores: highest, base, most efficient, lowest, MHz. Zeros: the machine's.
     #[serde(default)]
     pub core_mhz: [u32; 4],
-    /// Cooling type.
     #[serde(default)]
     pub cooling_type: u32,
     /// Bucket core counts.
@@ -128,9 +125,7 @@ pub struct SstBfSpec {
     pub low_mhz: u32,
     /// The chosen cores of the power domain.
     pub cores: Vec<u32>,
-    /// C.
     pub tjmax_c: u32,
-    /// W.
     pub tdp_w: u32,
 }
 

@@ -64,7 +64,6 @@ pub(crate) struct Stats {
     pub(crate) index: usize,
 }
 
-/// One policy.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     /// The lowest CPU number: the N of policyN.

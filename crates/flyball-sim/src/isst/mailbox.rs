@@ -2,9 +2,10 @@
 
 use flyball_silicon::msr;
 
-use super::{Backend, Caller, put, u16_at, u32_at};
+use super::{Caller, put, u16_at, u32_at};
 use crate::{
     errno::{Answer, Errno},
+    isst_drivers::Backend,
     world::World,
 };
 

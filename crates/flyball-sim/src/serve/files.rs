@@ -55,11 +55,6 @@ impl Paced {
         self.machine.reboot();
         (self.started, self.offset) = (Instant::now(), self.machine.now());
     }
-
-    /// The machine as it was last left.
-    pub fn into_machine(self) -> SimMachine {
-        self.machine
-    }
 }
 
 /// A folder of the served tree that no real machine has, outside of what is laid over the real files, and in it the file

@@ -467,7 +467,6 @@ fn boolean(text: &[u8]) -> Answer<bool> {
     }
 }
 
-/// Writes to a file.
 pub(crate) fn write(world: &mut World, file: TraceFile, text: &[u8]) -> Answer {
     let kernel = world.platform.kernel;
     let now = world.platform.now;

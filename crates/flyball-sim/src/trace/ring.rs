@@ -18,7 +18,6 @@ const LONGEST: u64 = 1 << 27;
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 
-/// A record.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
     pub(super) stamp: u64,

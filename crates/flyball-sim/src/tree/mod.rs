@@ -108,7 +108,6 @@ pub(crate) type Store = fn(&mut World, Dir, &[u8]) -> Answer;
 /// Whether an attribute is there.
 pub(crate) type Present = fn(&World, Dir) -> bool;
 
-/// An attribute.
 #[derive(Clone, Copy)]
 pub(crate) struct Attribute {
     pub(crate) name: &'static str,

@@ -8,7 +8,6 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Its name.
     pub name: String,
     /// One line for lists.
     pub title: String,

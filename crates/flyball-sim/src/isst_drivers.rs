@@ -1,0 +1,46 @@
+//! Which drivers of /dev/isst_interface bind to a machine, and what they remember.
+
+use flyball_silicon::{msr, spec::SstClass};
+
+use crate::{cpufreq::Platform, kernel::Kernel};
+
+/// The back-end drivers that are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// isst_if_mbox_msr.
+    MailboxMsr,
+    /// isst_if_mbox_pci and isst_if_mmio; the last register that the latter maps.
+    MailboxPci(u32),
+    /// isst_tpmi.
+    Tpmi,
+}
+
+/// What the drivers remember.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IsstDrivers {
+    pub(crate) backend: Option<Backend>,
+    /// The oops of a call that accessed an address that is not mapped: later calls would hang.
+    pub(crate) fault: Option<String>,
+}
+
+impl IsstDrivers {
+    /// The drivers that bind to these processors at boot, by their tables of CPU ids (drivers/platform/x86/intel/
+    /// speed_select_if).
+    pub(crate) fn of(platform: &Platform) -> IsstDrivers {
+        let board = &platform.board;
+        let class = platform.chip.silicon().spec().sst.as_ref().map(|sst| sst.class);
+        let backend = match (class, board.model) {
+            // Skylake's driver checks that the two registers can be read.
+            (Some(SstClass::MailboxMsr), 0x55) => {
+                platform.chip.read(0, msr::OS_MAILBOX_INTERFACE).is_ok().then_some(Backend::MailboxMsr)
+            }
+            (Some(SstClass::MailboxPci), 0x6a | 0x6c) => Some(Backend::MailboxPci(0xd0)),
+            (Some(SstClass::MailboxPci), 0x8f | 0xcf) => Some(Backend::MailboxPci(0x11c)),
+            (Some(SstClass::Tpmi), 0xad | 0xae | 0xaf | 0xb6 | 0xdd) if platform.since(Kernel::V6_12) => {
+                Some(Backend::Tpmi)
+            }
+            _ => None,
+        };
+        IsstDrivers { backend: backend.filter(|_| board.family == 6), fault: None }
+    }
+}
