@@ -1,8 +1,12 @@
 //! System calls about files and processes that std does not offer and that are not about a machine's settings.
 
-#![allow(unsafe_code, reason = "getrusage(2)")]
+#![allow(unsafe_code, reason = "getrusage(2), send(2)")]
 
-use std::{fs::File, io};
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
 
 use rustix::fs::FlockOperation;
 
@@ -25,9 +29,14 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 ///
 /// # Errors
 /// What send(2) answered: `EPIPE` where the peer has gone.
-pub fn send(socket: &impl std::os::fd::AsFd, bytes: &[u8]) -> io::Result<()> {
-    let sent = rustix::net::send(socket, bytes, rustix::net::SendFlags::NOSIGNAL)?;
-    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads as many bytes as the slice has; the descriptor is borrowed for the call.
+    let sent = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if sent as usize == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 /// The environment variable that marks a workload, and everything that it starts, with the process that measures it.

@@ -3,7 +3,7 @@
 //! A [`Board`] holds facts that do not change while the machine runs. It is derived from a machine's description;
 //! drivers read it as the kernel's drivers read CPUID and ACPI.
 
-use flyball_silicon::{MachineSpec, Silicon, Topology, spec::InterfaceSpec};
+use flyball_silicon::{MachineSpec, Silicon, Topology, msr, spec::InterfaceSpec};
 
 /// Whose processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

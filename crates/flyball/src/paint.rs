@@ -19,7 +19,6 @@ impl Paint {
     }
 
     /// Never any colour.
-    #[cfg(test)]
     pub fn plain() -> Paint {
         Paint { on: false }
     }
@@ -98,6 +97,11 @@ impl Columns {
     /// Adds a row.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
+    }
+
+    /// Adds a row of plain text.
+    pub fn text_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(|text| Cell::styled(Style::Plain, text)).collect());
     }
 
     /// Drops the columns whose cells below the heading are all empty.

@@ -1,6 +1,5 @@
 //! Commands of `flyball sst` that read: data first, then a table or JSON of it.
 
-use comfy_table::{Table, presets};
 use flyball_host::{CpuList, MegaHertz, isst};
 use flyball_sst::{
     access::{Access, Levels},
@@ -12,16 +11,15 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::Session;
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    paint::{Columns, Paint},
+};
 
-fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(head.iter().copied());
+fn table(head: &[&str]) -> Columns {
+    let mut table = Columns::new();
+    table.heading(head.iter().copied());
     table
-}
-
-fn text(table: &Table) -> String {
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// The name of a domain in tables.
@@ -112,7 +110,7 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
             (true, true) => "ordered",
             (true, false) => "proportional",
         };
-        rows.add_row([
+        rows.text_row([
             format!("{}:{}", domain.package, domain.domain),
             domain.levels.current.to_string(),
             domain.levels.highest.to_string(),
@@ -123,7 +121,7 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
             list(session, &domain.cpus),
         ]);
     }
-    out + &text(&rows)
+    out + &rows.render(Paint::plain())
 }
 
 /// One value per domain.
@@ -140,7 +138,7 @@ pub(super) fn single(
         let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
         let found = value(&levels);
         let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-        rows.add_row([name(domain), text, list(session, &domain.cpus)]);
+        rows.text_row([name(domain), text, list(session, &domain.cpus)]);
         // JSON names have underscores.
         objects.push(object(domain, json!({ what.replace('-', "_"): found })));
     }
@@ -161,8 +159,8 @@ fn object(domain: &Domain, mut data: Json) -> Json {
     whole
 }
 
-fn finish(session: &Session<'_>, objects: &[Json], tables: &[Table]) -> Result<Exit, Failure> {
-    let rendered = || tables.iter().map(text).collect::<Vec<_>>().join("\n");
+fn finish(session: &Session<'_>, objects: &[Json], tables: &[Columns]) -> Result<Exit, Failure> {
+    let rendered = || tables.iter().map(|table| table.render(Paint::plain())).collect::<Vec<_>>().join("\n");
     session.output().list(|| objects.iter().collect(), rendered)?;
     Ok(Exit::Done)
 }
@@ -206,7 +204,7 @@ pub(super) fn levels(session: &Session<'_>, only: Option<u8>) -> Result<Exit, Fa
             let current = if level.current { " (current)" } else { "" };
             let mut rows = table(&[&format!("domain {}", name(domain)), &format!("level {number}{current}")]);
             let mut add = |what: &str, value: String| {
-                rows.add_row([what.to_owned(), value]);
+                rows.text_row([what.to_owned(), value]);
             };
             add(
                 "CPUs",
@@ -264,7 +262,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
         let level = model::level(layout, access.as_ref(), domain, number).map_err(explained)?;
         match &level.base_freq {
             Some(offer) => {
-                rows.add_row([
+                rows.text_row([
                     name(domain),
                     number.to_string(),
                     offer.high_mhz.0.to_string(),
@@ -276,7 +274,7 @@ pub(super) fn base_freq(session: &Session<'_>, level: Option<u8>) -> Result<Exit
                 ]);
             }
             None => {
-                rows.add_row([name(domain), number.to_string(), "not at this level".to_owned()]);
+                rows.text_row([name(domain), number.to_string(), "not at this level".to_owned()]);
             }
         }
         objects.push(object(domain, json!({ "level": number, "base_freq": level.base_freq })));
@@ -323,7 +321,7 @@ pub(super) fn turbo_freq(
             }
             for turbo in &offer.high {
                 let clip = offer.clip.iter().find(|(of, _)| *of == turbo.instructions);
-                rows.add_row([
+                rows.text_row([
                     name(domain),
                     number.to_string(),
                     turbo.instructions.to_owned(),
@@ -332,7 +330,7 @@ pub(super) fn turbo_freq(
                 ]);
             }
         } else {
-            rows.add_row([name(domain), number.to_string(), "not at this level".to_owned()]);
+            rows.text_row([name(domain), number.to_string(), "not at this level".to_owned()]);
         }
         objects.push(object(domain, json!({ "level": number, "turbo_freq": offer })));
     }
@@ -353,7 +351,7 @@ pub(super) fn core_power(session: &Session<'_>) -> Result<Exit, Failure> {
         let qos = access.qos(&domain.place).map_err(explained)?;
         let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let priority = if qos.ordered { "ordered" } else { "proportional" };
-        rows.add_row([
+        rows.text_row([
             name(domain),
             word(power.supported),
             word(power.enabled),
@@ -385,7 +383,7 @@ pub(super) fn classes(session: &Session<'_>, only: Option<u8>) -> Result<Exit, F
         for class in (0..4).filter(|class| only.is_none_or(|only| only == *class)) {
             let found =
                 model::class(access.as_ref(), domain, class).map_err(|error| session.explained(&error))?;
-            rows.add_row([
+            rows.text_row([
                 name(domain),
                 class.to_string(),
                 found.min_mhz.0.to_string(),
@@ -408,7 +406,7 @@ pub(super) fn assoc(session: &Session<'_>) -> Result<Exit, Failure> {
     for class in 0..4 {
         let of: CpuList = found.iter().filter(|(_, of)| *of == class).map(|(cpu, _)| *cpu).collect();
         if !of.is_empty() {
-            rows.add_row([class.to_string(), of.to_string()]);
+            rows.text_row([class.to_string(), of.to_string()]);
         }
     }
     let objects: Vec<Json> = found.iter().map(|(cpu, class)| json!({ "cpu": cpu, "clos": class })).collect();
@@ -426,7 +424,7 @@ pub(super) fn turbo_limits(session: &Session<'_>) -> Result<Exit, Failure> {
         let raw = u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
         let mhz = raw.to_le_bytes().map(|ratio| u32::from(ratio) * 100);
         let words: Vec<String> = mhz.iter().map(ToString::to_string).collect();
-        rows.add_row([name(domain), text.clone(), words.join(" ")]);
+        rows.text_row([name(domain), text.clone(), words.join(" ")]);
         objects.push(object(domain, json!({ "trl": text, "mhz": mhz })));
     }
     finish(session, &objects, &[rows])

@@ -1,12 +1,14 @@
 //! `flyball sst recommend`: the level and features that are best for given CPUs, what they cost the others, and a profile
 //! that sets them.
 
-use comfy_table::{Table, presets};
 use flyball_host::CpuList;
 use flyball_sst::recommend::{Candidate, Feature, Goal, candidates};
 
 use super::Session;
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    paint::{Columns, Paint},
+};
 
 /// Arguments of `recommend`.
 #[derive(Debug, clap::Args)]
@@ -73,8 +75,8 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
 }
 
 fn render(found: &[Candidate]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header([
+    let mut table = Columns::new();
+    table.heading([
         "domain",
         "level",
         "feature",
@@ -86,7 +88,7 @@ fn render(found: &[Candidate]) -> String {
         "by",
     ]);
     for one in found {
-        table.add_row([
+        table.text_row([
             format!("{}:{}", one.package, one.domain),
             one.level.to_string(),
             one.feature.to_string(),
@@ -102,7 +104,7 @@ fn render(found: &[Candidate]) -> String {
             },
         ]);
     }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table.render(Paint::plain())
 }
 
 /// The best candidate of each domain as a profile.
