@@ -437,7 +437,6 @@ impl<W: Write> Writer<W> {
         header
     }
 
-    /// Adds a file.
     pub(crate) fn file(&mut self, path: &str, bytes: &[u8], writable: bool) -> io::Result<()> {
         let mode = if writable { 0o644 } else { 0o444 };
         let mut header = Self::header(tar::EntryType::Regular, bytes.len() as u64, mode);
@@ -456,7 +455,6 @@ impl<W: Write> Writer<W> {
         self.tar.append_data(&mut header, format!("{path}/"), io::empty())
     }
 
-    /// Ends the archive.
     pub(crate) fn finish(self) -> io::Result<W> {
         self.tar.into_inner()?.finish()
     }

@@ -297,7 +297,6 @@ fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
 }
 
 impl Running {
-    /// The process id.
     pub fn id(&self) -> u32 {
         self.pid as u32
     }

@@ -29,7 +29,6 @@ impl fmt::Display for CpuListError {
 impl std::error::Error for CpuListError {}
 
 impl CpuList {
-    /// The empty set.
     pub fn new() -> CpuList {
         CpuList::default()
     }
@@ -59,12 +58,10 @@ impl CpuList {
         })
     }
 
-    /// The lowest CPU.
     pub fn first(&self) -> Option<u32> {
         self.iter().next()
     }
 
-    /// How many CPUs.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

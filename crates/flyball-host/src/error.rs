@@ -2,28 +2,17 @@
 
 use std::fmt;
 
-/// What was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// Reading a file.
     Read,
-    /// Writing a file.
     Write,
-    /// Listing a directory.
     List,
-    /// Reading a symbolic link.
     Link,
-    /// Reading a model-specific register.
     ReadMsr,
-    /// Writing a model-specific register.
     WriteMsr,
-    /// A Speed Select call.
     Isst,
-    /// Making a directory.
     Create,
-    /// Removing a directory.
     Remove,
-    /// Mounting a file system.
     Mount,
 }
 
@@ -148,7 +137,6 @@ impl From<rustix::io::Errno> for Errno {
 /// An operation on a machine that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostError {
-    /// What was tried.
     pub op: Op,
     /// On what: a path as the machine's kernel spells it, or `MSR 0x774 of CPU 3`.
     pub path: String,

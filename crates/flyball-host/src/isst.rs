@@ -27,7 +27,6 @@ pub mod number {
     pub const GET_PHY_ID: u32 = 0xc008_fe01;
     /// A 32-bit MMIO register.
     pub const IO_CMD: u32 = 0x4008_fe02;
-    /// A mailbox command.
     pub const MBOX_COMMAND: u32 = 0xc008_fe03;
     /// One of the few MSRs that the driver allows.
     pub const MSR_COMMAND: u32 = 0xc008_fe04;

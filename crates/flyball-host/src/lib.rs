@@ -1,12 +1,13 @@
-//! The only door to a machine.
+//! The host interface: all access to a machine.
 //!
-//! Everything that flyball knows about a computer, and everything that it does to one, passes through the
-//! [`Host`] trait: attribute files by the path that the kernel gives them, model-specific registers by number,
-//! Speed Select calls by ioctl number. What stands behind the door may be the running kernel ([`Live`]), a
-//! directory that holds a recorded machine ([`Recorded`]), or (adapted in the `flyball` binary) a simulated one.
-//! The crates above cannot tell the difference, and no path under `/sys`, `/proc` or `/dev` is opened anywhere else.
+//! Everything that flyball knows about a computer, and everything that it does to one, passes through the [`Host`]
+//! trait: attribute files by the path that the kernel gives them, model-specific registers by number, Speed Select calls
+//! by ioctl number, tracefs, and programs. A host is the running kernel ([`Live`]), a directory or an archive that holds
+//! a recorded machine ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above treat them
+//! alike; what only a machine in software can do is in [`Software`]. No path under `/sys`, `/proc` or `/dev` is opened
+//! anywhere else.
 //!
-//! A host is a value: two of them, with different roots, live side by side in one process.
+//! A host is a value: one process can have several, with different roots.
 
 mod archive;
 pub mod cgroup;
@@ -50,7 +51,7 @@ pub use units::{
 
 use std::time::Duration;
 
-/// What stands behind a [`Host`], for messages and reports.
+/// The kind of machine of a [`Host`], for messages and reports.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -67,7 +68,6 @@ pub enum Kind {
 /// Paths are absolute and as the machine's own kernel spells them (`/sys/devices/system/cpu/online`), whatever
 /// root the implementation keeps them under. All calls are synchronous and may be made from several threads.
 pub trait Host: Send + Sync {
-    /// What stands behind this host.
     fn kind(&self) -> Kind;
 
     /// How to name the machine in a message: `live`, a directory, `sim:NAME`.
@@ -191,7 +191,7 @@ pub trait Host: Send + Sync {
     /// The kernel's name, the machine's name, release and architecture, as uname(2) has them.
     fn uname(&self) -> String {
         let said = |name: &str| self.read(&format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-        format!("{} {} {} x86_64", "Linux", said("hostname"), said("osrelease"))
+        format!("Linux {} {} x86_64", said("hostname"), said("osrelease"))
     }
 
     /// The machine's own monotonic clock. A simulated machine's runs as fast as it is simulated.

@@ -50,9 +50,7 @@ impl Host for Live {
         "live".to_owned()
     }
 
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.tree.read_into(path, buffer)
-    }
+    crate::recorded::read_from_tree!();
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         self.tree.write(path, bytes)
@@ -64,22 +62,6 @@ impl Host for Live {
 
     fn remove_dir(&self, path: &str) -> Result<(), HostError> {
         self.tree.remove_dir(path)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.tree.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.tree.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.tree.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.tree.link(path)
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {

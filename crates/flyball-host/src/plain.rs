@@ -40,9 +40,7 @@ impl Host for Plain {
         format!("tree:{}", self.tree.root().display())
     }
 
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.tree.read_into(path, buffer)
-    }
+    crate::recorded::read_from_tree!();
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let fail = |error: std::io::Error| HostError::new(Op::Write, path, Errno::from(&error));
@@ -66,22 +64,6 @@ impl Host for Plain {
         std::io::Write::write_all(&mut new, &content).map_err(fail)?;
         new.set_permissions(mode).map_err(fail)?;
         std::fs::rename(&beside, &file).map_err(fail)
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.tree.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.tree.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.tree.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.tree.link(path)
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {

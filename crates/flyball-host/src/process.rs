@@ -113,7 +113,6 @@ pub fn is_root() -> bool {
 /// CPU time, user and system, and the largest memory of this process or of its ended children.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
-    /// CPU time.
     pub time: std::time::Duration,
     /// Largest resident memory so far, KiB.
     pub peak_kib: u64,

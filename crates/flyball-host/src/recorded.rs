@@ -162,6 +162,32 @@ pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
     (stem, number.len(), number)
 }
 
+/// The methods of [`Host`] that read files below the root of `self.tree`.
+macro_rules! read_from_tree {
+    () => {
+        fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
+            self.tree.read_into(path, buffer)
+        }
+
+        fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
+            self.tree.list(path)
+        }
+
+        fn exists(&self, path: &str) -> bool {
+            self.tree.exists(path)
+        }
+
+        fn writable(&self, path: &str) -> bool {
+            self.tree.writable(path)
+        }
+
+        fn link(&self, path: &str) -> Result<String, HostError> {
+            self.tree.link(path)
+        }
+    };
+}
+pub(crate) use read_from_tree;
+
 /// A recorded machine below a directory. Reading answers as the files say; every write is refused.
 #[derive(Debug)]
 pub struct Recorded {
@@ -211,28 +237,10 @@ impl Host for Recorded {
         self.tree.root().display().to_string()
     }
 
-    fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        self.tree.read_into(path, buffer)
-    }
+    read_from_tree!();
 
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<(), HostError> {
         Err(HostError::new(Op::Write, path, Errno::ROFS))
-    }
-
-    fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        self.tree.list(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.tree.exists(path)
-    }
-
-    fn writable(&self, path: &str) -> bool {
-        self.tree.writable(path)
-    }
-
-    fn link(&self, path: &str) -> Result<String, HostError> {
-        self.tree.link(path)
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {

@@ -28,7 +28,7 @@ use rustix::{
 };
 
 /// Bytes that places and lengths of direct writes, and memory they are made from, are multiples of.
-pub const ALIGNMENT: usize = 4096;
+const ALIGNMENT: usize = 4096;
 /// Bytes in front of the first stretch, for what is written last.
 const FRONT: u64 = 1 << 30;
 /// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
@@ -135,11 +135,6 @@ impl Stretch {
         }
     }
 
-    /// Bytes written.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Writes behind what is there. Length and memory of `bytes` should be multiples of [`ALIGNMENT`]; what is not
     /// goes through the page cache.
     ///
@@ -165,17 +160,14 @@ impl Stretch {
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Lets the writes of `file` go past the page cache, or through it again.
-///
-/// # Errors
-/// `EINVAL` where the file system cannot do that.
-pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+/// Lets the writes of `file` go past the page cache, or through it again. `EINVAL` where the file system cannot do that.
+fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
     flags.set(OFlags::DIRECT, direct);
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Gives a nameless file a name that does not exist yet, and everybody the right to read it.
+/// Gives a nameless file a name that does not exist yet, and all users the right to read it.
 ///
 /// # Errors
 /// The errno of linkat(2); `ENOENT` without /proc.
@@ -246,7 +238,7 @@ mod tests {
                     stretch.use_page_cache();
                 }
             }
-            sizes.push(stretch.written());
+            sizes.push(stretch.written);
         }
         let front = 5 * ALIGNMENT as u64;
         let file = spool.draw_together(front, &sizes).unwrap();
