@@ -218,8 +218,7 @@ pub fn covers(path: &str) -> bool {
         })
     };
     let never = path.rsplit('/').next().is_some_and(|name| NEVER.contains(&name));
-    !never
-        && (TREES.iter().any(|tree| in_tree(&tree)) || FILES.contains(&path) || CLASSES.iter().any(in_class))
+    !never && (TREES.iter().any(in_tree) || FILES.contains(&path) || CLASSES.iter().any(in_class))
 }
 
 /// Whether a machine's recording has the register.

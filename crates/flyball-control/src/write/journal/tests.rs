@@ -367,9 +367,8 @@ fn a_damaged_journal_is_not_called_restored() {
         let tree = Tree::new(&files);
         tree.journal(&OF_FORMAT_1[..8]);
         let text = std::fs::read_to_string(tree.state.journal()).unwrap();
-        let lines = text.lines().enumerate().map(|(number, line)| match number == bad {
-            true => format!("ffffffff{}\n", &line[8..]),
-            false => format!("{line}\n"),
+        let lines = text.lines().enumerate().map(|(number, line)| {
+            if number == bad { format!("ffffffff{}\n", &line[8..]) } else { format!("{line}\n") }
         });
         std::fs::write(tree.state.journal(), lines.collect::<String>()).unwrap();
         let restoration = tree.restore();
