@@ -161,6 +161,28 @@ fn what_is_disturbed_can_be_put_back() {
     }
 }
 
+/// A knob that goes away with a policy, a driver or a CPU must be remembered before that is changed.
+#[test]
+fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
+    for row in TABLE.iter().filter(|row| row.control().is_some()) {
+        let subject = Subject::Knob(row.id);
+        for file in subject.files() {
+            let of_driver = ["intel_pstate", "amd_pstate", "cpufreq"]
+                .iter()
+                .any(|folder| file.starts_with(&format!("/sys/devices/system/cpu/{folder}/")));
+            if of_driver {
+                assert!(effects::EVERYTHING.contains(&subject), "{}: a driver switch resets it", row.name);
+            }
+            if file.contains("{policy}") {
+                assert!(effects::POLICY.contains(&subject), "{}: it goes with its policy", row.name);
+            }
+            if file.contains("{cpu}") && row.id != Id::Online {
+                assert!(effects::CPU.contains(&subject), "{}: it goes with its CPU", row.name);
+            }
+        }
+    }
+}
+
 /// What a knob's file prints can be written back, and then agrees with itself.
 #[test]
 fn every_knob_has_a_writable_spelling() {
