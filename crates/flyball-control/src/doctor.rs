@@ -16,6 +16,8 @@ mod conflicts;
 mod driver;
 mod facts;
 mod firmware;
+mod firmware_limits;
+mod idle;
 mod limits;
 mod now;
 mod speed_select;
@@ -254,8 +256,10 @@ pub static CHECKS: &[&[Check]] = &[
     driver::CHECKS,
     amd_pstate::CHECKS,
     firmware::CHECKS,
+    firmware_limits::CHECKS,
     amd_firmware::CHECKS,
     conflicts::CHECKS,
+    idle::CHECKS,
     speed_select::CHECKS,
     now::CHECKS,
     limits::CHECKS,

@@ -67,6 +67,7 @@ impl Display {
             let comma = if level == depth && more { "," } else { "" };
             self.text.push_str(&format!("\n{indent}}}{comma}"));
         }
+        // Deeper ends have no line break of their own in the tool.
         if self.depth_before.abs_diff(depth) < 3 {
             self.text.push('\n');
         }

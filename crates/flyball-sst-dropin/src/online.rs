@@ -49,6 +49,7 @@ pub(super) fn set_online(
     cpus: &CpuList,
     limits: bool,
 ) -> Result<(), Ended> {
+    // An empty mask would take every CPU of the domain offline.
     if cpus.is_empty() {
         return Ok(());
     }
@@ -85,6 +86,7 @@ pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Resul
         }
         return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
     }
+    // open(2) and write(2) fail with different messages in the tool; the host does both, so the errno tells them apart.
     match session.host.write(&path, if online { b"1\n" } else { b"0\n" }) {
         Ok(()) => Ok(()),
         Err(error) if matches!(error.errno, Errno::ACCES | Errno::PERM | Errno::ROFS) => {

@@ -98,6 +98,7 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
             session.failed = true;
             return Err(Ended(0));
         }
+        // With the driver loaded, commands that only read go on.
         session.warn("\nNot running as root, Only read only operations are supported\n");
         session.read_only = true;
     }

@@ -219,6 +219,7 @@ impl Session<'_> {
                     targets.iter().filter(|&cpu| self.map.present().contains(cpu)).collect();
                 let mut ids = Vec::new();
                 for cpu in online {
+                    // CPU 0 has no such file on most kernels, and is online there.
                     if cpu == 0
                         || self.number(true, &format!("/sys/devices/system/cpu/cpu{cpu}/online"))? != 0
                     {
@@ -242,6 +243,7 @@ impl Session<'_> {
     /// One [`Id`] per power domain, with its lowest online CPU. Domains without CPUs are included if they have registers
     /// and a CPU of the package is online.
     pub(super) fn power_domains(&mut self) -> Result<Vec<Id>, Ended> {
+        // Two maps in one pass: the lowest online CPU of each domain, and the dies that have one.
         let mut lowest = std::collections::BTreeMap::new();
         let mut dies = std::collections::BTreeSet::new();
         let highest = |values: &mut dyn Iterator<Item = u32>| values.max().unwrap_or(0);
@@ -266,7 +268,7 @@ impl Session<'_> {
         let mut ids = Vec::new();
         for package in 0..PACKAGES {
             if highest_die > highest_package {
-                // Each domain is a die.
+                // More dies than packages: each die is a power domain, and a domain's number is its die's.
                 for domain in 0..DOMAINS {
                     let cpu = lowest.get(&(package, domain, domain)).copied();
                     let die = cpu.map_or(-1, |cpu| self.id(cpu).die);
@@ -324,6 +326,7 @@ impl Session<'_> {
             let why = isst::explain(self.host, &error);
             self.warn(&format!("{why}\n"));
         }
+        // The tool's messages below are those of its mailbox code; its TPMI code prints none.
         if self.platform.is_tpmi() {
             return Ok(Err(FAILED));
         }

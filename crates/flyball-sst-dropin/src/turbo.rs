@@ -55,6 +55,7 @@ fn lift_base_limit(session: &mut Session<'_>, id: &Id) -> Result<(), Ended> {
 
 /// Writes the turbo ratio limits; 0 stands for no limit at all.
 pub(super) fn set_limits(session: &mut Session<'_>, id: &Id, limits: u64) -> Result<Result<(), Code>, Ended> {
+    // Ratios above what the processor can do leave its own limits in effect, so all ones lift every limit.
     let limits = if limits == 0 { u64::MAX } else { limits };
     let register = MSR_TURBO_RATIO_LIMIT;
     let answer = legacy::write_msr(session.host, id.cpu.unsigned_abs(), register, limits);

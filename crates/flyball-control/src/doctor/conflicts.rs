@@ -1,9 +1,8 @@
 //! Settings that contradict each other.
 
 use flyball_host::CpuList;
-use flyball_host::msr::MSR_PM_ENABLE;
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Group, Vendor, note, ok, warning};
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -78,23 +77,6 @@ pub(super) const CHECKS: &[Check] = &[
         looks: "cpufreq/boost, intel_pstate/no_turbo and each policy's boost",
         covers: &["boost"],
         run: turbo,
-    },
-    Check {
-        id: "conflict.nohz-full",
-        group: Group::Conflicts,
-        why: "On isolated tickless CPUs intel_pstate's update may never run, so a busy CPU stays at its lowest speed.",
-        looks: "nohz_full=, isolcpus= and rcu_nocbs= on the command line, cpu/nohz_full, driver, mode and HWP; with --trace the \
-            driver's decisions",
-        covers: &[],
-        run: nohz_full,
-    },
-    Check {
-        id: "conflict.cpuidle",
-        group: Group::Conflicts,
-        why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
-        looks: "cpuidle/current_driver, the states' disable files, idle= and max_cstate= on the command line",
-        covers: &[],
-        run: cpuidle,
     },
 ];
 
@@ -414,153 +396,4 @@ fn turbo(facts: &Facts) -> Option<Answer> {
         answer = answer.seen(policy.path("boost"), policy.get("boost").unwrap_or_default());
     }
     (answer.evidence.len() > 1).then_some(answer)
-}
-
-/// A list of CPUs on the command line, without the flags before it: `isolcpus=domain,managed_irq,3-5`.
-fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
-    let text = facts.parameter(name)?.trim_matches('"');
-    let last = facts.present.iter().last().unwrap_or(0);
-    let starts = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) || matches!(*part, "all" | "N");
-    let mut cpus = CpuList::new();
-    for part in text.split(',').filter(starts) {
-        let part = part.replace("all", &format!("0-{last}")).replace('N', &last.to_string());
-        cpus.extend(part.parse::<CpuList>().ok()?.iter());
-    }
-    Some(cpus)
-}
-
-/// Tickless CPUs under a driver that changes the speed only when the scheduler calls it on that CPU. Without a tick, and
-/// with RCU callbacks offloaded, nothing calls it while one task runs, and the CPU keeps whatever speed it had; which of
-/// these conditions hold decides between fault and note.
-fn nohz_full(facts: &Facts) -> Option<Answer> {
-    let Some(cmdline) = facts.cmdline.as_deref() else {
-        return Some(unknown("/proc/cmdline does not exist"));
-    };
-    let file = "/sys/devices/system/cpu/nohz_full";
-    let isolated = listed(facts, "isolcpus").unwrap_or_default();
-    let requested = match facts.parameter("isolcpus") {
-        Some(flags) if flags.split(',').any(|flag| flag == "nohz") => Some(isolated.clone()),
-        _ => listed(facts, "nohz_full"),
-    };
-    // A kernel without CONFIG_NO_HZ_FULL accepts the parameter and has no tickless CPU.
-    let actual = facts.read(file).ok().map(|text| match text.trim() {
-        "" | "(null)" => CpuList::new(),
-        list => list.parse().unwrap_or_default(),
-    });
-    let tickless = actual.clone().or(requested.clone()).unwrap_or_default();
-    let place = |answer: Answer| match &actual {
-        Some(cpus) if cpus.is_empty() => answer.seen(file, "none"),
-        Some(cpus) => answer.seen(file, cpus.to_string()),
-        None => answer.seen("/proc/cmdline", shorten(cmdline)),
-    };
-    if tickless.is_empty() {
-        let ignored = requested.is_some_and(|cpus| !cpus.is_empty());
-        return Some(place(if ignored {
-            note("nohz_full is on the command line, but this kernel is built without it")
-                .seen("/proc/cmdline", shorten(cmdline))
-        } else {
-            ok("no CPU is tickless (nohz_full)")
-        }));
-    }
-    let offloaded = listed(facts, "rcu_nocbs").unwrap_or_default();
-    let risky = tickless.intersection(&isolated).difference(&offloaded);
-    let Some(driver) = facts.driver() else {
-        return Some(unknown(format!("CPUs {tickless} are tickless; the cpufreq driver is unknown")));
-    };
-    let seen = |answer: Answer| {
-        place(answer)
-            .seen("isolcpus", if isolated.is_empty() { "none".to_owned() } else { isolated.to_string() })
-            .seen("rcu_nocbs", if offloaded.is_empty() { "none".to_owned() } else { offloaded.to_string() })
-    };
-    // Only intel_pstate's own algorithm needs the scheduler's callback on the CPU itself (intel_pstate_update_util). With
-    // hardware P-states the processor chooses, and governors of other drivers also run on callbacks from other CPUs.
-    let needs_callback = driver == "intel_pstate" && !hardware_chooses(facts);
-    Some(if needs_callback && !risky.is_empty() {
-        seen(fault(format!(
-            "CPUs {risky} are isolated and tickless without rcu_nocbs, and {driver} changes their speed only when the scheduler calls \
-             it there"
-        )))
-        .fix(Fix::KernelParameter(format!(
-            "add rcu_nocbs={tickless}; or use hardware P-states, or intel_pstate=passive with a fixed frequency"
-        )))
-    } else if needs_callback {
-        seen(note(format!(
-            "CPUs {tickless} are tickless, and {driver} changes their speed only when the scheduler calls it there; a trace shows \
-             whether it does (--trace)"
-        )))
-    } else if risky.is_empty() {
-        seen(ok("RCU callbacks of tickless CPUs run on other CPUs, and the driver needs no tick"))
-    } else {
-        seen(note(format!("CPUs {risky} are isolated and tickless, without rcu_nocbs")))
-            .fix(Fix::KernelParameter(format!("add rcu_nocbs={tickless}")))
-    })
-}
-
-/// Whether hardware P-states are on, so that the processor changes its speed without the kernel: from the register, or
-/// from the preferences, which intel_pstate offers only then.
-fn hardware_chooses(facts: &Facts) -> bool {
-    match facts.online.first().map(|cpu| facts.msr(cpu, MSR_PM_ENABLE)) {
-        Some(Ok(value)) => value & 1 == 1,
-        _ => facts.policies.iter().any(|policy| policy.get("energy_performance_preference").is_some()),
-    }
-}
-
-fn shorten(text: &str) -> String {
-    if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(79).chain(['…']).collect() }
-}
-
-fn cpuidle(facts: &Facts) -> Option<Answer> {
-    let path = "/sys/devices/system/cpu/cpuidle/current_driver";
-    let driver = match facts.read(path) {
-        Ok(driver) => driver,
-        Err(why) => return Some(unknown(why)),
-    };
-    if driver == "none" {
-        let mut answer = warning("no idle driver: idle CPUs only halt").seen(path, driver);
-        for name in ["idle", "processor.max_cstate", "intel_idle.max_cstate", "cpuidle.off"] {
-            if let Some(value) = facts.parameter(name) {
-                answer = answer.seen("/proc/cmdline", format!("{name}={value}")).fix(Fix::KernelParameter(
-                    format!("remove {name}={value} unless latency matters more than power"),
-                ));
-            }
-        }
-        return Some(answer);
-    }
-    let mut most = 0;
-    let mut disabled: std::collections::BTreeMap<String, CpuList> = std::collections::BTreeMap::new();
-    let mut unread = None;
-    for cpu in facts.online.iter() {
-        let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
-        let states: Vec<String> =
-            facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
-        if states.is_empty() {
-            unread.get_or_insert(format!("CPU {cpu} shows no idle states"));
-        }
-        most = most.max(states.len());
-        for state in states {
-            match facts.read(&format!("{root}/{state}/disable")) {
-                Ok(text) if text == "0" => {}
-                Ok(_) => {
-                    disabled.entry(state).or_default().insert(cpu);
-                }
-                Err(why) => {
-                    unread.get_or_insert(why);
-                }
-            }
-        }
-    }
-    if let Some((state, cpus)) = disabled.first_key_value() {
-        let answer =
-            note(format!("{} of {most} idle states are disabled, {state} on CPUs {cpus}", disabled.len()));
-        return Some(disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
-            answer.seen(
-                format!("/sys/devices/system/cpu/cpuN/cpuidle/{state}/disable"),
-                format!("set on CPUs {cpus}"),
-            )
-        }));
-    }
-    Some(match unread {
-        Some(why) => unknown(why),
-        None => ok(format!("idle driver {driver}, {most} states, none disabled")).seen(path, driver),
-    })
 }

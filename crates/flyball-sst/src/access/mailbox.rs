@@ -109,6 +109,7 @@ impl<'h> Mailbox<'h> {
         if !self.pause.is_zero() {
             self.host.sleep(self.pause);
         }
+        // The mailbox is shared with the firmware and other agents and may be busy; the tool tries three times too.
         let mut left = self.tries.max(1);
         loop {
             left -= 1;
@@ -298,6 +299,7 @@ impl Access for Mailbox<'_> {
 
     fn base_freq(&self, at: &DomainAddress, level: u8) -> Result<BaseFreq, HostError> {
         let request = u32::from(level);
+        // The tool asks for the second half only on parts with more than 32 cores; others may refuse it.
         let low = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, request).unwrap_or(0);
         let high = self.tdp(at, CONFIG_TDP_PBF_GET_CORE_MASK_INFO, SECOND_HALF | request).unwrap_or(0);
         let ratios = self.tdp(at, CONFIG_TDP_PBF_GET_P1HI_P1LO_INFO, request)?;
