@@ -1,5 +1,7 @@
 //! Rows of facts: what drivers and firmware report and no write changes.
 
+use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_PLATFORM_INFO};
+
 use super::{Id, amd, intel, ro};
 use crate::{
     knob::{Form, Knob, Role, Scope, Section, Shown},
@@ -101,7 +103,7 @@ pub(super) const BASE_FREQ: Knob = Knob {
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Cpus),
-    mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(0xce, (15, 8), Form::Ratio)],
+    mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(MSR_PLATFORM_INFO, (15, 8), Form::Ratio)],
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",
     interacts: &[(Id::Turbo, "allows frequencies above it"), (Id::MaxFreq, "the word base means this value")],
@@ -249,7 +251,7 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     scope: Scope::Cpu,
     vendor: None,
     shown: Shown::in_section(Section::Levels),
-    mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(0xc001_02b0, (31, 24), Form::Perf)],
+    mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \
             differ where some are preferred: the best core has the highest number.",
     interacts: &[(Id::PrefcoreRanking, "the ranking that amd-pstate makes of it")],
@@ -263,7 +265,7 @@ pub(super) const CPPC_NOMINAL: Knob = Knob {
     scope: Scope::Cpu,
     vendor: None,
     shown: Shown::on_request(Section::Levels),
-    mechanisms: &[ro(cppc!("nominal_perf"), Form::Perf), amd(0xc001_02b0, (23, 16), Form::Perf)],
+    mechanisms: &[ro(cppc!("nominal_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (23, 16), Form::Perf)],
     about: "The performance level that the firmware calls sustained with all cores busy, on the same scale as \
             cppc-highest. nominal-freq is its frequency.",
     interacts: &[(Id::NominalFreq, "its frequency")],
@@ -291,7 +293,10 @@ pub(super) const CPPC_LOWEST_NONLINEAR: Knob = Knob {
     scope: Scope::Cpu,
     vendor: None,
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[ro(cppc!("lowest_nonlinear_perf"), Form::Perf), amd(0xc001_02b0, (15, 8), Form::Perf)],
+    mechanisms: &[
+        ro(cppc!("lowest_nonlinear_perf"), Form::Perf),
+        amd(MSR_AMD_CPPC_CAP1, (15, 8), Form::Perf),
+    ],
     about: "The performance level above which power grows faster than performance. Below it, a lower level does not save \
             energy for the same work.",
     interacts: &[(Id::LowestNonlinearFreq, "its frequency on AMD")],
@@ -305,7 +310,7 @@ pub(super) const CPPC_LOWEST: Knob = Knob {
     scope: Scope::Cpu,
     vendor: None,
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[ro(cppc!("lowest_perf"), Form::Perf), amd(0xc001_02b0, (7, 0), Form::Perf)],
+    mechanisms: &[ro(cppc!("lowest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (7, 0), Form::Perf)],
     about: "The lowest performance level that the firmware takes, on the same scale as cppc-highest. Going this low may \
             use more energy for the same work than a higher level.",
     interacts: &[(Id::HwMinFreq, "its frequency")],

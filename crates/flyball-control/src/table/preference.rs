@@ -1,6 +1,7 @@
 //! Rows of hints between performance and power.
 
 use flyball_host::Errno;
+use flyball_host::msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL};
 
 use super::{Id, amd, effects, intel, rw};
 use crate::{
@@ -25,8 +26,8 @@ pub(super) const EPP: Knob = Knob {
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
-        intel(0x774, (31, 24), Form::Epp),
-        amd(0xc001_02b3, (31, 24), Form::Epp),
+        intel(MSR_HWP_REQUEST, (31, 24), Form::Epp),
+        amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
     about: "The hint by which the processor trades speed for energy when it chooses its own frequency: 0 asks for \
             performance, 255 for power saving. The words stand for 0, 128, 192 (AMD 191) and 255, on some models for \
@@ -92,7 +93,13 @@ pub(super) const EPB: Knob = Knob {
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
         rw("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias", Form::Epb),
-        Mechanism::Msr { vendor: Vendor::Intel, register: 0x1b0, bits: (3, 0), form: Form::Epb, write: true },
+        Mechanism::Msr {
+            vendor: Vendor::Intel,
+            register: MSR_IA32_ENERGY_PERF_BIAS,
+            bits: (3, 0),
+            form: Form::Epb,
+            write: true,
+        },
     ],
     about: "Intel's older hint between performance (0) and power saving (15). It still steers turbo, uncore and \
             package power decisions on many models even where EPP steers the core's frequency, so set both to match. The \
@@ -132,7 +139,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
-        intel(0x1fc, (19, 19), Form::InvertedSwitch),
+        intel(MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
     about: "Whether the processor may lower the frequency on its own where it thinks that speed does not pay, mostly \
             while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \

@@ -1,5 +1,10 @@
 //! Rows that only model-specific registers hold.
 
+use flyball_host::msr::{
+    MSR_AMD_CPPC_REQ, MSR_HWP_CAPABILITIES, MSR_HWP_REQUEST, MSR_PLATFORM_INFO, MSR_TURBO_RATIO_LIMIT,
+    MSR_TURBO_RATIO_LIMIT1,
+};
+
 use super::{Id, amd, intel};
 use crate::{
     knob::{Form, Knob, Role, Scope, Section, Shown},
@@ -14,7 +19,7 @@ pub(super) const HWP_REQUEST: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
-        0x774,
+        MSR_HWP_REQUEST,
         (63, 0),
         Form::Fields(&[
             ("min", 7, 0),
@@ -40,7 +45,7 @@ pub(super) const HWP_CAPABILITIES: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
-        0x771,
+        MSR_HWP_CAPABILITIES,
         (63, 0),
         Form::Fields(&[("highest", 7, 0), ("guaranteed", 15, 8), ("efficient", 23, 16), ("lowest", 31, 24)]),
     )],
@@ -61,7 +66,7 @@ pub(super) const CPPC_REQUEST: Knob = Knob {
     vendor: Some(Vendor::Amd),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[amd(
-        0xc001_02b3,
+        MSR_AMD_CPPC_REQ,
         (63, 0),
         Form::Fields(&[("max", 7, 0), ("min", 15, 8), ("desired", 23, 16), ("epp", 31, 24)]),
     )],
@@ -91,7 +96,7 @@ pub(super) const TURBO_RATIOS: Knob = Knob {
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[intel(0x1ad, (63, 0), BYTES)],
+    mechanisms: &[intel(MSR_TURBO_RATIO_LIMIT, (63, 0), BYTES)],
     about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
             N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
     interacts: &[(Id::TurboRatioCores, "the numbers of cores"), (Id::Turbo, "allows them")],
@@ -105,7 +110,7 @@ pub(super) const TURBO_RATIO_CORES: Knob = Knob {
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[intel(0x1ae, (63, 0), BYTES)],
+    mechanisms: &[intel(MSR_TURBO_RATIO_LIMIT1, (63, 0), BYTES)],
     about: "On Xeons since Skylake-SP, the largest number of active cores for which each of the eight turbo-ratios holds. \
             On older and client processors the register means something else or is missing.",
     interacts: &[(Id::TurboRatios, "the ratios that go with them")],
@@ -120,7 +125,7 @@ pub(super) const PLATFORM_INFO: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
     mechanisms: &[intel(
-        0xce,
+        MSR_PLATFORM_INFO,
         (63, 0),
         Form::Fields(&[
             ("max-non-turbo", 15, 8),
