@@ -16,6 +16,7 @@
 
 mod axis;
 mod chart;
+pub mod columns;
 mod marks;
 mod page;
 #[cfg(feature = "png")]

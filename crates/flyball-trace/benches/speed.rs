@@ -1,9 +1,10 @@
 //! How fast traces are read, side by side with what else reads them: `cargo bench -p flyball-trace`.
 //!
 //! CPU time, not wall time, except for the gain by threads. Every figure is the best of several rounds.
-//! `-- --lines N` sets the size of the text (a million lines are 230 MB), `-- --tracer PATH` runs the kernel's
+//! `-- --lines N` sets the size of the text (a million lines are 200 MB), `-- --tracer PATH` runs the kernel's
 //! amd_pstate_trace.py on the same file, `-- --live` also records on this machine (root; beside trace-cmd where that
-//! is installed), `-- --only text|report|pages|live|page|parquet` leaves the other parts out. `--only page` makes the page
+//! is installed), `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command` runs the
+//! program itself, `-- --flyball PATH` or the one that was built next to this benchmark (`cargo build --release`). `--only page` makes the page
 //! of so many lines and CPUs, `--only parquet` (with `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the
 //! CSV files.
 
@@ -42,6 +43,7 @@ struct Options {
     chunk: usize,
     directory: PathBuf,
     keep: Option<PathBuf>,
+    flyball: Option<PathBuf>,
 }
 
 impl Options {
@@ -60,6 +62,7 @@ fn options() -> Options {
         chunk: TextOptions::default().chunk,
         directory: std::env::temp_dir(),
         keep: None,
+        flyball: next_to_this(),
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -69,6 +72,7 @@ fn options() -> Options {
             "--cpus" => options.cpus = value().parse().unwrap_or(options.cpus),
             "--tracer" => options.tracer = Some(value().into()),
             "--dir" => options.directory = value().into(),
+            "--flyball" => options.flyball = Some(value().into()),
             "--keep" => options.keep = Some(value().into()),
             "--live" => options.live = true,
             "--chunk" => options.chunk = value().parse().unwrap_or(options.chunk),
@@ -77,6 +81,12 @@ fn options() -> Options {
         }
     }
     options
+}
+
+/// target/release/flyball, where this is target/release/deps/speed-HASH.
+fn next_to_this() -> Option<PathBuf> {
+    let flyball = std::env::current_exe().ok()?.parent()?.parent()?.join("flyball");
+    flyball.is_file().then_some(flyball)
 }
 
 /// Numbers that look random and are the same in every run.
@@ -219,6 +229,34 @@ fn text(options: &Options, path: &Path) {
     println!("    (two parses of the whole that share nothing gain {:.2})", 2.0 * one / apart);
     let gain = ours / busier;
     line("  one thread over the busier of two, CPU time", format!("{gain:.2}"), ">= 1.7", gain >= 1.7);
+}
+
+/// The whole command over `grep -c` of the same file: start, reading, analysis and printing. Rounds in turn, so that
+/// another load of the machine meets all of them.
+fn command(options: &Options, path: &Path) {
+    let Some(flyball) = &options.flyball else {
+        println!("command: left out: build flyball, or name it with --flyball");
+        return;
+    };
+    let once = |program: &Path, arguments: &[&str]| {
+        best(1, true, || {
+            let output =
+                Command::new(program).args(arguments).arg(path).output().expect("a program that runs");
+            assert!(output.status.success() && !output.stdout.is_empty(), "{}", program.display());
+        })
+    };
+    let (mut grep, mut plain, mut json) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    for _ in 0..9 {
+        grep = grep.min(once(Path::new("grep"), &["-c", "amd_pstate_perf"]));
+        plain = plain.min(once(flyball, &["trace", "report"]));
+        json = json.min(once(flyball, &["--json", "trace", "report"]));
+    }
+    let size = std::fs::metadata(path).expect("the file").len() as f64 / 1e6;
+    println!("command: {} over grep -c, CPU time, {size:.0} MB", flyball.display());
+    for (what, time) in [("  trace report", plain), ("  trace report --json", json)] {
+        let words = format!("{time:.3} / {grep:.3} s = {:.2}", time / grep);
+        line(what, words, "<= 2.0", time / grep <= 2.0);
+    }
 }
 
 fn report(options: &Options, path: &Path) {
@@ -616,8 +654,11 @@ fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
 fn main() {
     let options = options();
     let path = options.directory.join("flyball-speed.txt");
-    if ["text", "report", "page", "parquet"].iter().any(|part| options.wants(part)) {
+    if ["command", "text", "report", "page", "parquet"].iter().any(|part| options.wants(part)) {
         write_text(&path, options.lines, options.cpus);
+        if options.wants("command") {
+            command(&options, &path);
+        }
         if options.wants("text") {
             text(&options, &path);
         }

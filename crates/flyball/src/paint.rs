@@ -3,6 +3,8 @@
 use std::{fmt::Write, io::IsTerminal};
 
 use flyball_host::CpuList;
+use flyball_plot::columns::Painter;
+pub use flyball_plot::columns::{Cell, Columns, Style};
 
 /// Whether and how to colour standard output.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,12 @@ impl Paint {
 
     /// `text` in `style`.
     pub fn apply(self, style: Style, text: &str) -> String {
+        Painter::apply(&self, style, text)
+    }
+}
+
+impl Painter for Paint {
+    fn apply(&self, style: Style, text: &str) -> String {
         if !self.on || text.is_empty() || style == Style::Plain {
             return text.to_owned();
         }
@@ -36,113 +44,6 @@ impl Paint {
             Style::Notice => "33",
         };
         format!("\x1b[{code}m{text}\x1b[0m")
-    }
-}
-
-/// The style of a piece of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    Plain,
-    Heading,
-    /// Secondary information (dimmed).
-    Faint,
-    /// An error.
-    Alert,
-    /// A notice.
-    Notice,
-}
-
-/// One cell of a table.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    text: String,
-    style: Style,
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Cell {
-        Cell { text: text.into(), style: Style::Plain }
-    }
-}
-
-impl Cell {
-    /// A cell in a style.
-    pub fn styled(style: Style, text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), style }
-    }
-
-    /// Its text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-}
-
-/// A table with aligned columns, two blanks apart, without trailing blanks.
-#[derive(Debug, Default)]
-pub struct Columns {
-    rows: Vec<Vec<Cell>>,
-}
-
-impl Columns {
-    /// An empty table.
-    pub fn new() -> Columns {
-        Columns::default()
-    }
-
-    /// Adds a heading row.
-    pub fn heading<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(cells.into_iter().map(|text| Cell::styled(Style::Heading, text)).collect());
-    }
-
-    /// Adds a row.
-    pub fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
-    }
-
-    /// Adds a row of plain text.
-    pub fn text_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(cells.into_iter().map(|text| Cell::styled(Style::Plain, text)).collect());
-    }
-
-    /// Drops the columns whose cells below the heading are all empty.
-    pub fn drop_empty(&mut self) {
-        let width = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        for column in (0..width).rev() {
-            if self.rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell.text.is_empty())) {
-                for row in &mut self.rows {
-                    if column < row.len() {
-                        row.remove(column);
-                    }
-                }
-            }
-        }
-    }
-
-    /// How many columns the widest row has.
-    pub fn width(&self) -> usize {
-        self.rows.iter().map(Vec::len).max().unwrap_or(0)
-    }
-
-    /// The lines.
-    pub fn render(&self, paint: Paint) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count()).max()
-        };
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-        let mut out = String::new();
-        for row in &self.rows {
-            let last = row.iter().rposition(|cell| !cell.text.is_empty());
-            for (column, cell) in row.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
-                out.push_str(&paint.apply(cell.style, &cell.text));
-                if Some(column) != last {
-                    let gap = widths[column] - cell.text.chars().count() + 2;
-                    let _ = write!(out, "{:gap$}", "");
-                }
-            }
-            out.push('\n');
-        }
-        out
     }
 }
 
@@ -228,15 +129,5 @@ mod tests {
         }
         let odd: CpuList = [1, 2, 5, 6, 9, 10, 13, 14, 17, 18, 21, 22].into_iter().collect();
         assert_eq!(cpus_within(&odd, 24), "1,2,5,6,9,... (12 CPUs)");
-    }
-
-    #[test]
-    fn columns_line_up_without_trailing_blanks() {
-        let mut columns = Columns::new();
-        columns.heading(["a", "none", "long heading"]);
-        columns.row(vec!["value".into(), "".into(), "x".into()]);
-        columns.row(vec!["v".into(), "".into(), "".into()]);
-        columns.drop_empty();
-        assert_eq!(columns.render(Paint::plain()), "a      long heading\nvalue  x\nv\n");
     }
 }

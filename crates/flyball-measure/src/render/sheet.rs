@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table as Grid, presets::NOTHING};
-use flyball_plot::{Axis, Block, Chart, Mark, Page, Series, Table};
+use flyball_plot::{
+    Axis, Block, Chart, Mark, Page, Series, Table,
+    columns::{self, Unstyled},
+};
 
 use super::{percent, probability};
 use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};
@@ -12,20 +14,13 @@ use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};
 pub fn sheet_text(sheet: &Sheet, report: &SelftestReport) -> String {
     let mut out = String::new();
     let (header, rows) = averages(sheet);
-    let mut grid = Grid::new();
-    grid.load_preset(NOTHING).set_header(header.clone());
+    let mut grid = columns::Columns::aligned_right(1..header.len());
+    grid.heading(header);
     for row in rows {
-        grid.add_row(row);
-    }
-    for column in 1..header.len() {
-        if let Some(column) = grid.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        grid.text_row(row);
     }
     let _ = writeln!(out, "{} of the amd-pstate selftest; averages as printed\n", report.test);
-    for line in grid.to_string().lines() {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    out.push_str(&grid.render(Unstyled));
     let _ = writeln!(out, "\n{}", summary(report));
     for misprint in misprints(report) {
         let _ = writeln!(out, "  {misprint}");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use flyball_plot::columns::{Columns, Unstyled};
 
 use super::{level, number, percent, probability};
 use crate::{
@@ -89,26 +89,19 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
 
 fn table(report: &Report) -> String {
     let columns = columns(report);
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
+    let mut table = Columns::aligned_right(1..columns.len() + 1);
     let mut header = vec!["arm".to_owned(), "rounds".to_owned()];
     header.extend(columns.iter().map(|quantity| {
         let metric = quantity.metric(&report.workload.metric);
         if metric.unit.is_empty() { metric.name } else { format!("{}, {}", metric.name, metric.unit) }
     }));
-    table.set_header(header);
+    table.heading(header);
     for arm in &report.arms {
         let mut row = vec![arm.name.clone(), rounds(arm)];
         row.extend(columns.iter().map(|quantity| cell(arm, *quantity)));
-        table.add_row(row);
+        table.text_row(row);
     }
-    for column in 1..=columns.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut out = table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-    out.push('\n');
+    let mut out = table.render(Unstyled);
     let _ = writeln!(out, "{}", brackets(report));
     if let Some(why) = &report.no_energy {
         let _ = writeln!(out, "no energy: {why}");
@@ -173,10 +166,9 @@ fn judgement(report: &Report) -> String {
             arms.push(comparison.arm);
         }
     }
-    let mut table = Table::new();
-    table.load_preset(NOTHING);
+    let mut table = Columns::new();
     let names = quantities.iter().map(|quantity| quantity.metric(&report.workload.metric).name);
-    table.set_header(std::iter::once("arm".to_owned()).chain(names));
+    table.heading(std::iter::once("arm".to_owned()).chain(names));
     for &arm in &arms {
         let mut row = vec![report.arms[arm].name.clone()];
         row.extend(quantities.iter().map(|&quantity| {
@@ -186,17 +178,14 @@ fn judgement(report: &Report) -> String {
                 .find(of)
                 .map_or_else(|| "-".to_owned(), |found| verdict_in_short(report, found))
         }));
-        table.add_row(row);
+        table.text_row(row);
     }
     let base = &report.arms[comparisons[0].base].name;
     let mut out = format!(
         "against {base}, with {} % intervals, p corrected for the number of arms:\n",
         level(report.schedule.confidence)
     );
-    for line in table.to_string().lines() {
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
+    out.push_str(&table.render(Unstyled));
     out
 }
 

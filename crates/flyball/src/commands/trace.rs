@@ -1,12 +1,14 @@
 //! `flyball trace`: every decision of the P-state driver, from the kernel's ring buffer.
 
 mod diagnose;
+mod formats;
 mod input;
 pub mod known;
 mod plots;
 mod print;
 mod record;
 mod report;
+mod tables;
 
 use clap::Subcommand;
 

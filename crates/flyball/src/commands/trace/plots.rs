@@ -20,35 +20,35 @@ pub enum Format {
 /// Points that a picture's width can show; more would only be thinned again.
 const COLUMNS: usize = 2048;
 
-/// What pictures are called.
-struct Called {
+/// File names of a value's pictures.
+struct FileNames {
     /// A value's picture of one CPU; the tracers have some of all CPUs only.
     of_one: Option<&'static str>,
     of_all: &'static str,
 }
 
-fn over_time(metric: &Metric) -> Called {
-    Called { of_one: Some(metric.name), of_all: metric.all }
+fn over_time(metric: &Metric) -> FileNames {
+    FileNames { of_one: Some(metric.name), of_all: metric.all }
 }
 
 /// Over the number of the sample there are pictures of the requests.
-fn over_samples(metric: &Metric) -> Option<Called> {
+fn over_samples(metric: &Metric) -> Option<FileNames> {
     match metric.name {
-        "des_perf" => Some(Called { of_one: Some("des_perf_vs_samples"), of_all: "des_perf_vs_samples" }),
+        "des_perf" => Some(FileNames { of_one: Some("des_perf_vs_samples"), of_all: "des_perf_vs_samples" }),
         // Of one CPU it is drawn together with the performance.
-        "pstates" => Some(Called { of_one: None, of_all: "pstates_vs_samples" }),
+        "pstates" => Some(FileNames { of_one: None, of_all: "pstates_vs_samples" }),
         _ => None,
     }
 }
 
 /// Where pictures go, and how.
-struct Album<'a> {
+struct Pictures<'a> {
     directory: &'a Path,
     format: Format,
     count: usize,
 }
 
-impl Album<'_> {
+impl Pictures<'_> {
     fn save(&mut self, name: &str, chart: &Chart) -> Result<(), Failure> {
         let (end, bytes) = match self.format {
             Format::Svg => ("svg", Ok(chart.svg().into_bytes())),
@@ -72,21 +72,21 @@ pub fn write(
 ) -> Result<usize, Failure> {
     std::fs::create_dir_all(directory)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", directory.display())))?;
-    let mut album = Album { directory, format, count: 0 };
+    let mut out = Pictures { directory, format, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
     let scale = if seconds { 1e9 } else { 1.0 };
-    pictures(&mut album, series, &time, scale, "perf_busy", |metric| Some(over_time(metric)))?;
-    pictures(&mut album, samples, &Axis::new("sample", ""), 1.0, "perf_busy_vs_samples", over_samples)?;
-    Ok(album.count)
+    pictures(&mut out, series, &time, scale, "perf_busy", |metric| Some(over_time(metric)))?;
+    pictures(&mut out, samples, &Axis::new("sample", ""), 1.0, "perf_busy_vs_samples", over_samples)?;
+    Ok(out.count)
 }
 
 fn pictures(
-    album: &mut Album<'_>,
+    out: &mut Pictures<'_>,
     series: &mut SeriesSet,
     x: &Axis,
     scale: f64,
-    both_called: &str,
-    names: impl Fn(&Metric) -> Option<Called>,
+    both_name: &str,
+    names: impl Fn(&Metric) -> Option<FileNames>,
 ) -> Result<(), Failure> {
     let cpus: Vec<u32> = series.cpus().collect();
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
@@ -97,7 +97,7 @@ fn pictures(
         Chart::new(title, x.clone(), y).sized(1200, 600)
     };
     for (at, metric) in metrics.iter().enumerate() {
-        let Some(Called { of_one, of_all }) = names(metric) else { continue };
+        let Some(FileNames { of_one, of_all }) = names(metric) else { continue };
         let mut all = chart(format!("{}, all CPUs", metric.title), metric);
         for cpu in &cpus {
             let (line, band) = marks(series, *cpu, at, scale);
@@ -110,7 +110,7 @@ fn pictures(
             let one =
                 one.with(Series::unnamed(band).faint(0.4)).with(Series::unnamed(Mark::Line(line.clone())));
             if let Some(of_one) = of_one {
-                album.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
+                out.save(&format!("cpu{cpu:03}_{of_one}"), &one)?;
             }
             // Both ends of each stretch: the most alone would make every CPU look busy.
             let ends = match band_of(series, *cpu, at, scale) {
@@ -123,7 +123,7 @@ fn pictures(
             // A legend of hundreds of CPUs would be all of the picture.
             all = all.with(if cpus.len() <= 16 { named } else { Series { name: String::new(), ..named } });
         }
-        album.save(&format!("all_cpu_{of_all}"), &all)?;
+        out.save(&format!("all_cpu_{of_all}"), &all)?;
     }
     // What was asked for and how busy the CPU was, in one picture.
     let place = |name: &str| metrics.iter().position(|metric| metric.name == name);
@@ -139,7 +139,7 @@ fn pictures(
             for (at, name) in [(asked, "P-state"), (busy, "performance, %")] {
                 both = both.with(Series::new(name, Mark::Line(marks(series, *cpu, at, scale).0)));
             }
-            album.save(&format!("cpu{cpu:03}_{both_called}"), &both)?;
+            out.save(&format!("cpu{cpu:03}_{both_name}"), &both)?;
         }
     }
     Ok(())

@@ -1,0 +1,161 @@
+//! Tables as text: columns that line up, with styles that a terminal may show.
+
+use std::fmt::Write;
+
+/// How a piece of text stands out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Not at all.
+    Plain,
+    /// A heading.
+    Heading,
+    /// Secondary information (dimmed).
+    Faint,
+    /// Wrong.
+    Alert,
+    /// Worth a look.
+    Notice,
+}
+
+/// Turns styles into what the output understands.
+pub trait Painter {
+    /// `text` in `style`.
+    fn apply(&self, style: Style, text: &str) -> String;
+}
+
+/// Leaves all styles out.
+#[derive(Debug, Clone, Copy)]
+pub struct Unstyled;
+
+impl Painter for Unstyled {
+    fn apply(&self, _: Style, text: &str) -> String {
+        text.to_owned()
+    }
+}
+
+/// One cell of a table.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Cell {
+        Cell { text: text.into(), style: Style::Plain }
+    }
+}
+
+impl Cell {
+    /// A cell in a style.
+    pub fn styled(style: Style, text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), style }
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+/// Rows of cells in columns that line up, two blanks apart. Lines have no trailing blanks.
+#[derive(Debug, Default)]
+pub struct Columns {
+    rows: Vec<Vec<Cell>>,
+    /// The columns whose cells end at the same place.
+    right: std::ops::Range<usize>,
+}
+
+impl Columns {
+    /// An empty table.
+    pub fn new() -> Columns {
+        Columns::default()
+    }
+
+    /// An empty table in which these columns, counted from 0, are aligned to the right.
+    pub fn aligned_right(right: std::ops::Range<usize>) -> Columns {
+        Columns { rows: Vec::new(), right }
+    }
+
+    /// Adds a heading row.
+    pub fn heading<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(|text| Cell::styled(Style::Heading, text)).collect());
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Adds a row without styles.
+    pub fn text_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(|text| Cell::from(text.into())).collect());
+    }
+
+    /// Drops the columns whose cells below the heading are all empty.
+    pub fn drop_empty(&mut self) {
+        for column in (0..self.width()).rev() {
+            if self.rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell.text.is_empty())) {
+                for row in &mut self.rows {
+                    if column < row.len() {
+                        row.remove(column);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many columns the widest row has.
+    pub fn width(&self) -> usize {
+        self.rows.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// The lines, each with its newline.
+    pub fn render(&self, painter: impl Painter) -> String {
+        let width = |column: usize| {
+            self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.width()).map(width).collect();
+        let mut out = String::new();
+        for row in &self.rows {
+            let shown = row.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
+            for (column, cell) in row.iter().enumerate().take(shown) {
+                let free = widths[column] - cell.width();
+                let right = self.right.contains(&column);
+                let (before, after) = if right { (free, 0) } else { (0, free) };
+                let after = if column + 1 == shown { 0 } else { after + 2 };
+                let _ = write!(out, "{:before$}{}{:after$}", "", painter.apply(cell.style, &cell.text), "");
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_without_trailing_blanks() {
+        let mut columns = Columns::new();
+        columns.heading(["a", "none", "long heading"]);
+        columns.text_row(["value", "", "x"]);
+        columns.text_row(["v", "", ""]);
+        columns.drop_empty();
+        assert_eq!(columns.render(Unstyled), "a      long heading\nvalue  x\nv\n");
+    }
+
+    #[test]
+    fn numbers_end_at_the_same_place() {
+        let mut columns = Columns::aligned_right(1..2);
+        columns.heading(["arm", "W", "note"]);
+        columns.text_row(["one", "100", "x"]);
+        columns.text_row(["two", "7", ""]);
+        assert_eq!(columns.render(Unstyled), "arm    W  note\none  100  x\ntwo    7\n");
+    }
+}

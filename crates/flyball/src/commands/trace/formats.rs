@@ -1,0 +1,178 @@
+//! The files that `trace report` writes: each format is one [`Format`], and one line of [`chosen`].
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
+
+use flyball_trace::{
+    Record, TraceError, TraceSummary, csv::CsvFiles, html::write_page, report::Report, series::SeriesSet,
+};
+
+use crate::exit::Failure;
+
+use super::plots;
+
+/// The options that ask for files.
+#[derive(Debug, clap::Args)]
+pub struct Files {
+    /// Write cpu.csv, and a cpuNNN.csv per CPU, to this directory, with the columns of the kernel's tracers.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+
+    /// With --csv: write only cpu.csv, no file per CPU.
+    #[arg(long, requires = "csv")]
+    no_per_cpu: bool,
+
+    /// Write an HTML page with plots, for any number of CPUs and samples.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write a picture of each value for each CPU, and for all CPUs together, to this directory.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+
+    /// File format of --plots.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "png", requires = "plots")]
+    plot_format: plots::Format,
+
+    /// Write requests and samples as a Parquet file (builds with feature `parquet`).
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
+}
+
+/// A file, or a directory of files, made of a trace's records.
+pub trait Format {
+    /// Adds some records, in the order of time.
+    fn add(&mut self, records: &[Record]) -> Result<(), TraceError>;
+
+    /// Writes what is left, and says on stderr what the user should know about it.
+    fn finish(self: Box<Self>, summary: &TraceSummary, report: &Report) -> Result<(), Failure>;
+}
+
+/// The formats that the user asked for, of the file `trace`.
+pub fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>, Failure> {
+    let mut formats: Vec<Box<dyn Format + Send>> = Vec::new();
+    if let Some(path) = &args.parquet {
+        formats.push(parquet(path)?);
+    }
+    if let Some(directory) = &args.plots {
+        formats.push(Box::new(Plots {
+            directory: directory.clone(),
+            format: args.plot_format,
+            over_time: SeriesSet::default(),
+            over_samples: SeriesSet::by_sample(),
+        }));
+    }
+    if let Some(path) = &args.html {
+        let title = format!("Trace of {}", trace.display());
+        formats.push(Box::new(Page { path: path.clone(), title, series: SeriesSet::default() }));
+    }
+    if let Some(directory) = &args.csv {
+        let files = CsvFiles::create(directory, !args.no_per_cpu)?;
+        formats.push(Box::new(Csv { directory: directory.clone(), files }));
+    }
+    Ok(formats)
+}
+
+/// cpu.csv and cpuNNN.csv of the kernel's tracers.
+struct Csv {
+    directory: PathBuf,
+    files: CsvFiles,
+}
+
+impl Format for Csv {
+    fn add(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        records.iter().try_for_each(|record| self.files.add(record))
+    }
+
+    fn finish(self: Box<Self>, _: &TraceSummary, _: &Report) -> Result<(), Failure> {
+        let directory = self.directory.display();
+        let (rows, others) = self.files.finish()?;
+        if rows == 0 {
+            eprintln!(
+                "flyball: no rows for {directory}: the tracers' files need two amd_pstate_perf or pstate_sample \
+                 records of a CPU"
+            );
+        }
+        if others > 0 {
+            eprintln!("flyball: {others} records of the other driver are not in {directory}");
+        }
+        Ok(())
+    }
+}
+
+/// The tracers' pictures.
+struct Plots {
+    directory: PathBuf,
+    format: plots::Format,
+    over_time: SeriesSet,
+    over_samples: SeriesSet,
+}
+
+impl Format for Plots {
+    fn add(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        for record in records {
+            self.over_time.add(record);
+            self.over_samples.add(record);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, summary: &TraceSummary, _: &Report) -> Result<(), Failure> {
+        let seconds = summary.clock.nanoseconds();
+        let (time, samples) = (&mut self.over_time, &mut self.over_samples);
+        let count = plots::write(&self.directory, self.format, time, samples, seconds)?;
+        eprintln!("flyball: {count} pictures in {}", self.directory.display());
+        Ok(())
+    }
+}
+
+/// One HTML page with the plots.
+struct Page {
+    path: PathBuf,
+    title: String,
+    series: SeriesSet,
+}
+
+impl Format for Page {
+    fn add(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        records.iter().for_each(|record| self.series.add(record));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, _: &TraceSummary, report: &Report) -> Result<(), Failure> {
+        let Page { path, title, series } = *self;
+        let write = || -> std::io::Result<()> {
+            let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+            write_page(&mut out, &title, report, series)?;
+            out.flush()
+        };
+        write().map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+    }
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(path: &Path) -> Result<Box<dyn Format + Send>, Failure> {
+    Ok(Box::new(flyball_trace::parquet::ParquetFile::create(path)?))
+}
+
+/// Without the feature the option says how to get it.
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Path) -> Result<Box<dyn Format + Send>, Failure> {
+    let message = "this build cannot write Parquet files: build with `--features parquet`, or use --csv";
+    Err(Failure::usage(message))
+}
+
+#[cfg(feature = "parquet")]
+impl Format for flyball_trace::parquet::ParquetFile {
+    fn add(&mut self, records: &[Record]) -> Result<(), TraceError> {
+        records.iter().try_for_each(|record| self.add(record))
+    }
+
+    fn finish(self: Box<Self>, _: &TraceSummary, _: &Report) -> Result<(), Failure> {
+        (*self).finish()?;
+        Ok(())
+    }
+}
