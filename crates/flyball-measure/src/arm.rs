@@ -32,13 +32,13 @@ pub struct Arm {
 /// Why arms cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArmError {
-    /// A word is no setting.
+    /// A word is not a setting.
     #[error("'{0}' is no setting; write knob=value, as in --arm 'fast: governor=performance'")]
     Word(String),
     /// An arm without a name and settings.
     #[error("an arm needs a name or settings, as in --arm 'fast: governor=performance'")]
     Empty,
-    /// Two arms are called alike.
+    /// Two arms have the same name.
     #[error("two arms are called '{0}'")]
     Twice(String),
     /// A matrix row without values.
@@ -64,7 +64,7 @@ impl Arm {
     /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`.
     ///
     /// # Errors
-    /// Words that are no settings.
+    /// Words that are not settings.
     pub fn parse(text: &str) -> Result<Arm, ArmError> {
         let text = text.trim();
         if text.is_empty() || text == ":" {

@@ -46,7 +46,7 @@ pub struct MachineNote {
 }
 
 impl MachineNote {
-    /// Its name, and whether it is no machine of metal.
+    /// Its name, and whether it is simulated or emulated.
     pub fn title(&self) -> String {
         match &self.emulated {
             Some(what) => format!("{} (emulated: {what})", self.name),
@@ -72,7 +72,7 @@ pub struct WorkloadNote {
     /// The CPUs that it was kept on, in list form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
-    /// Where it ran, if it was told.
+    /// Where it ran, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
     /// The command line of a server that ran meanwhile.
@@ -150,7 +150,7 @@ pub struct Manifest {
     pub trace: bool,
 }
 
-/// The driver's decisions in one round, summed up; the trace itself is a file beside the rounds.
+/// The driver's decisions in one round, summed up; the trace itself is a file next to the rounds.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TraceNote {
     /// The trace, by its name in the run directory.
@@ -161,7 +161,7 @@ pub struct TraceNote {
     pub lost: u64,
     /// Requests for another performance than before, all CPUs together.
     pub decisions: u64,
-    /// Frequency while running, weighted by that time, all CPUs together, GHz; where the events tell it.
+    /// Frequency while running, weighted by that time, all CPUs together, GHz; if the events show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
     /// Milliseconds from a changed request until the frequency has gone half the way, the median; where the events

@@ -1,7 +1,7 @@
-//! Who runs when: blocks in which every arm runs once, in an order drawn anew for each block.
+//! Who runs when: blocks in which every arm runs once, in a new random order for each block.
 //!
 //! Machines warm up, clocks drift, neighbours come and go. When arms take turns in one block, such changes hit all of
-//! them alike, and only differences inside a block are compared; when the order is random, nothing that depends on
+//! them equally, and only differences inside a block are compared; when the order is random, nothing that depends on
 //! what ran before can favour one arm.
 
 use std::time::Duration;

@@ -1,70 +1,16 @@
 //! A series of runs that some tool has stored already: values in the order in which they were measured, and whatever
-//! metadata the tool kept beside them.
+//! metadata the tool stored with them.
 //!
 //! Formats: pyperf JSON, hyperfine JSON, Google Benchmark JSON, a JSON list of numbers or of objects, and tables with a
-//! header (CSV; semicolons or tabs do too). The format is told from the content, never from the file's name. Everything
+//! header (CSV; semicolons or tabs do too). The format is recognised by the content, never from the file's name. Everything
 //! takes bytes, and none of it panics.
 
 mod json;
+mod model;
 mod table;
 
-use std::fmt;
-
-use crate::shifts::Column;
-
-/// One benchmark's runs in order.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// The benchmark's name, as the file has it.
-    pub name: String,
-    /// The unit of the values: `s`, `ns`, or empty where the file does not say.
-    pub unit: String,
-    /// One value a run.
-    pub values: Vec<f64>,
-    /// Metadata, one value a run.
-    pub columns: Vec<Column>,
-    /// Runs of the file without a number, counted from 1: they are left out.
-    pub left_out: Vec<usize>,
-}
-
-impl Series {
-    /// A series of what has a number; runs without one, or with NaN or an infinity, are left out, in the metadata too.
-    pub fn of(name: String, unit: String, values: &[Option<f64>], mut columns: Vec<Column>) -> Series {
-        let has = |value: &Option<f64>| value.is_some_and(f64::is_finite);
-        let keep: Vec<bool> = values.iter().map(has).collect();
-        let left_out: Vec<usize> = (1..).zip(&keep).filter(|(_, keep)| !**keep).map(|(run, _)| run).collect();
-        if !left_out.is_empty() {
-            for column in &mut columns {
-                column.values.retain(&keep);
-            }
-        }
-        let values = values.iter().copied().flatten().filter(|value| value.is_finite()).collect();
-        Series { name, unit, values, columns, left_out }
-    }
-}
-
-/// Why a file holds no series.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeriesError {
-    /// What is wrong, with the place.
-    pub what: String,
-}
-
-impl fmt::Display for SeriesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}; a series is pyperf, hyperfine or Google Benchmark JSON, or CSV with a header line and a column of numbers",
-            self.what
-        )
-    }
-}
-
-impl std::error::Error for SeriesError {}
-
-fn error(what: impl Into<String>) -> SeriesError {
-    SeriesError { what: what.into() }
-}
+use model::error;
+pub use model::{Series, SeriesError};
 
 /// Reads every series in a file. `value` names the column of a table that is the measurement; without it the first one
 /// that is named like a time, else the first column of numbers.
@@ -121,8 +67,9 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert!(read(b"a,b\n1,2\n", Some("c")).unwrap_err().to_string().contains("there are: a, b"));
-        let told = read(b"command,mean,stddev,median\nls,1,2,3\nls,1,2,3\n", None).unwrap_err().to_string();
-        assert!(told.contains("--export-json"), "{told}");
+        let message =
+            read(b"command,mean,stddev,median\nls,1,2,3\nls,1,2,3\n", None).unwrap_err().to_string();
+        assert!(message.contains("--export-json"), "{message}");
     }
 
     /// The same three runs, as programs and spreadsheets write them.

@@ -3,7 +3,7 @@
 //! Every split of the series is scored by the difference between the normal scores of its two sides (a rank
 //! statistic: outliers weigh little, and nothing is lost on normal noise). The best split counts when fewer than
 //! `alpha` of all permutations of the same values score as high. Values of runs that follow each other are often
-//! alike; where they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A change that a
+//! similar; if they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A change that a
 //! ramp over many runs fits clearly better than a step is reported as drift, with the runs over which it went (`shape`).
 //! Found shifts split the series, and the parts are searched again.
 //!
@@ -271,7 +271,7 @@ fn block_length(scores: &[f64], split: usize) -> usize {
         return 1;
     }
     let correlation = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / square;
-    // Below two standard errors of an independent series the correlation is not told from none.
+    // Below two standard errors of an independent series the correlation cannot be distinguished from none.
     if correlation < 2.0 / (scores.len() as f64).sqrt() {
         return 1;
     }

@@ -5,14 +5,15 @@
 //! [`Watch::stop`] reads everything again and gives [`Conditions`], which [`grade`] judges. What a machine does not have
 //! is absent, not zero.
 
+mod conditions;
 mod grade;
 
+pub use conditions::Conditions;
 pub use grade::{Disturbance, Grade, Limits, Source, grade};
 
 use flyball_host::{CpuList, Host};
-use serde::{Deserialize, Serialize};
 
-use crate::{Meters, Readings, Recording};
+use crate::meter::{Meters, Readings, Recording};
 
 /// Cumulative counters of the machine at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,38 +33,13 @@ struct Counters {
 /// Fewer jiffies a CPU than these, and a share of busy or stolen time could be wrong by more than a tenth.
 const SHORTEST_JIFFIES: u64 = 20;
 
-/// What the machine did during one run.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Conditions {
-    /// Mean frequency of the watched CPUs in MHz, over the samples.
-    pub frequency_mhz: Option<f64>,
-    /// Highest less lowest of the samples, in MHz.
-    pub frequency_range_mhz: Option<f64>,
-    /// Highest temperature of any sensor, in degrees Celsius.
-    pub temperature_c: Option<f64>,
-    /// Throttle events during the run.
-    pub throttles: Option<u64>,
-    /// Share of the watched CPUs' time that was busy, 0 to 1.
-    pub busy: Option<f64>,
-    /// Share of the watched CPUs' time that a hypervisor gave to others, 0 to 1.
-    pub steal: Option<f64>,
-    /// Interrupts a second, over the whole machine.
-    pub interrupts_per_s: Option<f64>,
-    /// Context switches a second, over the whole machine.
-    pub switches_per_s: Option<f64>,
-    /// Share of the time in which some task waited for memory, 0 to 1.
-    pub memory_pressure: Option<f64>,
-    /// Load average of one minute at the end.
-    pub load: Option<f64>,
-}
-
 /// A watch on the machine during one run.
 pub struct Watch<'a> {
     counting: Counting<'a>,
     recording: Recording<'a>,
 }
 
-/// The part of a watch that is no meter's: counters of the kernel, read at both ends.
+/// The part of a watch that no meter covers: counters of the kernel, read at both ends.
 pub struct Counting<'a> {
     host: &'a dyn Host,
     cpus: CpuList,
@@ -128,7 +104,7 @@ impl<'a> Counting<'a> {
 
 /// The widest range that one CPU's frequency went through, leaving out the first sample: it may be of the idle time
 /// before.
-fn range_mhz(series: &[crate::Series]) -> Option<f64> {
+fn range_mhz(series: &[crate::meter::Series]) -> Option<f64> {
     series
         .iter()
         .filter_map(|samples| {

@@ -137,7 +137,7 @@ impl Chart {
         let mut y = self.y.clone();
         y.from_zero |= self.series.iter().any(|s| matches!(s.mark, Mark::Bars(_) | Mark::Histogram(_)));
         let mut x = self.x.fit(xs.0);
-        // Bars of a linear axis need room beside the outermost.
+        // Bars of a linear axis need room next to the outermost.
         if self.x.scale == Scale::Linear && self.series.iter().any(|s| matches!(s.mark, Mark::Bars(_))) {
             x.low -= 0.5;
             x.high += 0.5;

@@ -8,7 +8,7 @@ use crate::{
     scene::{Anchor, Colour, Scene, Shape},
 };
 
-/// Why there is no picture.
+/// Why a picture could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PngError {
     /// Nothing, or more than the memory of a picture may be.
@@ -35,7 +35,7 @@ impl Chart {
     /// As a PNG file, at `scale` pixels for each of the chart's (2 is sharp on most screens).
     ///
     /// # Errors
-    /// A size that is no picture's.
+    /// A size that no picture can have.
     pub fn png(&self, scale: f32) -> Result<Vec<u8>, PngError> {
         self.scene().png(scale)
     }
@@ -45,7 +45,7 @@ impl Scene {
     /// As a PNG file, at `scale` pixels for each of the scene's.
     ///
     /// # Errors
-    /// A size that is no picture's.
+    /// A size that no picture can have.
     pub fn png(&self, scale: f32) -> Result<Vec<u8>, PngError> {
         let size = |length: u32| (length as f32 * scale).round();
         let (width, height) = (size(self.width), size(self.height));

@@ -27,7 +27,7 @@ impl Colour {
     }
 }
 
-/// The colour of the series with this number: eight that people with any colour vision tell apart (Okabe and Ito
+/// The colour of the series with this number: eight that people with any colour vision can distinguish (Okabe and Ito
 /// 2008, its yellow darkened to show on white), then again.
 pub fn palette(number: usize) -> Colour {
     const COLOURS: [u32; 8] =

@@ -4,7 +4,7 @@
 //! What is kept of their ways: the first record of each CPU consumes a sample number and makes no row; arithmetic
 //! has eleven significant digits (so times above 100,000 s lose their last microseconds digit); the task's column
 //! is name, minus sign and number without blanks. What is not: a task called `job[12]` is not booked on CPU 12, CPUs
-//! from 256 on are no error, a TGID is not glued to the task's number, and no file is made for a CPU without rows.
+//! from 256 on are not an error, a TGID is not glued to the task's number, and no file is made for a CPU without rows.
 
 mod digits;
 mod row;

@@ -11,7 +11,7 @@ use crate::{
 /// What a record has beyond its [`Event`](crate::Event): for passed-through events, all of their fields.
 #[derive(Debug, Clone, Copy)]
 pub enum Detail<'a> {
-    /// Nothing: the record says it all, or nobody asked.
+    /// Nothing: the record has no more, or details were not requested.
     None,
     /// The record's bytes, and what lies where in them.
     Bytes {

@@ -61,7 +61,7 @@ pub enum FindingKind {
     SiblingsDisagree,
     /// Records were lost: what the trace does not show may have happened.
     Lost,
-    /// A CPU without a tick made no decision, and the trace does not tell whether it slept.
+    /// A CPU without a tick made no decision, and the trace does not show whether it slept.
     Untold,
 }
 
@@ -166,7 +166,7 @@ pub struct Diagnoser {
     first: Option<u64>,
     last: u64,
     limited: Vec<Limited>,
-    /// Names of passed-through events, and what those say that tell of heat: by CPU, their place in `limited`.
+    /// Names of passed-through events, the rows of those that report heat, and by CPU their place in `limited`.
     names: Arc<Names>,
     hot: HashMap<NameId, Option<&'static NamedRow>>,
     hot_places: HashMap<(NameId, u32), usize>,
@@ -195,7 +195,7 @@ impl Diagnoser {
         }
     }
 
-    /// With the names of the trace's passed-through events: some of them tell that heat limits a CPU.
+    /// With the names of the trace's passed-through events: some of them report that heat limits a CPU.
     #[must_use]
     pub fn with_names(mut self, names: Arc<Names>) -> Diagnoser {
         self.names = names;
@@ -347,7 +347,7 @@ impl Diagnoser {
     }
 
     /// Time between the decisions of a CPU; a record's counters cover the time since the one before. `false` for a
-    /// CPU's first record, which tells of the time before the trace.
+    /// CPU's first record, which covers time before the trace.
     fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64, khz: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
         let Some(state) = self.cpu(cpu) else { return false };

@@ -33,7 +33,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Why a trace cannot be read or written at all. Damage that leaves something readable is no error, but a
+/// Why a trace cannot be read or written at all. Damage that leaves something readable is not an error, but a
 /// [`Malformed`] among the reader's problems.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {

@@ -53,7 +53,7 @@ pub enum Stored {
     Text,
 }
 
-/// What a trace was, beside its records.
+/// What a trace was, besides its records.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct TraceSummary {
     /// How it was stored.

@@ -1,5 +1,5 @@
-//! What a recording knows of its machine beside the trace, and carries along: which CPUs share a core, and what the
-//! kernel was told to keep away from which. A trace from elsewhere is then judged as if it were read at home.
+//! What a recording knows about its machine besides the trace: which CPUs share a core, and what the kernel
+//! was asked to keep away from which. With it, a trace can be judged on another machine.
 //!
 //! It stands in an option of its own in trace.dat, as JSON; trace-cmd and kernelshark pass over options that they do
 //! not know. Every field may be missing, and what a later flyball adds is passed over too.
@@ -125,8 +125,8 @@ mod tests {
         let effective = Machine { tickless: Some("3\n".into()), ..machine };
         assert_eq!(effective.isolation().unwrap().tickless.to_string(), "3");
         assert_eq!(Machine::default().isolation(), None);
-        let told = Machine { tickless: Some("2-3\n".into()), ..Machine::default() };
-        assert_eq!(told.isolation().unwrap().tickless.to_string(), "2-3");
+        let machine = Machine { tickless: Some("2-3\n".into()), ..Machine::default() };
+        assert_eq!(machine.isolation().unwrap().tickless.to_string(), "2-3");
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl SeriesSet {
             at = place(self);
         }
         let Some(series) = &mut self.cpus[cpu] else { return };
-        // A CPU's first record tells of the time before the trace; the kernel's tracers leave it out too.
+        // A CPU's first record covers time before the trace; the kernel's tracers leave it out too.
         let Some(passed) = series.last.replace(time).map(|last| time.saturating_sub(last)) else { return };
         for (buckets, value) in series.buckets.iter_mut().zip(values(passed)) {
             if buckets.len() <= at {
@@ -312,7 +312,7 @@ mod tests {
             for (number, (step, cpu, des)) in steps.iter().enumerate() {
                 time += step;
                 set.add(&record(time, *cpu, *des));
-                // A CPU's first sample tells of the time before.
+                // A CPU's first sample covers time before the trace.
                 if !seen.insert(*cpu) {
                     kept.push((if by_sample { number as u64 + 1 } else { time }, *cpu, *des));
                 }

@@ -36,7 +36,7 @@ impl Tasks {
         self.names.get(&pid).copied().unwrap_or_else(|| Comm::new(b"<...>"))
     }
 
-    /// Takes the names that a task switch tells, where none was known.
+    /// Takes the names from a task switch for tasks that have none yet.
     pub fn learn(&mut self, record: &Record) {
         if let Event::Switch(switch) = &record.event {
             for (pid, comm) in [(switch.prev_pid, switch.prev_comm), (switch.next_pid, switch.next_comm)] {

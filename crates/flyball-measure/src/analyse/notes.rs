@@ -1,4 +1,4 @@
-//! What a reader should know beside the numbers, in words.
+//! What a reader should know besides the numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     record::{Manifest, Round},
 };
 
-/// A sentence for each round that is left out; of many, how many and the worst of what is alike.
+/// A sentence for each round that is left out; of many, how many and the worst of each kind.
 pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
     if arm.left_out.len() <= 5 {
         return arm
@@ -22,11 +22,11 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
     }
     // Alike but for their numbers.
     let stem = |why: &str| why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
-    let mut alike: BTreeMap<String, Vec<&LeftOut>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, Vec<&LeftOut>> = BTreeMap::new();
     for one in &arm.left_out {
-        alike.entry(stem(&one.why)).or_default().push(one);
+        kinds.entry(stem(&one.why)).or_default().push(one);
     }
-    alike
+    kinds
         .into_values()
         .map(|group| {
             let blocks: Vec<String> = group.iter().map(|one| (one.block + 1).to_string()).collect();

@@ -1,4 +1,4 @@
-//! What a report tells: arms, comparisons and verdicts, as data.
+//! The content of a report: arms, comparisons and verdicts, as data.
 
 use super::quantity::Quantity;
 use crate::{

@@ -151,7 +151,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
             change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
             p: trend.p,
         });
-        // Against nothing there is no fraction.
+        // There is no ratio to zero.
         summary.drift = summary.drift.filter(|drift| drift.change.is_finite());
         summary.outliers = outliers(summary);
     }

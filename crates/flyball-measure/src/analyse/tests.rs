@@ -44,13 +44,13 @@ impl Noise {
     }
 }
 
-/// A machine as machines are: it drifts over the run, noise is skewed to the slow side, and now and then somebody
+/// A realistic machine: it drifts over the run, noise is skewed to the slow side, and now and then another program
 /// disturbs a round. `slowdown` is what arm b costs, `noise` the spread of a round.
 fn comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize) -> Report {
     disturbed_comparison(seed, slowdown, noise, blocks, 0.03)
 }
 
-/// The same with this probability that somebody disturbs a round.
+/// The same with this probability that another program disturbs a round.
 fn disturbed_comparison(seed: u64, slowdown: f64, noise: f64, blocks: usize, disturbance: f64) -> Report {
     let mut random = Noise::new(seed);
     let mut manifest = manifest(&["a", "b"]);
@@ -90,7 +90,7 @@ fn a_setting_does_not_differ_from_itself() {
 
 #[test]
 fn a_planted_slowdown_is_found() {
-    // 2 % on a quiet workload (0.5 % from round to round), and on one that somebody disturbs now and then.
+    // 2 % on a quiet workload (0.5 % from round to round), and on one that is disturbed now and then.
     for (disturbance, base) in [(0.0, 5000), (0.03, 6000)] {
         let found = (0..200)
             .filter(|seed| {
@@ -324,7 +324,7 @@ fn nothing_measured_makes_no_claim() {
     assert!(crate::render::text(&report).contains("arm"));
 }
 
-/// Rounds 1, 4 and 7 of the second arm run beside a neighbour that takes most of the CPU, and look fast.
+/// Rounds 1, 4 and 7 of the second arm run next to a neighbour that takes most of the CPU, and look fast.
 #[test]
 fn rounds_under_bad_conditions_are_left_out_of_a_quiet_comparison() {
     let mut manifest = manifest(&["now", "same"]);

@@ -97,7 +97,7 @@ impl Settings for &Remembering {
     }
 }
 
-/// Takes two seconds, and stops or fails when told.
+/// Takes two seconds, and stops or fails on request.
 struct Fake {
     runs: usize,
     fails_at: Option<usize>,

@@ -2,7 +2,7 @@
 
 use flyball_plot::{Axis, Block, BoxStat, Chart, Mark, Page, Series, Table};
 
-use super::{percent, probability};
+use crate::numbers::{percent, probability};
 use crate::{
     analyse::{ArmReport, Quantity, Report, Verdict},
     metric::Better,
@@ -92,7 +92,7 @@ fn changes(report: &Report) -> Option<Chart> {
         Chart::new(format!("Change against {base}"), Axis::categories("", names), Axis::new("change", "%"))
             .described(format!(
                 "{} % confidence; an interval that crosses 0 shows no difference",
-                super::level(report.schedule.confidence)
+                crate::numbers::level(report.schedule.confidence)
             ))
             .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::JUDGED
@@ -100,14 +100,14 @@ fn changes(report: &Report) -> Option<Chart> {
         .filter(|quantity| report.comparisons.iter().any(|comparison| comparison.quantity == *quantity))
         .collect();
     for (number, quantity) in quantities.iter().enumerate() {
-        let beside = (number as f64 - (quantities.len() - 1) as f64 / 2.0) * 0.16;
+        let offset = (number as f64 - (quantities.len() - 1) as f64 / 2.0) * 0.16;
         let intervals: Vec<(f64, f64, f64, f64)> = report
             .comparisons
             .iter()
             .filter(|comparison| comparison.quantity == *quantity)
             .filter_map(|comparison| {
                 let interval = comparison.interval?;
-                let place = compared.iter().position(|arm| *arm == comparison.arm)? as f64 + beside;
+                let place = compared.iter().position(|arm| *arm == comparison.arm)? as f64 + offset;
                 Some((place, interval.low * 100.0, comparison.change * 100.0, interval.high * 100.0))
             })
             .collect();
@@ -178,7 +178,7 @@ pub fn page(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Page {
     let mut page = Page::new(format!("flyball compare: {}", report.workload.name))
         .with(Block::Facts(facts(report, manifest)))
         .with(Block::Heading("Verdict".to_owned()));
-    let verdicts = super::verdicts(report);
+    let verdicts = super::text::verdicts(report);
     page = page.with(if verdicts.is_empty() {
         Block::Paragraph("Nothing to compare yet.".to_owned())
     } else {

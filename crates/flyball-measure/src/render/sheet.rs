@@ -7,7 +7,7 @@ use flyball_plot::{
     columns::{self, Unstyled},
 };
 
-use super::{percent, probability};
+use crate::numbers::{percent, probability};
 use crate::selftest::{Columns, Decimal, PairVerdict, SelftestReport, Sheet};
 
 /// The whole of it as text.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use flyball_plot::columns::{Columns, Unstyled};
 
-use super::{level, number, percent, probability};
+use crate::numbers::{level, number, percent, probability};
 use crate::{
     analyse::{ArmReport, Comparison, Quantity, Report, Verdict},
     metric::Better,
@@ -60,7 +60,7 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// The columns that at least one arm fills; energy always, since its absence has a reason to tell.
+/// The columns that at least one arm fills; energy has a line with the reason if it is absent.
 pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     [
         Quantity::Performance,
@@ -80,7 +80,7 @@ pub(super) fn columns(report: &Report) -> Vec<Quantity> {
     ]
     .into_iter()
     .filter(|quantity| {
-        // Wall time is a column of its own only beside another metric.
+        // Wall time is a column of its own only if it is not the metric.
         let twice = *quantity == Quantity::Time && report.workload.metric.name == "wall time";
         !twice && report.arms.iter().any(|arm| arm.summary(*quantity).is_some())
     })

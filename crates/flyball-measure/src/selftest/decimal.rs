@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn six_digits_are_awks() {
         // awk 'BEGIN { print 2310.5233333, 165.7763, 0.00117127912, 1092280.4, 100000, 1e-5/3, 425.61333, 47.5 }'
-        for (value, want) in [
+        for (value, expected) in [
             (2_310.523_333_3, "2310.52"),
             (165.776_3, "165.776"),
             (0.001_171_279_12, "0.00117128"),
@@ -156,7 +156,7 @@ mod tests {
             (47.5, "47.5"),
             (0.0, "0"),
         ] {
-            assert_eq!(six_digits(value), want);
+            assert_eq!(six_digits(value), expected);
         }
     }
 }

@@ -83,7 +83,7 @@ pub struct Sheet {
     pub comparisons: Vec<PrintedComparison>,
 }
 
-/// Why bytes are no sheet.
+/// Why bytes are not a sheet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SheetError {
     /// No header.

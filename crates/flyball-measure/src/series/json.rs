@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Series, SeriesError, error};
+use super::model::{Series, SeriesError, error};
 use crate::{
     shifts::{Column, Values},
     stats,
@@ -41,7 +41,7 @@ fn without_nan(text: &str) -> String {
     out
 }
 
-/// A list of numbers, or of objects with a number each and what is known beside it.
+/// A list of numbers, or of objects with a number each and its metadata.
 fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     if list.is_empty() {
         return Err(error("an empty list: no runs"));
@@ -96,7 +96,7 @@ fn text(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// hyperfine: `results[].times`, seconds, with `exit_codes` and `memory_usage_byte` beside them.
+/// hyperfine: `results[].times`, seconds, with `exit_codes` and `memory_usage_byte` as metadata.
 fn hyperfine(results: &[Value]) -> Vec<Series> {
     results
         .iter()
@@ -170,7 +170,7 @@ fn google(benchmarks: &[Value]) -> Vec<Series> {
     series
 }
 
-/// pyperf: one point a run (a process), the median of its values; the run's metadata beside it. Runs that only
+/// pyperf: one point a run (a process), the median of its values; with the run's metadata. Runs that only
 /// calibrate have no values.
 fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
     let shared = root.get("metadata");

@@ -1,7 +1,7 @@
 //! Tables: a header, then one run a line; commas, semicolons or tabs between. Columns of numbers and words become
-//! metadata beside the one that is the measurement.
+//! metadata besides the measurement.
 
-use super::{Series, SeriesError, error};
+use super::model::{Series, SeriesError, error};
 use crate::shifts::{Column, Values};
 
 type Cells = Vec<Option<String>>;
@@ -86,7 +86,7 @@ fn pointed(cell: &str) -> String {
     }
 }
 
-/// The measurement and what is beside it, out of columns of equal length.
+/// The measurement and its metadata, out of columns of equal length.
 pub(super) fn of_columns(
     header: &[String],
     cells: Vec<Cells>,

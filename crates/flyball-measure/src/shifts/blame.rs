@@ -1,4 +1,4 @@
-//! What shifted together with a series: frequency, temperature, load, or any other column beside the values.
+//! What shifted together with a series: frequency, temperature, load, or any other column of metadata.
 
 use super::{Options, Shift, best_split, normal_scores};
 use crate::stats;
@@ -26,7 +26,7 @@ impl Values {
     }
 }
 
-/// Metadata beside a series.
+/// Metadata of a series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// What it is: `frequency`.
@@ -70,7 +70,7 @@ pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame>
             Values::Words(values) => words(shift, column, values),
         })
         .collect();
-    // Those that are no candidates were looked at too.
+    // Columns that are not candidates were looked at too.
     let p = |one: &Option<Blame>| one.as_ref().map_or(1.0, |candidate| candidate.p);
     let corrected = stats::holm(&looked_at.iter().map(p).collect::<Vec<_>>());
     let mut candidates: Vec<Blame> = looked_at

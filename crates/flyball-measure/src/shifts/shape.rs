@@ -33,7 +33,7 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
         }
     }
     let of_step = sums.rest(&step);
-    // Schwarz's criterion for one more number, three times over: neighbours are often alike, and a step is the simpler word.
+    // Schwarz's criterion for one more number, three times over: neighbours are often similar, and a step is the simpler description.
     let pays = of_step / best.1.max(f64::MIN_POSITIVE);
     if best.0.is_empty() || (count as f64) * pays.ln() <= 3.0 * (count as f64).ln() {
         return step;

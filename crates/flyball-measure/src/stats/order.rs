@@ -1,6 +1,6 @@
 //! Order statistics, means and ranks.
 
-/// The arithmetic mean; `None` of nothing.
+/// The arithmetic mean; `None` if empty.
 pub fn mean(values: &[f64]) -> Option<f64> {
     if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
 }
@@ -15,7 +15,7 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The median; `None` of nothing.
+/// The median; `None` if empty.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }

@@ -117,7 +117,7 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
 
 /// How many pairs a signed-rank test needs before it can reach `alpha` at all, asked `questions` times.
 pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
-    // All signs alike is the most extreme outcome: its two-sided probability is 2 / 2^n.
+    // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
     let wanted = alpha / questions.max(1) as f64;
     (1..1100).find(|n| 2.0_f64.powi(1 - *n) <= wanted).unwrap_or(1100) as usize
 }

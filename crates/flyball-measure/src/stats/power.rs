@@ -14,7 +14,7 @@ pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize
     // One or two more than the normal formula, as small samples of the t test need (Guenther 1981).
     let pairs = ((z * spread / effect.abs()).powi(2) + normal.inverse_cdf(1.0 - alpha / 2.0).powi(2) / 2.0)
         / EFFICIENCY;
-    let floor = super::pairs_needed(alpha, 1);
+    let floor = super::paired::pairs_needed(alpha, 1);
     if pairs.is_finite() { (pairs.ceil() as usize).max(floor) } else { usize::MAX }
 }
 
@@ -24,7 +24,7 @@ pub fn mean_shift_shown(pairs: usize, spread: f64, alpha: f64, power: f64) -> Op
     let z_alpha = normal.inverse_cdf(1.0 - alpha / 2.0);
     let z = z_alpha + normal.inverse_cdf(power);
     let left = pairs as f64 * EFFICIENCY - z_alpha.powi(2) / 2.0;
-    (left > 0.0 && pairs >= super::pairs_needed(alpha, 1)).then(|| z * spread / left.sqrt())
+    (left > 0.0 && pairs >= super::paired::pairs_needed(alpha, 1)).then(|| z * spread / left.sqrt())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Conditions;
+use super::conditions::Conditions;
 
 /// How good the conditions were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl Default for Limits {
 }
 
 /// Judges a run. `own_busy` is the share of the watched CPUs' time that the work itself used, where it is known: what
-/// was busy beyond it is somebody else's.
+/// was busy beyond it is another program's.
 pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) -> (Grade, Vec<Disturbance>) {
     let mut found = Vec::new();
     let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {

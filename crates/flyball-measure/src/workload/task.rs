@@ -101,7 +101,7 @@ pub fn random_reads(path: &Path, count: u64, seed: u64) -> io::Result<Reads> {
             "the file is smaller than one block of 4 KiB",
         ));
     }
-    // O_DIRECT wants the buffer aligned as the device's blocks.
+    // O_DIRECT needs a buffer that is aligned like the device's blocks.
     let mut space = vec![0_u8; 2 * BLOCK as usize];
     let skip = space.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
     let buffer = &mut space[skip..skip + BLOCK as usize];

@@ -8,7 +8,7 @@ use std::{
 
 use crate::error::TraceError;
 
-/// Files that are kept open; a process may have a thousand at most, unless it was told otherwise.
+/// Files that are kept open; a process may have a thousand at most, by default (RLIMIT_NOFILE is 1024).
 const OPEN: usize = 512;
 
 /// Bytes of one CPU's rows that are kept before they are written: whole pages of the page cache, so that none is

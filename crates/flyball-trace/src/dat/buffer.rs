@@ -5,7 +5,7 @@ use crate::{
     error::{Malformed, TraceError},
 };
 
-use super::{metadata::Compression, source::Source};
+use super::{compression::Compression, source::Source};
 
 /// One ring buffer of a trace: the main one, or that of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]

@@ -11,62 +11,15 @@ use crate::{
 };
 
 use super::{
-    MAGIC,
     buffer::{Buffer, CpuData, CpuPages},
-    id,
+    compression::Compression,
+    id::{self, MAGIC},
     options::Options,
     source::{Cursor, Source},
 };
 
-/// How version 7 packs its sections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
-    None,
-    Zstd,
-    Zlib,
-}
-
 /// No metadata section is larger; /proc/kallsyms of the largest kernels is below 20 MiB.
 const LARGEST_SECTION: u32 = 256 << 20;
-
-impl Compression {
-    #[cfg(feature = "compressed")]
-    pub(super) fn unpack(self, bytes: &[u8], size: usize) -> Result<Vec<u8>, String> {
-        use std::io::Read;
-        let unpacked = match self {
-            Compression::None => return Err("compressed data in a file that names no compression".into()),
-            Compression::Zstd => {
-                // Trust the frame, not the claim, with memory: it is grown as bytes come out.
-                let mut unpacked = Vec::new();
-                let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| error.to_string())?;
-                decoder
-                    .take(size as u64 + 1)
-                    .read_to_end(&mut unpacked)
-                    .map_err(|error| format!("zstd: {error}"))?;
-                unpacked
-            }
-            Compression::Zlib => {
-                let mut unpacked = Vec::new();
-                let decoder = flate2::read::ZlibDecoder::new(bytes);
-                decoder
-                    .take(size as u64 + 1)
-                    .read_to_end(&mut unpacked)
-                    .map_err(|error| format!("zlib: {error}"))?;
-                unpacked
-            }
-        };
-        if unpacked.len() == size {
-            Ok(unpacked)
-        } else {
-            Err(format!("compressed data should hold {size} bytes and holds {}", unpacked.len()))
-        }
-    }
-
-    #[cfg(not(feature = "compressed"))]
-    pub(super) fn unpack(self, _bytes: &[u8], _size: usize) -> Result<Vec<u8>, String> {
-        Err("this build cannot read compressed sections (feature `compressed`)".into())
-    }
-}
 
 /// An opened trace.dat.
 #[derive(Debug)]
@@ -101,7 +54,7 @@ impl TraceFile {
     /// Opens the file at `path` and reads its metadata.
     ///
     /// # Errors
-    /// Where it is no trace.dat of version 6 or 7, or too damaged to find the pages.
+    /// If it is not a trace.dat of version 6 or 7, or too damaged to find the pages.
     pub fn open(path: &Path) -> Result<TraceFile, TraceError> {
         TraceFile::read(Source::open(path)?)
     }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{clock::Clock, error::TraceError, machine::Machine};
 
-use super::{MAGIC, id};
+use super::id::{self, MAGIC};
 
 /// Which version of the format to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub enum DatVersion {
     Seven,
 }
 
-/// What stands in a trace.dat file beside the pages: texts as tracefs has them.
+/// What a trace.dat file contains besides the pages: texts as tracefs has them.
 #[derive(Debug, Clone, Default)]
 pub struct Description {
     /// Bytes of a page or sub-buffer.
@@ -51,7 +51,7 @@ pub struct Description {
     pub cpus: u32,
     /// What is known of the machine.
     pub machine: Option<Machine>,
-    /// A number that tells this trace from others.
+    /// A number that distinguishes this trace from others.
     pub trace_id: u64,
 }
 
@@ -186,7 +186,7 @@ impl Description {
     }
 }
 
-/// Writes a whole trace.dat file beside `path`, in `directory`, and renames it, so that a file of that name is whole or the
+/// Writes a whole trace.dat file next to `path`, in `directory`, and renames it, so that a file of that name is whole or the
 /// one from before.
 ///
 /// # Errors
@@ -201,7 +201,7 @@ pub fn save(
     let failed = |error| TraceError::io("write", path, error);
     let mut file = tempfile::Builder::new().prefix(".trace").tempfile_in(directory).map_err(failed)?;
     write(file.as_file_mut(), version, about, cpus).map_err(failed)?;
-    // Nameless files are for their owner alone; a trace is for whoever may read what the umask allows.
+    // Nameless files are for their owner alone; a trace is readable by those whom the umask allows.
     let file = file.into_temp_path();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))

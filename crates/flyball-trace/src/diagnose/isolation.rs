@@ -287,7 +287,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
 #[derive(Debug, Clone)]
 pub struct CallbackCheck {
     /// Busy CPUs whose driver was not called ([`FindingKind::NoDecisions`]), tickless ones and others; decisions that
-    /// stopped on tickless CPUs; and tickless CPUs of which the trace tells nothing.
+    /// stopped on tickless CPUs; and tickless CPUs about which the trace says nothing.
     pub findings: Vec<Finding>,
     /// Tickless CPUs that decided, and never were busy without a decision.
     pub decided: CpuRanges,

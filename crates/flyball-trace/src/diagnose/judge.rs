@@ -363,7 +363,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         {
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
-            // Whether it was busy or idle since then, where other events tell.
+            // Whether it was busy or idle since then, if other events say so.
             let soon = last.saturating_add(100_000_000);
             let task = state.running.filter(|(pid, since)| *pid != 0 && *since <= soon).map(|(pid, _)| pid);
             let asleep = state.idle.is_some_and(|(idle, since)| idle && since <= soon)

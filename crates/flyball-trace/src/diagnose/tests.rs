@@ -289,7 +289,7 @@ fn a_tickless_cpu_without_any_decision() {
     assert_eq!(kinds(&sleeps), []);
     let decides = [others, (0..6_000).step_by(5).map(|ms| request(ms, 3, usual(ms))).collect()].concat();
     assert_eq!(kinds(&decides), []);
-    // A driver that never decides in a callback tells nothing.
+    // A driver that never decides in a callback says nothing.
     assert_eq!(kinds(&[switch(1_000, 4711), switch(5_000, 4711)]), []);
 }
 

@@ -45,7 +45,7 @@ pub struct IdleReport {
     pub entries: u64,
     /// Seconds in it, up to the end of the trace; where records were lost in between, none.
     pub seconds: f64,
-    /// Share of the time in which the trace tells whether the CPU was idle, percent: from its first idle event on, less
+    /// Share of the time in which the trace shows whether the CPU was idle, percent: from its first idle event on, less
     /// what records were lost in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,

@@ -2,7 +2,7 @@
 //!
 //! Every request's record carries the frequency of the time *before* it. After a request that changed the level, the
 //! first record whose frequency has gone at least half the way from the frequency at the change to the frequency
-//! that was reached when the next change came, tells the lag. Holds that moved the frequency by less than 5 %, or
+//! that was reached when the next change came, gives the lag. Holds that moved the frequency by less than 5 %, or
 //! against the request (the load changed, not the request's effect), say nothing and are left out.
 
 use crate::histogram::Histogram;

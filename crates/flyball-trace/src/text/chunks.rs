@@ -102,7 +102,7 @@ impl<R: Read> Chunks<R> {
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
-                // Whoever watches a pipe wants its lines now.
+                // The other end of a pipe may be watched as it comes: do not wait for a full chunk.
                 if chunk[used - 1] == b'\n' {
                     break;
                 }

@@ -20,7 +20,7 @@ pub struct TextBatch {
     pub records: Vec<Record>,
     /// Lines that were looked at, comments and empty ones too.
     pub lines: u64,
-    /// Lines that are no comment, not empty, and no record.
+    /// Lines that are neither empty nor a comment nor a record.
     pub unparsed: u64,
     /// Where the first of these starts, from the start of the text.
     pub first_unparsed: Option<u64>,
@@ -53,7 +53,7 @@ impl TextBatch {
 pub struct LineParser {
     details: bool,
     names: Arc<Names>,
-    /// Names of passed-through events seen so far, the last one first: neighbours are often alike.
+    /// Names of passed-through events seen so far, the last one first: neighbours are often the same.
     seen: Vec<(Vec<u8>, NameId)>,
 }
 

@@ -150,7 +150,7 @@ impl Input {
             .or_else(|| read(directory.join("events/header_page")))
             .and_then(|bytes| PageHeader::parse(&bytes).ok())
             .unwrap_or_default();
-        let beside = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));
+        let near = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
         let digits: String =
             name.chars().rev().take_while(char::is_ascii_digit).collect::<Vec<_>>().iter().rev().collect();
@@ -159,9 +159,9 @@ impl Input {
             formats,
             header,
             page_size: self.page_size.unwrap_or(0),
-            clock: beside("trace_clock")
+            clock: near("trace_clock")
                 .map_or(Clock::Local, |bytes| Clock::chosen(&String::from_utf8_lossy(&bytes))),
-            tasks: beside("saved_cmdlines").map_or_else(Tasks::default, |bytes| Tasks::parse(&bytes)),
+            tasks: near("saved_cmdlines").map_or_else(Tasks::default, |bytes| Tasks::parse(&bytes)),
         }))
     }
 }

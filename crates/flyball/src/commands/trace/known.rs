@@ -1,5 +1,5 @@
-//! What is known of the machine of a trace: asked of the machine when it is recorded, said by the file or by whoever
-//! has it when it is read.
+//! What is known about the machine of a trace: read from the machine when it is recorded, from the file or from another
+//! recording when it is read.
 
 use std::path::Path;
 
