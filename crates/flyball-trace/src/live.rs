@@ -387,7 +387,7 @@ impl Capture {
         let sizes: Vec<u64> = sizes.into_iter().map(|(_, size)| size).collect();
         let write = || -> std::io::Result<()> {
             let front = head.places.first().copied().unwrap_or(head.end);
-            let mut file = spool.draw_together(front, &sizes)?;
+            let mut file = spool.close_gaps(front, &sizes)?;
             file.rewind()?;
             file.write_all(&head.bytes)?;
             if file.metadata()?.len() < head.end {
