@@ -7,6 +7,7 @@
 //! distributions build it; QEMU does not promise them.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
+#![allow(clippy::cast_ptr_alignment, reason = "the emulator aligns its own structures")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},

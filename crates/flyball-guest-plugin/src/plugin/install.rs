@@ -2,6 +2,7 @@
 //! the handles of each CPU.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
+#![allow(clippy::cast_ptr_alignment, reason = "the emulator aligns its own structures")]
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
