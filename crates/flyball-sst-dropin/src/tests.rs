@@ -1,6 +1,6 @@
 //! The drop-in against recorded output of the kernel's tool on a machine like the guide's, and against hostile words.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use flyball_host::Host;
 use proptest::prelude::*;
@@ -42,11 +42,7 @@ fn tool(host: &dyn Host, words: &[&str], root: bool) -> Output {
 }
 
 fn golden() -> Option<String> {
-    let shared = std::env::var_os("FLYBALL_SHARED").map_or_else(
-        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    std::fs::read_to_string(shared.join("facts/sst-golden-outputs.md")).ok()
+    std::fs::read_to_string(flyball_testing::shared("facts/sst-golden-outputs.md")?).ok()
 }
 
 /// The machine that a chapter of the record was made on.

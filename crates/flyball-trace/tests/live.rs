@@ -33,7 +33,7 @@ fn start(directory: &Path, buffer_kib: u64) -> Option<Capture> {
     match Capture::start(&flyball_host::Live::new(), &options, None) {
         Ok(capture) => Some(capture),
         Err(error) => {
-            eprintln!("skipped 1 test: {error}");
+            flyball_testing::skip(1, "recording", &error.to_string());
             None
         }
     }

@@ -1,7 +1,7 @@
 //! Plans for the recorded machines of this repository: what is saved from a machine changes nothing on it, and no wish
 //! makes the planner panic.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flyball_control::{
     Intent, Snapshot,
@@ -11,17 +11,7 @@ use flyball_control::{
     verify::verify,
 };
 use flyball_host::Archive;
-
-/// The facts of the recorded machines.
-fn machines() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut found: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|extension| extension == "facts")).collect();
-    found.sort();
-    assert!(found.len() >= 12, "{found:?}");
-    found
-}
+use flyball_testing::machines;
 
 fn open(machine: &Path) -> Archive {
     Archive::open(&machine.display().to_string()).unwrap()

@@ -8,6 +8,7 @@ use flyball_guest::{
     qemu::Qemu,
     run::{End, Kept, Outlets},
 };
+use flyball_testing::skip;
 
 /// One emulator at a time.
 static EMULATOR: Mutex<()> = Mutex::new(());
@@ -39,12 +40,12 @@ impl Guest {
             _ => None,
         };
         if let Some(why) = why {
-            eprintln!("skipped: 1 ({test}): {why}");
+            skip(1, test, &why);
             return None;
         }
         let mut kernels = cache.kernel_versions();
         if std::env::var_os("FLYBALL_GUEST_TESTS").is_none_or(|value| value != "all") && kernels.len() > 1 {
-            eprintln!("skipped: {} of {} kernels ({test})", kernels.len() - 1, kernels.len());
+            skip(kernels.len() - 1, &format!("kernels of {test}"), "FLYBALL_GUEST_TESTS is not all");
             kernels = vec![kernels.pop().unwrap_or_default()];
         }
         let turn = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);

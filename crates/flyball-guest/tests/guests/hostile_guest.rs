@@ -8,6 +8,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use crate::common::Guest;
 use flyball_guest::{Interface, guest::Request, initramfs::JobFile};
+use flyball_testing::skip;
 
 /// Machine, interface, CPUs, whether it has functions to be flooded.
 const MACHINES: &[(&str, Option<Interface>, u32, bool)] = &[
@@ -27,7 +28,7 @@ fn a_hostile_guest_harms_itself_alone() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/hostile.c");
     let built = Command::new("cc").args(["-O1", "-w", "-o"]).arg(&program).arg(source).output();
     if !built.is_ok_and(|built| built.status.success()) {
-        eprintln!("skipped: 1 (a_hostile_guest_harms_itself_alone): no C compiler");
+        skip(1, "hostile guest", "no C compiler");
         return;
     }
     let all = std::env::var_os("FLYBALL_GUEST_TESTS").is_some_and(|value| value == "all");
@@ -75,6 +76,6 @@ fn a_hostile_guest_harms_itself_alone() {
         }
     }
     if skipped > 0 {
-        eprintln!("skipped: {skipped} of {} hostile guests", MACHINES.len());
+        skip(skipped, "hostile guests", "FLYBALL_GUEST_TESTS is not all");
     }
 }

@@ -10,6 +10,7 @@ use super::{
     tpmi,
     tpmi::{Clos, CorePower, LevelData, PerfLevels, TurboFreq},
 };
+use crate::facts::{Fact, Facts};
 use crate::{Errno, Host, HostError, Kind, Op};
 
 type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
@@ -285,55 +286,52 @@ fn a_dump_reads_and_prints_the_same() {
     assert_eq!(memdump::parse(&text.as_bytes()[..90]).unwrap()[0].words.len(), 5);
 }
 
-/// The recorded machines: `$FLYBALL_SHARED/machines`, or `machines` in the folder `shared` beside the repository. Their
-/// register dumps are files as the kernel printed them; nothing has to be unpacked.
-fn machines() -> Option<std::path::PathBuf> {
-    let shared = std::env::var_os("FLYBALL_SHARED").map_or_else(
-        || std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        std::path::PathBuf::from,
-    );
-    Some(shared.join("machines")).filter(|folder| folder.is_dir())
+/// The register dumps of the recorded machines, by path.
+fn dumps() -> Vec<(String, Vec<u8>)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "facts") {
+            let facts = Facts::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+            found.extend(facts.facts.into_iter().filter_map(|(path, fact)| match fact {
+                Fact::File { bytes, .. } if path.ends_with("tpmi-id-05/mem_dump") => Some((path, bytes)),
+                _ => None,
+            }));
+        }
+    }
+    found
 }
 
 #[test]
 fn recorded_blocks_decode_to_sane_levels_and_encode_to_the_same() {
-    let Some(folder) = machines() else {
-        eprintln!("skipped 1 check: no recorded machines");
-        return;
-    };
     let (mut blocks, mut empty, mut files) = (0, 0, 0);
-    for machine in std::fs::read_dir(folder).unwrap().flatten() {
-        let debugfs = machine.path().join("sys/kernel/debug");
-        for device in std::fs::read_dir(&debugfs).into_iter().flatten().flatten() {
-            let path = device.path().join("tpmi-id-05/mem_dump");
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            files += 1;
-            let mut instances = memdump::parse(&bytes).unwrap();
-            for instance in &mut instances {
-                let registers = instance.registers();
-                let Some(block) = Block::decode(&registers) else {
-                    // A domain without registers answers all ones.
-                    assert!(registers.iter().all(|&register| register == u64::MAX), "{}", path.display());
-                    empty += 1;
-                    continue;
-                };
-                assert_eq!(block.encode(), registers, "{}", path.display());
-                // A decoder that understood nothing would give the same back. What is carried along are levels that are
-                // not enabled, ids of parts and bits that no header names.
-                let set =
-                    |registers: &[u64]| registers.iter().map(|register| register.count_ones()).sum::<u32>();
-                let (all, carried) = (set(&registers), set(&block.rest));
-                assert!(carried * 2 <= all, "{}: {carried} of {all} bits are not understood", path.display());
-                let words = std::mem::take(&mut instance.words);
-                instance.words = vec![0; words.len()];
-                instance.set_registers(&block.encode());
-                assert_eq!(instance.words, words);
-                sane(&block);
-                blocks += 1;
-            }
-            // Byte for byte the file that the kernel printed.
-            assert_eq!(memdump::print(&instances).as_bytes(), bytes, "{}", path.display());
+    for (path, bytes) in dumps() {
+        files += 1;
+        let mut instances = memdump::parse(&bytes).unwrap();
+        for instance in &mut instances {
+            let registers = instance.registers();
+            let Some(block) = Block::decode(&registers) else {
+                // A domain without registers answers all ones.
+                assert!(registers.iter().all(|&register| register == u64::MAX), "{path}");
+                empty += 1;
+                continue;
+            };
+            assert_eq!(block.encode(), registers, "{path}");
+            // A decoder that understood nothing would give the same back. What is carried along are levels that are
+            // not enabled, ids of parts and bits that no header names.
+            let set = |registers: &[u64]| registers.iter().map(|register| register.count_ones()).sum::<u32>();
+            let (all, carried) = (set(&registers), set(&block.rest));
+            assert!(carried * 2 <= all, "{path}: {carried} of {all} bits are not understood");
+            let words = std::mem::take(&mut instance.words);
+            instance.words = vec![0; words.len()];
+            instance.set_registers(&block.encode());
+            assert_eq!(instance.words, words);
+            sane(&block);
+            blocks += 1;
         }
+        // Byte for byte the file that the kernel printed.
+        assert_eq!(memdump::print(&instances).as_bytes(), bytes, "{path}");
     }
     eprintln!("{files} dumps: {blocks} register blocks checked, {empty} domains without registers");
     assert!(blocks > 0, "the recorded machines hold no Speed Select registers");

@@ -1,8 +1,9 @@
 //! The selftest's sheets: a small one of our own, and, where the facts are at hand, the tables of the kernel document.
 
-use std::{fmt::Write, path::PathBuf};
+use std::fmt::Write;
 
 use flyball_measure::selftest::{judge, read};
+use flyball_testing::{shared, skip};
 
 /// A sheet in the script's layout with our own numbers: T = 20, two governors of one driver.
 const SHEET: &str = "\
@@ -153,12 +154,11 @@ fn sheet_of_facts(text: &str, section: &str, head: &str, unit: &str) -> Option<S
 
 #[test]
 fn the_kernel_documents_tables_have_two_misprints() {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let Ok(text) = std::fs::read_to_string(shared.join("facts/ut-and-benchmarks.md")) else {
-        eprintln!("skipped 1: no {}", shared.display());
+    let Some(page) = shared("facts/ut-and-benchmarks.md") else {
+        skip(1, "comparison with the kernel documents", "no facts/ut-and-benchmarks.md");
         return;
     };
+    let text = std::fs::read_to_string(page).unwrap();
     let (mut cells, mut found) = (0, Vec::new());
     for (section, head, unit) in
         [("### 2.1 tbench", "Performance", "MB/s"), ("### 2.2 gitsource", "Time", "s")]

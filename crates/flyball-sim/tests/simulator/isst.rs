@@ -2,14 +2,15 @@
 //!
 //! The recordings are text files that a probe wrote in guests with real kernels over played firmware: a call's name, its
 //! return value or errno, and the first 160 bytes of its argument afterwards. They are looked for in
-//! `$FLYBALL_SHARED/lab/results/sst` (else `../shared` beside the workspace), the recorded Granite Rapids, whose registers
-//! the TPMI guests had, in `$FLYBALL_MACHINES`; without them the tests skip and say so.
+//! `$FLYBALL_SHARED/lab/results/sst` (else `../shared` beside the workspace); without them the tests skip and say so. The TPMI
+//! guests had the registers of the recorded Granite Rapids of this repository.
 
 mod calls;
 mod machines;
 
 use calls::script;
 use flyball_sim::{Boot, SimMachine};
+use flyball_testing::skip;
 use machines::{folder, machine};
 
 /// Differences that are known: (file, call, reason). Each must occur.
@@ -42,7 +43,7 @@ const NEIGHBOURS: &str =
 #[test]
 fn calls_are_answered_as_by_the_real_drivers() {
     let Some(folder) = folder() else {
-        eprintln!("skipped: no recorded answers of the drivers");
+        skip(1, "replay of the drivers' recorded answers", "no lab/results/sst");
         return;
     };
     let mut names: Vec<String> = std::fs::read_dir(&folder)

@@ -1,34 +1,16 @@
-//! Machines made of recordings: each boots, and shows what was recorded. The recordings are looked for in
-//! `$FLYBALL_MACHINES` (else `../machines` beside the workspace); without them the test skips and says so.
-
-use std::path::{Path, PathBuf};
+//! Machines made of the recorded ones of this repository: each boots, and shows what was recorded.
 
 use flyball_sim::{Boot, Kernel, SimMachine, describe};
 
-fn recordings() -> Vec<PathBuf> {
-    let folder = std::env::var_os("FLYBALL_MACHINES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../machines"), PathBuf::from);
-    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join("proc/cpuinfo").is_file())
-        .collect();
-    found.sort();
-    found
-}
-
 #[test]
 fn recorded_machines_become_simulated_ones() {
-    let found = recordings();
-    if found.is_empty() {
-        eprintln!("skipped: no recorded machines");
-        return;
-    }
-    for folder in found {
-        let name = folder.display();
-        let spec = describe(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let machines = flyball_testing::machines();
+    assert!(machines.len() >= 12);
+    for facts in machines {
+        let name = facts.file_stem().unwrap().to_str().unwrap();
+        let tree = flyball_testing::machine(name);
+        let folder = tree.path();
+        let spec = describe(folder).unwrap_or_else(|error| panic!("{error}"));
         let mut machine = SimMachine::boot(spec, Kernel::V6_12, Boot::default(), 0).unwrap();
         let recorded = |path: &str| {
             std::fs::read_to_string(folder.join(path.trim_start_matches('/')))

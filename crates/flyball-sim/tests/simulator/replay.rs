@@ -5,14 +5,10 @@
 //! with mode and value, and lines `path <- 'text' RESULT now 'value' other=value`. They are looked for in
 //! `$FLYBALL_SHARED/lab/results` (else `../shared` beside the workspace); without them the tests skip and say so.
 
-use std::{
-    collections::BTreeSet,
-    fmt::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
 
 use flyball_sim::{Boot, Errno, Kernel, SimMachine, silicon::MachineSpec};
+use flyball_testing::{shared, skip};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
@@ -34,13 +30,6 @@ const PORTS: &str =
 
 /// Values that depend on what the machine did before and are not compared; that they exist is.
 const VOLATILE: &[&str] = &["scaling_cur_freq", "cpuinfo_avg_freq", "cpuinfo_cur_freq", "feedback_ctrs"];
-
-fn recordings() -> Option<PathBuf> {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let folder = shared.join("lab/results");
-    folder.is_dir().then_some(folder)
-}
 
 fn amd(interface: &str, turbo: bool, ranking: &str) -> MachineSpec {
     let text = include_str!("../machines/amd.toml")
@@ -252,8 +241,8 @@ fn replay(folder: &Path, file: &'static str, machine: SimMachine) -> (usize, Vec
 
 #[test]
 fn recorded_kernels_and_the_simulator_agree() {
-    let Some(folder) = recordings() else {
-        eprintln!("skipped: 17 recordings (no shared/lab/results)");
+    let Some(folder) = shared("lab/results") else {
+        skip(17, "recordings of answers", "no lab/results");
         return;
     };
     let ranked = "[166, 161, 156, 151]";

@@ -5,13 +5,10 @@
 //! counts of a second of load on one CPU, and `== writes` with the first lines after three writes. They are looked for in
 //! `$FLYBALL_SHARED/lab/results` (else `../shared` beside the workspace); without them the test skips and says so.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use flyball_sim::{Boot, Kernel, SimMachine, Steady, silicon::MachineSpec};
+use flyball_testing::{shared, skip};
 
 const TRACING: &str = "/sys/kernel/tracing";
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
@@ -29,13 +26,6 @@ struct Recorded {
     counts: Vec<(String, [u64; 3])>,
     /// Limits that were traced in the writes: minimum and maximum of CPU 0.
     limits: Vec<(u32, u32)>,
-}
-
-fn recordings() -> Option<PathBuf> {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    let folder = shared.join("lab/results");
-    folder.is_dir().then_some(folder)
 }
 
 fn parse(text: &str) -> Vec<Recorded> {
@@ -198,8 +188,8 @@ fn compare(file: &str, recorded: &Recorded, wrong: &mut Vec<String>) -> usize {
 
 #[test]
 fn recorded_traces_and_the_simulators_agree() {
-    let Some(folder) = recordings() else {
-        eprintln!("skipped: 4 recordings of traces (no shared/lab/results)");
+    let Some(folder) = shared("lab/results") else {
+        skip(4, "recordings of traces", "no lab/results");
         return;
     };
     let (mut compared, mut wrong, mut boots) = (0, Vec::new(), 0);

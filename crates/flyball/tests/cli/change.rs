@@ -1,5 +1,6 @@
 //! The commands that change a machine, on a machine of plain files: exit codes, words, and what a kill -9 leaves.
 
+use flyball_testing::flyball;
 use std::{
     collections::BTreeMap,
     os::unix::process::ExitStatusExt,
@@ -61,7 +62,7 @@ impl Tree {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        let mut command = flyball!();
         command.arg("-M").arg(format!("tree:{}", self.path().display())).args(arguments);
         command.env("NO_COLOR", "1").env_remove("FLYBALL_STATE").stdin(Stdio::null());
         command
@@ -314,7 +315,7 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
 fn a_level_and_a_power_limit_together_are_undone_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+        let mut command = flyball!();
         command.args(["-M", "sim:tpmi-small", "--sim-state", "box"]).args(arguments);
         let output = command.current_dir(folder.path()).env_remove("FLYBALL_STATE").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -398,9 +399,7 @@ fn a_recording_is_planned_for_and_never_written() {
     let tree = Tree::new(2);
     let first = tree.dump();
     let folder = tree.path().to_str().unwrap();
-    let run = |arguments: &[&str]| {
-        Command::new(env!("CARGO_BIN_EXE_flyball")).arg("-M").arg(folder).args(arguments).output().unwrap()
-    };
+    let run = |arguments: &[&str]| flyball!().arg("-M").arg(folder).args(arguments).output().unwrap();
     let plan = run(&["plan", "governor=performance", "--json"]);
     assert!(plan.status.success());
     let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();

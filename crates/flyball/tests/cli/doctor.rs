@@ -1,18 +1,14 @@
 //! `doctor` and `quiet` on simulated machines, through the command line: a published change of settings asked for, made
 //! and measured; the two faults of a published series found at their runs and blamed on what caused them.
 
-use std::{path::Path, process::Command};
+use std::path::Path;
 
+use flyball_testing::flyball;
 use serde_json::Value;
 
 /// Runs flyball in a directory; its exit code, standard output and standard error.
 fn flyball(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_flyball"))
-        .current_dir(folder)
-        .env_remove("FLYBALL_STATE")
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = flyball!().current_dir(folder).env_remove("FLYBALL_STATE").args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

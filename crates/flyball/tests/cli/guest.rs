@@ -1,12 +1,13 @@
 //! `flyball guest` where it boots nothing: what is refused, and how.
 
+use flyball_testing::flyball;
 use std::{
     fs,
     process::{Command, Output},
 };
 
 fn flyball() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_flyball"))
+    flyball!()
 }
 
 /// Exit code and standard error.

@@ -1,12 +1,9 @@
 //! Machines that are odd: no cpufreq, offline CPUs, files that are empty, cut short, not text, or from the future.
 //! Each is a small tree made here. What counts: a clear message with the path, the documented exit code, never a panic.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{fs, path::Path, process::Output};
 
+use flyball_testing::flyball;
 use serde_json::Value;
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -80,8 +77,7 @@ impl Machine {
 }
 
 fn run(machine: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output: Output =
-        Command::new(env!("CARGO_BIN_EXE_flyball")).arg("-M").arg(machine).args(arguments).output().unwrap();
+    let output: Output = flyball!().arg("-M").arg(machine).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert_ne!(output.status.code(), Some(101), "{arguments:?} panicked: {err}");
@@ -289,8 +285,7 @@ fn a_damaged_archive_is_refused() {
 fn alike_writes_to_many_cpus_are_one_line() {
     let plan = |arguments: &[&str]| {
         let command = ["-M", "sim:epyc-512", "plan", "governor=powersave"];
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_flyball")).args(command).args(arguments).output().unwrap();
+        let output = flyball!().args(command).args(arguments).output().unwrap();
         assert!(output.status.success());
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -307,7 +302,7 @@ fn alike_writes_to_many_cpus_are_one_line() {
 fn base_and_nominal_are_one_frequency_under_two_names() {
     let plan = |machine: &str, setting: &str| {
         let command = ["-M", machine, "plan", setting, "-c", "0"];
-        let output = Command::new(env!("CARGO_BIN_EXE_flyball")).args(command).output().unwrap();
+        let output = flyball!().args(command).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().nth(1).unwrap().split("  #").next().unwrap().to_owned()
@@ -322,7 +317,7 @@ fn what_cannot_be_printed_is_told() {
     let machine = Machine::new();
     for command in ["show", "get governor", "explain epp", "plan governor=performance", "show --json"] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let out = Command::new(env!("CARGO_BIN_EXE_flyball"))
+        let out = flyball!()
             .arg("-M")
             .arg(machine.folder.path())
             .args(command.split(' '))

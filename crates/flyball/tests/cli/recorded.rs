@@ -8,10 +8,11 @@ mod unpack;
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
 };
 
 use flyball_host::facts::Facts;
+use flyball_testing::{flyball, shared, skip};
 
 /// Why a check does not hold.
 type Failed = Box<dyn std::error::Error>;
@@ -74,11 +75,9 @@ fn each_machine_of_the_repository_is_tested() -> Result<(), Failed> {
 
 /// The facts of a machine are those of its recording, and both kinds of host show them alike.
 fn as_recorded(name: &str, facts: &Path) -> Result<(), Failed> {
-    let folder = unpack::shared().map(|shared| shared.join(name)).filter(|folder| folder.is_dir());
+    let folder = shared(&format!("machines/{name}"));
     let Some(folder) = folder else {
-        eprintln!(
-            "skipped: 1 comparison of {name} with its recording, which is not here (set FLYBALL_SHARED)"
-        );
+        skip(1, "comparison of facts with their recording", &format!("{name} is not here"));
         return Ok(());
     };
     let tree = unpack::tree(&folder, name)?;
@@ -109,7 +108,7 @@ fn raw(name: &str, machine: &Path) -> Result<(), Failed> {
 
 /// Runs flyball on a machine.
 pub fn flyball(machine: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flyball"))
+    flyball!()
         .arg("-M")
         .arg(machine)
         .args(arguments)

@@ -1,12 +1,11 @@
 //! Commands on simulated machines, from outside.
 
+use flyball_testing::{flyball, skip};
 use std::process::{Command, Output, Stdio};
-
-const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
 
 fn flyball(arguments: &[&str]) -> Output {
     let state = tempfile::tempdir().unwrap();
-    Command::new(FLYBALL).arg("--state-dir").arg(state.path()).args(arguments).output().unwrap()
+    flyball!().arg("--state-dir").arg(state.path()).args(arguments).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -229,7 +228,7 @@ fn a_recording_of_a_simulated_machine_is_a_trace_like_any_other() {
         let records = report["report"]["records"].as_u64().unwrap();
         assert_eq!(lines as u64, records);
     } else {
-        eprintln!("skipped 1 check: trace-cmd is not installed");
+        skip(1, "comparison with trace-cmd", "it is not installed");
     }
     for (wrong, named) in [
         (vec!["--", "make", "-j8"], "'-j8'"),
@@ -371,7 +370,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
     let folder = tempfile::tempdir().unwrap();
     let (kept, state) = (folder.path().join("box"), folder.path().join("state"));
     let command = |words: &[&str]| {
-        let mut command = Command::new(FLYBALL);
+        let mut command = flyball!();
         command
             .arg("--state-dir")
             .arg(&state)

@@ -2,7 +2,8 @@
 //! code and says what to do. On simulated machines and small trees of files; guests with real drivers are in
 //! guests/speed_select.rs.
 
-use std::{fs, path::Path, process::Command};
+use flyball_testing::flyball;
+use std::{fs, path::Path};
 
 struct Ran {
     code: i32,
@@ -12,7 +13,7 @@ struct Ran {
 
 fn flyball(machine: &str, words: &[&str]) -> Ran {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_flyball"))
+    let output = flyball!()
         .args(["-M", machine, "--state-dir"])
         .arg(folder.path())
         .args(words)

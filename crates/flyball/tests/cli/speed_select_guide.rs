@@ -6,9 +6,8 @@
 //! and says how many commands it would have run. What the guide measures (turbostat, perf bench) is compared by
 //! `flyball sim check sst-guide`, and below by `flyball compare`.
 
-use std::{path::Path, process::Command};
-
-const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
+use flyball_testing::{flyball, shared, skip};
+use std::path::Path;
 
 /// A command and what the guide prints after it, without indentation and without lines that say that something is left out.
 struct Block {
@@ -133,7 +132,7 @@ fn unsaid(command: &str, number: usize, blocks: &[Block]) -> Vec<&'static str> {
 fn run(state: &Path, command: &str) -> String {
     let machine = format!("sim:sst-guide,state={}", state.display());
     let mut words: Vec<&str> = command.split_whitespace().collect();
-    let mut flyball = Command::new(FLYBALL);
+    let mut flyball = flyball!();
     flyball.args(["-M", &machine]);
     match words[0] {
         "intel-speed-select" => flyball.args(&words),
@@ -149,12 +148,11 @@ fn run(state: &Path, command: &str) -> String {
 
 #[test]
 fn every_command_of_the_guide_in_its_order() {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), Into::into);
-    let Ok(guide) = std::fs::read_to_string(shared.join("sources/speed-select-guide.txt")) else {
-        eprintln!("skipped: 27 commands of the Speed Select guide, which is not at {}", shared.display());
+    let Some(guide) = shared("sources/speed-select-guide.txt") else {
+        skip(27, "commands of the Speed Select guide", "no sources/speed-select-guide.txt");
         return;
     };
+    let guide = std::fs::read_to_string(guide).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("machine");
     let all = blocks(&guide);
@@ -213,7 +211,7 @@ fn every_command_of_the_guide_in_its_order() {
 /// Runs a comparison of two arms on the guide's machine; the median time of each, for a million operations.
 fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::new(FLYBALL)
+    let output = flyball!()
         .args([
             "--json",
             "compare",

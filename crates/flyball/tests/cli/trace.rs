@@ -1,13 +1,14 @@
 //! `flyball trace` as a user runs it, on traces that are written here.
 
+use flyball_testing::flyball;
 use std::{
     io::Write,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
 fn flyball(arguments: &[&str], input: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    let mut command = flyball!();
     command.arg("trace").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -10,6 +10,7 @@ use std::{
 use flyball_trace::dat::DatVersion;
 
 use crate::traces::{self, Request, flyball, requests};
+use flyball_testing::skip;
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -163,11 +164,11 @@ fn trace_cmd_reads_the_same_values() {
         let path = folder.path().join(name);
         std::fs::write(&path, traces::dat(version, &requests)).unwrap();
         let Ok(theirs) = Command::new("trace-cmd").args(["report", "-i"]).arg(&path).output() else {
-            eprintln!("skipped 1 test: trace-cmd is not installed");
+            skip(1, "comparison with trace-cmd", "it is not installed");
             return;
         };
         if name == "7.dat" && !theirs.status.success() {
-            eprintln!("skipped: this trace-cmd reads no version 7: {}", stderr(&theirs));
+            skip(1, "comparison with trace-cmd", "it does not read version 7");
             continue;
         }
         // What only flyball writes into the file is passed over.
@@ -223,7 +224,7 @@ fn trace_cmd_packs_what_is_read_the_same() {
         }
     }
     if packed == 0 {
-        eprintln!("skipped 1 test: no trace-cmd that packs");
+        skip(1, "comparison with trace-cmd", "none that compresses");
     }
 }
 

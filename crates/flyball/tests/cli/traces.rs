@@ -4,9 +4,10 @@
 use std::{
     io::Write,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
+use flyball_testing::flyball;
 use flyball_trace::{
     Machine,
     dat::{self, CpuInput, DatVersion, Description},
@@ -14,7 +15,7 @@ use flyball_trace::{
 
 /// Runs `flyball trace` with `input` on its standard input.
 pub fn flyball(arguments: &[&str], input: &[u8]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    let mut command = flyball!();
     command.arg("trace").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -16,9 +16,10 @@ use rustix::{
 };
 
 use crate::guest::Suited;
+use flyball_testing::flyball;
 
 fn flyball() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_flyball"))
+    flyball!()
 }
 
 /// Exit code and standard error.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use flyball_guest::{cache::Cache, guest::find_plugin, qemu::Qemu};
+use flyball_testing::skip;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Whether everything is to be booted.
@@ -75,7 +76,7 @@ pub fn run_suites(suites: Vec<(&str, Vec<Suited>)>) -> ExitCode {
             trials.push(Trial::test(name, guest.test).with_ignored_flag(ignored));
         }
         if !skipped.is_empty() {
-            eprintln!("skipped: {} of {count} {suite}: {}", skipped.len(), skipped.join(", "));
+            skip(skipped.len(), &format!("of {count} {suite}"), &skipped.join(", "));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()

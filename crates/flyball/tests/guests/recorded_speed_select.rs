@@ -1,9 +1,8 @@
 //! What the real Speed Select drivers answered elsewhere, asked again of the same drivers in guests on flyball's silicon:
 //! call by call, and line by line of what intel-speed-select printed.
 //!
-//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results/sst` or `../shared`), nor is the recorded
-//! Granite Rapids whose registers some guests have (`$FLYBALL_MACHINES` or `../machines`). Without a recording of its
-//! kernel a guest's calls are compared with flyball-sim's driver, which needs neither. Every day one guest is booted,
+//! The recordings are not part of this repository (`$FLYBALL_SHARED/lab/results/sst` or `../shared`). Some guests
+//! have the registers of the recorded Granite Rapids of this repository. Without a recording of its kernel a guest's calls are compared with flyball-sim's driver, which needs neither. Every day one guest is booted,
 //! `FLYBALL_GUEST_TESTS=all` boots all; what is not booted or not compared is counted.
 
 #[path = "../../../flyball-sim/tests/simulator/isst/calls.rs"]
@@ -22,6 +21,7 @@ use flyball_sim::{Boot, Caller, SimMachine};
 use libtest_mimic::Failed;
 
 use crate::guest::{self, Suited};
+use flyball_testing::shared;
 
 /// Machine and kernel: what has recorded calls, and what is asked beyond it. The second name is the recording that the
 /// answers are held against.
@@ -63,11 +63,6 @@ const TOOL: &[&str] = &[
 
 fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speed-select").join(name)
-}
-
-fn shared() -> PathBuf {
-    std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from)
 }
 
 /// A recording's text.
@@ -348,7 +343,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
     let recorded = recording("sst", name).ok_or("no recording")?;
     let mut files = vec![
         own("probe.sh").display().to_string(),
-        shared().join("lab/probes/probe-sst-all.sh").display().to_string(),
+        shared("lab/probes/probe-sst-all.sh").ok_or("no probe-sst-all.sh")?.display().to_string(),
     ];
     match program {
         Program::Tool => files.push(format!("{}:t26", tool(kernel(name)).display())),

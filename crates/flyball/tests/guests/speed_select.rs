@@ -19,6 +19,7 @@ use flyball_silicon::MachineSpec;
 use libtest_mimic::Failed;
 
 use crate::guest::{self, Suited};
+use flyball_testing::skip;
 
 /// A guest: a class of registers on a kernel.
 struct Guest {
@@ -118,9 +119,7 @@ fn laboratory(whole: bool) -> Result<Laboratory, String> {
         .map_or_else(|| Cache::of_user().root().join("sst-tool"), PathBuf::from);
     let tool = Some(tool).filter(|tool| tool.join("intel-speed-select").is_file());
     if tool.is_none() {
-        eprintln!(
-            "skipped: the side-by-side with the unmodified tool, which is not in the cache (scripts/fetch-sst-tool)"
-        );
+        skip(1, "side-by-side with the unmodified tool", "it is not in the cache (scripts/fetch-sst-tool)");
     }
     Ok(Laboratory { tool, whole, folder })
 }
@@ -214,14 +213,6 @@ impl Laboratory {
     }
 }
 
-/// Why a guest is no success.
-enum Stopped {
-    /// It did not come to the end, and nothing was wrong until then: emulators do that now and then.
-    Emulator(String),
-    /// A check failed.
-    Check(String),
-}
-
 /// What each command came to. Help texts are our own words, and only that there is one counts.
 fn records(part: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
@@ -261,7 +252,7 @@ fn side_by_side(text: &str) -> Result<usize, String> {
     let (tool, ours) = (records(tool), records(ours));
     if !tool.iter().any(|(_, text)| text.contains("Version v1.26")) {
         // Another version has other bytes: a side-by-side with it says nothing.
-        eprintln!("skipped 1 side-by-side: the tool is not v1.26");
+        skip(1, "side-by-side with the unmodified tool", "it is not v1.26");
         return Ok(0);
     }
     if tool.len() < 20 || tool.len() != ours.len() {
@@ -276,10 +267,8 @@ fn side_by_side(text: &str) -> Result<usize, String> {
     if wrong.is_empty() { Ok(tool.len()) } else { Err(wrong) }
 }
 
-fn attempt(laboratory: &Laboratory, guest: &Guest) -> Result<(), Stopped> {
-    let (text, errors) = laboratory.boot(guest).map_err(|failed| {
-        Stopped::Check(failed.message().unwrap_or("the guest cannot be started").to_owned())
-    })?;
+fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
+    let (text, errors) = laboratory.boot(guest)?;
     let mut wrong = String::new();
     let ended = text.lines().any(|line| line == "##### end of the checks");
     if laboratory.tool.is_some() && text.contains("##### end of the list") {
@@ -300,30 +289,16 @@ fn attempt(laboratory: &Laboratory, guest: &Guest) -> Result<(), Stopped> {
     }
     let good = checks.lines().filter(|line| line.starts_with("ok ")).count();
     if !wrong.is_empty() {
-        return Err(Stopped::Check(wrong));
+        return Err(wrong.into());
     }
     if !ended || good < 5 {
         let tail: Vec<&str> = errors.lines().rev().take(30).collect();
         let tail = tail.into_iter().rev().collect::<Vec<_>>().join("\n");
         let last = text.lines().last().unwrap_or_default();
-        return Err(Stopped::Emulator(format!("{good} checks held; last line '{last}'\n--- stderr\n{tail}")));
+        return Err(format!("{good} checks held; last line '{last}'\n--- stderr\n{tail}").into());
     }
     eprintln!("{}: {good} checks of flyball sst held", guest.name);
     Ok(())
-}
-
-/// Boots a guest, once more where the emulator stopped in the middle with nothing wrong.
-fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
-    match attempt(laboratory, guest) {
-        Err(Stopped::Emulator(first)) => {
-            eprintln!("{}: the guest stopped in the middle, booted again: {first}", guest.name);
-            attempt(laboratory, guest).map_err(|stopped| match stopped {
-                Stopped::Emulator(words) | Stopped::Check(words) => words.into(),
-            })
-        }
-        Err(Stopped::Check(words)) => Err(words.into()),
-        Ok(()) => Ok(()),
-    }
 }
 
 /// The boots of this suite.

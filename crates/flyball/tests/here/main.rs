@@ -9,3 +9,20 @@ mod sim_run;
 #[cfg(feature = "serve")]
 mod speed_select_sim;
 mod trace_record;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A turn at the machine, for a test that changes it or is disturbed by one that does.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether machines can be served here.
+fn has_fuse() -> bool {
+    let there = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    if !there {
+        flyball_testing::skip(1, "test of served machines", "/dev/fuse cannot be opened");
+    }
+    there
+}

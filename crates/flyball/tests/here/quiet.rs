@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use flyball_testing::{flyball, skip};
 use serde_json::Value;
 
 /// The CPU that the benchmark gets: the last that is online, if there is another one.
@@ -19,7 +20,7 @@ fn benchmark_cpu() -> Option<String> {
 }
 
 fn flyball(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    let mut command = flyball!();
     command.args(arguments).env_remove("FLYBALL_STATE");
     command
 }
@@ -91,8 +92,9 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn every_file_is_as_it_was_after_success_ctrl_c_and_kill_9() {
+    let _turn = crate::alone();
     let Some(cpu) = benchmark_cpu() else {
-        eprintln!("skipped: 1: one CPU only");
+        skip(1, "test of quiet", "one CPU only");
         return;
     };
     let paths = touched(&cpu);
@@ -104,7 +106,7 @@ fn every_file_is_as_it_was_after_success_ctrl_c_and_kill_9() {
     let inside =
         flyball(&look).args(["cat", "/proc/sys/kernel/perf_event_max_sample_rate"]).output().unwrap();
     if !inside.status.success() {
-        eprintln!("skipped: 1: {}", String::from_utf8_lossy(&inside.stderr).trim());
+        skip(1, "test of quiet", String::from_utf8_lossy(&inside.stderr).trim());
         return;
     }
     assert_same("success", &before, &paths);

@@ -1,22 +1,14 @@
 //! Served machines: programs see what flyball sees. Skipped where there is no FUSE, or a tool is not installed.
 
+use crate::has_fuse;
+use flyball_testing::{flyball, skip};
 use std::{
     path::Path,
     process::{Command, Output},
 };
 
-const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
-
-fn has_fuse() -> bool {
-    let there = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    if !there {
-        eprintln!("skipped: /dev/fuse cannot be opened");
-    }
-    there
-}
-
 fn run(machine: &str, program: &[&str]) -> Output {
-    let output = Command::new(FLYBALL).args(["sim", "run", machine, "--"]).args(program).output().unwrap();
+    let output = flyball!().args(["sim", "run", machine, "--"]).args(program).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("is simulated"), "it must say so: {words}");
     output
@@ -30,7 +22,7 @@ fn text(output: &Output) -> String {
 fn tool(name: &str) -> bool {
     let there = ["/usr/bin", "/usr/sbin"].iter().any(|folder| Path::new(folder).join(name).exists());
     if !there {
-        eprintln!("skipped: {name} is not installed");
+        skip(1, "comparison with another tool", &format!("{name} is not installed"));
     }
     there
 }
@@ -79,7 +71,7 @@ fn registers_are_read_by_offset() {
 /// What flyball says of a machine: (knob, CPU) and value.
 fn said_by_flyball(machine: &str, knobs: &[&str]) -> std::collections::HashMap<(String, u32), String> {
     let name = format!("sim:{machine}");
-    let output = Command::new(FLYBALL).args(["-M", &name, "--json", "get"]).args(knobs).output().unwrap();
+    let output = flyball!().args(["-M", &name, "--json", "get"]).args(knobs).output().unwrap();
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
     let mut values = std::collections::HashMap::new();
     for row in rows {
@@ -262,8 +254,9 @@ fn a_workload_runs_on_the_served_machine() {
         return;
     }
     let script = format!(
-        "cat /sys/class/powercap/intel-rapl:0/energy_uj; {FLYBALL} sim work sched-pipe --amount 100000; \
-         cat /sys/class/powercap/intel-rapl:0/energy_uj"
+        "cat /sys/class/powercap/intel-rapl:0/energy_uj; {} sim work sched-pipe --amount 100000; \
+         cat /sys/class/powercap/intel-rapl:0/energy_uj",
+        env!("CARGO_BIN_EXE_flyball")
     );
     let said = text(&run("ryzen-5750g", &["sh", "-c", &script]));
     let lines: Vec<&str> = said.lines().collect();
@@ -295,19 +288,19 @@ fn trace_cmd_records_on_a_served_machine() {
         "-o",
         file,
     ];
-    let work = [FLYBALL, "sim", "work", "spin", "--amount", "1", "--pin", "0,3"];
+    let work = [env!("CARGO_BIN_EXE_flyball"), "sim", "work", "spin", "--amount", "1", "--pin", "0,3"];
     let output = run("ryzen-5750g,boot=amd_pstate=passive", &[&words[..], &work].concat());
     if !output.status.success() {
         // Without root tracefs cannot be mounted, which trace-cmd insists on.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!is_root(), "{said}");
-        eprintln!("skipped: trace-cmd needs root: {said}");
+        skip(1, "recording by trace-cmd", "it needs root");
         return;
     }
     let theirs = Command::new("trace-cmd").args(["report", "-q", file]).output().unwrap();
     let lines = String::from_utf8_lossy(&theirs.stdout).into_owned();
     let requests = lines.lines().filter(|line| line.contains("amd_pstate_perf:")).count() as u64;
-    let ours = Command::new(FLYBALL).args(["--json", "trace", "report", file]).output().unwrap();
+    let ours = flyball!().args(["--json", "trace", "report", file]).output().unwrap();
     let ours: serde_json::Value = serde_json::from_slice(&ours.stdout).unwrap();
     let events = ours["report"]["events"].as_array().unwrap();
     let counted = events.iter().find(|event| event["name"] == "amd_pstate_perf").unwrap();

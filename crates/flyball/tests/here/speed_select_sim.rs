@@ -5,15 +5,13 @@
 //! guests/speed_select.rs). `$FLYBALL_SST_LINES=N` makes N cases a machine (40 every day, 240 for a full look), `$FLYBALL_SST_SEED`
 //! other ones, `$FLYBALL_SST_MACHINES` chooses machines.
 
+use flyball_testing::{flyball, skip};
 use std::{
     fmt::Write as _,
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
-    process::Command,
 };
-
-const FLYBALL: &str = env!("CARGO_BIN_EXE_flyball");
 
 /// Machine and kernel.
 const MACHINES: [(&str, &str); 3] = [("sst-guide", "6.12"), ("tpmi-small", "7.2"), ("msr-mailbox", "6.12")];
@@ -304,11 +302,8 @@ fn outcomes(
     }
     let path = results.path().join("script");
     fs::write(&path, script).unwrap();
-    let output = Command::new(FLYBALL)
-        .args(["--kernel", kernel, "sim", "run", machine, "--", "sh"])
-        .arg(&path)
-        .output()
-        .unwrap();
+    let output =
+        flyball!().args(["--kernel", kernel, "sim", "run", machine, "--", "sh"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let read = |name: String| {
         let bytes = fs::read(results.path().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -343,24 +338,19 @@ fn difference(what: &str, tool: &str, ours: &str) -> String {
 
 #[test]
 fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
-    if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        eprintln!("skipped: /dev/fuse cannot be opened");
+    if !crate::has_fuse() {
         return;
     }
     let folder = tempfile::Builder::new().prefix("s").rand_bytes(4).tempdir_in("/tmp").unwrap();
     let all = cases();
     let Some(home) = tool(folder.path()) else {
         let lines: usize = all.iter().map(Vec::len).sum();
-        eprintln!(
-            "skipped: {} command lines on {} machines; FLYBALL_SST_TOOL names no folder that holds intel-speed-select v1.26",
-            lines,
-            MACHINES.len()
-        );
+        skip(lines, "command lines", "FLYBALL_SST_TOOL names no folder that holds intel-speed-select v1.26");
         return;
     };
     let ours = folder.path().join("ours");
     fs::create_dir(&ours).unwrap();
-    symlink(FLYBALL, ours.join("intel-speed-select")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_flyball"), ours.join("intel-speed-select")).unwrap();
     let mut wrong = String::new();
     let mut count = 0;
     let wanted = std::env::var("FLYBALL_SST_MACHINES").unwrap_or_default();
@@ -413,14 +403,13 @@ fn the_tool_and_the_drop_in_agree_on_simulated_machines() {
 /// the machine in its own process.
 #[test]
 fn served_and_in_process_machines_say_the_same() {
-    if fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
-        eprintln!("skipped: /dev/fuse cannot be opened");
+    if !crate::has_fuse() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let ours = folder.path().join("ours");
     fs::create_dir(&ours).unwrap();
-    symlink(FLYBALL, ours.join("intel-speed-select")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_flyball"), ours.join("intel-speed-select")).unwrap();
     let lines = [
         "--info",
         "perf-profile info -l 0",
@@ -432,7 +421,7 @@ fn served_and_in_process_machines_say_the_same() {
     for (machine, kernel) in MACHINES {
         let served = outcomes(machine, kernel, &ours, None, &cases);
         for (line, served) in lines.iter().zip(&served) {
-            let output = Command::new(FLYBALL)
+            let output = flyball!()
                 .arg("-M")
                 .arg(format!("sim:{machine},kernel={kernel}"))
                 .arg("intel-speed-select")

@@ -5,31 +5,29 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::MutexGuard,
     time::{Duration, Instant},
 };
 
 use flyball_host::{Host, Live, tracefs::Tracefs};
-
-/// One at a time: a recording removes what killed ones have left, wherever they came from.
-static ONE: Mutex<()> = Mutex::new(());
+use flyball_testing::{flyball, skip};
 
 /// The machine's tracefs and the turn to use it; `None` where nothing can be recorded.
 fn turn() -> Option<(Tracefs, MutexGuard<'static, ()>)> {
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = crate::alone();
     let tracefs = Live::new().tracefs().ok().filter(|tracefs| {
         let probe =
             Path::new(&tracefs.root()).join("instances").join(format!("flyball-test-{}", std::process::id()));
         std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
     });
     if tracefs.is_none() {
-        eprintln!("skipped 1 test: recording needs root and tracefs");
+        skip(1, "recording", "needs root and tracefs");
     }
     Some((tracefs?, guard))
 }
 
 fn record(words: &[&str], file: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    let mut command = flyball!();
     command.args(["trace", "record", "--only", "-e", "sched:sched_switch", "-o"]).arg(file).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -42,11 +40,7 @@ fn stderr(output: &Output) -> String {
 /// The records of a trace, which must be whole.
 #[track_caller]
 fn records(file: &Path) -> u64 {
-    let output = Command::new(env!("CARGO_BIN_EXE_flyball"))
-        .args(["trace", "report", "--json"])
-        .arg(file)
-        .output()
-        .unwrap();
+    let output = flyball!().args(["trace", "report", "--json"]).arg(file).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     value["report"]["records"].as_u64().unwrap()
@@ -153,7 +147,7 @@ fn unshared(before: &str, file: &Path) -> Option<Output> {
         .output();
     let output = output.ok().filter(|output| !stderr(output).contains("unshare failed"));
     if output.is_none() {
-        eprintln!("skipped 1 test: no mount namespaces here");
+        skip(1, "recording", "no mount namespaces here");
     }
     output
 }
@@ -194,7 +188,7 @@ fn without_the_right_to_it_says_what_it_needs() {
     let place = Path::new("/tmp/unwritten.dat");
     // Where the program lies may be closed to others.
     let Ok(output) = record(&["-t", "100ms"], place).uid(65534).gid(65534).output() else {
-        eprintln!("skipped 1 test: others may not run this program here");
+        skip(1, "recording", "others may not run this program here");
         return;
     };
     let said = stderr(&output);

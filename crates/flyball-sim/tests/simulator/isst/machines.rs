@@ -1,22 +1,18 @@
 //! The machines that the recorded answers were given on, in flyball's terms.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flyball_sim::{Kernel, describe, silicon::MachineSpec};
 
 /// Where the recordings are.
 pub fn folder() -> Option<PathBuf> {
-    let shared = std::env::var_os("FLYBALL_SHARED")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
-    Some(shared.join("lab/results/sst")).filter(|folder| folder.is_dir())
+    flyball_testing::shared("lab/results/sst")
 }
 
 /// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the cores with these
 /// numbers, one thread each.
 fn recorded(name: &str, packages: u32, domains: &[&[u32]]) -> Option<MachineSpec> {
-    let machines = std::env::var_os("FLYBALL_MACHINES")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../machines"), PathBuf::from);
-    let mut spec = describe(&machines.join(name)).ok()?;
+    let mut spec = describe(flyball_testing::machine(name).path()).ok()?;
     let topology = &mut spec.topology;
     topology.packages = packages;
     topology.power_domains = domains.iter().map(|cores| cores.len() as u32).collect();

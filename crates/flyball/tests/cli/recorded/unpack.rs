@@ -6,13 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where recorded machines are, if they are.
-pub fn shared() -> Option<PathBuf> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("FLYBALL_SHARED").map_or_else(beside, PathBuf::from).join("machines");
-    shared.is_dir().then_some(shared)
-}
-
 /// The plain tree of the machine packed in `packed`. Unpacked beside and renamed, so that tests at the same time cannot
 /// see half of one.
 pub fn tree(packed: &Path, name: &str) -> io::Result<PathBuf> {

@@ -1,0 +1,160 @@
+//! What the tests of all crates share: starting flyball, trees of files, material that not every checkout has, and
+//! skipping with a count.
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use flyball_host::facts::{Fact, Facts};
+
+/// A command that starts the flyball that this build made. Only integration tests of the crate `flyball` have one.
+#[macro_export]
+macro_rules! flyball {
+    () => {
+        $crate::command(env!("CARGO_BIN_EXE_flyball"))
+    };
+}
+
+/// A command without what the tester's environment says to flyball. See [`flyball!`].
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env_remove("FLYBALL_STATE");
+    command
+}
+
+/// How a command ended, and what it printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit code.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ran {
+    /// Runs a command to its end.
+    ///
+    /// # Panics
+    /// Where it cannot be started, is ended by a signal, or panics: that exits with 101, which no command documents.
+    #[track_caller]
+    pub fn of(command: &mut Command) -> Ran {
+        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        let code = output.status.code().unwrap_or_else(|| panic!("{command:?}: {}: {err}", output.status));
+        assert_ne!(code, 101, "{command:?} panicked: {err}");
+        Ran { code, out, err }
+    }
+
+    /// Both streams.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.out, self.err)
+    }
+
+    /// Standard output as JSON.
+    ///
+    /// # Panics
+    /// Where it is not.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// A folder of files that is removed at the end.
+#[derive(Debug)]
+pub struct Tree {
+    folder: tempfile::TempDir,
+}
+
+impl Tree {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// Where none can be made.
+    pub fn new() -> Tree {
+        Tree { folder: tempfile::tempdir().expect("a folder can be made") }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Puts a file there, with its folders.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    #[track_caller]
+    pub fn put(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("it is below the folder")).expect("folders can be made");
+        std::fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new()
+    }
+}
+
+/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` beside the workspace; `None`
+/// where it is not there.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let found = std::env::var_os("FLYBALL_SHARED").map_or_else(beside, PathBuf::from).join(path);
+    found.exists().then_some(found)
+}
+
+/// The facts of the recorded machines of this repository, sorted.
+///
+/// # Panics
+/// Where their folder cannot be read.
+pub fn machines() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let entries =
+        std::fs::read_dir(folder).expect("the folder of machines").map(|entry| entry.expect("a name").path());
+    let mut found: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "facts")).collect();
+    found.sort();
+    found
+}
+
+/// A recorded machine of this repository as files: `sys`, `proc` and `msr.txt`.
+///
+/// # Panics
+/// Where there is no such machine, or its files cannot be written.
+pub fn machine(name: &str) -> Tree {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../machines/{name}.facts"));
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let facts = Facts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let tree = Tree::new();
+    for (path, fact) in &facts.facts {
+        match fact {
+            Fact::File { bytes, .. } => tree.put(path, bytes),
+            Fact::Link(target) => {
+                let link = tree.path().join(path);
+                std::fs::create_dir_all(link.parent().expect("a folder")).expect("folders can be made");
+                std::os::unix::fs::symlink(target, link).expect("links can be made");
+            }
+            Fact::Folder => std::fs::create_dir_all(tree.path().join(path)).expect("folders can be made"),
+            Fact::Fails(_) => {}
+        }
+    }
+    let registers =
+        facts.registers.iter().map(|((register, cpu), value)| format!("{register:x}:{cpu}|{value:x}\n"));
+    tree.put("msr.txt", registers.collect::<String>());
+    tree
+}
+
+/// Says that so many checks are left out, and why. The line reaches the terminal although the test passes, and
+/// `scripts/test` counts such lines.
+pub fn skip(count: usize, what: &str, why: &str) {
+    // Not eprintln, which the harness keeps to itself.
+    let _ = writeln!(std::io::stderr(), "skipped: {count} {what}: {why}");
+}
