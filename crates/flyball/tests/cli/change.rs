@@ -81,6 +81,19 @@ impl Tree {
         text
     }
 
+    /// Runs with `--json` and checks the exit code; the answer is what it prints.
+    fn json(&self, code: i32, arguments: &[&str]) -> serde_json::Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}{err}");
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {out}{err}"))
+    }
+
+    /// How many changes a plan has, and how many were made.
+    fn count(&self, list: &str, arguments: &[&str]) -> usize {
+        self.json(0, arguments)[list].as_array().unwrap().len()
+    }
+
     /// Every file of sys.
     fn dump(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
@@ -122,30 +135,39 @@ impl Tree {
 fn settings_are_applied_verified_and_restored() {
     let tree = Tree::new(4);
     let first = tree.dump();
-    let plan = tree.expect(0, &["plan", "governor=performance", "max-freq=2GHz", "-c", "1-2"]);
-    assert!(plan.contains("policy1/scaling_governor  powersave -> performance"), "{plan}");
-    assert!(!plan.contains("policy0"), "{plan}");
+    let plan = tree.json(0, &["plan", "governor=performance", "max-freq=2GHz", "-c", "1-2"]);
+    let changes = plan["changes"].as_array().unwrap();
+    let governor =
+        changes.iter().find(|change| change["knob"] == "governor" && change["cpus"] == "1").unwrap();
+    assert!(governor["location"].as_str().unwrap().ends_with("policy1/scaling_governor"), "{governor}");
+    assert_eq!((&governor["old"], &governor["new"]), (&"powersave".into(), &"performance".into()));
+    assert!(changes.iter().all(|change| change["cpus"] != "0"), "{plan}");
     assert_eq!(first, tree.dump(), "a plan writes nothing");
     assert!(!tree.journal().exists());
 
     let said = tree.expect(0, &["set", "max-freq=2GHz", "latency-limit=20us", "-c", "1-2"]);
     assert!(said.contains("max-freq of CPUs 1,2: 2 GHz (was 4.6 GHz)"), "{said}");
     assert_eq!(std::fs::read_to_string(tree.file("cpufreq/policy1/scaling_max_freq")).unwrap(), "2000000\n");
-    assert!(tree.expect(0, &["set", "max-freq=2GHz", "-c", "1-2"]).contains("nothing to change"));
-    assert!(tree.expect(0, &["verify", "max-freq=2GHz", "-c", "1-2"]).contains("held"));
+    assert_eq!(tree.count("made", &["set", "max-freq=2GHz", "-c", "1-2"]), 0);
+    assert_eq!(tree.count("drifted", &["verify", "max-freq=2GHz", "-c", "1-2"]), 0);
 
     std::fs::write(tree.file("cpufreq/policy2/scaling_max_freq"), "3000000\n").unwrap();
     std::fs::create_dir_all(tree.path().join("proc/77")).unwrap();
     std::fs::write(tree.path().join("proc/77/comm"), "thermald\n").unwrap();
-    let drifted = tree.expect(5, &["verify", "max-freq=2GHz", "-c", "1-2"]);
-    assert!(drifted.contains("max-freq is 3 GHz, should be 2 GHz (CPUs 2)"), "{drifted}");
-    assert!(drifted.contains("thermald (pid 77)"), "{drifted}");
+    let report = tree.json(5, &["verify", "max-freq=2GHz", "-c", "1-2"]);
+    let drifted = report["drifted"].as_array().unwrap();
+    assert_eq!(drifted.len(), 1, "{report}");
+    assert_eq!(
+        (&drifted[0]["knob"], &drifted[0]["cpus"], &drifted[0]["old"], &drifted[0]["new"]),
+        (&"max-freq".into(), &"2".into(), &"3000000".into(), &"2000000".into())
+    );
+    assert!(report["owners"].to_string().contains("thermald"), "{report}");
 
-    assert!(tree.expect(0, &["restore", "-n"]).contains("would undo"));
+    assert_eq!(tree.count("undo", &["restore", "-n"]), 1);
     tree.expect(0, &["restore"]);
     assert_eq!(first, tree.dump());
     assert!(!tree.journal().exists());
-    assert!(tree.expect(0, &["restore"]).contains("nothing to restore"));
+    assert_eq!(tree.count("undone", &["restore"]), 0);
 }
 
 #[test]
@@ -198,10 +220,7 @@ fn a_profile_goes_round() {
     let (profile, saved) = (profile.to_str().unwrap(), saved.to_str().unwrap());
     tree.expect(0, &["save", saved]);
     assert!(tree.expect(1, &["save", saved]).contains("--force"));
-    assert!(
-        tree.expect(0, &["plan", saved]).contains("nothing to change"),
-        "a saved profile changes nothing"
-    );
+    assert_eq!(tree.count("changes", &["plan", saved]), 0, "a saved profile changes nothing");
     tree.expect(0, &["apply", profile]);
     tree.expect(0, &["verify", profile]);
     tree.expect(5, &["verify", saved]);
@@ -305,7 +324,7 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     }
     assert_eq!(first, tree.dump());
     tree.expect(0, &["set", "power-limit=65W"]);
-    assert!(tree.expect(0, &["set", "power-window=2440us"]).contains("nothing to change"));
+    assert_eq!(tree.count("made", &["set", "power-window=2440us"]), 0);
     tree.expect(0, &["restore"]);
     assert_eq!(first, tree.dump());
 }
@@ -355,7 +374,7 @@ fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
     let now = std::fs::read(tree.journal()).unwrap();
     assert!(now.starts_with(&journal));
     // The next one finds nothing torn and nothing open.
-    assert!(!tree.expect(0, &["restore", "-n"]).contains("governor=performance"));
+    assert_eq!(tree.count("undo", &["restore", "-n"]), 1);
     tree.expect(0, &["set", "governor=performance"]);
     assert!(!tree.expect(0, &["restore"]).contains("damaged"));
 }
@@ -371,7 +390,7 @@ fn what_cannot_be_put_back_can_be_forgotten() {
     assert!(tree.journal().exists());
     tree.expect(3, &["restore", "--forget"]);
     assert!(!tree.journal().exists());
-    assert!(tree.expect(0, &["restore"]).contains("nothing to restore"));
+    assert_eq!(tree.count("undone", &["restore"]), 0);
     assert_eq!(
         std::fs::read_to_string(tree.file("cpufreq/policy0/scaling_governor")).unwrap(),
         "powersave\n"
