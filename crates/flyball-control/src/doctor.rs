@@ -23,7 +23,7 @@ mod now;
 mod speed_select;
 mod storpool;
 
-pub use facts::{Facts, Policy, Sampled};
+pub use facts::{Facts, Policy, Sampled, kernel_release};
 
 use std::fmt;
 

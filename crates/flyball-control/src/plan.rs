@@ -11,6 +11,8 @@
 mod absences;
 mod couplings;
 mod limits;
+mod note;
+mod refusal;
 mod resolve;
 mod speed_select;
 
@@ -29,7 +31,9 @@ use crate::{
     select,
     write::order::{Bound, Step, natural},
 };
-use absences::Absence;
+pub use absences::{Absence, Remedy};
+pub use note::Note;
+pub use refusal::{Hint, Instead, Refusal, Side};
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,7 +72,7 @@ pub struct Plan {
     /// The writes in order.
     pub changes: Vec<Change>,
     /// What else there is to know: couplings, places left out.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl Plan {
@@ -81,10 +85,10 @@ impl Plan {
 /// Why there is no plan. Nothing was written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PlanError {
-    /// Settings that cannot be: each in words, with what is accepted.
-    Refused(Vec<String>),
+    /// Settings that are refused.
+    Refused(Vec<Refusal>),
     /// This machine lacks what the settings are about.
-    NotHere(Vec<String>),
+    NotHere(Vec<Absence>),
     /// The machine cannot be read.
     Read(ReadError),
 }
@@ -92,7 +96,8 @@ pub enum PlanError {
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanError::Refused(words) | PlanError::NotHere(words) => f.write_str(&words.join("\n")),
+            PlanError::Refused(refusals) => write_list(f, refusals, "\n"),
+            PlanError::NotHere(absences) => write_list(f, absences, "\n"),
             PlanError::Read(error) => error.fmt(f),
         }
     }
@@ -104,6 +109,17 @@ impl From<ReadError> for PlanError {
     fn from(error: ReadError) -> PlanError {
         PlanError::Read(error)
     }
+}
+
+/// Writes `items` with `separator` between them.
+fn write_list<T: fmt::Display>(f: &mut fmt::Formatter<'_>, items: &[T], separator: &str) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
 }
 
 /// A setting at one place.
@@ -144,12 +160,11 @@ struct Planner<'s> {
     wants: BTreeMap<(Id, At), Want>,
     ahead: Ahead,
     changes: Vec<Change>,
-    notes: Vec<String>,
-    refused: Vec<String>,
+    notes: Vec<Note>,
+    refused: Vec<Refusal>,
     /// What was refused for a coupling; the value itself need not be judged any more.
     contradicted: BTreeSet<(Id, At)>,
-    absent: Vec<String>,
-    missing: Vec<Absence>,
+    absent: Vec<Absence>,
 }
 
 /// Plans what `intent` needs on a machine that is as in `snapshot` (see [`Snapshot::for_intent`]).
@@ -167,7 +182,6 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
         refused: Vec::new(),
         contradicted: BTreeSet::new(),
         absent: Vec::new(),
-        missing: Vec::new(),
     };
     for setting in &intent.settings {
         planner.place(setting)?;
@@ -192,46 +206,41 @@ impl Planner<'_> {
     fn place(&mut self, setting: &Setting) -> Result<(), ReadError> {
         let topology = self.snapshot.topology();
         let knob = setting.knob().knob();
+        let from = setting.from.clone();
         let cpus = match &setting.on {
             None => topology.present.clone(),
             Some(selector) => match select(selector, topology) {
                 Ok(cpus) => cpus,
                 Err(error) => {
-                    self.refused.push(format!("{}: {error}", setting.from));
+                    self.refuse(Refusal::Selector { from, error });
                     return Ok(());
                 }
             },
         };
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
-            let narrower = match knob.narrower() {
-                Some(id) if self.is_somewhere(id, &cpus)? => format!("; '{id}' can be set for a part"),
-                _ if knob.id == Id::Turbo => "; max-freq=base keeps a part of them from it".to_owned(),
-                _ => String::new(),
+            let instead = match knob.narrower() {
+                Some(id) if self.is_somewhere(id, &cpus)? => Some(Instead::Knob(id)),
+                _ if knob.id == Id::Turbo => Some(Instead::MaxFreqBase),
+                _ => None,
             };
-            self.refused.push(format!(
-                "{}: {} is one setting of the whole machine and cannot be set for CPUs {cpus} alone{narrower}",
-                setting.from, knob.name
-            ));
+            self.refuse(Refusal::WholeMachine { from, knob: knob.id, cpus, instead });
             return Ok(());
         }
         let mut places = self.snapshot.places_on(knob.id, &cpus)?;
         if places.is_empty() {
             let why = self.snapshot.why_nowhere(knob.id);
-            self.absent.push(format!("{}: this machine has no {}: {why}", setting.from, knob.name));
+            self.absent.push(Absence::Nowhere { from, knob: knob.id, why });
             return Ok(());
         }
         if setting.name.instance.is_some() {
             let names: BTreeSet<String> = places.iter().map(instance).collect();
             places.retain(|place| setting.name.matches(place));
             if places.is_empty() {
-                let mut names: Vec<String> = names.into_iter().collect();
-                shorten(&mut names);
-                self.refused.push(format!(
-                    "{}: there is no {} here; there is {}",
-                    setting.from,
-                    setting.name,
-                    names.join(", ")
-                ));
+                let mut instances: Vec<String> = names.into_iter().collect();
+                if let Some(more) = shorten(&mut instances) {
+                    instances.push(format!("and {more} more"));
+                }
+                self.refuse(Refusal::NoInstance { from, name: setting.name.clone(), instances });
                 return Ok(());
             }
         }
@@ -254,10 +263,7 @@ impl Planner<'_> {
                         | Scope::Clos
                 )
             {
-                self.note(format!(
-                    "{}: {place} spans CPUs {}, so all of them get it",
-                    setting.from, place.cpus
-                ));
+                self.note(Note::SpansMore { from: from.clone(), place: place.clone() });
             }
             let want = Want {
                 knob: knob.id,
@@ -280,9 +286,15 @@ impl Planner<'_> {
         }
     }
 
-    fn note(&mut self, words: String) {
-        if !self.notes.contains(&words) {
-            self.notes.push(words);
+    fn note(&mut self, note: Note) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if !self.refused.contains(&refusal) && !self.refused.iter_mut().any(|known| known.join(&refusal)) {
+            self.refused.push(refusal);
         }
     }
 
@@ -377,10 +389,10 @@ impl Planner<'_> {
             if appears && (comes_online || !matches!(why, Why::Offline)) {
                 self.provisional(want, None, "can be read and judged only when its turn has come")?;
             } else if matches!(why, Why::Offline) {
-                self.note(format!("{}: {} is offline and left alone", want.knob, want.place));
+                self.note(Note::Offline { knob: want.knob, place: want.place.clone() });
             } else {
-                let (from, place) = (want.from.clone(), want.place.clone());
-                self.missing.push(Absence { from, knob: want.knob, place, why });
+                let asked = (want.from.as_str(), want.knob);
+                absences::add(self.snapshot, &mut self.absent, asked, &want.place, why)?;
             }
             return Ok(());
         }
@@ -415,9 +427,7 @@ impl Planner<'_> {
                 return Ok(());
             }
             Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
-                self.note(format!(
-                    "{value} is not among the governors loaded now; writing its name makes the kernel load it"
-                ))
+                self.note(Note::LoadsGovernor { governor: value.clone() });
             }
             Err(error) => return self.unresolved(want, error),
         }
@@ -431,7 +441,7 @@ impl Planner<'_> {
             Err(error) => {
                 // Nothing takes the write, and nothing needs it: CPU 0 has no switch and is online.
                 if want.now.as_ref() != Some(&value) {
-                    self.absent.push(format!("{}: {error}", want.from));
+                    self.absent.push(Absence::NotWritable { from: want.from.clone(), error });
                 }
                 return Ok(());
             }
@@ -481,41 +491,27 @@ impl Planner<'_> {
     }
 
     fn unresolved(&mut self, want: &Want, error: ResolveError) -> Result<(), PlanError> {
-        match error {
-            ResolveError::Refused { .. } => {
-                // One line for the many places that refuse alike.
-                let words = error.to_string();
-                let (head, tail) = words.split_once(" on ").unwrap_or((&words, ""));
-                let tail = tail.split_once(": ").map_or(tail, |(_, accepted)| accepted);
-                // An argument already says which knob and value; a line of a profile does not.
-                let said = want.from.starts_with(&format!("{}=", want.knob));
-                let head = if said { want.from.clone() } else { format!("{}: {head}", want.from) };
-                let head = head.trim_end_matches(" is not possible");
-                let capped = matches!(want.knob, Id::MinFreq | Id::MaxFreq)
-                    && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
-                let more = match (&want.wanted, want.knob) {
-                    _ if capped => " (turbo is off)",
-                    // cpufreq's own governors, on a driver that has a pair of its own.
-                    (Wanted::Exactly(Value::Word(word)), Id::Governor)
-                        if KERNEL.contains(&word.as_str())
-                            && couplings::chooses_by_itself(self.snapshot)? =>
-                    {
-                        "; driver-mode=passive brings the kernel's governors"
-                    }
-                    _ => "",
-                };
-                let tail = format!("{tail}{more}");
-                let line = format!("{head} is not possible on {}: {tail}", absences::place(&want.place));
-                let alike = |known: &String| {
-                    known.starts_with(&format!("{head} is")) && known.ends_with(&format!(": {tail}"))
-                };
-                if !self.refused.iter().any(alike) {
-                    self.refused.push(line);
-                }
-                Ok(())
+        let ResolveError::Refused { knob, wanted, accepted, .. } = error else {
+            return match error {
+                ResolveError::Read(error) => Err(error.into()),
+                ResolveError::Refused { .. } => Ok(()),
+            };
+        };
+        let capped = matches!(knob, Id::MinFreq | Id::MaxFreq)
+            && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
+        let hint = match (&want.wanted, knob) {
+            _ if capped => Some(Hint::TurboIsOff),
+            // cpufreq's own governors, on a driver that has a pair of its own.
+            (Wanted::Exactly(Value::Word(word)), Id::Governor)
+                if KERNEL.contains(&word.as_str()) && couplings::chooses_by_itself(self.snapshot)? =>
+            {
+                Some(Hint::PassiveMode)
             }
-            ResolveError::Read(error) => Err(error.into()),
-        }
+            _ => None,
+        };
+        let (from, places) = (want.from.clone(), vec![want.place.clone()]);
+        self.refuse(Refusal::Value { from, knob, wanted, places, accepted, hint });
+        Ok(())
     }
 
     /// What will reset a setting that holds now, before its turn comes.
@@ -580,13 +576,16 @@ impl Planner<'_> {
         if !self.refused.is_empty() {
             return Err(PlanError::Refused(self.refused));
         }
-        self.absent.extend(absences::lines(self.snapshot, &self.missing)?);
         if !self.absent.is_empty() {
             self.absent.dedup();
-            shorten(&mut self.absent);
+            if let Some(more) = shorten(&mut self.absent) {
+                self.absent.push(Absence::More(more));
+            }
             return Err(PlanError::NotHere(self.absent));
         }
-        shorten(&mut self.notes);
+        if let Some(more) = shorten(&mut self.notes) {
+            self.notes.push(Note::More(more));
+        }
         sort(&mut self.changes);
         Ok(Plan { machine: self.snapshot.name().to_owned(), changes: self.changes, notes: self.notes })
     }
@@ -611,12 +610,10 @@ fn instance(place: &Place) -> String {
     }
 }
 
-/// Hundreds of CPUs must not fill the screen with one and the same thing.
-fn shorten(lines: &mut Vec<String>) {
+/// Cuts a list that hundreds of CPUs would make long; the number of items that were cut.
+fn shorten<T>(items: &mut Vec<T>) -> Option<usize> {
     const SHOWN: usize = 12;
-    if lines.len() > SHOWN {
-        let more = lines.len() - SHOWN;
-        lines.truncate(SHOWN);
-        lines.push(format!("(and {more} more like these)"));
-    }
+    let more = items.len().checked_sub(SHOWN).filter(|more| *more > 0)?;
+    items.truncate(SHOWN);
+    Some(more)
 }

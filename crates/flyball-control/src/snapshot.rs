@@ -10,12 +10,12 @@ mod instances;
 mod speed_select;
 mod take;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flyball_host::{CpuList, Kind};
 
-pub(crate) use self::speed_select::Level;
 use self::speed_select::SpeedSelectView;
+pub(crate) use self::speed_select::{LEVEL_KNOBS, Level};
 pub use self::take::Request;
 use crate::{
     At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TargetError, Topology, Value,
@@ -89,6 +89,8 @@ pub struct Snapshot {
     /// By knob; `None` for one that was not taken.
     columns: Vec<Option<Column>>,
     idle_states: Vec<String>,
+    /// Files of policies that are not knobs, by policy and name; see [`Snapshot::take_policy_files`].
+    policy_files: BTreeMap<u32, BTreeMap<&'static str, String>>,
     speed_select: Option<SpeedSelectView>,
     /// Whether it holds what a plan needs beyond the readings: slots, and the levels of Speed Select.
     to_plan: bool,
@@ -104,6 +106,7 @@ impl Snapshot {
             places: [const { None }; SCOPES],
             columns: vec![None; TABLE.len()],
             idle_states: Vec::new(),
+            policy_files: BTreeMap::new(),
             speed_select: None,
             to_plan: false,
         }
@@ -363,6 +366,11 @@ impl Snapshot {
     /// The names of the idle states, lightest first; empty where no knob of theirs was taken.
     pub fn idle_states(&self) -> &[String] {
         &self.idle_states
+    }
+
+    /// The first lines of the files that [`Snapshot::take_policy_files`] could read of a policy.
+    pub fn policy_files(&self, policy: u32) -> Option<&BTreeMap<&'static str, String>> {
+        self.policy_files.get(&policy)
     }
 
     /// Whether all CPUs of the place are offline.

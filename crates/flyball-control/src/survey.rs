@@ -92,7 +92,7 @@ impl SurveyOptions {
             cpus: self.cpus.as_ref(),
             sample_absence: self.sample_absence,
             online_by_list: !self.apart,
-            to_plan: false,
+            ..Request::default()
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Snapshot,
     intent::Intent,
     owners::Owner,
-    plan::{Change, PlanError, plan},
+    plan::{Change, Note, PlanError, plan},
 };
 
 /// Whether an intent holds.
@@ -17,7 +17,7 @@ pub struct Verdict {
     /// Programs that run on the machine and write the knobs that drifted; see [`Verdict::set_owners`].
     pub owners: Vec<Owner>,
     /// What else there is to know.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl Verdict {

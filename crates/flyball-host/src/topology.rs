@@ -169,6 +169,14 @@ pub fn read_number(host: &dyn Host, path: &str) -> Result<Option<u32>, TopologyE
     }
 }
 
+/// The cpufreq driver, as the first policy says whose CPUs are not all offline; `None` without one.
+pub fn scaling_driver(host: &dyn Host) -> Option<String> {
+    let folder = format!("{CPUS}/cpufreq");
+    let policies = numbered(host, &folder, "policy").unwrap_or_default();
+    let driver = |policy: u32| host.read(&format!("{folder}/policy{policy}/scaling_driver")).ok();
+    policies.into_iter().find_map(driver)
+}
+
 /// The numbers of the entries of `folder` whose names are `stem` and a number; none if there is no such folder.
 ///
 /// # Errors

@@ -281,7 +281,7 @@ impl Conductor<'_> {
             id,
             kernel: fact("/proc/sys/kernel/osrelease"),
             command_line: fact("/proc/cmdline"),
-            driver: self.host.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver").ok(),
+            driver: flyball_host::topology::scaling_driver(self.host),
             started: self.began_at,
             arms,
             meters: MeterList::clone(self.meters.list()),

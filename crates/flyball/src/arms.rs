@@ -211,7 +211,7 @@ impl<'h> Held<'h> {
 
 /// What is worth keeping of an application: what the kernel made of values, and the plan's notes.
 pub fn notes(applied: &Applied) -> Vec<String> {
-    let mut notes = applied.notes.clone();
+    let mut notes: Vec<String> = applied.notes.iter().map(ToString::to_string).collect();
     notes.extend(applied.clamped().map(ToString::to_string));
     notes.dedup();
     notes

@@ -103,9 +103,8 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         }
     };
     hold.keep()?;
-    for note in notes.iter().chain(&applied.notes) {
-        eprintln!("note: {note}");
-    }
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    applied.notes.iter().for_each(|note| eprintln!("note: {note}"));
     // A full disk behind stdout must not make it look as if nothing had been set.
     print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {

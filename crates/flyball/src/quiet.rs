@@ -181,7 +181,7 @@ fn apply_plan(
     let mut notes = Vec::new();
     if !intent.is_empty() {
         let applied = hold.apply(intent, interrupted)?;
-        notes.extend(applied.notes.iter().cloned());
+        notes.extend(applied.notes.iter().map(ToString::to_string));
         notes.extend(applied.clamped().map(ToString::to_string));
     }
     let extras = extras(host, &look(host)?.topology().online, &recipe.cpus);

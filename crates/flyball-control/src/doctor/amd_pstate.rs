@@ -89,7 +89,7 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
 fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
     let test = "amd_pstate_ut_check_enabled";
-    if facts.topology.flags.is_empty() {
+    if facts.topology().flags.is_empty() {
         return Some(unknown("/proc/cpuinfo does not show the processor's flags"));
     }
     if !facts.flag("cppc") {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, Errno, Host, Kind};
 
-use crate::{CoreType, ReadError, Topology, Vendor, topology::CPUS};
+use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
 
 /// One cpufreq policy, as its files say. What a file does not have is `None`.
 #[derive(Debug, Clone, Default)]
@@ -69,8 +69,7 @@ pub enum Sampled {
 /// The machine, as far as the checks ask.
 pub struct Facts<'h> {
     host: &'h dyn Host,
-    /// Who made the processors, and how they are put together.
-    pub topology: Topology,
+    snapshot: Snapshot,
     /// Who made the processors.
     pub vendor: Vendor,
     /// CPU family; 0 where it is not known.
@@ -113,7 +112,9 @@ impl<'h> Facts<'h> {
     /// # Errors
     /// Where not even the processors' list can be read.
     pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
-        let topology = Topology::inspect(host)?;
+        let mut snapshot = Snapshot::begin(host)?;
+        snapshot.take_policy_files(host, POLICY_FILES);
+        let topology = snapshot.topology();
         let mut facts = Facts {
             host,
             told_online: Ok(()),
@@ -126,13 +127,13 @@ impl<'h> Facts<'h> {
             cmdline: host.read("/proc/cmdline").ok(),
             online: topology.online.clone(),
             present: topology.present.clone(),
-            policies: policies(host, &topology),
+            policies: policies(&snapshot),
             log: host.kernel_log().ok(),
             owners: crate::owners::owners(host),
             sees_processes: host
                 .list("/proc")
                 .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
-            topology,
+            snapshot,
         };
         facts.told_online = facts.read(&format!("{CPUS}/online")).map(|_| ());
         Ok(facts)
@@ -143,6 +144,11 @@ impl<'h> Facts<'h> {
         self.host
     }
 
+    /// How the processors are put together.
+    pub fn topology(&self) -> &Topology {
+        self.snapshot.topology()
+    }
+
     /// What stands behind the machine.
     pub fn kind(&self) -> Kind {
         self.host.kind()
@@ -150,7 +156,7 @@ impl<'h> Facts<'h> {
 
     /// Whether the first processor has a CPU flag.
     pub fn flag(&self, name: &str) -> bool {
-        self.topology.flags.contains(name)
+        self.topology().flags.contains(name)
     }
 
     /// The value of a kernel parameter: `Some("")` for one without a value, the last where there are several.
@@ -262,24 +268,21 @@ impl<'h> Facts<'h> {
     }
 }
 
-fn kernel_release(host: &dyn Host) -> Option<String> {
+/// The kernel's release, from the file that a running kernel has or the one that recordings have.
+pub fn kernel_release(host: &dyn Host) -> Option<String> {
     if let Ok(release) = host.read("/proc/sys/kernel/osrelease") {
         return Some(release);
     }
     host.read("/proc/version").ok()?.split_whitespace().nth(2).map(str::to_owned)
 }
 
-fn policies(host: &dyn Host, topology: &Topology) -> Vec<Policy> {
-    let read = |policy: &crate::Policy| {
-        let mut attributes = BTreeMap::new();
-        for attribute in POLICY_FILES {
-            if let Ok(text) = host.read(&format!("{CPUS}/cpufreq/policy{}/{attribute}", policy.number)) {
-                // One line each; recordings may hold the same line twice.
-                attributes.insert(*attribute, text.lines().next().unwrap_or_default().to_owned());
-            }
-        }
-        let core_type = policy.cpus.first().and_then(|cpu| topology.cpus.get(&cpu)?.core_type);
-        Policy { number: policy.number, cpus: policy.cpus.clone(), core_type, attributes }
+fn policies(snapshot: &Snapshot) -> Vec<Policy> {
+    let topology = snapshot.topology();
+    let policy = |policy: &crate::Policy| Policy {
+        number: policy.number,
+        cpus: policy.cpus.clone(),
+        core_type: policy.cpus.first().and_then(|cpu| topology.cpus.get(&cpu)?.core_type),
+        attributes: snapshot.policy_files(policy.number).cloned().unwrap_or_default(),
     };
-    topology.policies.iter().map(read).collect()
+    topology.policies.iter().map(policy).collect()
 }

@@ -158,7 +158,7 @@ fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, String> {
     if !facts.flag("pts") {
         return Ok(status);
     }
-    let packages = facts.topology.packages();
+    let packages = facts.topology().packages();
     let known = packages.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>();
     if known != facts.online.len() {
         return Err("the packages of the CPUs are unknown".to_owned());

@@ -1,46 +1,119 @@
 //! What a machine lacks of what was asked for: one line for the many places that lack it alike, and the remedy where there
 //! is one.
 
+use std::fmt;
+
 use flyball_host::CpuList;
 
 use super::couplings::driver;
-use crate::{At, Id, Place, ReadError, Snapshot, Value, Vendor, Why};
+use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why};
 
-/// A knob that is missing at a place.
-#[derive(Debug, Clone)]
-pub(super) struct Absence {
-    /// Who asked for it, in the words in which it was asked.
-    pub from: String,
-    /// The knob.
-    pub knob: Id,
-    /// Where it is missing.
-    pub place: Place,
-    /// Why.
-    pub why: Why,
+/// What a machine lacks of what a setting is about.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "fields are named as in the messages")]
+pub enum Absence {
+    /// The machine has nothing of the kind.
+    Nowhere { from: String, knob: Id, why: Why },
+    /// The places do not have the knob.
+    AtPlaces { from: String, knob: Id, places: Vec<Place>, why: Why, remedy: Option<Remedy> },
+    /// Nothing takes a write of it.
+    NotWritable { from: String, error: TargetError },
+    /// More absences of the same kinds.
+    More(usize),
 }
 
-/// The absences in words, alike ones in one line.
-pub(super) fn lines(snapshot: &Snapshot, absences: &[Absence]) -> Result<Vec<String>, ReadError> {
-    let mut lines = Vec::new();
-    let mut rest: Vec<&Absence> = absences.iter().collect();
-    while let Some(first) = rest.first().copied() {
-        let is_like =
-            |a: &&Absence| a.from == first.from && a.knob == first.knob && a.why.is_like(&first.why);
-        let (alike, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_like);
-        rest = others;
-        let remedy = remedy(snapshot, first.knob)?.map(|words| format!("; {words}"));
-        let where_ = places(&alike.iter().map(|absence| &absence.place).collect::<Vec<_>>());
-        let have = if alike.len() > 1 { "have" } else { "has" };
-        let why = match (&first.why, &first.place.at) {
-            (Why::NoFile(path), At::Policy(number)) if alike.len() > 1 => {
-                Why::NoFile(path.replacen(&format!("policy{number}/"), "policy*/", 1))
+/// What brings a knob, or is to be used instead of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// Another driver has it, with another kernel parameter.
+    Boot {
+        /// The driver that does not have it.
+        driver: &'static str,
+        /// The driver that does.
+        other: &'static str,
+        /// The parameter, with what to do about it.
+        parameter: &'static str,
+    },
+    /// No mode and no other driver is known to bring it.
+    DriverHasNone(String),
+    /// The driver has no modes.
+    NoModes(String),
+    /// `driver-mode=active` in the same command.
+    ActiveMode,
+    /// The same, unless hardware P-states are switched off at boot.
+    ActiveModeUnlessNoHwp,
+    /// Only hardware P-states have it.
+    NeedsHwp,
+    /// Turbo is one switch for the whole machine.
+    TurboOfMachine,
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Remedy::Boot { driver, other, parameter } => {
+                write!(f, "{driver} does not have it, but {other} does: boot {parameter}")
             }
-            (why, _) => why.clone(),
-        };
-        let remedy = remedy.unwrap_or_default();
-        lines.push(format!("{}: {where_} {have} no {}: {why}{remedy}", first.from, first.knob));
+            Remedy::DriverHasNone(driver) => write!(f, "{driver} does not have it"),
+            Remedy::NoModes(driver) => write!(f, "{driver} has no modes"),
+            Remedy::ActiveMode => f.write_str("add driver-mode=active to the same command"),
+            Remedy::ActiveModeUnlessNoHwp => f.write_str(
+                "add driver-mode=active to the same command, unless the kernel was booted with intel_pstate=no_hwp",
+            ),
+            Remedy::NeedsHwp => f.write_str(
+                "it is part of hardware P-states (HWP), which this processor lacks or firmware hides",
+            ),
+            Remedy::TurboOfMachine => {
+                f.write_str("turbo is one switch for the whole machine: turbo=on or turbo=off")
+            }
+        }
     }
-    Ok(lines)
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Absence::Nowhere { from, knob, why } => write!(f, "{from}: this machine has no {knob}: {why}"),
+            Absence::AtPlaces { from, knob, places: at, why, remedy } => {
+                let names = places(&at.iter().collect::<Vec<_>>());
+                let have = if at.len() > 1 { "have" } else { "has" };
+                write!(f, "{from}: {names} {have} no {knob}: ")?;
+                // The path is that of the first place.
+                match (why, at.as_slice()) {
+                    (Why::NoFile(path), [Place { at: At::Policy(number), .. }, _, ..]) => {
+                        let path = path.replacen(&format!("policy{number}/"), "policy*/", 1);
+                        write!(f, "{}", Why::NoFile(path))?;
+                    }
+                    _ => write!(f, "{why}")?,
+                }
+                remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+            }
+            Absence::NotWritable { from, error } => write!(f, "{from}: {error}"),
+            Absence::More(count) => write!(f, "(and {count} more like these)"),
+        }
+    }
+}
+
+/// Adds that `place` does not have `knob`: to an absence that differs in nothing but the place, where there is one.
+pub(super) fn add(
+    snapshot: &Snapshot,
+    absences: &mut Vec<Absence>,
+    (from, knob): (&str, Id),
+    place: &Place,
+    why: Why,
+) -> Result<(), ReadError> {
+    for absence in absences.iter_mut() {
+        if let Absence::AtPlaces { from: other, knob: of, places, why: like, .. } = absence
+            && (other.as_str(), *of) == (from, knob)
+            && like.is_like(&why)
+        {
+            places.push(place.clone());
+            return Ok(());
+        }
+    }
+    let (from, places, remedy) = (from.to_owned(), vec![place.clone()], remedy(snapshot, knob)?);
+    absences.push(Absence::AtPlaces { from, knob, places, why, remedy });
+    Ok(())
 }
 
 /// `policies 0-127`, `CPUs 0,2`, or the places one by one.
@@ -80,50 +153,40 @@ pub(super) fn place(place: &Place) -> String {
 }
 
 /// What to do about it, where something can be done.
-fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<String>, ReadError> {
+fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
     Ok(match knob {
         Id::Epp => preference(snapshot)?,
         Id::DriverMode => driver(snapshot)?.map(|driver| match driver.as_str() {
-            "acpi-cpufreq" if snapshot.topology().flags.contains("cppc") => {
-                "acpi-cpufreq has no modes; amd-pstate has: boot with amd_pstate=active".to_owned()
-            }
-            other => format!("{other} has no modes"),
+            "acpi-cpufreq" if snapshot.topology().flags.contains("cppc") => AMD_PSTATE,
+            _ => Remedy::NoModes(driver),
         }),
-        Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => {
-            Some("turbo is the whole machine's here: turbo=on or turbo=off".to_owned())
-        }
+        Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => Some(Remedy::TurboOfMachine),
         _ => None,
     })
 }
 
+const AMD_PSTATE: Remedy =
+    Remedy::Boot { driver: "acpi-cpufreq", other: "amd-pstate", parameter: "with amd_pstate=active" };
+
+const INTEL_PSTATE: Remedy =
+    Remedy::Boot { driver: "acpi-cpufreq", other: "intel_pstate", parameter: "without intel_pstate=disable" };
+
 /// What would bring a preference (EPP): the drivers that have one are intel_pstate with HWP
 /// (drivers/cpufreq/intel_pstate.c, `hwp_cpufreq_attrs`) and amd-pstate in active mode (drivers/cpufreq/amd-pstate.c,
 /// `amd_pstate_epp_attr`).
-fn preference(snapshot: &Snapshot) -> Result<Option<String>, ReadError> {
+fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let topology = snapshot.topology();
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
     let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
     Ok(match (topology.vendor, driver(snapshot)?.as_deref()) {
-        (Vendor::Amd, Some("amd-pstate")) if has_mode => {
-            Some("driver-mode=active in the same command brings it".to_owned())
-        }
-        (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => {
-            Some("acpi-cpufreq has none; amd-pstate has: boot with amd_pstate=active".to_owned())
-        }
-        (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(
-            "it is a part of hardware P-states (HWP), which this processor lacks or firmware hides"
-                .to_owned(),
-        ),
-        (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(
-            "driver-mode=active in the same command brings it, unless intel_pstate=no_hwp was booted"
-                .to_owned(),
-        ),
-        (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => {
-            Some("acpi-cpufreq has none; intel_pstate has: boot without intel_pstate=disable".to_owned())
-        }
+        (Vendor::Amd, Some("amd-pstate")) if has_mode => Some(Remedy::ActiveMode),
+        (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => Some(AMD_PSTATE),
+        (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(Remedy::NeedsHwp),
+        (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(Remedy::ActiveModeUnlessNoHwp),
+        (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => Some(INTEL_PSTATE),
         (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {
-            Some(format!("{name} has none"))
+            Some(Remedy::DriverHasNone(name.to_owned()))
         }
         _ => None,
     })

@@ -1,14 +1,12 @@
-//! Settings that depend on each other: what contradicts is refused before the first write, what follows is told.
+//! Settings that depend on each other: what contradicts is refused before the first write, what follows is noted.
 //!
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will* have: the wanted
 //! value where there is one, else the present one.
 
-use std::collections::BTreeMap;
-
 use flyball_host::Epp;
 
-use super::{Planner, Want, absences};
-use crate::{At, Id, Place, ReadError, ResolveError, Snapshot, Value};
+use super::{Note, Planner, Refusal, Side, Want};
+use crate::{At, Id, ReadError, ResolveError, Snapshot, Value};
 
 /// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
 /// Then `performance` and `powersave` are all the governors there are.
@@ -41,35 +39,20 @@ impl Planner<'_> {
         self.wants.values().filter(|want| want.knob == knob).cloned().collect()
     }
 
-    pub(super) fn refuse(&mut self, words: String) {
-        if !self.refused.contains(&words) {
-            self.refused.push(words);
-        }
-    }
-
     /// A driver switch takes the policies away and makes new ones.
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
         if mode == "off" && self.snapshot.topology().flags.contains("hwp_epp") {
-            self.refuse(
-                "driver-mode=off: intel_pstate refuses to be switched off while hardware P-states (HWP) are on \
-                 (EBUSY); boot with intel_pstate=disable instead"
-                    .to_owned(),
-            );
+            self.refuse(Refusal::DriverOffUnderHwp);
             return Ok(());
         }
         let policy_settings: Vec<Want> =
             self.wants.values().filter(|want| matches!(want.place.at, At::Policy(_))).cloned().collect();
         if matches!(mode.as_str(), "off" | "disable") {
             for want in &policy_settings {
-                self.refuse(format!(
-                    "{}: with driver-mode={mode} there are no policies to set it on",
-                    want.from
-                ));
+                self.refuse(Refusal::NoPolicies { from: want.from.clone(), mode: mode.clone() });
             }
-            self.note(format!(
-                "driver-mode={mode}: no frequency driver is left; none takes over before the next boot"
-            ));
+            self.note(Note::NoDriverLeft { mode });
             return Ok(());
         }
         let is_amd_pstate = self.snapshot.is_amd_pstate()? == Some(true);
@@ -78,25 +61,15 @@ impl Planner<'_> {
                 (Id::Governor, Some(Value::Word(word)))
                     if mode == "active" && !matches!(word.as_str(), "performance" | "powersave") =>
                 {
-                    self.refuse(format!(
-                        "{}: in driver-mode=active the governors are performance and powersave",
-                        want.from
-                    ));
+                    self.refuse(Refusal::GovernorOfActiveMode { from: want.from.clone() });
                 }
                 (Id::Epp, _) if mode != "active" && is_amd_pstate => {
-                    self.refuse(format!(
-                        "{}: amd-pstate has a preference only in driver-mode=active",
-                        want.from
-                    ));
+                    self.refuse(Refusal::PreferenceNeedsActiveMode { from: want.from.clone() });
                 }
                 _ => {}
             }
         }
-        self.note(format!(
-            "driver-mode={mode}: the driver makes every policy anew; governors, preferences and limits that are not set \
-             here get its defaults, and what follows is planned again after the switch ('flyball restore' brings all \
-             of it back)"
-        ));
+        self.note(Note::DriverModeResets { mode });
         Ok(())
     }
 
@@ -119,11 +92,7 @@ impl Planner<'_> {
             };
             if active && governor == "performance" && gentle {
                 self.contradicted.insert((want.knob, want.place.at.clone()));
-                self.refuse(format!(
-                    "{}: under governor performance the driver refuses every preference but performance (EBUSY); set \
-                     governor=powersave as well",
-                    want.from
-                ));
+                self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
         }
         let forced: Vec<u32> = self
@@ -137,11 +106,7 @@ impl Planner<'_> {
             .filter(|number| !self.wants.contains_key(&(Id::Epp, At::Policy(*number))))
             .collect();
         if active && !forced.is_empty() {
-            self.note(
-                "governor=performance: the driver forces epp to performance while it reigns, and pins the minimum to the \
-                 maximum; the present epp is remembered and comes back with restore"
-                    .to_owned(),
-            );
+            self.note(Note::PerformanceForcesPreference);
         }
         Ok(())
     }
@@ -154,8 +119,6 @@ impl Planner<'_> {
             (Id::UncoreMinFreq, Id::UncoreMaxFreq),
         ] {
             let wants: Vec<Want> = self.wants_of(low).into_iter().chain(self.wants_of(high)).collect();
-            // Words before the place and after it, and the places that they are about.
-            let mut crossed: BTreeMap<(String, String), Vec<Place>> = BTreeMap::new();
             for want in wants {
                 let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
                 let (lower, upper) = (side(low), side(high));
@@ -184,34 +147,37 @@ impl Planner<'_> {
                     }
                 };
                 match (&lower, &upper) {
-                    (Some(lower), Some(upper)) => self.refuse(format!(
-                        "{low} {} is above {high} {} ({}, {})",
-                        lower.wanted, upper.wanted, lower.from, upper.from
-                    )),
-                    (Some(lower), None) if !open && possible(lower)? => {
-                        let present = upper_value.map(|value| value.to_string()).unwrap_or_default();
-                        let before =
-                            format!("{}: {low} would be above the present {high} ({present}) of", lower.from);
-                        let after = format!("set {high} as well");
-                        crossed.entry((before, after)).or_default().push(want.place.clone());
+                    (Some(lower), Some(upper)) => {
+                        let side =
+                            |want: &Want| Side { wanted: want.wanted.to_string(), from: want.from.clone() };
+                        let (lower, upper) = (side(lower), side(upper));
+                        self.refuse(Refusal::Crossed { low, high, lower, upper });
                     }
-                    (None, Some(upper)) if low == Id::MinFreq => self.note(format!(
-                        "{}: below the present {low}; while it is, the kernel uses it for both",
-                        upper.from
-                    )),
+                    (Some(lower), None) if !open && possible(lower)? => {
+                        self.refuse(Refusal::CrossesPresent {
+                            from: lower.from.clone(),
+                            knob: low,
+                            is_above: true,
+                            other: high,
+                            present: upper_value.map(|value| value.to_string()).unwrap_or_default(),
+                            places: vec![want.place.clone()],
+                        });
+                    }
+                    (None, Some(upper)) if low == Id::MinFreq => {
+                        self.note(Note::MaximumBelowMinimum { from: upper.from.clone(), low });
+                    }
                     (None, Some(upper)) if !open && possible(upper)? => {
-                        let present = lower_value.map(|value| value.to_string()).unwrap_or_default();
-                        let before =
-                            format!("{}: {high} would be below the present {low} ({present}) of", upper.from);
-                        let after = format!("set {low} as well");
-                        crossed.entry((before, after)).or_default().push(want.place.clone());
+                        self.refuse(Refusal::CrossesPresent {
+                            from: upper.from.clone(),
+                            knob: high,
+                            is_above: false,
+                            other: low,
+                            present: lower_value.map(|value| value.to_string()).unwrap_or_default(),
+                            places: vec![want.place.clone()],
+                        });
                     }
                     _ => {}
                 }
-            }
-            for ((before, after), places) in crossed {
-                let places = absences::places(&places.iter().collect::<Vec<_>>());
-                self.refuse(format!("{before} {places}; {after}"));
             }
         }
         Ok(())
@@ -224,12 +190,8 @@ impl Planner<'_> {
             match self.ahead.governors.get(&number).map(String::as_str) {
                 Some("userspace") | None => {}
                 Some(other) => {
-                    let words = format!(
-                        "{}: only the governor userspace takes a speed, and here it is {other}; set governor=userspace \
-                         as well",
-                        want.from
-                    );
-                    self.refuse(words);
+                    let governor = other.to_owned();
+                    self.refuse(Refusal::SpeedNeedsUserspace { from: want.from, governor });
                 }
             }
         }
@@ -247,10 +209,7 @@ impl Planner<'_> {
         };
         for want in wants {
             if turbo == Some(Value::Switch(false)) && want.value == Some(Value::Switch(true)) {
-                self.refuse(format!(
-                    "{}: a policy cannot boost while turbo is off for the machine (EINVAL); set turbo=on as well",
-                    want.from
-                ));
+                self.refuse(Refusal::BoostUnderTurboOff { from: want.from });
             }
         }
         Ok(())
@@ -262,10 +221,7 @@ impl Planner<'_> {
         let turbo = self.wants.get(&(Id::Turbo, At::Machine)).filter(|want| off(want)).cloned();
         let Some(turbo) = turbo else { return };
         if turbo.now == Some(Value::Switch(true)) {
-            self.note(
-                "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency"
-                    .to_owned(),
-            );
+            self.note(Note::TurboOffLowersLimits);
         }
     }
 
@@ -276,11 +232,7 @@ impl Planner<'_> {
         if let (Some(bias), false) = (biases.first(), any_preference)
             && self.snapshot.topology().flags.contains("hwp_epp")
         {
-            self.note(format!(
-                "{}: this processor also has epp, which steers the cores' frequency; epb still weighs on package power \
-                 decisions, so set both alike",
-                bias.from
-            ));
+            self.note(Note::BothHints { from: bias.from.clone() });
         }
     }
 }

@@ -189,7 +189,7 @@ impl Snapshot {
                 refuse(format!("it takes {}", words.join(" or ")))
             }
             (Check::Level, Value::Count(level)) => {
-                let all = self.levels_at(&place.at).iter().enumerate();
+                let all = self.levels_at(&place.at)?.iter().enumerate();
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
                     return Ok(());

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use flyball_host::{CpuList, KiloHertz};
 
-use super::{Planner, Want};
-use crate::{At, Id, Place, ReadError, Scope, Value, Wanted, snapshot::Level};
+use super::{Note, Planner, Refusal, Want};
+use crate::{
+    At, Id, Place, ReadError, Scope, Value, Wanted,
+    snapshot::{LEVEL_KNOBS, Level},
+};
 
 /// What a power domain will be like.
 #[derive(Debug, Clone, Default)]
@@ -33,9 +36,7 @@ impl Planner<'_> {
             self.features(&place, &coming)?;
             self.switches(&place, &coming)?;
         }
-        self.class_ranges()?;
-        self.class_of_cores();
-        Ok(())
+        self.class_ranges()
     }
 
     fn want_at(&self, knob: Id, place: &Place) -> Option<Want> {
@@ -77,39 +78,36 @@ impl Planner<'_> {
     }
 
     /// What a level of a power domain has.
-    fn level_at(&self, place: &Place, level: usize) -> Option<Level> {
-        self.snapshot.levels_at(&place.at).get(level).cloned().flatten()
+    fn level_at(&self, place: &Place, level: usize) -> Result<Option<Level>, ReadError> {
+        Ok(self.snapshot.levels_at(&place.at)?.get(level).cloned().flatten())
     }
 
-    /// Which levels have a feature, in words.
-    fn levels_with(&self, place: &Place, base: bool) -> String {
+    /// Which levels have a feature.
+    fn levels_with(&self, place: &Place, base: bool) -> Result<Vec<usize>, ReadError> {
         let has = |level: &Level| if base { level.features.base_freq } else { level.features.turbo_freq };
-        let all = self.snapshot.levels_at(&place.at).iter().enumerate();
-        let levels: Vec<String> = all
-            .filter(|(_, level)| level.as_ref().is_some_and(has))
-            .map(|(number, _)| number.to_string())
-            .collect();
-        if levels.is_empty() {
-            "no level has it".to_owned()
-        } else {
-            format!("levels with it: {}", levels.join(", "))
-        }
+        let all = self.snapshot.levels_at(&place.at)?.iter().enumerate();
+        Ok(all.filter(|(_, level)| level.as_ref().is_some_and(has)).map(|(number, _)| number).collect())
     }
 
     /// What features need of the level, of turbo and of core-power, and what they cost.
     fn features(&mut self, place: &Place, coming: &Coming) -> Result<(), ReadError> {
-        let Some(level) = self.level_at(place, coming.level) else { return Ok(()) };
+        if !self.wants.keys().any(|(knob, _)| LEVEL_KNOBS.contains(knob)) {
+            return Ok(());
+        }
+        let Some(level) = self.level_at(place, coming.level)? else { return Ok(()) };
         for (knob, on, has, base) in [
             (Id::SstBf, coming.base_freq, level.features.base_freq, true),
             (Id::SstTf, coming.turbo_freq, level.features.turbo_freq, false),
         ] {
             let Some(want) = self.want_at(knob, place).filter(|_| on) else { continue };
             if !has {
-                let levels = self.levels_with(place, base);
-                self.refuse(format!(
-                    "{}: level {} of {place} does not have it; {levels}",
-                    want.from, coming.level
-                ));
+                let (level, levels) = (coming.level, self.levels_with(place, base)?);
+                self.refuse(Refusal::LevelLacksFeature {
+                    from: want.from,
+                    level,
+                    place: place.clone(),
+                    levels,
+                });
                 continue;
             }
             if want.now.as_ref() == want.value.as_ref() && !coming.level_changes {
@@ -117,7 +115,8 @@ impl Planner<'_> {
             }
             let cost = if base { &level.base_freq_cost } else { &level.turbo_freq_cost };
             if let Some(cost) = cost {
-                self.note(format!("{} on {place}: {cost}", want.from));
+                let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
+                self.note(Note::Cost { from, place, cost });
             }
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
@@ -132,7 +131,7 @@ impl Planner<'_> {
 
     fn needs_turbo(&mut self, want: &Want) -> Result<(), ReadError> {
         if self.then(Id::Turbo, &Place::new(At::Machine, CpuList::new()))? == Some(Value::Switch(false)) {
-            self.refuse(format!("{}: turbo-freq needs turbo, which is off; set turbo=on as well", want.from));
+            self.refuse(Refusal::TurboFreqNeedsTurbo { from: want.from.clone() });
         }
         Ok(())
     }
@@ -141,10 +140,8 @@ impl Planner<'_> {
     fn needs_core_power(&mut self, place: &Place, coming: &Coming, feature: &Want) -> Result<(), ReadError> {
         let wanted = self.want_at(Id::SstCp, place).and_then(|want| want.value);
         if wanted == Some(Value::Switch(false)) {
-            self.refuse(format!(
-                "{}: it works on classes of service, and sst-cp=off is wanted for {place} as well",
-                feature.from
-            ));
+            let (from, place) = (feature.from.clone(), place.clone());
+            self.refuse(Refusal::FeatureNeedsCorePower { from, place });
             return Ok(());
         }
         // The other feature may have added it.
@@ -176,24 +173,20 @@ impl Planner<'_> {
     fn level_change(&mut self, place: &Place, level: &Level) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstLevel, place) else { return Ok(()) };
         if self.snapshot.value_if_readable(Id::SstLocked, place)? == Some(Value::Switch(true)) {
-            self.refuse(format!(
-                "{}: firmware has locked the level of {place}; unlock it in the BIOS setup (dynamic SST-PP)",
-                want.from
-            ));
+            self.refuse(Refusal::LevelLocked { from: want.from, place: place.clone() });
             return Ok(());
         }
         for (knob, name) in [(Id::SstBf, "base-freq"), (Id::SstTf, "turbo-freq")] {
             let on = self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(true));
             if on && self.want_at(knob, place).is_none() {
-                self.note(format!(
-                    "{}: {name} of {place} is on and goes off with the level; restore brings it back",
-                    want.from
-                ));
+                let (from, place) = (want.from.clone(), place.clone());
+                self.note(Note::FeatureGoesOff { from, feature: name, place });
             }
         }
         let Some(domain) = self.snapshot.domain_at(&place.at) else { return Ok(()) };
         if let Some(cost) = &level.level_cost {
-            self.note(format!("{} on {place}: {cost}", want.from));
+            let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
+            self.note(Note::Cost { from, place, cost });
         }
         let Some(inside) = &level.cpus else { return Ok(()) };
         let apart = match self.then(Id::SstApart, place)? {
@@ -208,11 +201,7 @@ impl Planner<'_> {
             }
         }
         if !staying.is_empty() {
-            self.note(format!(
-                "{}: the level's base frequency holds only with CPUs {staying} offline or set apart, which this plan leaves \
-                 at work ('flyball sst perf-profile set-config-level' takes them along with -o or --cgroup)",
-                want.from
-            ));
+            self.note(Note::CpusStayOnline { from: want.from, cpus: staying });
         }
         Ok(())
     }
@@ -221,10 +210,8 @@ impl Planner<'_> {
     fn switches(&mut self, place: &Place, coming: &Coming) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstCp, place) else { return Ok(()) };
         if want.value == Some(Value::Switch(false)) && coming.turbo_freq {
-            self.refuse(format!(
-                "{}: turbo-freq of {place} is on and stands on core-power; set sst-tf=off as well",
-                want.from
-            ));
+            let (from, place) = (want.from.clone(), place.clone());
+            self.refuse(Refusal::CorePowerUnderTurboFreq { from, place });
         }
         if want.value == Some(Value::Switch(true)) && want.now != want.value {
             self.limits_against_classes(place, &want)?;
@@ -246,11 +233,8 @@ impl Planner<'_> {
             }
         }
         if let Some((limit, count)) = low.first_key_value() {
-            self.note(format!(
-                "{}: cpufreq limits {count} of the CPUs of {place} to {limit}; where a class allows more, cpufreq's \
-                 limit is the one that counts",
-                want.from
-            ));
+            let (from, place) = (want.from.clone(), place.clone());
+            self.note(Note::LimitedByCpufreq { from, place, cpus: *count, limit: *limit });
         }
         Ok(())
     }
@@ -268,25 +252,10 @@ impl Planner<'_> {
             if let (Some(min), Some(max)) = (frequency(Id::ClosMin)?, frequency(Id::ClosMax)?)
                 && min > max
             {
-                self.refuse(format!(
-                    "{}: {place} would have its minimum {min} above its maximum {max}",
-                    want.from
-                ));
+                self.refuse(Refusal::ClassRange { from: want.from, place, min, max });
             }
         }
         Ok(())
-    }
-
-    /// All threads of a core are of one class.
-    fn class_of_cores(&mut self) {
-        let wants: Vec<Want> = self.wants.values().filter(|want| want.knob == Id::Clos).cloned().collect();
-        for want in &wants {
-            if let Some(Value::Count(class)) = &want.value {
-                if *class > 3 {
-                    self.refuse(format!("{}: there are the classes 0 to 3", want.from));
-                }
-            }
-        }
     }
 }
 

@@ -10,12 +10,15 @@ use flyball_sst::{
 
 use super::Snapshot;
 use crate::{
-    At, Content, Form, Location, Place, ReadError, Reading, Scope, Topology, Value, Why, knob::SpeedSelect,
-    parse,
+    At, Content, Form, Id, Location, Place, ReadError, Reading, Scope, Topology, Value, Why,
+    knob::SpeedSelect, parse,
 };
 
 /// How many classes of service there are.
 const CLASSES: u32 = 4;
+
+/// The knobs whose settings are judged by what the levels have.
+pub(crate) const LEVEL_KNOBS: &[Id] = &[Id::SstLevel, Id::SstBf, Id::SstTf];
 
 /// Speed Select as it was when the snapshot was taken.
 #[derive(Debug, Clone)]
@@ -24,8 +27,9 @@ pub(super) struct SpeedSelectView {
     pub layout: Result<Layout, HostError>,
     /// Why there is none.
     pub why: Why,
-    /// What the levels of each domain have, in the order of the layout's domains; empty unless taken to plan with.
-    levels: Vec<Vec<Option<Level>>>,
+    /// What the levels of each domain have, in the order of the layout's domains; `None` unless taken for a plan that sets
+    /// one of [`LEVEL_KNOBS`]: it takes some ten calls of the firmware per level.
+    levels: Option<Vec<Vec<Option<Level>>>>,
 }
 
 /// What a level of a power domain has, and what it costs.
@@ -44,18 +48,15 @@ pub(crate) struct Level {
 }
 
 impl SpeedSelectView {
-    pub fn take(host: &dyn Host, topology: &Topology, to_plan: bool) -> SpeedSelectView {
+    pub fn take(host: &dyn Host, topology: &Topology, with_levels: bool) -> SpeedSelectView {
         let layout = Layout::read(host);
         let why = match &layout {
             Ok(_) => Why::NotNow("no power domain has Speed Select registers".to_owned()),
             Err(error) => why_none(host, topology, error),
         };
-        let levels = match &layout {
-            Ok(layout) if to_plan => {
-                layout.domains.iter().map(|domain| levels(host, layout, domain)).collect()
-            }
-            _ => Vec::new(),
-        };
+        let domains = layout.iter().flat_map(|layout| &layout.domains);
+        let of_domain = |domain| layout.as_ref().map_or_else(|_| Vec::new(), |it| levels(host, it, domain));
+        let levels = with_levels.then(|| domains.map(of_domain).collect());
         SpeedSelectView { layout, why, levels }
     }
 }
@@ -146,9 +147,17 @@ impl Snapshot {
     }
 
     /// What the levels of a power domain have, by number; `None` for a number that is not a level.
-    pub(crate) fn levels_at(&self, place: &At) -> &[Option<Level>] {
-        let levels = self.domain_index(place).and_then(|index| self.speed_select.as_ref()?.levels.get(index));
-        levels.map(Vec::as_slice).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The snapshot was taken without the levels.
+    pub(crate) fn levels_at(&self, place: &At) -> Result<&[Option<Level>], ReadError> {
+        let levels = self.speed_select.as_ref().and_then(|view| view.levels.as_ref());
+        let levels = levels.ok_or(ReadError::NotTaken(Id::SstLevel))?;
+        Ok(self
+            .domain_index(place)
+            .and_then(|index| levels.get(index))
+            .map(Vec::as_slice)
+            .unwrap_or_default())
     }
 
     /// The places of all power domains.

@@ -9,7 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz, Op};
 
-use super::{Column, Entry, Slot, Snapshot, expand, is_offline, speed_select::SpeedSelectView};
+use super::{
+    Column, Entry, Slot, Snapshot, expand, is_offline,
+    speed_select::{LEVEL_KNOBS, SpeedSelectView},
+};
 use crate::{
     Content, Form, Id, Intent, Location, Mechanism, Place, ReadError, Reading, Scope, Topology, Value, Why,
     parse,
@@ -29,8 +32,10 @@ pub struct Request<'a> {
     pub sample_absence: bool,
     /// Take whether CPUs are online from the kernel's list, which the topology has, instead of from a file per CPU.
     pub online_by_list: bool,
-    /// Also what a plan needs: where writes go and what is there, and what the levels of Speed Select have.
+    /// Also what a plan needs: where writes go and what is there.
     pub to_plan: bool,
+    /// Also what the levels of Speed Select have, for settings of [`LEVEL_KNOBS`].
+    pub levels: bool,
 }
 
 impl Snapshot {
@@ -54,7 +59,8 @@ impl Snapshot {
         }
         let knobs: Vec<Id> = knobs.into_iter().collect();
         let mut snapshot = Snapshot::begin(host)?;
-        snapshot.take(host, &Request { knobs: &knobs, to_plan: true, ..Request::default() });
+        let levels = intent.settings.iter().any(|setting| LEVEL_KNOBS.contains(&setting.knob()));
+        snapshot.take(host, &Request { knobs: &knobs, to_plan: true, levels, ..Request::default() });
         Ok(snapshot)
     }
 
@@ -82,17 +88,17 @@ impl Snapshot {
             if self.has(knob) {
                 continue;
             }
-            self.find_places(host, knob, request.to_plan);
+            self.find_places(host, knob, request.levels);
             let column = pass.column(self, knob, request);
             self.columns[knob as usize] = Some(column);
         }
     }
 
     /// Finds the places of the knob's scope, unless they are known.
-    fn find_places(&mut self, host: &dyn Host, knob: Id, to_plan: bool) {
+    fn find_places(&mut self, host: &dyn Host, knob: Id, levels: bool) {
         let scope = knob.knob().scope;
         if knob.knob().mechanisms.iter().any(|mechanism| matches!(mechanism, Mechanism::SpeedSelect { .. })) {
-            self.take_speed_select(host, to_plan);
+            self.look_for_speed_select(host, levels);
         }
         if scope == Scope::IdleState && self.idle_states.is_empty() {
             self.idle_states = super::instances::idle_states(host, &self.topology);
@@ -110,10 +116,27 @@ impl Snapshot {
         }
     }
 
-    /// Looks at Speed Select: the power domains and, to plan with, what their levels have.
-    pub fn take_speed_select(&mut self, host: &dyn Host, to_plan: bool) {
+    /// Reads files of every policy as they are, for questions that no knob answers; what cannot be read is left out.
+    pub fn take_policy_files(&mut self, host: &dyn Host, names: &[&'static str]) {
+        for policy in &self.topology.policies {
+            let files = self.policy_files.entry(policy.number).or_default();
+            for name in names {
+                if let Ok(text) = host.read(&format!("{CPUS}/cpufreq/policy{}/{name}", policy.number)) {
+                    // One line each; recordings may hold the same line twice.
+                    files.insert(*name, text.lines().next().unwrap_or_default().to_owned());
+                }
+            }
+        }
+    }
+
+    /// Looks at Speed Select's interface and its power domains.
+    pub fn take_speed_select(&mut self, host: &dyn Host) {
+        self.look_for_speed_select(host, false);
+    }
+
+    fn look_for_speed_select(&mut self, host: &dyn Host, levels: bool) {
         if self.speed_select.is_none() {
-            self.speed_select = Some(SpeedSelectView::take(host, &self.topology, to_plan));
+            self.speed_select = Some(SpeedSelectView::take(host, &self.topology, levels));
         }
     }
 }

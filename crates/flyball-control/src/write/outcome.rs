@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     journal::JournalError, reasons::Reason, restore::Restoration, state::LockError, subject::Subject,
 };
-use crate::plan::{Change, PlanError};
+use crate::plan::{Change, Note, PlanError};
 
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,7 +75,7 @@ pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<Made>,
     /// What else there is to know.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl Applied {

@@ -5,7 +5,9 @@
 mod doctor;
 mod fake;
 mod knobs_md;
+mod opens;
 mod recorded_plans;
 mod settings;
+mod snapshots;
 mod speed_select;
 mod transaction;

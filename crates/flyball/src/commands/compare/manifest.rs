@@ -1,6 +1,7 @@
 //! The manifest of a comparison: written before it starts, read when it is resumed.
 
-use flyball_host::{CpuInfo, Host, Kind};
+use flyball_control::Topology;
+use flyball_host::{Host, Kind};
 use flyball_measure::{
     Arm, Command, FORMAT, Length, MachineNote, Manifest, Schedule, VERSION, Workload, WorkloadNote,
     preset::Reader, render, stats,
@@ -43,8 +44,8 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
             render::level(args.confidence)
         );
     }
-    let cpus = host.read("/sys/devices/system/cpu/online").ok();
-    let processor = CpuInfo::read(host).unwrap_or_default().model_name;
+    let topology = Topology::inspect(host).ok();
+    let processor = topology.as_ref().and_then(|topology| topology.model_name.clone());
     let processor = processor.unwrap_or_else(|| UNKNOWN_PROCESSOR.to_owned());
     Manifest {
         format: FORMAT.to_owned(),
@@ -55,9 +56,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
             simulated: host.kind() == Kind::Simulated,
             emulated: flyball_host::emulated(host),
             processor,
-            cpus: cpus
-                .and_then(|text| text.parse::<flyball_host::CpuList>().ok())
-                .map_or(0, |cpus| cpus.len()),
+            cpus: topology.map_or(0, |topology| topology.online.len()),
         },
         workload: WorkloadNote {
             name: made.command.name(),
@@ -91,7 +90,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
 
 /// Refuses to resume on another machine.
 pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result<(), Failure> {
-    let processor = CpuInfo::read(host).unwrap_or_default().model_name;
+    let processor = Topology::inspect(host).ok().and_then(|topology| topology.model_name);
     let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name
         && (begun_on == UNKNOWN_PROCESSOR || processor.as_deref() == Some(begun_on))

@@ -46,9 +46,6 @@ impl Facts {
     /// Collects them.
     pub fn of(host: &dyn Host, snapshot: &Snapshot) -> Facts {
         let topology = snapshot.topology();
-        let version = host.read("/proc/version").unwrap_or_default();
-        let mut words = version.split_whitespace();
-        let kernel = (words.next() == Some("Linux")).then(|| words.nth(1)).flatten().map(str::to_owned);
         let number = |number: Option<u32>| number.unwrap_or(0);
         Facts {
             name: snapshot.name().to_owned(),
@@ -59,7 +56,7 @@ impl Facts {
             signature: topology
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
-            kernel,
+            kernel: flyball_control::doctor::kernel_release(host),
             driver_before_policies: if topology.policies.is_empty() {
                 flyball_control::driver_before_policies(host)
             } else {

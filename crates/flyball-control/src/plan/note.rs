@@ -1,0 +1,103 @@
+//! What a plan says besides its changes.
+
+use std::fmt;
+
+use flyball_host::{CpuList, KiloHertz};
+use serde::{Serialize, Serializer};
+
+use crate::{Id, Place, Value};
+
+/// Something to know about a plan. `from` is the setting as the user wrote it.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "fields are named as in the messages")]
+pub enum Note {
+    /// A place has more CPUs than were selected.
+    SpansMore { from: String, place: Place },
+    /// A place is offline and is not changed.
+    Offline { knob: Id, place: Place },
+    /// A governor that the kernel loads when its name is written.
+    LoadsGovernor { governor: Value },
+    /// The driver is switched off or disabled.
+    NoDriverLeft { mode: String },
+    /// A switch of the driver's mode makes new policies.
+    DriverModeResets { mode: String },
+    /// Governor performance forces the preference.
+    PerformanceForcesPreference,
+    /// A maximum below the present minimum.
+    MaximumBelowMinimum { from: String, low: Id },
+    /// Turbo off lowers the limits.
+    TurboOffLowersLimits,
+    /// The processor has both hints.
+    BothHints { from: String },
+    /// What a level or a feature of Speed Select costs.
+    Cost { from: String, place: Place, cost: String },
+    /// A feature that a change of level switches off.
+    FeatureGoesOff { from: String, feature: &'static str, place: Place },
+    /// CPUs outside the level that the plan leaves online.
+    CpusStayOnline { from: String, cpus: CpuList },
+    /// cpufreq limits some CPUs of a power domain.
+    LimitedByCpufreq { from: String, place: Place, cpus: u32, limit: KiloHertz },
+    /// More notes of the same kinds.
+    More(usize),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::SpansMore { from, place } => {
+                write!(f, "{from}: {place} has CPUs {}, so it is set for all of them", place.cpus)
+            }
+            Note::Offline { knob, place } => write!(f, "{knob}: {place} is offline and is not changed"),
+            Note::LoadsGovernor { governor } => {
+                write!(f, "governor {governor} is not loaded; writing its name makes the kernel load it")
+            }
+            Note::NoDriverLeft { mode } => write!(
+                f,
+                "driver-mode={mode}: no frequency driver remains; none takes over before the next boot"
+            ),
+            Note::DriverModeResets { mode } => write!(
+                f,
+                "driver-mode={mode}: the driver recreates every policy; governors, preferences and limits that are not \
+                 set here get its defaults, and the rest is planned again after the switch ('flyball restore' undoes \
+                 all of it)"
+            ),
+            Note::PerformanceForcesPreference => f.write_str(
+                "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
+                 minimum to the maximum; 'flyball restore' brings the present epp back",
+            ),
+            Note::MaximumBelowMinimum { from, low } => {
+                write!(f, "{from}: below the present {low}; until that is lowered, the kernel uses it for both")
+            }
+            Note::TurboOffLowersLimits => f.write_str(
+                "turbo=off: hw-max-freq, and max-freq with it, falls to the base (nominal) frequency",
+            ),
+            Note::BothHints { from } => write!(
+                f,
+                "{from}: this processor also has epp, which steers the cores' frequency; epb still affects package \
+                 power decisions, so set both to the same"
+            ),
+            Note::Cost { from, place, cost } => write!(f, "{from} on {place}: {cost}"),
+            Note::FeatureGoesOff { from, feature, place } => write!(
+                f,
+                "{from}: {feature} of {place} is on and goes off with the level; restore switches it on again"
+            ),
+            Note::CpusStayOnline { from, cpus } => write!(
+                f,
+                "{from}: the level's base frequency holds only with CPUs {cpus} offline or set apart, and this plan \
+                 leaves them online ('flyball sst perf-profile set-config-level' includes them with -o or --cgroup)"
+            ),
+            Note::LimitedByCpufreq { from, place, cpus, limit } => write!(
+                f,
+                "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the limit of \
+                 cpufreq applies"
+            ),
+            Note::More(count) => write!(f, "(and {count} more like these)"),
+        }
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
