@@ -67,6 +67,7 @@ pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
 /// [`decimal`] for numbers that have up to fifteen digits and mostly about eight: the same answers, with one branch, on
 /// whether there are more than eight.
 #[inline(always)]
+#[expect(clippy::needless_bitwise_bool, reason = "one branch instead of two")]
 pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) else { return decimal(bytes, at) };
     let word = u128::from_le_bytes(*word);

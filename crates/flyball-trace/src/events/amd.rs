@@ -1,7 +1,5 @@
 //! Events of amd-pstate (drivers/cpufreq/amd-pstate-trace.h).
 
-#![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
-
 use super::{
     declare::event,
     field::{Counter, Digit, Khz, Level, Maybe, Signed, Small, Truth},

@@ -1,7 +1,5 @@
 //! The event of intel_pstate (include/trace/events/power.h).
 
-#![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
-
 use super::{
     declare::event,
     field::{Counter, Level, OrZero},

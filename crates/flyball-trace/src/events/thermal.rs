@@ -1,8 +1,6 @@
 //! Events that say that heat or a power limit took performance away (include/trace/events/thermal.h, hw_pressure.h
 //! and power.h).
 
-#![expect(clippy::inline_always, reason = "measured: calls here cost a fifth of the time that text takes")]
-
 use super::{
     declare::event,
     field::{Maybe, Name, Rest, Signed, Small},
