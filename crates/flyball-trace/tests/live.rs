@@ -2,11 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use std::{
-    io::Write,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{io::Write, path::Path, sync::Mutex};
 
 use flyball_trace::{
     AmdPerf, Decoder, Event, EventFormat, Names, Readahead,
@@ -125,9 +121,8 @@ fn every_record_arrives_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("all.dat");
         let Some(capture) = start(folder.path(), 8192) else { return };
-        let capture = Arc::new(capture);
         feed(&capture, 60_000);
-        let summary = Arc::into_inner(capture).unwrap().stop(&path, version).unwrap();
+        let summary = capture.stop(&path, version).unwrap();
         assert_eq!((summary.received, summary.lost, summary.written), (60_000, 0, 60_000));
         let events = decoded(&path);
         let mut numbers: Vec<u64> = events.iter().map(|event| event.khz).collect();

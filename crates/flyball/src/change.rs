@@ -103,12 +103,13 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         }
     };
     hold.keep()?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
-    applied.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
+        eprintln!("note: {note}");
+    }
     // A full disk behind stdout must not make it look as if nothing had been set.
     print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {
-            format!("the settings are made and stay ('flyball restore' undoes them), but {message}")
+            format!("the settings are in effect ('flyball restore' undoes them), but {message}")
         })
     })?;
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })

@@ -177,9 +177,12 @@ impl Pass<'_> {
         }
         let by_list = knob == Id::Online && request.online_by_list && snapshot.topology.online_is_listed;
         let entries = places.iter().map(|place| {
-            is_meant(place).then(|| match by_list {
-                true => Entry { reading: Ok(member(&snapshot.topology, place)), slot: None },
-                false => self.entry(snapshot, knob, place),
+            is_meant(place).then(|| {
+                if by_list {
+                    Entry { reading: Ok(member(&snapshot.topology, place)), slot: None }
+                } else {
+                    self.entry(snapshot, knob, place)
+                }
             })
         });
         Column::Each(entries.collect())

@@ -31,6 +31,7 @@ fn number(place: &Place) -> usize {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "`Snapshot::with` takes an Option")]
 fn file(place: &Place, name: &str, form: Form, value: Value, text: String) -> Option<Entry> {
     let path = format!("/sys/devices/system/cpu/cpufreq/policy{}/{name}", number(place));
     let slot = Slot::file(path, form, Content::Text(format!("{text}\n")));

@@ -138,7 +138,9 @@ struct Page {
 
 impl Format for Page {
     fn add(&mut self, records: &[Record]) -> Result<(), TraceError> {
-        records.iter().for_each(|record| self.series.add(record));
+        for record in records {
+            self.series.add(record);
+        }
         Ok(())
     }
 
