@@ -33,7 +33,7 @@ fn what_cannot_be_is_refused() {
             emulator,
             &["guest", "run", "ryzen-5750g", "--driver", "turbo", "--", "true"],
             2,
-            "no driver 'turbo'",
+            "unknown driver 'turbo'",
         ),
         (emulator, &["guest", "run", "ryzen-5750g", "--cpus", "99", "--", "true"], 2, "too many"),
         (emulator, &["guest", "run", "sst-guide", "--interface", "cppc-msr", "--", "true"], 2, "Intel"),
