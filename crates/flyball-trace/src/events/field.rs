@@ -112,9 +112,15 @@ pub(crate) trait Kind {
     }
 }
 
-/// Declares a kind of integer field.
+/// Declares a kind of integer field. The expressions become bodies of functions, not closures: without link-time
+/// optimisation a closure is not inlined where the event is read.
 macro_rules! integers {
-    ($($(#[$doc:meta])* $kind:ident: $value:ty, from bits $bits:expr, from text $read:expr, printed $print:expr;)+) => {
+    ($(
+        $(#[$doc:meta])* $kind:ident: $value:ty,
+        from($bits:ident) $of_bits:expr,
+        from($bytes:ident, $at:ident) $read:expr,
+        printed $print:expr;
+    )+) => {
         $(
             $(#[$doc])*
             #[derive(Debug)]
@@ -130,12 +136,13 @@ macro_rules! integers {
 
                 #[inline(always)]
                 fn decode(place: &Slot, record: &[u8]) -> $value {
-                    ($bits)(place.get(record))
+                    let $bits = place.get(record);
+                    $of_bits
                 }
 
                 #[inline(always)]
-                fn read(bytes: &[u8], at: usize) -> Option<($value, usize)> {
-                    ($read)(bytes, at)
+                fn read($bytes: &[u8], $at: usize) -> Option<($value, usize)> {
+                    $read
                 }
 
                 fn print(value: $value, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,41 +157,41 @@ macro_rules! integers {
 integers! {
     /// A number below 2^32 that is meant to be exact: CPUs, states, levels of a driver that has 32 bits for them.
     Small: u32,
-        from bits |bits: u64| bits as u32,
-        from text |bytes: &[u8], at: usize| {
+        from(bits) bits as u32,
+        from(bytes, at) {
             let (value, at) = short_decimal(bytes, at)?;
             Some((u32::try_from(value).ok()?, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A performance level: `unsigned long` up to kernel 6.12, though no level needs more than eight bits.
     Level: u32,
-        from bits |bits: u64| bits as u32,
-        from text |bytes: &[u8], at: usize| {
+        from(bits) bits as u32,
+        from(bytes, at) {
             let (value, at) = short_decimal(bytes, at)?;
             Some((u32::try_from(value).unwrap_or(u32::MAX), at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A frequency, kHz.
     Khz: u64,
-        from bits |bits: u64| bits,
-        from text short_decimal,
+        from(bits) bits,
+        from(bytes, at) short_decimal(bytes, at),
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A counter, which has more digits than other numbers.
     Counter: u64,
-        from bits |bits: u64| bits,
-        from text long_decimal,
+        from(bits) bits,
+        from(bytes, at) long_decimal(bytes, at),
         printed |value, f| fmt::Display::fmt(&value, f);
     Signed: i32,
-        from bits |bits: u64| bits as i32,
-        from text |bytes: &[u8], at: usize| {
+        from(bits) bits as i32,
+        from(bytes, at) {
             let (value, at) = signed(bytes, at)?;
             Some((value as i32, at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// `true` or `false`; some printers write `1` and `0`.
     Truth: bool,
-        from bits |bits: u64| bits != 0,
-        from text |bytes: &[u8], at: usize| match after(bytes, at, b"true") {
+        from(bits) bits != 0,
+        from(bytes, at) match after(bytes, at, b"true") {
             Some(end) => Some((true, end)),
             None => match after(bytes, at, b"false") {
                 Some(end) => Some((false, end)),
@@ -194,13 +201,13 @@ integers! {
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A flag that the kernel prints as a number.
     Digit: bool,
-        from bits |bits: u64| bits != 0,
-        from text |bytes: &[u8], at: usize| decimal(bytes, at).map(|(value, end)| (value != 0, end)),
+        from(bits) bits != 0,
+        from(bytes, at) decimal(bytes, at).map(|(value, end)| (value != 0, end)),
         printed |value, f| fmt::Display::fmt(&u8::from(value), f);
     /// `below` or `above`.
     Below: bool,
-        from bits |bits: u64| bits != 0,
-        from text |bytes: &[u8], at: usize| match after(bytes, at, b"below") {
+        from(bits) bits != 0,
+        from(bytes, at) match after(bytes, at, b"below") {
             Some(end) => Some((true, end)),
             None => after(bytes, at, b"above").map(|end| (false, end)),
         },
