@@ -3,7 +3,7 @@
 //! An event is declared with [`event!`](declare::event) in the file of its subsystem: its fields with their names in
 //! format files, their text and their types. A row of the `table!` below makes it a variant of [`Event`]. Everything
 //! else reads the table: the decoder of binary records, the reader of text, the printer, the counts of the report,
-//! and the lists of events that are recorded. The columns of decisions in CSV files are in `csv/columns.rs`.
+//! and the lists of events that are recorded. The columns of decisions in CSV files are in `csv/row.rs`.
 
 mod amd;
 mod declare;
