@@ -2,6 +2,7 @@
 //! skipping with a count.
 
 use std::{
+    collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
@@ -146,9 +147,13 @@ pub fn machine(name: &str) -> Tree {
             Fact::Fails(_) => {}
         }
     }
-    let registers =
-        facts.registers.iter().map(|((register, cpu), value)| format!("{register:x}:{cpu}|{value:x}\n"));
-    tree.put("msr.txt", registers.collect::<String>());
+    // As recorded machines have it: a line per register, with the values of all CPUs.
+    let mut registers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for ((register, cpu), value) in &facts.registers {
+        registers.entry(*register).or_default().push(format!("{cpu}|{value:x}"));
+    }
+    let lines = registers.iter().map(|(register, values)| format!("{register:x}:{}\n", values.join(" ")));
+    tree.put("msr.txt", lines.collect::<String>());
     tree
 }
 
