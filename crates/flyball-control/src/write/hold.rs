@@ -257,7 +257,7 @@ impl<'h> Hold<'h> {
         Ok(olds)
     }
 
-    /// What a location holds, to bring it back. What is only disturbed and cannot be read is remembered as that: its CPU is
+    /// What a location holds, for restoring it. What is only disturbed and cannot be read is remembered as that: its CPU is
     /// offline, or the attribute has no readable form. What is written must be known, since a write over an unknown value
     /// could not be undone; and a setting of Speed Select can always be read, so a call that failed is tried again.
     fn remember(

@@ -140,7 +140,7 @@ impl Goal {
         self.spelling().is_back(host, &self.was, now)
     }
 
-    /// The bytes that bring it back; `None` where no write can.
+    /// The bytes to write to restore it; `None` if no write can.
     fn writable(&self) -> Option<Vec<u8>> {
         self.spelling().writable(&self.was)
     }

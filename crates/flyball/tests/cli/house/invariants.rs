@@ -10,7 +10,7 @@ const MACHINES: [&str; 5] =
 /// What may hold `unsafe`.
 const UNSAFE: [&str; 4] = ["flyball-host", "flyball-sim", "flyball-guest", "flyball-guest-plugin"];
 
-/// Values of the process that may change, each with the reason why it is no machine's.
+/// Values of the process that may change, each with the reason why it does not belong to a machine.
 const STATICS: &[(&str, &str)] = &[
     ("crates/flyball-host/src/process.rs::NAME", "this process's own name"),
     ("crates/flyball-host/src/tracefs/instance.rs::NUMBER", "a counter that keeps names of instances apart"),

@@ -55,7 +55,7 @@ fn identifier(text: &str) -> &str {
     &text[..end]
 }
 
-/// Why a name in backticks does not exist; `None` where it does, or is no name.
+/// Why a name in backticks does not exist; `None` if it exists, or is not a name.
 fn missing(name: &str, known: &Known) -> Option<String> {
     let word = |c: char| c.is_ascii_alphanumeric() || "_:<>'()/.-,&*{}$ ".contains(c);
     if name.starts_with('-') || name.starts_with('$') || name.contains(' ') || !name.chars().all(word) {
