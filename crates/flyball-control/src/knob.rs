@@ -1,21 +1,27 @@
 //! The row type of the knob table and its vocabulary: scopes, mechanisms, forms, and (in `control`) what setting a knob
 //! takes.
 //!
-//! [`TABLE`] is the one source of `show`, `get`, `set`, `save`, `restore`, `explain`, the manual page, completions and
-//! tests. A new knob is a new row in a file of `table/` and its line in `table.rs`.
+//! The rows are in [`crate::TABLE`], the one source of `show`, `get`, `set`, `save`, `restore`, `explain`, the manual page,
+//! completions and tests. A new knob is a new row in a file of `table/` and its line in `knob/id.rs`.
 
 mod control;
+mod id;
+pub mod order;
+pub mod spelling;
+pub mod subject;
 
 use std::fmt;
 
+use flyball_host::Vendor;
 use flyball_sst::setting::Field;
 use serde::{Deserialize, Serialize};
 
 pub use self::control::{
     Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Shown, When, Writing,
 };
-pub use crate::table::{Id, TABLE};
-use crate::{topology::Vendor, write::order::Step};
+pub use self::id::Id;
+pub(crate) use self::id::rows;
+use self::order::Step;
 
 /// Of what there is one instance of a knob each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -267,6 +273,11 @@ impl Mechanism {
     }
 }
 
+/// The bits `high` to `low`.
+pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
+    (u64::MAX >> (63 - high + low)) << low
+}
+
 impl SpeedSelect {
     /// The row's name for a field of one domain, class or core.
     pub fn of(field: Field) -> SpeedSelect {
@@ -389,14 +400,6 @@ impl Knob {
     pub fn form(&self) -> Form {
         self.mechanisms.first().map_or(Form::Word, Mechanism::form)
     }
-
-    /// The knob called `name`.
-    ///
-    /// # Errors
-    /// With the nearest name that exists.
-    pub fn named(name: &str) -> Result<&'static Knob, UnknownKnob> {
-        TABLE.iter().find(|knob| knob.name == name).ok_or_else(|| UnknownKnob::new(name))
-    }
 }
 
 impl PartialEq for Knob {
@@ -406,95 +409,3 @@ impl PartialEq for Knob {
 }
 
 impl Eq for Knob {}
-
-impl Id {
-    /// The row.
-    pub fn knob(self) -> &'static Knob {
-        &TABLE[self as usize]
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.knob().name)
-    }
-}
-
-impl Serialize for Id {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.knob().name)
-    }
-}
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        Knob::named(&name).map(|knob| knob.id).map_err(serde::de::Error::custom)
-    }
-}
-
-/// No knob has this name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownKnob {
-    /// The name as given.
-    pub name: String,
-    /// The nearest name that exists, if one is near.
-    pub nearest: Option<&'static str>,
-}
-
-/// Names that other tools and the kernel use, and what they are called here.
-const ALIASES: &[(&str, &str)] = &[
-    ("boost-enabled", "turbo"),
-    ("cpb", "boost"),
-    ("energy_perf_bias", "epb"),
-    ("energy_performance_preference", "epp"),
-    ("freq", "cur-freq"),
-    ("frequency", "cur-freq"),
-    ("max", "max-freq"),
-    ("min", "min-freq"),
-    ("no_turbo", "turbo"),
-    ("perf-bias", "epb"),
-    ("pl1", "power-limit"),
-    ("pl2", "power-limit"),
-    ("pm_qos_resume_latency_us", "latency-limit"),
-    ("scaling_governor", "governor"),
-    ("scaling_max_freq", "max-freq"),
-    ("scaling_min_freq", "min-freq"),
-    ("scaling_setspeed", "setspeed"),
-    ("status", "driver-mode"),
-    ("turbo-boost", "turbo"),
-];
-
-impl UnknownKnob {
-    fn new(name: &str) -> UnknownKnob {
-        let lower = name.to_ascii_lowercase();
-        let alias = ALIASES.iter().find(|(other, _)| *other == lower).map(|(_, ours)| *ours);
-        let nearest = alias.or_else(|| {
-            let dashed = lower.replace('_', "-");
-            TABLE
-                .iter()
-                .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
-                .min()
-                .filter(|(distance, near)| *distance <= 1 + near.len() / 4)
-                .map(|(_, near)| near)
-                .or_else(|| {
-                    TABLE
-                        .iter()
-                        .map(|knob| knob.name)
-                        .find(|near| !dashed.is_empty() && (near.contains(&dashed) || dashed.contains(near)))
-                })
-        });
-        UnknownKnob { name: name.to_owned(), nearest }
-    }
-}
-
-impl fmt::Display for UnknownKnob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.nearest {
-            Some(near) => write!(f, "no knob '{}'; did you mean '{near}'?", self.name),
-            None => write!(f, "no knob '{}'; `flyball explain` lists them all", self.name),
-        }
-    }
-}
-
-impl std::error::Error for UnknownKnob {}

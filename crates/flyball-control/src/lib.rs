@@ -1,6 +1,6 @@
 //! What can be set on a machine's processors, what is set now, and how to set it.
 //!
-//! The heart is one table, [`knob::TABLE`]: every knob and every read-only fact has a row with its name, unit, scope,
+//! The heart is one table, [`TABLE`]: every knob and every read-only fact has a row with its name, unit, scope,
 //! place in the order of writes, and the files and registers that hold it. A [`Snapshot`] is a machine at one moment: what
 //! it is made of ([`Topology`]), where on it a knob exists ([`Snapshot::places`]), what it held there
 //! ([`Snapshot::read`]), what a wanted value (`min`, `2.6GHz`, `balance_power`) means there ([`Snapshot::resolve`]), and the
@@ -16,9 +16,11 @@ mod location;
 mod name;
 pub mod owners;
 mod parse;
+pub mod partition;
 mod place;
 pub mod plan;
 pub mod profile;
+mod programs;
 pub mod quiet;
 pub mod save;
 mod select;
@@ -32,15 +34,17 @@ pub mod verify;
 mod wanted;
 pub mod write;
 
+pub use flyball_host::Vendor;
 pub use intent::{Intent, IntentError, Setting};
-pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit, UnknownKnob};
+pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit};
 pub use location::{Content, Location};
 pub use name::KnobName;
 pub use place::{At, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};
+pub use table::{TABLE, UnknownKnob};
 pub use target::TargetError;
-pub use topology::{CoreType, Cpu, Policy, Topology, Vendor, driver_before_policies};
+pub use topology::{CoreType, Cpu, Policy, Topology, driver_before_policies};
 pub use value::{ReadError, Reading, Value, Why};
 pub use wanted::{ResolveError, Wanted, WantedError};

@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{Errno, Host, HostError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::write::partition;
+use crate::partition;
 
 /// Where a value is held.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

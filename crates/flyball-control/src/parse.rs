@@ -2,7 +2,7 @@
 
 use flyball_host::{Celsius, Epb, Epp, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Perf};
 
-use crate::{Form, Value};
+use crate::{Form, Value, knob};
 
 /// The value that `text`, without its line end, spells in `form`.
 ///
@@ -93,12 +93,7 @@ pub(crate) fn field(form: Form, register: u64, bits: (u8, u8)) -> Result<Value, 
 }
 
 fn extract(register: u64, (high, low): (u8, u8)) -> u64 {
-    (register >> low) & mask((high - low, 0))
-}
-
-/// The bits `high` to `low`.
-pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
-    (u64::MAX >> (63 - high + low)) << low
+    (register >> low) & knob::mask((high - low, 0))
 }
 
 /// The text that a write of `value` in `form` carries; `None` where the form cannot carry it.

@@ -10,6 +10,7 @@
 
 mod absences;
 mod couplings;
+mod driver;
 mod limits;
 mod note;
 mod refusal;
@@ -28,8 +29,8 @@ use crate::{
     At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, Setting, Snapshot,
     TargetError, Value, Wanted, Why,
     intent::Intent,
+    knob::order::{Bound, Step, natural},
     select,
-    write::order::{Bound, Step, natural},
 };
 pub use absences::{Absence, Remedy};
 pub use note::Note;
@@ -503,7 +504,7 @@ impl Planner<'_> {
             _ if capped => Some(Hint::TurboIsOff),
             // cpufreq's own governors, on a driver that has a pair of its own.
             (Wanted::Exactly(Value::Word(word)), Id::Governor)
-                if KERNEL.contains(&word.as_str()) && couplings::chooses_by_itself(self.snapshot)? =>
+                if KERNEL.contains(&word.as_str()) && driver::chooses_by_itself(self.snapshot)? =>
             {
                 Some(Hint::PassiveMode)
             }
@@ -569,7 +570,7 @@ impl Planner<'_> {
     fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
         Ok(knob == Id::Governor
             && value.word().is_some_and(|word| KERNEL.contains(&word))
-            && !couplings::chooses_by_itself(self.snapshot)?)
+            && !driver::chooses_by_itself(self.snapshot)?)
     }
 
     fn finish(mut self) -> Result<Plan, PlanError> {

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use flyball_host::{CpuList, Host, KiloHertz};
 use serde::Serialize;
 
-use crate::{Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, write::partition};
+use crate::{Id, Intent, IntentError, Location, ReadError, Setting, Snapshot, Value, partition};
 
 /// How much speed may be given up for steadiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

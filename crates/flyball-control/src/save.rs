@@ -7,10 +7,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use flyball_host::CpuList;
 
-use crate::{
-    Id, Knob, Place, ReadError, Scope, Snapshot, Value,
-    knob::{Saved, TABLE},
-};
+use crate::{Id, Knob, Place, ReadError, Scope, Snapshot, TABLE, Value, knob::Saved};
 
 /// The knobs that a profile has from a save.
 pub fn saved() -> Vec<Id> {

@@ -18,11 +18,8 @@ use self::speed_select::SpeedSelectView;
 pub(crate) use self::speed_select::{LEVEL_KNOBS, Level};
 pub use self::take::Request;
 use crate::{
-    At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TargetError, Topology, Value,
-    Why,
-    knob::{Form, TABLE},
-    parse,
-    topology::{CPUS, Vendor},
+    At, Content, Id, Location, Mechanism, Place, ReadError, Reading, Scope, TABLE, TargetError, Topology,
+    Value, Vendor, Why, knob::Form, parse, topology::CPUS,
 };
 
 /// How many scopes there are.

@@ -6,201 +6,27 @@ pub(crate) mod effects;
 mod facts;
 mod frequency;
 mod idle;
+mod lookup;
+pub(crate) mod pattern;
 mod power;
 mod preference;
 mod registers;
 pub(crate) mod sst;
 mod whole;
 
-use crate::{
-    knob::{Form, Knob, Mechanism},
-    topology::Vendor,
-};
+pub use self::lookup::UnknownKnob;
+use flyball_host::Vendor;
+
+use crate::knob::{Form, Knob, Mechanism, rows};
 
 macro_rules! table {
     ($($(#[doc = $doc:literal])+ $id:ident = $row:path;)*) => {
-        /// The identity of a row of the table. Written as the row's name wherever data is stored.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Id { $($(#[doc = $doc])+ $id,)* }
-
-        /// Every knob, and then every fact.
+        /// Every knob, and then every fact, in the order of [`crate::Id`].
         pub static TABLE: &[Knob] = &[$($row),*];
-
-        impl Id {
-            /// Every identity, in the table's order.
-            pub const ALL: &[Id] = &[$(Id::$id),*];
-        }
     };
 }
 
-table! {
-    /// The driver's mode of operation.
-    DriverMode = whole::DRIVER_MODE;
-    /// Performance level of Speed Select.
-    SstLevel = sst::LEVEL;
-    /// SST-BF.
-    SstBf = sst::BF;
-    /// SST-TF.
-    SstTf = sst::TF;
-    /// SST-CP.
-    SstCp = sst::CP;
-    /// How SST-CP shares power.
-    SstCpPriority = sst::PRIORITY;
-    /// Lowest frequency of a class of service.
-    ClosMin = sst::CLOS_MIN;
-    /// Highest frequency of a class of service.
-    ClosMax = sst::CLOS_MAX;
-    /// Proportional priority of a class of service.
-    ClosWeight = sst::CLOS_WEIGHT;
-    /// Energy preference of a class of service.
-    ClosEpp = sst::CLOS_EPP;
-    /// Class of service of a core.
-    Clos = sst::CLOS;
-    /// Turbo ratio limits.
-    Trl = sst::TRL;
-    /// CPUs set apart by a control group.
-    SstApart = sst::APART;
-    /// Whether a CPU runs.
-    Online = whole::ONLINE;
-    /// Hyper-threading.
-    Smt = whole::SMT;
-    /// Turbo of the whole machine.
-    Turbo = whole::TURBO;
-    /// Turbo of one policy.
-    Boost = whole::BOOST;
-    /// Frequency governor.
-    Governor = frequency::GOVERNOR;
-    /// Energy performance preference.
-    Epp = preference::EPP;
-    /// Energy performance bias.
-    Epb = preference::EPB;
-    /// The hardware's own energy efficiency optimisation.
-    EnergyEfficiency = preference::ENERGY_EFFICIENCY;
-    /// Boost after waits for I/O.
-    HwpDynamicBoost = preference::HWP_DYNAMIC_BOOST;
-    /// Lowest performance in percent of the highest.
-    MinPerfPct = frequency::MIN_PERF_PCT;
-    /// Highest performance in percent.
-    MaxPerfPct = frequency::MAX_PERF_PCT;
-    /// Lowest frequency to use.
-    MinFreq = frequency::MIN_FREQ;
-    /// Highest frequency to use.
-    MaxFreq = frequency::MAX_FREQ;
-    /// Frequency of the userspace governor.
-    Setspeed = frequency::SETSPEED;
-    /// Frequency that the firmware keeps under power limits.
-    FloorFreq = frequency::FLOOR_FREQ;
-    /// Whether an idle state may be used.
-    IdleState = idle::IDLE_STATE;
-    /// The cpuidle governor.
-    IdleGovernor = idle::IDLE_GOVERNOR;
-    /// Whether the processor may demote C6 requests to C1.
-    C1Demotion = idle::C1_DEMOTION;
-    /// Longest wake-up latency of a CPU.
-    LatencyLimit = idle::LATENCY_LIMIT;
-    /// Lowest uncore frequency.
-    UncoreMinFreq = power::UNCORE_MIN_FREQ;
-    /// Highest uncore frequency.
-    UncoreMaxFreq = power::UNCORE_MAX_FREQ;
-    /// Uncore floor at low load.
-    ElcFloorFreq = power::ELC_FLOOR_FREQ;
-    /// Load below which the uncore floor applies.
-    ElcLowThreshold = power::ELC_LOW_THRESHOLD;
-    /// Load above which the uncore speeds up.
-    ElcHighThreshold = power::ELC_HIGH_THRESHOLD;
-    /// Whether the high threshold counts.
-    ElcHighEnable = power::ELC_HIGH_ENABLE;
-    /// Power limit of a powercap constraint.
-    PowerLimit = power::POWER_LIMIT;
-    /// Time window of a powercap constraint.
-    PowerWindow = power::POWER_WINDOW;
-    /// Highest performance level of Speed Select.
-    SstHighestLevel = sst::HIGHEST;
-    /// Whether the performance level is locked.
-    SstLocked = sst::LOCKED;
-    /// The cpufreq driver.
-    Driver = facts::DRIVER;
-    /// Governors that the driver takes.
-    AvailableGovernors = facts::AVAILABLE_GOVERNORS;
-    /// Preferences that the driver takes.
-    AvailableEpp = facts::AVAILABLE_EPP;
-    /// Lowest frequency of the hardware.
-    HwMinFreq = facts::HW_MIN_FREQ;
-    /// Highest frequency of the hardware.
-    HwMaxFreq = facts::HW_MAX_FREQ;
-    /// Guaranteed frequency.
-    BaseFreq = facts::BASE_FREQ;
-    /// Nominal frequency of CPPC.
-    NominalFreq = facts::NOMINAL_FREQ;
-    /// Frequency below which voltage falls no more.
-    LowestNonlinearFreq = facts::LOWEST_NONLINEAR_FREQ;
-    /// Current frequency.
-    CurFreq = facts::CUR_FREQ;
-    /// Frequency limit of the firmware.
-    BiosLimit = facts::BIOS_LIMIT;
-    /// Frequencies of the driver's table.
-    AvailableFreqs = facts::AVAILABLE_FREQS;
-    /// Frequencies of the driver's table that need boost.
-    BoostFreqs = facts::BOOST_FREQS;
-    /// Time that a frequency change takes.
-    TransitionLatency = facts::TRANSITION_LATENCY;
-    /// Number of P-states of intel_pstate.
-    NumPstates = facts::NUM_PSTATES;
-    /// Share of P-states in the turbo range.
-    TurboPct = facts::TURBO_PCT;
-    /// Highest performance of CPPC.
-    CppcHighest = facts::CPPC_HIGHEST;
-    /// Nominal performance of CPPC.
-    CppcNominal = facts::CPPC_NOMINAL;
-    /// Guaranteed performance of CPPC.
-    CppcGuaranteed = facts::CPPC_GUARANTEED;
-    /// Lowest non-linear performance of CPPC.
-    CppcLowestNonlinear = facts::CPPC_LOWEST_NONLINEAR;
-    /// Lowest performance of CPPC.
-    CppcLowest = facts::CPPC_LOWEST;
-    /// Whether amd-pstate uses preferred cores.
-    Prefcore = facts::PREFCORE;
-    /// Rank of a core among preferred cores.
-    PrefcoreRanking = facts::PREFCORE_RANKING;
-    /// HWP_REQUEST.
-    HwpRequest = registers::HWP_REQUEST;
-    /// HWP_CAPABILITIES.
-    HwpCapabilities = registers::HWP_CAPABILITIES;
-    /// CPPC_REQ of AMD.
-    CppcRequest = registers::CPPC_REQUEST;
-    /// Turbo ratios by number of active cores.
-    TurboRatios = registers::TURBO_RATIOS;
-    /// Numbers of active cores that go with the turbo ratios.
-    TurboRatioCores = registers::TURBO_RATIO_CORES;
-    /// PLATFORM_INFO.
-    PlatformInfo = registers::PLATFORM_INFO;
-    /// The cpuidle driver.
-    IdleDriver = idle::IDLE_DRIVER;
-    /// cpuidle governors that the kernel has.
-    AvailableIdleGovernors = idle::AVAILABLE_IDLE_GOVERNORS;
-    /// Exit latency of an idle state.
-    IdleLatency = idle::IDLE_LATENCY;
-    /// Target residency of an idle state.
-    IdleResidency = idle::IDLE_RESIDENCY;
-    /// Current uncore frequency.
-    UncoreFreq = power::UNCORE_FREQ;
-    /// Lowest uncore frequency of the hardware.
-    UncoreHwMin = power::UNCORE_HW_MIN;
-    /// Highest uncore frequency of the hardware.
-    UncoreHwMax = power::UNCORE_HW_MAX;
-    /// Highest power limit that a constraint takes.
-    PowerMax = power::POWER_MAX;
-    /// Energy counter of a zone.
-    Energy = power::ENERGY;
-    /// Where an energy counter wraps.
-    EnergyRange = power::ENERGY_RANGE;
-    /// Times that a core was throttled for heat.
-    CoreThrottles = power::CORE_THROTTLES;
-    /// Times that the package was throttled for heat.
-    PackageThrottles = power::PACKAGE_THROTTLES;
-    /// Temperature.
-    Temperature = power::TEMPERATURE;
-}
+rows!(table);
 
 /// A file that is read only.
 const fn ro(path: &'static str, form: Form) -> Mechanism {

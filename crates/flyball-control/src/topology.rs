@@ -7,7 +7,7 @@ use std::{
     fmt,
 };
 
-pub use flyball_host::Vendor;
+use flyball_host::Vendor;
 pub(crate) use flyball_host::topology::{CPUS, read_list};
 use flyball_host::{
     CpuInfo, CpuList, CpuTopology, Host,

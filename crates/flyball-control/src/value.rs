@@ -4,10 +4,11 @@ use std::fmt;
 
 use flyball_host::{
     Celsius, CpuList, Epb, Epp, Errno, HostError, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Perf,
+    Vendor,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Location, topology::Vendor};
+use crate::Location;
 
 /// A typed value of a knob or fact.
 ///

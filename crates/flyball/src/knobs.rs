@@ -1,7 +1,7 @@
 //! Arguments that name knobs and CPUs.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use flyball_control::{KnobName, ReadError, Snapshot, knob::TABLE, select};
+use flyball_control::{KnobName, ReadError, Snapshot, TABLE, select};
 use flyball_host::CpuList;
 
 use crate::exit::Failure;

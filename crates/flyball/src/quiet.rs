@@ -10,13 +10,12 @@ use std::{
 };
 
 use flyball_control::{
-    Intent, Location, Snapshot,
+    Intent, Location, Snapshot, partition,
     plan::plan,
     quiet::{self, KNOBS, Level, QuietSettings, extras, remarks},
     write::{
         hold::{self, Hold, Scope},
         journal::Journal,
-        partition,
     },
 };
 use flyball_host::{CpuList, Host, KiloHertz, Kind, Launch};

@@ -3,15 +3,13 @@
 
 use flyball_host::Errno;
 
-use crate::{
+use super::{
     Id,
-    owners::Program,
-    write::{
-        order::{Bound, Turn},
-        spelling::Spelling,
-        subject::Subject,
-    },
+    order::{Bound, Turn},
+    spelling::Spelling,
+    subject::Subject,
 };
+use crate::programs::Program;
 
 /// Whether a row can be set, and then all that setting it takes.
 #[derive(Debug)]

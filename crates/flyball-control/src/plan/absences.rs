@@ -5,7 +5,7 @@ use std::fmt;
 
 use flyball_host::CpuList;
 
-use super::couplings::driver;
+use super::driver;
 use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why};
 
 /// What a machine lacks of what a setting is about.
@@ -156,7 +156,7 @@ pub(super) fn place(place: &Place) -> String {
 fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
     Ok(match knob {
         Id::Epp => preference(snapshot)?,
-        Id::DriverMode => driver(snapshot)?.map(|driver| match driver.as_str() {
+        Id::DriverMode => driver::name(snapshot)?.map(|driver| match driver.as_str() {
             "acpi-cpufreq" if snapshot.topology().flags.contains("cppc") => AMD_PSTATE,
             _ => Remedy::NoModes(driver),
         }),
@@ -179,7 +179,7 @@ fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
     let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
-    Ok(match (topology.vendor, driver(snapshot)?.as_deref()) {
+    Ok(match (topology.vendor, driver::name(snapshot)?.as_deref()) {
         (Vendor::Amd, Some("amd-pstate")) if has_mode => Some(Remedy::ActiveMode),
         (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => Some(AMD_PSTATE),
         (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(Remedy::NeedsHwp),

@@ -5,22 +5,8 @@
 
 use flyball_host::Epp;
 
-use super::{Note, Planner, Refusal, Side, Want};
-use crate::{At, Id, ReadError, ResolveError, Snapshot, Value};
-
-/// Whether the driver chooses frequencies by itself (cpufreq's `setpolicy`): intel_pstate and amd-pstate in active mode.
-/// Then `performance` and `powersave` are all the governors there are.
-pub(super) fn chooses_by_itself(snapshot: &Snapshot) -> Result<bool, ReadError> {
-    Ok(matches!(driver(snapshot)?.as_deref(), Some("intel_pstate" | "amd-pstate-epp")))
-}
-
-/// The cpufreq driver's name.
-pub(super) fn driver(snapshot: &Snapshot) -> Result<Option<String>, ReadError> {
-    Ok(match snapshot.machine_value(Id::Driver)? {
-        Some(Value::Word(name)) => Some(name),
-        _ => None,
-    })
-}
+use super::{Note, Planner, Refusal, Side, Want, driver::chooses_by_itself};
+use crate::{At, Id, ReadError, ResolveError, Value};
 
 impl Planner<'_> {
     /// Applies every rule.

@@ -322,7 +322,7 @@ impl Pass<'_> {
             Err(error) if error.is_absent() || error.errno == Errno::IO => return absent(false),
             Err(error) => return Attempt { reading: Err(error.clone().into()), slot: None },
         };
-        let mask = parse::mask(bits);
+        let mask = crate::knob::mask(bits);
         let source = Location::Msr { cpu, register, mask };
         let reading = match parse::field(form, raw, bits) {
             Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {

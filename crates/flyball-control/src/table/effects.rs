@@ -6,10 +6,11 @@
 
 use crate::{
     Id,
-    write::subject::Subject::{self, Auxiliary, Knob},
+    knob::subject::{
+        AuxiliaryId,
+        Subject::{self, Auxiliary, Knob},
+    },
 };
-
-use super::auxiliary::AuxiliaryId;
 
 /// The settings of a policy: what is gone with it, and what its governor and its boost reset.
 pub const POLICY: &[Subject] = &[

@@ -2,10 +2,12 @@
 
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_PLATFORM_INFO};
 
-use super::{Id, amd, intel, ro};
+use flyball_host::Vendor;
+
+use super::{amd, intel, ro};
 use crate::{
+    Id,
     knob::{Form, Knob, Role, Scope, Section, Shown},
-    topology::Vendor,
 };
 
 macro_rules! policy {

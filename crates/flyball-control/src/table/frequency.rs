@@ -1,18 +1,16 @@
 //! Rows of frequency selection: governor and limits.
 
-use flyball_host::Errno;
+use flyball_host::{Errno, Vendor};
 
-use super::{Id, effects, rw};
+use super::{effects, rw};
 use crate::{
+    Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
-    },
-    owners::Program,
-    topology::Vendor,
-    write::{
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
+    programs::Program,
 };
 
 const FREQUENCIES: &str = "a frequency with its unit (2.6GHz, 2600MHz), min, max, base or nominal";

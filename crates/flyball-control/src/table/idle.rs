@@ -1,16 +1,16 @@
 //! Rows of idle states and wake-up latency.
 
-use flyball_host::Errno;
+use flyball_host::{Errno, Vendor};
 
-use super::{Id, ro, rw};
+use super::{ro, rw};
 use crate::{
-    knob::{Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing},
-    owners::Program,
-    topology::Vendor,
-    write::{
+    Id,
+    knob::{
+        Check, Control, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
+    programs::Program,
 };
 
 pub(super) const IDLE_STATE: Knob = Knob {

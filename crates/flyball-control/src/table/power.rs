@@ -1,18 +1,16 @@
 //! Rows of uncore frequency, power limits, energy, heat.
 
-use flyball_host::Errno;
+use flyball_host::{Errno, Vendor};
 
-use super::{Id, effects, ro, rw};
+use super::{effects, ro, rw};
 use crate::{
+    Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
-    },
-    owners::Program,
-    topology::Vendor,
-    write::{
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
+    programs::Program,
 };
 
 const UNCORE: &str = "a frequency with its unit in steps of 100MHz (1.8GHz), min or max";

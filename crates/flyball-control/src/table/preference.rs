@@ -1,20 +1,18 @@
 //! Rows of hints between performance and power.
 
-use flyball_host::Errno;
 use flyball_host::msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL};
+use flyball_host::{Errno, Vendor};
 
-use super::{Id, amd, effects, intel, rw};
+use super::{amd, effects, intel, rw};
 use crate::{
+    Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope, Section, Shown,
         Writing,
-    },
-    owners::Program,
-    topology::Vendor,
-    write::{
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
+    programs::Program,
 };
 
 pub(super) const EPP: Knob = Knob {

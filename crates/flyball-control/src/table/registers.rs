@@ -5,10 +5,12 @@ use flyball_host::msr::{
     MSR_TURBO_RATIO_LIMIT1,
 };
 
-use super::{Id, amd, intel};
+use flyball_host::Vendor;
+
+use super::{amd, intel};
 use crate::{
+    Id,
     knob::{Form, Knob, Role, Scope, Section, Shown},
-    topology::Vendor,
 };
 
 pub(super) const HWP_REQUEST: Knob = Knob {

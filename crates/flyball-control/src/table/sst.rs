@@ -1,13 +1,13 @@
 //! Rows of Intel Speed Select: performance level, features, classes of service.
 
-use super::{Id, effects};
+use flyball_host::Vendor;
+
+use super::effects;
 use crate::{
+    Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Role, Saved, Scope, Section, Shown,
         SpeedSelect, Writing,
-    },
-    topology::Vendor,
-    write::{
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },

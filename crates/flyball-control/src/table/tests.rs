@@ -6,9 +6,10 @@ use flyball_host::record;
 
 use super::{auxiliary::AUXILIARIES, *};
 use crate::{
-    Access, Content, Location, Scope,
+    Access, Content, Id, Location, Scope,
     knob::{Check, Disturbs, Ends, SpeedSelect, When, Writing},
-    write::{reasons::placeholders, spelling::Spelling, subject::Subject},
+    knob::{spelling::Spelling, subject::Subject},
+    write::reasons::placeholders,
 };
 
 /// An example of a pattern's paths.
@@ -113,7 +114,7 @@ fn a_location_leads_to_its_row() {
             let location = match *mechanism {
                 Mechanism::File { path, .. } => Location::file(example(path)),
                 Mechanism::Msr { register, bits, .. } => {
-                    Location::Msr { cpu: 3, register, mask: crate::parse::mask(bits) }
+                    Location::Msr { cpu: 3, register, mask: crate::knob::mask(bits) }
                 }
                 Mechanism::SpeedSelect { field, .. } => {
                     let setting = match SpeedSelect::of_domain(field) {

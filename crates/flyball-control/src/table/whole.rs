@@ -2,17 +2,16 @@
 
 use flyball_host::Errno;
 
-use super::{Id, effects, rw};
+use super::{effects, rw};
 use crate::{
+    Id,
     knob::{
         Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope, Section, Shown,
         Writing,
-    },
-    owners::Program,
-    write::{
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
+    programs::Program,
 };
 
 const NO_HOTPLUG: &str = "this machine or kernel cannot do that (nosmt=force, or no SMT in the processor)";

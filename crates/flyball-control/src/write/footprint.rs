@@ -10,14 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use flyball_host::{CpuList, Host};
 use flyball_sst::setting::{Field, Setting};
 
-use super::{
-    pattern::{Captures, Listing, captures},
-    subject::Subject,
-};
 use crate::{
     Location, Mechanism,
+    knob::subject::{AuxiliaryId, Subject},
     knob::{Disturbs, SpeedSelect},
-    table::auxiliary::AuxiliaryId,
+    table::pattern::{Captures, Listing, captures},
 };
 
 const CPUS: &str = "/sys/devices/system/cpu";

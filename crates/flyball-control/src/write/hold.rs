@@ -16,12 +16,10 @@ use super::{
     footprint::{Footprint, Footprints},
     guardian::Guardian,
     journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError},
-    order::Step,
     reasons::reason,
     restore::{Restoration, put_back},
     settle::{Expected, Found, settle},
     state::{Lock, StateDir},
-    subject::Subject,
 };
 pub use super::{
     outcome::{Applied, ApplyError, HoldError, Made, Outcome, Probed},
@@ -30,6 +28,7 @@ pub use super::{
 use crate::{
     Content, Location, Snapshot,
     intent::Intent,
+    knob::{order::Step, subject::Subject},
     plan::{Change, Plan, PlanError, plan},
 };
 

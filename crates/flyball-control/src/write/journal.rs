@@ -19,6 +19,7 @@
 //! had neither; `v1` reads it, and opening such a journal rewrites it.
 
 mod contents;
+mod reading;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -33,14 +34,18 @@ use std::{
 };
 
 pub use self::contents::{Contents, Entry, Goal, Goals, Memory, Standing};
-use self::record::{Record, line, parse};
+use self::{
+    reading::parse,
+    record::{Record, line},
+};
 use super::{
     footprint::Footprint,
-    spelling::Handling,
     state::{StateDir, now},
-    subject::Subject,
 };
-use crate::{Content, Location};
+use crate::{
+    Content, Location,
+    knob::{spelling::Handling, subject::Subject},
+};
 
 /// The format that this flyball writes, and the newest that it reads.
 pub const FORMAT: u32 = 2;

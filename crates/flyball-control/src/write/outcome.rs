@@ -5,10 +5,11 @@ use std::{fmt, io};
 use flyball_host::HostError;
 use serde::Serialize;
 
-use super::{
-    journal::JournalError, reasons::Reason, restore::Restoration, state::LockError, subject::Subject,
+use super::{journal::JournalError, reasons::Reason, restore::Restoration, state::LockError};
+use crate::{
+    knob::subject::Subject,
+    plan::{Change, Note, PlanError},
 };
-use crate::plan::{Change, Note, PlanError};
 
 /// What became of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,8 +8,7 @@ use std::fmt;
 
 use flyball_host::{Errno, Host, HostError};
 
-use super::subject::Subject;
-use crate::{Location, Scope};
+use crate::{Location, Scope, knob::subject::Subject};
 
 /// Why the kernel refused a write.
 #[derive(Debug, Clone, PartialEq, Eq)]

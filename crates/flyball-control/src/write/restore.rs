@@ -12,13 +12,17 @@ use serde::{Serialize, Serializer};
 
 use super::{
     journal::{Goal, Goals},
-    order::{Step, natural},
     reasons::{Reason, reason},
     settle::{Expected, settle},
-    spelling::Spelling,
-    subject::Subject,
 };
-use crate::{Content, Location};
+use crate::{
+    Content, Location,
+    knob::{
+        order::{Step, natural},
+        spelling::Spelling,
+        subject::Subject,
+    },
+};
 
 /// How many times everything is compared again before the differences that are left are called final.
 const ROUNDS: usize = 5;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use flyball_host::Host;
 
-use super::spelling::Spelling;
-use crate::{Content, Location};
+use crate::{Content, Location, knob::spelling::Spelling};
 
 /// Pauses between two reads, in milliseconds; about a second in all. A worker needs far less than a millisecond on
 /// hardware, up to some tens in an emulator on a busy host.

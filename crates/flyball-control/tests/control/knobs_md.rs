@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flyball_control::{Access, Knob, knob::TABLE, write::order::Step};
+use flyball_control::{Access, Knob, TABLE, knob::order::Step};
 
 fn markdown() -> String {
     let mut out = String::from(

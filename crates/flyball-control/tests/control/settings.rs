@@ -1,8 +1,7 @@
 //! A setting of every kind of every knob, to plan on many machines.
 
 use flyball_control::{
-    Access, Intent, ReadError, Setting, Snapshot,
-    knob::TABLE,
+    Access, Intent, ReadError, Setting, Snapshot, TABLE,
     plan::{PlanError, plan},
 };
 use flyball_host::Host;

@@ -1,6 +1,6 @@
 //! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers.
 
-use flyball_control::{Access, Knob, KnobName, knob::TABLE};
+use flyball_control::{Access, Knob, KnobName, TABLE};
 use serde::Serialize;
 
 use crate::{

@@ -6,7 +6,7 @@ use clap_mangen::{
     Man,
     roff::{Roff, bold, roman},
 };
-use flyball_control::{Access, knob::TABLE};
+use flyball_control::{Access, TABLE};
 
 use crate::exit::{Exit, Failure};
 

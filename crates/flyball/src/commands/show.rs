@@ -8,7 +8,7 @@ mod screen;
 
 use flyball_control::{
     Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, Why,
-    knob::{TABLE, When},
+    TABLE, knob::When,
     survey,
 };
 use flyball_host::{CpuList, Host};

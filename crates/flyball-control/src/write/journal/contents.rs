@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::record::Record;
-use crate::{Content, Location, write::spelling::Handling};
+use crate::{Content, Location, knob::spelling::Handling};
 
 /// How a transaction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

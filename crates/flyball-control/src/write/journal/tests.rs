@@ -265,11 +265,11 @@ fn format_1_is_understood() {
         let mut now = Subject::of(location).unwrap().handling(goal.was.trimmed()).unwrap();
         for handling in [&mut now, &mut goal.handling] {
             // Only the upper end has a rank of its own.
-            if handling.bound == crate::write::order::Bound::Lower {
-                handling.bound = crate::write::order::Bound::None;
+            if handling.bound == crate::knob::order::Bound::Lower {
+                handling.bound = crate::knob::order::Bound::None;
             }
-            if handling.spelling == crate::write::spelling::Spelling::Text {
-                handling.spelling = crate::write::spelling::Spelling::Number;
+            if handling.spelling == crate::knob::spelling::Spelling::Text {
+                handling.spelling = crate::knob::spelling::Spelling::Number;
             }
         }
         if location.to_text() != "msr:0:0x1b0:0xf" {

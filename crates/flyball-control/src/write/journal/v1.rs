@@ -9,11 +9,11 @@ use serde::Deserialize;
 use super::record::Record;
 use crate::{
     Content, Location,
-    write::{
+    knob::{
         order::{Bound, Step},
-        pattern::GOVERNORS,
         spelling::{Handling, Spelling},
     },
+    table::pattern::GOVERNORS,
 };
 
 /// The records that format 2 changed.

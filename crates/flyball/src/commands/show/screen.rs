@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flyball_control::{
     At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, Value,
-    knob::{Section, TABLE},
+    TABLE, knob::Section,
 };
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 

@@ -173,7 +173,7 @@ pub fn natural(path: &str) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::write::subject::Subject;
+    use crate::knob::subject::Subject;
 
     const CPU: &str = "/sys/devices/system/cpu";
 

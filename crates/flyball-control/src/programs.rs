@@ -1,0 +1,93 @@
+//! Programs that write knobs: how they are recognised, and how to make them leave the knobs alone. Which knobs one writes
+//! is in the rows of the table.
+
+/// What flyball knows of a program.
+pub(crate) struct Known {
+    pub program: Program,
+    pub name: &'static str,
+    /// Names of its process as the kernel keeps them (15 characters), or of the script that an interpreter runs.
+    pub processes: &'static [&'static str],
+    /// A file that shows that it was active in this boot.
+    pub trace: Option<&'static str>,
+    pub remedy: &'static str,
+}
+
+macro_rules! programs {
+    ($($program:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+        /// A program that writes knobs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "their names are below")]
+        pub enum Program { $($program,)* }
+
+        pub(crate) const KNOWN: &[Known] = &[$(Known { program: Program::$program, $($field: $value),* }),*];
+    };
+}
+
+programs! {
+    Tuned {
+        name: "tuned",
+        processes: &["tuned"],
+        trace: None,
+        remedy: "tuned-adm off, or a tuned profile without the [cpu] section",
+    }
+    PowerProfilesDaemon {
+        name: "power-profiles-daemon",
+        processes: &["power-profiles-daemon"],
+        trace: None,
+        remedy: "systemctl stop power-profiles-daemon (mask it to keep it away)",
+    }
+    Tlp {
+        name: "TLP",
+        processes: &["tlp", "tlp-pd"],
+        trace: Some("/run/tlp/last_pwr"),
+        remedy: "comment out the CPU_* lines of /etc/tlp.conf; it writes again at every change between AC and battery",
+    }
+    AutoCpufreq {
+        name: "auto-cpufreq",
+        processes: &["auto-cpufreq"],
+        trace: None,
+        remedy: "auto-cpufreq --remove, or systemctl stop auto-cpufreq",
+    }
+    Thermald {
+        name: "thermald",
+        processes: &["thermald"],
+        trace: None,
+        remedy: "it lowers limits when the machine is hot: look at temperatures first; systemctl stop thermald",
+    }
+    System76 {
+        name: "system76-power",
+        processes: &["system76-power"],
+        trace: None,
+        remedy: "systemctl stop com.system76.PowerDaemon",
+    }
+    IntelLpmd {
+        name: "intel-lpmd",
+        processes: &["intel_lpmd"],
+        trace: None,
+        remedy: "systemctl stop intel_lpmd",
+    }
+    Throttled {
+        name: "throttled",
+        processes: &["throttled", "throttled.py", "lenovo_fix.py"],
+        trace: None,
+        remedy: "systemctl stop throttled",
+    }
+    GameMode {
+        name: "gamemode",
+        processes: &["gamemoded"],
+        trace: None,
+        remedy: "it changes the governor while a game runs: end the game",
+    }
+    Cpufreqd {
+        name: "cpufreqd",
+        processes: &["cpufreqd"],
+        trace: None,
+        remedy: "systemctl stop cpufreqd",
+    }
+    CpufreqApplet {
+        name: "xfce/GNOME cpufreq helper",
+        processes: &["cpupower-gui-helper", "cpufreqctl"],
+        trace: None,
+        remedy: "close the applet that uses it",
+    }
+}
