@@ -20,10 +20,12 @@ mod firmware_limits;
 mod idle;
 mod limits;
 mod now;
+mod pass;
 mod speed_select;
 mod storpool;
 
 pub use facts::{Facts, Policy, Sampled, kernel_release};
+pub use pass::Unseen;
 
 use std::fmt;
 
@@ -167,6 +169,9 @@ pub struct Finding {
     /// What the kernel's unit test of the same thing would report, if this kernel's module has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_test: Option<KernelTest>,
+    /// Whether the verdict is [`Verdict::Unknown`] only because a recording does not have what the check looks at.
+    #[serde(skip)]
+    pub not_recorded: bool,
 }
 
 /// The answer of a check's function; the table adds id, group and reason.
@@ -177,11 +182,13 @@ pub struct Answer {
     evidence: Vec<Evidence>,
     fix: Option<Fix>,
     kernel_test: Option<KernelTest>,
+    not_recorded: bool,
 }
 
 impl Answer {
     pub fn new(verdict: Verdict, what: impl Into<String>) -> Answer {
-        Answer { verdict, what: what.into(), evidence: Vec::new(), fix: None, kernel_test: None }
+        let (evidence, fix, kernel_test) = (Vec::new(), None, None);
+        Answer { verdict, what: what.into(), evidence, fix, kernel_test, not_recorded: false }
     }
 
     /// Adds evidence: what was read, and where.
@@ -205,16 +212,18 @@ impl Answer {
 }
 
 fn finding(id: &'static str, group: Group, why: &'static str, answer: Answer) -> Finding {
-    let Answer { verdict, what, evidence, fix, kernel_test } = answer;
-    Finding { id, group, verdict, what, why, evidence, fix, kernel_test }
+    let Answer { verdict, what, evidence, fix, kernel_test, not_recorded } = answer;
+    Finding { id, group, verdict, what, why, evidence, fix, kernel_test, not_recorded }
 }
 
 fn ok(what: impl Into<String>) -> Answer {
     Answer::new(Verdict::Ok, what)
 }
 
-fn unknown(what: impl Into<String>) -> Answer {
-    Answer::new(Verdict::Unknown, what)
+fn unknown(why: impl Into<Unseen>) -> Answer {
+    let why = why.into();
+    let not_recorded = matches!(why, Unseen::NotRecorded(_));
+    Answer { not_recorded, ..Answer::new(Verdict::Unknown, why.to_string()) }
 }
 
 fn note(what: impl Into<String>) -> Answer {
@@ -331,8 +340,8 @@ pub struct Options {
 
 /// Why a check did not see everything that it covers: something that one policy or CPU has cannot be read on another.
 /// Without this a check would call a machine good after seeing a part of it.
-fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<String> {
-    if let (false, Err(why)) = (check.covers.is_empty(), &facts.told_online) {
+fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
+    if let (false, Err(why)) = (check.covers.is_empty(), &facts.online_is_listed) {
         return Some(why.clone());
     }
     check.covers.iter().find_map(|name| {
@@ -349,7 +358,7 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<String> {
             }
         };
         let partly = !missing.is_empty() && missing.len() < facts.online.len();
-        partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined"))
+        partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined").into())
     })
 }
 

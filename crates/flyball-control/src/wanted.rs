@@ -1,11 +1,11 @@
 //! What a user asks for: the text after `KNOB=`, read without a machine at hand, and resolved on one later.
 //!
 //! Two stages. [`Wanted::parse`] checks the syntax and the type with the table alone, so that a mistyped profile fails
-//! before a machine is touched; [`crate::Machine::resolve`] gives words such as `max` their value at a place.
+//! before a machine is touched; [`crate::Snapshot::resolve`] gives words such as `max` their value at a place.
 
 use std::fmt;
 
-use flyball_host::{CpuList, Epb, Epp, KiloHertz, MicroWatts, Micros, Percent, Perf};
+use flyball_host::{CpuList, Epb, Epp, Micros, Percent, Perf};
 use serde::{Deserialize, Serialize};
 
 use crate::{Form, Id, Knob, Value};
@@ -118,98 +118,89 @@ impl Wanted {
     /// Naming the accepted values, where the text is none of them or the row is a fact.
     pub fn parse(knob: &Knob, text: &str) -> Result<Wanted, WantedError> {
         let text = text.trim();
-        let refuse = |accepted: String| WantedError { knob: knob.id, text: text.to_owned(), accepted };
+        let refuse = |accepted: &str| WantedError {
+            knob: knob.id,
+            text: text.to_owned(),
+            accepted: accepted.to_owned(),
+        };
         if knob.control().is_none() {
-            return Err(refuse(String::new()));
+            return Err(refuse(""));
         }
-        let error = || refuse(knob.accepts().to_owned());
-        let lower = text.to_ascii_lowercase();
-        if text.is_empty() || text.len() > 200 || text.contains(char::is_control) {
-            return Err(error());
-        }
-        let exactly = |value: Value| Ok(Wanted::Exactly(value));
-        if knob.id == Id::IdleState {
-            return match (switch(text), text.parse::<Micros>()) {
-                (Some(on), _) if !matches!(text, "0" | "1") => exactly(Value::Switch(on)),
-                (None, Ok(latency)) => Ok(Wanted::WithinLatency(latency)),
-                _ if lower == "all" => exactly(Value::Switch(true)),
-                _ => Ok(Wanted::UpTo(text.to_owned())),
-            };
-        }
-        if knob.id == Id::SstApart {
-            return match text.parse::<CpuList>() {
-                _ if lower == "none" => exactly(Value::Word(lower)),
-                Ok(cpus) if !cpus.is_empty() => exactly(Value::Word(cpus.to_string())),
-                _ => Err(error()),
-            };
-        }
-        match knob.form() {
-            Form::KHz | Form::MHz | Form::Ratio => match lower.as_str() {
-                "min" => Ok(Wanted::Min),
-                "max" => Ok(Wanted::Max),
-                "base" if !is_uncore(knob.id) => Ok(Wanted::Base),
-                "nominal" if !is_uncore(knob.id) => Ok(Wanted::Nominal),
-                _ => match text.parse::<KiloHertz>() {
-                    Ok(frequency) => exactly(Value::Frequency(frequency)),
-                    Err(_) => Err(error()),
-                },
-            },
-            Form::Percent => match lower.as_str() {
-                "min" => Ok(Wanted::Min),
-                "max" => Ok(Wanted::Max),
-                _ => match lower.trim_end_matches('%').trim_end().parse::<u32>() {
-                    Ok(percent @ 0..=100) => exactly(Value::Percent(Percent(percent))),
-                    _ => Err(error()),
-                },
-            },
-            Form::Switch | Form::InvertedSwitch | Form::Enabled => match switch(text) {
-                Some(on) => exactly(Value::Switch(on)),
-                None => Err(error()),
-            },
-            Form::Micros => match text.parse::<Micros>() {
-                Ok(time) => exactly(Value::Time(time)),
-                Err(_) => Err(error()),
-            },
-            Form::LatencyLimit => match lower.as_str() {
-                "no-limit" | "none" | "any" | "max" => exactly(Value::Word("no-limit".to_owned())),
-                "n/a" | "min" => exactly(Value::Word("n/a".to_owned())),
-                // A file content of 0 means no limit: 0us would turn into its opposite.
-                _ => match text.parse::<Micros>() {
-                    Ok(Micros(0)) => exactly(Value::Word("n/a".to_owned())),
-                    Ok(Micros(time)) if time < 2_147_483_647 => exactly(Value::Time(Micros(time))),
-                    _ => Err(error()),
-                },
-            },
-            Form::MicroWatts => match lower.as_str() {
-                "max" => Ok(Wanted::Max),
-                _ => match text.parse::<MicroWatts>() {
-                    Ok(power) => exactly(Value::Power(power)),
-                    Err(_) => Err(error()),
-                },
-            },
-            Form::Epp => match lower.parse::<u64>() {
-                Ok(number @ 0..=255) => exactly(Value::Epp(Epp(number as u8))),
-                Ok(_) => Err(error()),
-                // `balance-performance` is how EPB and x86_energy_perf_policy spell it.
-                Err(_) if is_plain_word(&lower) => exactly(Value::Word(lower.replace('-', "_"))),
-                Err(_) => Err(error()),
-            },
-            Form::Epb => match Epb::named(&lower.replace('_', "-")) {
-                Some(bias) => exactly(Value::Epb(bias)),
-                None => Err(error()),
-            },
-            Form::Perf => match lower.parse::<u8>() {
-                Ok(level) => exactly(Value::Perf(Perf(level))),
-                Err(_) => Err(error()),
-            },
-            Form::Count => match lower.parse::<u64>() {
-                Ok(count) => exactly(Value::Count(count)),
-                Err(_) => Err(error()),
-            },
-            Form::Word if is_plain_word(text) => exactly(Value::Word(text.to_owned())),
-            _ => Err(error()),
-        }
+        let is_plausible = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
+        let wanted = is_plausible.then(|| match knob.id {
+            Id::IdleState => Some(idle_state(text)),
+            Id::SstApart => cpus_apart(text),
+            _ => Wanted::of_form(knob, text),
+        });
+        wanted.flatten().ok_or_else(|| refuse(knob.accepts()))
     }
+
+    /// Reads `text` as the form of the knob has it.
+    fn of_form(knob: &Knob, text: &str) -> Option<Wanted> {
+        let lower = text.to_ascii_lowercase();
+        let value = match (knob.form(), lower.as_str()) {
+            (Form::KHz | Form::MHz | Form::Ratio | Form::Percent, "min") => return Some(Wanted::Min),
+            (Form::KHz | Form::MHz | Form::Ratio | Form::Percent | Form::MicroWatts, "max") => {
+                return Some(Wanted::Max);
+            }
+            // The uncore has a range, and no base frequency.
+            (Form::KHz | Form::MHz | Form::Ratio, "base") if !is_uncore(knob.id) => {
+                return Some(Wanted::Base);
+            }
+            (Form::KHz | Form::MHz | Form::Ratio, "nominal") if !is_uncore(knob.id) => {
+                return Some(Wanted::Nominal);
+            }
+            (Form::KHz | Form::MHz | Form::Ratio, _) => Value::Frequency(text.parse().ok()?),
+            (Form::Percent, _) => {
+                let percent: u32 = lower.trim_end_matches('%').trim_end().parse().ok()?;
+                Value::Percent(Percent((percent <= 100).then_some(percent)?))
+            }
+            (Form::Switch | Form::InvertedSwitch | Form::Enabled, _) => Value::Switch(switch(text)?),
+            (Form::Micros, _) => Value::Time(text.parse().ok()?),
+            (Form::LatencyLimit, "no-limit" | "none" | "any" | "max") => Value::Word("no-limit".to_owned()),
+            (Form::LatencyLimit, "n/a" | "min") => Value::Word("n/a".to_owned()),
+            (Form::LatencyLimit, _) => match text.parse().ok()? {
+                // In the file 0 means no limit: 0us would turn into its opposite.
+                Micros(0) => Value::Word("n/a".to_owned()),
+                // The file holds an s32, and PM_QOS_RESUME_LATENCY_NO_CONSTRAINT is its largest value
+                // (include/linux/pm_qos.h): pm_qos_resume_latency_us_store refuses that number.
+                Micros(time) if time < 2_147_483_647 => Value::Time(Micros(time)),
+                Micros(_) => return None,
+            },
+            (Form::MicroWatts, _) => Value::Power(text.parse().ok()?),
+            (Form::Epp, _) => match lower.parse::<u64>() {
+                Ok(number) => Value::Epp(Epp(u8::try_from(number).ok()?)),
+                // `balance-performance` is how EPB and x86_energy_perf_policy spell it.
+                Err(_) if is_plain_word(&lower) => Value::Word(lower.replace('-', "_")),
+                Err(_) => return None,
+            },
+            (Form::Epb, _) => Value::Epb(Epb::named(&lower.replace('_', "-"))?),
+            (Form::Perf, _) => Value::Perf(Perf(lower.parse().ok()?)),
+            (Form::Count, _) => Value::Count(lower.parse().ok()?),
+            (Form::Word, _) if is_plain_word(text) => Value::Word(text.to_owned()),
+            _ => return None,
+        };
+        Some(Wanted::Exactly(value))
+    }
+}
+
+/// Which idle states: a switch for the instance that is named, or how deep. A bare 0 or 1 is the number of a state.
+fn idle_state(text: &str) -> Wanted {
+    match (switch(text), text.parse::<Micros>()) {
+        (Some(on), _) if !matches!(text, "0" | "1") => Wanted::Exactly(Value::Switch(on)),
+        (None, Ok(latency)) => Wanted::WithinLatency(latency),
+        _ if text.eq_ignore_ascii_case("all") => Wanted::Exactly(Value::Switch(true)),
+        _ => Wanted::UpTo(text.to_owned()),
+    }
+}
+
+fn cpus_apart(text: &str) -> Option<Wanted> {
+    let word = match text.parse::<CpuList>() {
+        _ if text.eq_ignore_ascii_case("none") => "none".to_owned(),
+        Ok(cpus) if !cpus.is_empty() => cpus.to_string(),
+        _ => return None,
+    };
+    Some(Wanted::Exactly(Value::Word(word)))
 }
 
 pub(crate) fn is_uncore(id: Id) -> bool {

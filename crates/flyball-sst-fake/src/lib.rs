@@ -43,6 +43,7 @@ pub struct FakeLevel {
 
 /// A power domain's changeable state.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "bits of registers, set one by one")]
 pub struct State {
     /// The level in force.
     pub level: u8,

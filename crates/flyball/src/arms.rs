@@ -11,7 +11,10 @@ use std::sync::{
 use flyball_control::{
     Intent, Setting, Snapshot,
     plan::{Plan, plan},
-    write::hold::{Applied, Hold},
+    write::{
+        hold::{Applied, Hold},
+        journal::Purpose,
+    },
 };
 use flyball_host::{CpuInfo, Host};
 use flyball_measure::{Arm, Settings, SettingsError, Wish};
@@ -180,7 +183,8 @@ impl<'h> Held<'h> {
             change::must_be_writable(host)?;
             let state = context.state()?;
             let guardian = context.guardian(&state)?;
-            let mut hold = Hold::begin(host, &state, &change::command_line(), Some(guardian))?;
+            let mut hold =
+                Hold::begin(host, &state, Purpose::Compare, &change::command_line(), Some(guardian))?;
             for note in hold.notes() {
                 eprintln!("note: {note}");
             }

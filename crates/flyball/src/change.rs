@@ -15,7 +15,7 @@ use flyball_control::{
     profile::Profile,
     write::{
         hold::{Applied, ApplyError, Hold, HoldError, Made, Outcome},
-        journal::JournalError,
+        journal::{JournalError, Purpose},
         state::LockError,
     },
 };
@@ -91,7 +91,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = interrupts()?;
-    let mut hold = Hold::begin(host, &state, &command_line(), None)?;
+    let mut hold = Hold::begin(host, &state, Purpose::Set, &command_line(), None)?;
     // Printed at the end: until then a closed pipe would end the process in the middle of a change.
     let notes: Vec<String> = hold.notes().iter().map(ToString::to_string).collect();
     let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
@@ -169,19 +169,11 @@ const FOLDED_FROM: usize = 8;
 /// A write's line, cut where the number of its CPU or policy stands.
 fn line_of(change: &Change) -> (String, Option<u32>, String) {
     let old = change.old.as_deref().unwrap_or("(unknown until applied)");
-    let location = change.location.to_string();
     let tail = format!("  {old} -> {}  # {}", change.new, change.because);
-    for word in ["/policy", "/cpu"] {
-        for (at, _) in location.match_indices(word) {
-            let number = at + word.len();
-            let digits = location[number..].bytes().take_while(u8::is_ascii_digit).count();
-            if let Ok(cpu) = location[number..number + digits].parse() {
-                let rest = format!("{}{tail}", &location[number + digits..]);
-                return (location[..number].to_owned(), Some(cpu), rest);
-            }
-        }
+    match change.numbered_path() {
+        Some((before, number, after)) => (before.to_owned(), Some(number), format!("{after}{tail}")),
+        None => (change.location.to_string(), None, tail),
     }
-    (location, None, tail)
 }
 
 fn render(plan: &Plan, each: bool) -> String {

@@ -15,7 +15,7 @@ use flyball_control::{
     quiet::{self, KNOBS, Level, QuietSettings, extras, remarks},
     write::{
         hold::{self, Hold, Scope},
-        journal::Journal,
+        journal::{Journal, Purpose},
     },
 };
 use flyball_host::{CpuList, Host, KiloHertz, Kind, Launch};
@@ -241,6 +241,7 @@ impl<'h> QuietSession<'h> {
         context: &Context,
         host: &'h dyn Host,
         quiet: &Quiet,
+        purpose: Purpose,
         guarded: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<QuietSession<'h>, Failure> {
@@ -249,7 +250,7 @@ impl<'h> QuietSession<'h> {
         say(&recipe, host);
         let state = context.state()?;
         let guardian = guarded.then(|| context.guardian(&state)).transpose()?;
-        let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
+        let mut hold = Hold::begin(host, &state, purpose, &change::command_line(), guardian)?;
         match apply_plan(&mut hold, host, &recipe, &intent, interrupted) {
             Ok(result) => {
                 let notes: Vec<String> =
@@ -305,7 +306,8 @@ pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Ex
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let ended = change::interrupts()?;
-    let session = QuietSession::begin(context, &*host, quiet, true, &|| ended.load(Ordering::Relaxed))?;
+    let session =
+        QuietSession::begin(context, &*host, quiet, Purpose::Quiet, true, &|| ended.load(Ordering::Relaxed))?;
     let code = (|| {
         let machine = look(&*host)?;
         let cpus = cpus(&machine, quiet)?;
@@ -334,8 +336,9 @@ pub fn around(context: &Context, quiet: &Quiet, command: &[String]) -> Result<Ex
 pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
-    let session =
-        QuietSession::begin(context, &*host, quiet, false, &|| interrupted.load(Ordering::Relaxed))?;
+    let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &|| {
+        interrupted.load(Ordering::Relaxed)
+    })?;
     let QuietSession { hold, group, notes } = session;
     hold.keep()?;
     for note in &notes {
@@ -350,12 +353,6 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Whether a journal entry was made by `quiet on`.
-fn is_quiet_on(command: &str) -> bool {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    words.windows(2).any(|pair| pair == ["quiet", "on"])
-}
-
 /// Undoes `quiet on`.
 pub fn off(context: &Context) -> Result<Exit, Failure> {
     let host = context.open()?;
@@ -368,7 +365,7 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
         .flat_map(flyball_control::write::journal::Contents::pending)
         .filter(|entry| entry.writes > 0)
         .collect();
-    let Some(position) = pending.iter().rposition(|entry| is_quiet_on(&entry.command)) else {
+    let Some(position) = pending.iter().rposition(|entry| entry.purpose == Some(Purpose::QuietOn)) else {
         output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);
     };

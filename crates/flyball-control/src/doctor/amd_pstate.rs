@@ -4,7 +4,7 @@
 //! look at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
 //! module would report is mentioned, and is not a fault. The tests that write are in `amd_pstate_write`.
 
-use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, fault, ok, unknown};
+use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, Unseen, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -59,10 +59,10 @@ fn applies(facts: &Facts) -> Option<()> {
     facts.driver()?.starts_with("amd-pstate").then_some(())
 }
 
-fn cppc(facts: &Facts, cpu: u32, name: &str) -> Result<u64, String> {
+fn cppc(facts: &Facts, cpu: u32, name: &str) -> Result<u64, Unseen> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/{name}");
     let text = facts.read(&path)?;
-    text.parse().map_err(|_| format!("{path} does not hold a number: '{text}'"))
+    text.parse().map_err(|_| format!("{path} does not hold a number: '{text}'").into())
 }
 
 fn cpc_valid(facts: &Facts) -> Option<Answer> {
@@ -121,7 +121,7 @@ fn enabled(facts: &Facts) -> Option<Answer> {
 
 /// The four levels of a CPU, highest first, and where they were read: from the register if there is one, as the driver
 /// and its test do, otherwise from the firmware's table.
-fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
+fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
     {
@@ -135,7 +135,7 @@ fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), String> {
 }
 
 /// The four levels in the firmware's table.
-fn table(facts: &Facts, cpu: u32) -> Result<[u64; 4], String> {
+fn table(facts: &Facts, cpu: u32) -> Result<[u64; 4], Unseen> {
     let read = |name| cppc(facts, cpu, name);
     Ok([read("highest_perf")?, read("nominal_perf")?, read("lowest_nonlinear_perf")?, read("lowest_perf")?])
 }

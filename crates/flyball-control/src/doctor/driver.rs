@@ -2,7 +2,9 @@
 //!
 //! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, fault, note, ok, unknown, warning};
+use super::{
+    Answer, Check, Facts, Fix, Group, Vendor, facts::NO_CPU_ONLINE, fault, note, ok, unknown, warning,
+};
 use crate::{Id, topology::BEFORE_POLICIES};
 use flyball_host::msr::MSR_PM_ENABLE;
 
@@ -294,7 +296,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
             )
         }
         Some(Err(why)) => unknown(why),
-        None => unknown("no CPU is online according to the kernel's files"),
+        None => unknown(NO_CPU_ONLINE),
     };
     Some(answer.seen("/proc/cpuinfo flags", "hwp"))
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuList, Errno, Host, Kind};
+use flyball_host::{CpuList, Host, Kind};
+use flyball_sst::layout::Layout;
 
+use super::pass::{Pass, Unseen};
 use crate::{CoreType, ReadError, Snapshot, Topology, Vendor, topology::CPUS};
 
 /// One cpufreq policy, as its files say. What a file does not have is `None`.
@@ -57,18 +59,21 @@ const POLICY_FILES: &[&str] = &[
     "scaling_min_freq",
 ];
 
+/// What is said where the kernel's files show no online CPU.
+pub(super) const NO_CPU_ONLINE: &str = "no CPU is online according to the kernel's files";
+
 /// One register on every online CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sampled {
     /// The values, by CPU.
     Values(Vec<(u32, u64)>),
     /// Why there are none.
-    Unreadable(String),
+    Unreadable(Unseen),
 }
 
 /// The machine, as far as the checks ask.
 pub struct Facts<'h> {
-    host: &'h dyn Host,
+    pass: Pass<'h>,
     snapshot: Snapshot,
     /// Who made the processors.
     pub vendor: Vendor,
@@ -87,7 +92,7 @@ pub struct Facts<'h> {
     /// CPUs that run.
     pub online: CpuList,
     /// Or why that is a guess from the folders that there are.
-    pub told_online: Result<(), String>,
+    pub online_is_listed: Result<(), Unseen>,
     /// CPUs that are in the machine.
     pub present: CpuList,
     /// The cpufreq policies.
@@ -114,17 +119,18 @@ impl<'h> Facts<'h> {
     pub fn gather(host: &'h dyn Host) -> Result<Facts<'h>, ReadError> {
         let mut snapshot = Snapshot::begin(host)?;
         snapshot.take_policy_files(host, POLICY_FILES);
+        snapshot.take_speed_select(host);
+        let pass = Pass::over(host);
         let topology = snapshot.topology();
-        let mut facts = Facts {
-            host,
-            told_online: Ok(()),
+        Ok(Facts {
+            online_is_listed: pass.read(&format!("{CPUS}/online")).map(|_| ()),
             vendor: topology.vendor,
             family: topology.family.unwrap_or(0),
             model: topology.model.unwrap_or(0),
             stepping: topology.stepping.unwrap_or(0),
             processor: topology.model_name.clone().unwrap_or_else(|| "an unknown processor".to_owned()),
             kernel: kernel_release(host),
-            cmdline: host.read("/proc/cmdline").ok(),
+            cmdline: pass.read("/proc/cmdline").ok(),
             online: topology.online.clone(),
             present: topology.present.clone(),
             policies: policies(&snapshot),
@@ -133,15 +139,19 @@ impl<'h> Facts<'h> {
             sees_processes: host
                 .list("/proc")
                 .is_ok_and(|names| names.iter().any(|name| name.bytes().all(|byte| byte.is_ascii_digit()))),
+            pass,
             snapshot,
-        };
-        facts.told_online = facts.read(&format!("{CPUS}/online")).map(|_| ());
-        Ok(facts)
+        })
     }
 
-    /// The machine.
+    /// The machine, for questions that go to a device.
     pub(super) fn host(&self) -> &'h dyn Host {
-        self.host
+        self.pass.host()
+    }
+
+    /// Where Speed Select is; `None` without it.
+    pub(super) fn speed_select(&self) -> Option<&Layout> {
+        self.snapshot.speed_select()?.ok()
     }
 
     /// How the processors are put together.
@@ -151,7 +161,7 @@ impl<'h> Facts<'h> {
 
     /// What stands behind the machine.
     pub fn kind(&self) -> Kind {
-        self.host.kind()
+        self.host().kind()
     }
 
     /// Whether the first processor has a CPU flag.
@@ -168,61 +178,51 @@ impl<'h> Facts<'h> {
         })
     }
 
-    /// An attribute's text, or a sentence that says why there is none.
+    /// An attribute's text, the same for every check.
     ///
     /// # Errors
-    /// The sentence.
-    pub fn read(&self, path: &str) -> Result<String, String> {
-        self.host.read(path).map_err(|error| {
-            // What a recording lacks may have been there.
-            match (error.is_absent(), self.kind()) {
-                (true, Kind::Recorded) => format!("{path} was not recorded"),
-                (true, _) => format!("{path} is not there"),
-                (false, _) => error.to_string(),
-            }
-        })
+    /// Why there is none.
+    pub fn read(&self, path: &str) -> Result<String, Unseen> {
+        self.pass.read(path)
+    }
+
+    /// An attribute's text at this moment: for counters that are read twice.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
+        self.pass.read_again(path)
     }
 
     /// Whether something is at a path.
     pub fn exists(&self, path: &str) -> bool {
-        self.host.exists(path)
+        self.pass.exists(path)
     }
 
     /// Why something that is not there is not: on a recording it may only have been left out.
-    pub fn missing(&self, what: &str, remedy: &str) -> String {
+    pub fn missing(&self, what: &str, remedy: &'static str) -> Unseen {
         match self.kind() {
-            Kind::Recorded => format!("{what} was not recorded"),
-            _ if remedy.is_empty() => format!("{what} is not there"),
-            _ => format!("{what} is not there: {remedy}"),
+            Kind::Recorded => Unseen::NotRecorded(what.to_owned()),
+            _ => Unseen::NotThere { what: what.to_owned(), remedy },
         }
     }
 
     /// The names in a directory; empty where there is none.
     pub fn list(&self, path: &str) -> Vec<String> {
-        self.host.list(path).unwrap_or_default()
+        self.pass.list(path)
     }
 
     /// A register on one CPU, or why not.
     ///
     /// # Errors
-    /// A sentence with the remedy.
-    pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, String> {
-        self.host.msr(cpu, register).map_err(|error| match (self.kind(), error.errno) {
-            (Kind::Recorded, _) => format!("MSR {register:#x} was not recorded"),
-            (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
-                format!("MSR {register:#x} cannot be read without the msr driver: modprobe msr")
-            }
-            (_, Errno::PERM | Errno::ACCES) => {
-                format!("MSR {register:#x} needs root, and a kernel that is not locked down")
-            }
-            (_, Errno::IO) => format!("this processor has no MSR {register:#x}"),
-            _ => error.to_string(),
-        })
+    /// The reason, with the remedy.
+    pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, Unseen> {
+        self.pass.msr(cpu, register)
     }
 
     /// A register on all online CPUs.
     pub fn msr_everywhere(&self, register: u32) -> Sampled {
-        if let Err(why) = &self.told_online {
+        if let Err(why) = &self.online_is_listed {
             return Sampled::Unreadable(why.clone());
         }
         let mut values = Vec::with_capacity(self.online.len());
@@ -233,7 +233,7 @@ impl<'h> Facts<'h> {
             }
         }
         if values.is_empty() {
-            return Sampled::Unreadable("no CPU is online according to the kernel's files".to_owned());
+            return Sampled::Unreadable(NO_CPU_ONLINE.into());
         }
         Sampled::Values(values)
     }
@@ -264,7 +264,7 @@ impl<'h> Facts<'h> {
 
     /// Lets the machine's time pass: for counters that are read twice.
     pub fn wait(&self, time: std::time::Duration) {
-        self.host.sleep(time);
+        self.pass.wait(time);
     }
 }
 

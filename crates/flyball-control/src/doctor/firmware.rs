@@ -107,7 +107,7 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     Some(
         warning("the processor reports no core performance boost")
             .seen("/proc/cpuinfo flags", "no cpb")
-            .seen(boost, facts.read(boost).unwrap_or_else(|why| why))
+            .seen(boost, facts.read(boost).unwrap_or_else(|why| why.to_string()))
             .fix(Fix::Firmware("set Core Performance Boost to Auto or Enabled".to_owned())),
     )
 }

@@ -12,7 +12,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Sampled, Vendor, firmware::first_cpu, note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor, firmware::first_cpu, note, ok, unknown,
+    warning,
 };
 use crate::Id;
 
@@ -139,8 +140,8 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
             ok("no long-term power limit is below the rating").seen(path, limit.to_string())
         }
         None => unknown(match facts.kind() {
-            Kind::Recorded => "a power limit was not recorded",
-            _ => "neither the powercap zones nor the power limit registers can be read",
+            Kind::Recorded => Unseen::NotRecorded("a power limit".to_owned()),
+            _ => "neither the powercap zones nor the power limit registers can be read".into(),
         }),
     })
 }

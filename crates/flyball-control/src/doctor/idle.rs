@@ -142,7 +142,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let states: Vec<String> =
             facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
         if states.is_empty() {
-            unread.get_or_insert(format!("CPU {cpu} shows no idle states"));
+            unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
         }
         most = most.max(states.len());
         for state in states {

@@ -16,7 +16,8 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Vendor, Verdict, fault, note, ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Unseen, Vendor, Verdict, fault, note, ok, unknown,
+    warning,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -153,7 +154,7 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
 }
 
 /// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before Sandy Bridge).
-fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, String> {
+fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
     let mut status = Vec::new();
     if !facts.flag("pts") {
         return Ok(status);
@@ -161,7 +162,7 @@ fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, String> {
     let packages = facts.topology().packages();
     let known = packages.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>();
     if known != facts.online.len() {
-        return Err("the packages of the CPUs are unknown".to_owned());
+        return Err("the packages of the CPUs are unknown".into());
     }
     for (package, cpus) in packages {
         let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use flyball_host::{Host, Kind, msr::MSR_IA32_THERM_STATUS};
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Vendor, fault, note, ok, unknown, warning,
+    Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Unseen, Vendor, fault, note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -120,7 +120,8 @@ fn throttle_counts(facts: &Facts) -> Option<(u64, u64)> {
     for cpu in facts.online.iter() {
         let read = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{name}");
-            facts.read(&path).ok().and_then(|text| text.parse::<u64>().ok())
+            // Not from the pass: the counters are read twice, to see whether they move.
+            facts.read_again(&path).ok().and_then(|text| text.parse::<u64>().ok())
         };
         if let Some(core) = read("core_throttle_count") {
             let (cores, packages) = sums.get_or_insert((0, 0));
@@ -209,11 +210,11 @@ fn temperature(facts: &Facts) -> Option<Answer> {
     let mut unread = None;
     for device in facts.list(root) {
         let folder = format!("{root}/{device}");
-        match facts.read(&format!("{folder}/name")).as_deref() {
-            Ok("coretemp" | "k10temp" | "zenpower") => {}
+        match facts.read(&format!("{folder}/name")) {
+            Ok(name) if matches!(name.as_str(), "coretemp" | "k10temp" | "zenpower") => {}
             Ok(_) => continue,
             Err(why) => {
-                unread.get_or_insert(why.clone());
+                unread.get_or_insert(why);
                 continue;
             }
         }
@@ -225,7 +226,7 @@ fn temperature(facts: &Facts) -> Option<Answer> {
             if kind != "input" {
                 // A sensor with limits but without a reading.
                 if !facts.exists(&format!("{folder}/{sensor}_input")) {
-                    unread.get_or_insert(format!("{folder}/{sensor}_input does not exist"));
+                    unread.get_or_insert(format!("{folder}/{sensor}_input does not exist").into());
                 }
                 continue;
             }
@@ -291,8 +292,8 @@ fn offline(facts: &Facts) -> Option<Answer> {
 fn owners(facts: &Facts) -> Option<Answer> {
     if !facts.sees_processes {
         return Some(unknown(match facts.kind() {
-            Kind::Recorded => "the list of processes was not recorded",
-            _ => "the machine's processes are not visible",
+            Kind::Recorded => Unseen::NotRecorded("the list of processes".to_owned()),
+            _ => "the machine's processes are not visible".into(),
         }));
     }
     let Some(first) = facts.owners.first() else {

@@ -24,8 +24,7 @@ fn classes(facts: &Facts) -> Option<Answer> {
         return None;
     }
     // Without Speed Select there are no classes.
-    let layout = Layout::read(facts.host()).ok()?;
-    match compare(facts, &layout) {
+    match compare(facts, facts.speed_select()?) {
         Ok(classes) => classes.answer(),
         Err(error) => Some(unknown(format!("Speed Select's classes cannot be read: {error}"))),
     }

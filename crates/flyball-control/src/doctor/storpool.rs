@@ -2,7 +2,9 @@
 //! generation), energy bias 15, governor powersave. Storage latency rises by about 7 microseconds (60 to 67) and power falls
 //! by about 50 W (150 to 100), as measured there on a Xeon Gold 6138 with Linux 3.10.
 
-use super::{Answer, Check, Facts, Fix, Group, KnobValue, Vendor, note, ok, unknown, warning};
+use super::{
+    Answer, Check, Facts, Fix, Group, KnobValue, Vendor, facts::NO_CPU_ONLINE, note, ok, unknown, warning,
+};
 use crate::Id;
 use flyball_host::msr::{MSR_PKG_CST_CONFIG_CONTROL, MSR_PM_ENABLE};
 
@@ -71,7 +73,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
             seen(warning("hardware P-states are not offered by the firmware")).fix(advice)
         }
         Some(Err(why)) => seen(unknown(why)),
-        None => seen(unknown("no CPU is online according to the kernel's files")),
+        None => seen(unknown(NO_CPU_ONLINE)),
     })
 }
 
@@ -101,7 +103,7 @@ fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
             answer.seen("MSR 0xe2 bit 16", if on { "1" } else { "0" })
         }
         Some(Err(why)) => unknown(why),
-        None => unknown("no CPU is online according to the kernel's files"),
+        None => unknown(NO_CPU_ONLINE),
     })
 }
 

@@ -135,6 +135,17 @@ pub enum Check {
     Ratios,
 }
 
+impl Check {
+    /// The row that holds the accepted words, where one does.
+    pub fn list(self) -> Option<Id> {
+        match self {
+            Check::Listed(list) => Some(list),
+            Check::Preference => Some(Id::AvailableEpp),
+            _ => None,
+        }
+    }
+}
+
 /// Whether `save` takes a setting into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {

@@ -103,6 +103,7 @@ impl Refusal {
 }
 
 impl fmt::Display for Refusal {
+    #[expect(clippy::too_many_lines, reason = "one arm per refusal, each with its words")]
     // One arm per variant: the messages stand side by side.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

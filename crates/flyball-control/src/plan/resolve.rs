@@ -122,26 +122,10 @@ impl Snapshot {
             Err(ResolveError::Refused { knob, wanted: value.to_string(), place: place.to_string(), accepted })
         };
         let Some(control) = knob.knob().control() else { return Ok(()) };
-        let list = match control.check {
-            Check::Listed(list) => Some(list),
-            Check::Preference => Some(Id::AvailableEpp),
-            _ => None,
-        };
-        if let (Some(list), Value::Word(word)) = (list, value) {
-            let at = self.place_like(list, place)?;
-            let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
-            return match words.as_ref().and_then(Value::words) {
-                // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
-                Some(words)
-                    if control.check == Check::Preference && word == "custom" && words.contains(word) =>
-                {
-                    refuse(format!("it takes 0 to 255, {}", words.join(", ").replace(", custom", "")))
-                }
-                Some(words) if words.iter().any(|other| other == word) => Ok(()),
-                // Where the kernel gives no list, only the write can tell.
-                Some([]) | None => Ok(()),
-                Some(words) => refuse(format!("it takes {}", words.join(", "))),
-            };
+        if let Value::Word(word) = value
+            && let Some(list) = control.check.list()
+        {
+            return self.check_listed(control.check, list, place, word)?.map_or(Ok(()), refuse);
         }
         match (control.check, value) {
             (Check::Preference, Value::Epp(_)) if !self.takes_preference_numbers(place)? => refuse(
@@ -155,14 +139,7 @@ impl Snapshot {
                 self.check_range(place, control.ends, *frequency)?.map_or(Ok(()), refuse)
             }
             (Check::Power, Value::Power(power)) => {
-                if *power < LEAST_POWER && self.value(knob, place)?.as_ref() != Some(value) {
-                    return refuse(format!("at least {LEAST_POWER}: with less the machine hardly runs"));
-                }
-                match self.value(Id::PowerMax, place)? {
-                    // Many processors report 0 here: no maximum is known.
-                    Some(Value::Power(max)) if max.0 > 0 && *power > max => refuse(format!("at most {max}")),
-                    _ => Ok(()),
-                }
+                self.check_power(knob, place, *power)?.map_or(Ok(()), refuse)
             }
             (Check::Window, Value::Time(_)) => match self.value(knob, place)? {
                 Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
@@ -214,6 +191,47 @@ impl Snapshot {
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }
+    }
+
+    /// The words of the list that the kernel gives, where `word` is not one of them.
+    fn check_listed(
+        &self,
+        check: Check,
+        list: Id,
+        place: &Place,
+        word: &str,
+    ) -> Result<Option<String>, ResolveError> {
+        let at = self.place_like(list, place)?;
+        let words = at.map(|at| self.value(list, &at)).transpose()?.flatten();
+        Ok(match words.as_ref().and_then(Value::words) {
+            // Where the kernel gives no list, only the write can show.
+            Some([]) | None => None,
+            // Listed since amd-pstate takes numbers, to say that one was written; writing it is EINVAL.
+            Some(words)
+                if check == Check::Preference && word == "custom" && words.contains(&word.to_owned()) =>
+            {
+                Some(format!("it takes 0 to 255, {}", words.join(", ").replace(", custom", "")))
+            }
+            Some(words) if words.iter().any(|other| other == word) => None,
+            Some(words) => Some(format!("it takes {}", words.join(", "))),
+        })
+    }
+
+    /// The accepted powers, where `power` is not one of them. The present one always is: it can be written back.
+    fn check_power(
+        &self,
+        knob: Id,
+        place: &Place,
+        power: MicroWatts,
+    ) -> Result<Option<String>, ResolveError> {
+        if power < LEAST_POWER && self.value(knob, place)? != Some(Value::Power(power)) {
+            return Ok(Some(format!("at least {LEAST_POWER}: with less the machine hardly runs")));
+        }
+        Ok(match self.value(Id::PowerMax, place)? {
+            // Many processors report 0 here: no maximum is known.
+            Some(Value::Power(max)) if max.0 > 0 && power > max => Some(format!("at most {max}")),
+            _ => None,
+        })
     }
 
     /// Whether numbers are taken for the preference: amd-pstate before kernel 7 refuses them with EINVAL. Where they are

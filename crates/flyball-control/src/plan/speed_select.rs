@@ -15,6 +15,7 @@ use crate::{
 
 /// What a power domain will be like.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of one domain")]
 struct Coming {
     level: usize,
     level_changes: bool,

@@ -21,6 +21,7 @@ use crate::{
 
 /// What to read into a snapshot.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "options that are named where a request is made")]
 pub struct Request<'a> {
     /// The knobs.
     pub knobs: &'a [Id],

@@ -15,7 +15,7 @@ use flyball_host::{Errno, Host, HostError, Op};
 use super::{
     footprint::{Footprint, Footprints},
     guardian::Guardian,
-    journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError},
+    journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError, Purpose},
     reasons::reason,
     restore::{Restoration, put_back},
     settle::{Expected, Found, settle},
@@ -90,12 +90,13 @@ impl<'h> Hold<'h> {
     pub fn begin(
         host: &'h dyn Host,
         state: &StateDir,
+        purpose: Purpose,
         command: &str,
         guardian: Option<Command>,
     ) -> Result<Hold<'h>, HoldError> {
         let lock = state.lock(command)?;
         let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-        let id = journal.begin(command)?;
+        let id = journal.begin(purpose, command)?;
         let guardian = match guardian.map(|command| Guardian::start(command, &lock)).transpose() {
             Ok(guardian) => guardian,
             Err(error) => {

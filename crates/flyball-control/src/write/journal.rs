@@ -33,7 +33,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub use self::contents::{Contents, Entry, Goal, Goals, Memory, Standing};
+pub use self::{
+    contents::{Contents, Entry, Goal, Goals, Memory, Standing},
+    record::Purpose,
+};
 use self::{
     reading::parse,
     record::{Record, line},
@@ -298,7 +301,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
-    pub fn begin(&mut self, command: &str) -> Result<u32, JournalError> {
+    pub fn begin(&mut self, purpose: Purpose, command: &str) -> Result<u32, JournalError> {
         while let Some(entry) = self.contents.interrupted() {
             if entry.writes > 0 {
                 return Err(JournalError::Interrupted { entry: Box::new(entry.clone()) });
@@ -312,6 +315,7 @@ impl Journal {
             pid: std::process::id(),
             command: command.to_owned(),
             at: now(),
+            purpose: Some(purpose),
         }])?;
         Ok(id)
     }
@@ -394,8 +398,8 @@ impl Journal {
         }
         let mut records = vec![self.header()];
         for entry in self.contents.pending() {
-            let Entry { id, pid, command, at, .. } = entry.clone();
-            records.push(Record::Begin { id, pid, command, at });
+            let Entry { id, pid, command, at, purpose, .. } = entry.clone();
+            records.push(Record::Begin { id, pid, command, at, purpose });
             records.extend(entry.was.iter().map(|(location, memory)| Record::Was {
                 location: location.clone(),
                 content: memory.content.clone(),

@@ -533,6 +533,7 @@ impl State {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm per file")]
     fn write(&mut self, path: &str, value: &str, lag: u32) -> Result<(), Errno> {
         let value = value.trim();
         if !self.paths().iter().any(|known| known == path) {

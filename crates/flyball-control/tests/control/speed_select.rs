@@ -6,6 +6,7 @@ use flyball_control::{
     plan::{Plan, PlanError, plan},
     write::{
         hold::{self, Hold, Scope},
+        journal::Purpose,
         state::StateDir,
     },
 };
@@ -147,7 +148,7 @@ fn applied_restored_and_failed_at_every_point() {
         });
         let before = fake.everything();
         fake.fail_at(usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+        let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
         let applied = hold.apply(&intent(ALL), &|| false).unwrap();
         assert!(applied.clamped().next().is_none(), "{:?}", applied.clamped().collect::<Vec<_>>());
         for package in 0..2 {
@@ -168,7 +169,7 @@ fn applied_restored_and_failed_at_every_point() {
         assert!(writes > 25, "{writes}");
         for at in 0..writes {
             fake.fail_at(at, Errno::NOTTY);
-            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             assert!(hold.apply(&intent(ALL), &|| false).is_err(), "write {at} failed and nobody noticed");
             let restoration = hold.end();
             assert!(restoration.is_exact(), "write {at}: {restoration}");
@@ -203,7 +204,7 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
         wanted.settings.extend(Intent::from_arguments(&["online=off"], Some("2,6")).unwrap().settings);
         let before = fake.everything();
         fake.fail_calls(usize::MAX..usize::MAX, Errno::NXIO);
-        let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+        let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
         hold.apply(&wanted, &|| false).unwrap();
         let calls = fake.calls();
         assert_eq!((fake.state(0, 0).level, fake.state(0, 0).base_freq), (1, true));
@@ -220,7 +221,7 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
         for at in 0..with_restoring {
             // Once: a mailbox that was busy. Then whatever was not noticed did no harm.
             fake.fail_calls(at..at + 1, errno);
-            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
             let applied = fake.calls();
             let restoration = hold.end();
@@ -236,7 +237,7 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             // From there on: a driver that went away. Nothing can be put back then, and it is not claimed; when the
             // driver is back, the journal still knows.
             fake.fail_calls(at..usize::MAX, errno);
-            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
             drop(hold);
             fake.heal();
@@ -265,7 +266,7 @@ fn cpus_go_apart_with_the_level_and_come_back() {
         "{:?}",
         plan.notes
     );
-    let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+    let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
     hold.apply(&wanted, &|| false).unwrap();
     let files = fake.everything().0;
     assert_eq!(files["/sys/fs/cgroup/flyball-sst-0-0/cpuset.cpus"], "4,6,12,13,32,34,40,41");
@@ -293,7 +294,7 @@ proptest::proptest! {
         let before = fake.everything();
         let words: Vec<&str> = wishes.iter().map(String::as_str).collect();
         if let Ok(wanted) = Intent::from_arguments(&words, Some(&cpus)) {
-            let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+            let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
             let _ = hold.apply(&wanted, &|| false);
             proptest::prop_assert!(hold.end().is_exact());
         }
@@ -308,7 +309,7 @@ fn a_change_that_was_cut_off_is_put_back_by_the_next() {
     let state = StateDir::new(folder.path());
     let fake = FakeMachine::guide(false);
     let before = fake.everything();
-    let mut hold = Hold::begin(&fake, &state, "test", None).unwrap();
+    let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();
     hold.apply(&intent(&["sst-level=4", "sst-cp=on"]), &|| false).unwrap();
     // As if killed: nothing of the hold's own undoing runs; its lock goes with the process.
     let text = std::fs::read_dir(folder.path()).unwrap().count();

@@ -9,6 +9,7 @@ use flyball_control::{
     plan::{PlanError, plan},
     write::{
         hold::{self, ApplyError, Hold, Scope},
+        journal::Purpose,
         state::StateDir,
     },
 };
@@ -147,7 +148,7 @@ fn memory() -> PathBuf {
 
 /// Applies one intent as `flyball set` does. Whether it was applied without a clamp.
 fn set(kernel: &Kernel, state: &StateDir, intent: &Intent) -> Result<bool, ApplyError> {
-    let mut hold = Hold::begin(kernel, state, "set", None).expect("the machine is free");
+    let mut hold = Hold::begin(kernel, state, Purpose::Set, "set", None).expect("the machine is free");
     match hold.apply(intent, &|| false) {
         Ok(applied) => {
             let clamped = applied.clamped().next().is_some();
@@ -313,7 +314,7 @@ proptest! {
             prop_assert_eq!(differences(stack.last().unwrap(), &kernel.dump()), "");
         }
         let first = kernel.dump();
-        let mut hold = Hold::begin(&kernel, &place.state, "compare", None).unwrap();
+        let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "compare", None).unwrap();
         for intent in scene.intents() {
             let _ = hold.apply(&intent, &|| false);
             hold.put_back();
@@ -347,7 +348,7 @@ fn what_was_meant_to_stay_is_not_the_guardians() {
     let intent = |words: &str| Intent::from_arguments(&[words], None).unwrap();
     set(&kernel, &place.state, &intent("max-freq=2GHz")).unwrap();
     let kept = kernel.dump();
-    let mut hold = Hold::begin(&kernel, &place.state, "run", None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "run", None).unwrap();
     hold.apply(&intent("turbo=off"), &|| false).unwrap();
     assert!(hold.end().is_exact());
     let restored = hold::restore(&kernel, &place.state, "guardian", Scope::Open).unwrap();
@@ -389,7 +390,7 @@ fn an_interrupt_between_two_steps_puts_everything_back() {
     let place = Place::new();
     let first = kernel.dump();
     let intent = Intent::from_arguments(&["governor=powersave", "epp=power", "max-freq=2GHz"], None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, "set", None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
     let looks = std::cell::Cell::new(0);
     let error = hold.apply(&intent, &|| looks.replace(looks.get() + 1) == 2).unwrap_err();
     assert!(matches!(&error, ApplyError::Interrupted { restoration } if restoration.is_exact()), "{error}");
@@ -403,7 +404,7 @@ fn what_is_overridden_meanwhile_is_reported() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
     let place = Place::new();
     let intent = Intent::from_arguments(&["governor=powersave", "max-freq=2GHz"], None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, "set", None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "set", None).unwrap();
     let looks = std::cell::Cell::new(0);
     let meddle = || {
         if looks.replace(looks.get() + 1) == 1 {
@@ -426,7 +427,7 @@ fn with_a_baseline_putting_back_goes_there_and_ending_goes_all_the_way() {
     let place = Place::new();
     let first = kernel.dump();
     let intent = |words: &[&str]| Intent::from_arguments(words, None).unwrap();
-    let mut hold = Hold::begin(&kernel, &place.state, "compare --quiet", None).unwrap();
+    let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "compare --quiet", None).unwrap();
     hold.apply(&intent(&["governor=powersave", "turbo=off", "max-freq=2GHz"]), &|| false).unwrap();
     hold.set_baseline();
     let baseline = kernel.dump();

@@ -29,6 +29,7 @@ pub struct Levels {
 
 /// Whether a level has SST-BF and SST-TF, and which of them are on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "two features, each there or not and on or off")]
 pub struct Features {
     pub base_freq: bool,
     pub turbo_freq: bool,

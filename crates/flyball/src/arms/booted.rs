@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flyball_control::write::{hold::Hold, state::StateDir};
+use flyball_control::write::{hold::Hold, journal::Purpose, state::StateDir};
 use flyball_host::{Host, Software};
 use flyball_measure::{Arm, Settings, SettingsError};
 
@@ -85,7 +85,7 @@ impl Settings for Booted<'_> {
         // The journal is of no use once this machine is gone, so it is kept apart from the user's.
         let folder = tempfile::tempdir().map_err(|error| SettingsError(error.to_string()))?;
         let state = StateDir::new(folder.path());
-        let mut hold = Hold::begin(self.host, &state, &change::command_line(), None)
+        let mut hold = Hold::begin(self.host, &state, Purpose::Compare, &change::command_line(), None)
             .map_err(|error| SettingsError(error.to_string()))?;
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.

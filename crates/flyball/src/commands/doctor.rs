@@ -8,7 +8,7 @@ use std::{path::PathBuf, sync::atomic::Ordering};
 use flyball_control::{
     Intent, Setting,
     doctor::{self, Finding, Group, KnobValue, Options, Report, Verdict},
-    write::hold::Hold,
+    write::{hold::Hold, journal::Purpose},
 };
 
 use crate::{
@@ -182,7 +182,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
         flyball_host::Kind::Simulated => None,
         _ => Some(context.guardian(&state)?),
     };
-    let mut hold = Hold::begin(host, &state, &change::command_line(), guardian)?;
+    let mut hold = Hold::begin(host, &state, Purpose::Doctor, &change::command_line(), guardian)?;
     for note in hold.notes() {
         eprintln!("note: {note}");
     }

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::{Intent, quiet::Level, write::hold::Hold};
+use flyball_control::{
+    Intent,
+    quiet::Level,
+    write::{hold::Hold, journal::Purpose},
+};
 use flyball_host::{CpuList, Host, Launch};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -78,7 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
     let signals = Signals::catch()?;
-    let mut hold = Hold::begin(&*host, &state, &change::command_line(), Some(guardian))?;
+    let mut hold = Hold::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
     for note in hold.notes() {
         eprintln!("note: {note}");
     }

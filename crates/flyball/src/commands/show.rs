@@ -7,8 +7,7 @@ mod lines;
 mod screen;
 
 use flyball_control::{
-    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, Why,
-    TABLE, knob::When,
+    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Why, knob::When,
     survey,
 };
 use flyball_host::{CpuList, Host};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::record::Record;
+use super::record::{Purpose, Record};
 use crate::{Content, Location, knob::spelling::Handling};
 
 /// How a transaction stands.
@@ -41,6 +41,9 @@ pub struct Entry {
     pub command: String,
     /// When, in seconds since 1970.
     pub at: u64,
+    /// What it is for; `None` where the journal does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
     /// How it stands.
     pub standing: Standing,
     /// What was at each location before.
@@ -74,7 +77,7 @@ impl Contents {
     pub(super) fn take(&mut self, record: Record) {
         match record {
             Record::Header { .. } => {}
-            Record::Begin { id, pid, command, at } => self.begin(id, pid, command, at),
+            Record::Begin { id, pid, command, at, purpose } => self.begin(id, pid, command, at, purpose),
             Record::Was { location, content, handling, late } => {
                 let was = &mut self.last().was;
                 if was.get(&location).is_none_or(|known| known.content.is_out_of_reach()) {
@@ -91,12 +94,13 @@ impl Contents {
         }
     }
 
-    fn begin(&mut self, id: u32, pid: u32, command: String, at: u64) {
+    fn begin(&mut self, id: u32, pid: u32, command: String, at: u64, purpose: Option<Purpose>) {
         self.entries.push(Entry {
             id,
             pid,
             command,
             at,
+            purpose,
             standing: Standing::Open,
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
@@ -108,7 +112,7 @@ impl Contents {
     /// transaction.
     fn last(&mut self) -> &mut Entry {
         if self.entries.is_empty() {
-            self.begin(0, 0, "unknown command".to_owned(), 0);
+            self.begin(0, 0, "unknown command".to_owned(), 0, None);
         }
         let last = self.entries.len() - 1;
         &mut self.entries[last]

@@ -42,5 +42,9 @@ fn parse_line(line: &[u8], format: u32) -> Option<Record> {
         return None;
     }
     let of_format_1 = || if format == 1 { v1::record(json) } else { None };
-    serde_json::from_slice(json).ok().or_else(of_format_1)
+    let mut record = serde_json::from_slice(json).ok().or_else(of_format_1)?;
+    if let (1, Record::Begin { command, purpose, .. }) = (format, &mut record) {
+        *purpose = v1::purpose(command);
+    }
+    Some(record)
 }

@@ -4,6 +4,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Content, Location, knob::spelling::Handling};
 
+/// What a transaction is for. Commands that undo one kind of transaction find it by this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Settings that stay: `set`, `apply`, `doctor --fix`.
+    Set,
+    /// `quiet on`.
+    QuietOn,
+    /// `quiet` around one command.
+    Quiet,
+    /// Settings for one command.
+    Run,
+    /// The arms of a comparison.
+    Compare,
+    /// Tests that write.
+    Doctor,
+    /// Something that a later flyball does. A name that is not known must not make the line count as damaged: what
+    /// follows it can be restored all the same.
+    #[serde(other)]
+    Other,
+}
+
 /// A record of format 2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,6 +40,9 @@ pub(super) enum Record {
         pid: u32,
         command: String,
         at: u64,
+        /// Absent in journals of format 1 and in the first ones of format 2.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        purpose: Option<Purpose>,
     },
     Was {
         location: Location,

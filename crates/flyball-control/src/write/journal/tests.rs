@@ -34,10 +34,10 @@ fn state() -> (tempfile::TempDir, StateDir) {
 fn written(state: &StateDir) -> Vec<u8> {
     let (mut journal, aside) = Journal::open(state, "live", Some("boot-1")).unwrap();
     assert_eq!(aside, None);
-    let first = journal.begin("flyball set governor=performance").unwrap();
+    let first = journal.begin(Purpose::Set, "flyball set governor=performance").unwrap();
     journal.announce(vec![was(0, "powersave\n")], vec![write(0, "powersave\n", "performance")]).unwrap();
     journal.commit(first).unwrap();
-    journal.begin("flyball apply quiet.toml").unwrap();
+    journal.begin(Purpose::Set, "flyball apply quiet.toml").unwrap();
     journal
         .announce(
             vec![was(0, "performance\n"), was(1, "powersave\n")],
@@ -82,7 +82,7 @@ fn every_torn_end_is_tolerated_and_cut() {
             journal.restored(&[open]).unwrap();
         }
         if journal.contents().pending().next().is_some() {
-            let id = journal.begin("after").unwrap();
+            let id = journal.begin(Purpose::Set, "after").unwrap();
             assert!(Journal::load(&state).unwrap().unwrap().entries.iter().any(|entry| entry.id == id));
         }
     }
@@ -117,7 +117,7 @@ fn nothing_begins_while_a_transaction_is_open() {
     let (_folder, state) = state();
     written(&state);
     let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
-    let error = journal.begin("flyball set x=y").unwrap_err();
+    let error = journal.begin(Purpose::Set, "flyball set x=y").unwrap_err();
     assert!(error.to_string().contains("restore --last"), "{error}");
 }
 
@@ -329,7 +329,7 @@ fn opening_a_journal_of_format_1_rewrites_it() {
     let before = Contents::goals(Journal::load(&tree.state).unwrap().unwrap().pending());
     let machine = flyball_host::Host::name(&tree.host);
     let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
-    journal.begin("flyball set epp=power").unwrap();
+    journal.begin(Purpose::Set, "flyball set epp=power").unwrap();
     let after = Journal::load(&tree.state).unwrap().unwrap();
     assert_eq!(after.format, FORMAT);
     assert_eq!(after.entries.len(), 2);

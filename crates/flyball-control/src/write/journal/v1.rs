@@ -6,7 +6,7 @@
 use flyball_sst::setting::Field;
 use serde::Deserialize;
 
-use super::record::Record;
+use super::record::{Purpose, Record};
 use crate::{
     Content, Location,
     knob::{
@@ -15,6 +15,12 @@ use crate::{
     },
     table::pattern::GOVERNORS,
 };
+
+/// What a transaction of flyball 0.1.0 was for, as far as anything asks: it recorded only its command line.
+pub(super) fn purpose(command: &str) -> Option<Purpose> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    words.windows(2).any(|pair| pair == ["quiet", "on"]).then_some(Purpose::QuietOn)
+}
 
 /// The records that format 2 changed.
 #[derive(Deserialize)]

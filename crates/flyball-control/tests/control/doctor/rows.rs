@@ -23,6 +23,7 @@ fn hwp_off(files: &mut Files) {
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 pub fn rows() -> Vec<Row> {
     use Verdict::{Fault, Note, Warning};
     vec![

@@ -84,8 +84,8 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
 fn not_seen(report: &Report) -> Vec<(String, Vec<&str>)> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for finding in report.findings.iter().filter(|finding| finding.verdict == Verdict::Unknown) {
-        let left_out = finding.what.ends_with("was not recorded");
-        let what = if left_out { "not in this recording".to_owned() } else { finding.what.clone() };
+        let what =
+            if finding.not_recorded { "not in this recording".to_owned() } else { finding.what.clone() };
         match reasons.iter_mut().find(|(known, _)| *known == what) {
             Some((_, ids)) => ids.push(finding.id),
             None => reasons.push((what, vec![finding.id])),

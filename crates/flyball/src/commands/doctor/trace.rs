@@ -120,6 +120,7 @@ impl TraceFacts {
             evidence,
             fix: None,
             kernel_test: None,
+            not_recorded: false,
         }
     }
 

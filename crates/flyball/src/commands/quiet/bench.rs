@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_control::Snapshot;
+use flyball_control::{Snapshot, write::journal::Purpose};
 use flyball_host::{Host, Kind};
 use flyball_measure::{
     Meters,
@@ -82,7 +82,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A machine in software ends with this process, so there is nothing for a guardian to put back.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
-        let session = quiet::QuietSession::begin(context, &*host, &args.quiet, guarded, &stopped)?;
+        let session =
+            quiet::QuietSession::begin(context, &*host, &args.quiet, Purpose::Quiet, guarded, &stopped)?;
         if !guarded {
             session.notes().iter().for_each(|note| eprintln!("note: {note}"));
         }

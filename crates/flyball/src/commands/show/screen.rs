@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_control::{
-    At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, Value,
-    TABLE, knob::Section,
+    At, CoreType, Id, Outcome, Request, Row, Scope, Snapshot, TABLE, Value, knob::Section,
 };
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 

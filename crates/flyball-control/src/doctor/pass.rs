@@ -1,0 +1,141 @@
+//! One look at a machine: each file, folder and register is asked for once, and keeps its answer for all checks.
+//!
+//! Two checks that read the same file must not see two values of it: they would contradict each other about a machine that
+//! changed between them. What must be seen to change (throttle counters) is read again on purpose with
+//! [`Pass::read_again`].
+
+use std::{cell::RefCell, collections::BTreeMap, fmt, time::Duration};
+
+use flyball_host::{Errno, Host, HostError, Kind};
+
+/// Why something could not be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unseen {
+    /// A recording does not have it; the machine may have had it.
+    NotRecorded(String),
+    /// The machine does not have it.
+    NotThere {
+        /// A path, or what it is.
+        what: String,
+        /// What would bring it; may be empty.
+        remedy: &'static str,
+    },
+    /// The msr driver is not loaded.
+    NoMsrDriver(u32),
+    /// Only root may read the register.
+    RegisterNeedsRoot(u32),
+    /// The processor does not have the register.
+    NoRegister(u32),
+    /// The kernel answered something else.
+    Failed(HostError),
+    /// What was read makes no sense, or not enough of it could be read.
+    Other(String),
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unseen::NotRecorded(what) => write!(f, "{what} was not recorded"),
+            Unseen::NotThere { what, remedy: "" } => write!(f, "{what} is not there"),
+            Unseen::NotThere { what, remedy } => write!(f, "{what} is not there: {remedy}"),
+            Unseen::NoMsrDriver(register) => {
+                write!(f, "MSR {register:#x} cannot be read without the msr driver: modprobe msr")
+            }
+            Unseen::RegisterNeedsRoot(register) => {
+                write!(f, "MSR {register:#x} needs root, and a kernel that is not locked down")
+            }
+            Unseen::NoRegister(register) => write!(f, "this processor has no MSR {register:#x}"),
+            Unseen::Failed(error) => error.fmt(f),
+            Unseen::Other(words) => f.write_str(words),
+        }
+    }
+}
+
+impl From<String> for Unseen {
+    fn from(words: String) -> Unseen {
+        Unseen::Other(words)
+    }
+}
+
+impl From<&str> for Unseen {
+    fn from(words: &str) -> Unseen {
+        Unseen::Other(words.to_owned())
+    }
+}
+
+/// A machine, with the answers that it has given.
+pub(super) struct Pass<'h> {
+    host: &'h dyn Host,
+    files: RefCell<BTreeMap<String, Result<String, Unseen>>>,
+    folders: RefCell<BTreeMap<String, Vec<String>>>,
+    registers: RefCell<BTreeMap<(u32, u32), Result<u64, Unseen>>>,
+}
+
+impl<'h> Pass<'h> {
+    pub fn over(host: &'h dyn Host) -> Pass<'h> {
+        Pass { host, files: RefCell::default(), folders: RefCell::default(), registers: RefCell::default() }
+    }
+
+    /// The machine itself, for what has answers of its own kind: Speed Select, the kernel's log.
+    pub fn host(&self) -> &'h dyn Host {
+        self.host
+    }
+
+    /// An attribute's text, as it was when it was first asked for.
+    pub fn read(&self, path: &str) -> Result<String, Unseen> {
+        if let Some(known) = self.files.borrow().get(path) {
+            return known.clone();
+        }
+        self.read_again(path)
+    }
+
+    /// An attribute's text now.
+    pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
+        let read = self.host.read(path).map_err(|error| match (error.is_absent(), self.host.kind()) {
+            // What a recording lacks may have been there.
+            (true, Kind::Recorded) => Unseen::NotRecorded(path.to_owned()),
+            (true, _) => Unseen::NotThere { what: path.to_owned(), remedy: "" },
+            (false, _) => Unseen::Failed(error),
+        });
+        self.files.borrow_mut().insert(path.to_owned(), read.clone());
+        read
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        // A file that was read, or refused to be read, needs no second question.
+        match self.files.borrow().get(path) {
+            Some(Ok(_) | Err(Unseen::Failed(_))) => true,
+            _ => self.host.exists(path),
+        }
+    }
+
+    /// The names in a directory; empty where there is none.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let mut folders = self.folders.borrow_mut();
+        let names = folders
+            .entry(path.to_owned())
+            .or_insert_with_key(|path| self.host.list(path).unwrap_or_default());
+        names.clone()
+    }
+
+    /// A register on one CPU.
+    pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, Unseen> {
+        let mut registers = self.registers.borrow_mut();
+        let read = registers.entry((cpu, register)).or_insert_with(|| {
+            self.host.msr(cpu, register).map_err(|error| match (self.host.kind(), error.errno) {
+                (Kind::Recorded, _) => Unseen::NotRecorded(format!("MSR {register:#x}")),
+                (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
+                (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
+                // rdmsrl_safe() fails with EIO where the instruction faults (arch/x86/kernel/msr.c).
+                (_, Errno::IO) => Unseen::NoRegister(register),
+                _ => Unseen::Failed(error),
+            })
+        });
+        read.clone()
+    }
+
+    /// Lets the machine's time pass.
+    pub fn wait(&self, time: Duration) {
+        self.host.sleep(time);
+    }
+}

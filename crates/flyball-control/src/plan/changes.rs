@@ -1,0 +1,237 @@
+//! From one want to the write that it needs: whether it is there, what its value is, whether it holds already, and what of
+//! that can only be known when its turn has come.
+
+use super::{
+    Absence, Change, Hint, KERNEL, Note, PlanError, Planner, Refusal, Want, absences, driver, limits,
+};
+use crate::{
+    At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
+    Why,
+};
+
+impl Planner<'_> {
+    /// Whether the knob itself may come to be there by what is changed before: a driver makes its policies' files when it
+    /// makes the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`), so no governor brings one.
+    fn may_appear(&self, knob: Id, place: &Place) -> bool {
+        let of_driver = knob.knob().scope == Scope::Policy
+            || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
+        (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
+            || (self.ahead.level && matches!(knob, Id::SstBf | Id::SstTf))
+            || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
+    }
+
+    /// Whether what this knob's value is judged by will be different when its turn has come.
+    pub(super) fn is_open(&self, knob: Id, place: &Place) -> bool {
+        self.may_appear(knob, place)
+            || (self.ahead.capacity
+                && matches!(knob, Id::MinFreq | Id::MaxFreq | Id::Setspeed | Id::FloorFreq | Id::Boost))
+            || matches!(&place.at, At::Policy(number) if knob == Id::Epp && self.ahead.governor_changes.contains(number))
+    }
+
+    /// Adds the change that a want needs, if it needs one.
+    pub(super) fn change(&mut self, want: &Want) -> Result<(), PlanError> {
+        // A fact cannot be wanted: it is refused when the setting is parsed.
+        let Some(control) = want.knob.knob().control() else { return Ok(()) };
+        let open = self.is_open(want.knob, &want.place);
+        if let Some(why) = self.absence(want)? {
+            return self.absent_now(want, why);
+        }
+        let Some((value, because)) = self.judged_value(want, open)? else { return Ok(()) };
+        let (location, new) = match self.snapshot.target(want.knob, &want.place, &value) {
+            Ok(write) => write,
+            Err(TargetError::Read(error)) => return Err(error.into()),
+            Err(_) if open => {
+                self.provisional(want, Some(&value), "its file may appear only when its turn has come")?;
+                return Ok(());
+            }
+            Err(error) => {
+                // Nothing takes the write, and nothing needs it: CPU 0 has no switch and is online.
+                if want.now.as_ref() != Some(&value) {
+                    self.absent.push(Absence::NotWritable { from: want.from.clone(), error });
+                }
+                return Ok(());
+            }
+        };
+        let old = match self.snapshot.slot(want.knob, &want.place)? {
+            Some(slot) => slot.content.clone(),
+            None => Content::Text(String::new()),
+        };
+        // `default` is not a value but a request to the firmware: what it had chosen cannot be compared with what is there.
+        let always = want.knob == Id::Epp && new == "default";
+        let same = match value {
+            Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
+            _ => control.writing.spelling.agrees(&new, old.trimmed()),
+        };
+        let holds = (same || want.now.as_ref() == Some(&value)) && !always;
+        let reset = self.resets(want).filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
+        let because = match (holds, reset) {
+            (true, None) => return Ok(()),
+            (true, Some(reset)) => format!("{because}; it holds now, but {reset}"),
+            (false, _) => because,
+        };
+        self.changes.push(Change {
+            knob: want.knob,
+            instance: want.place.name.clone(),
+            place: want.place.to_string(),
+            cpus: want.place.cpus.clone(),
+            step: control.writing.turn.step(&new),
+            location,
+            old: Some(old.to_string()),
+            new,
+            was: want.now.as_ref().map(ToString::to_string),
+            value: value.to_string(),
+            because,
+            // The governor's own turn decides whether a preference is refused, so `open` alone makes it no less certain.
+            provisional: holds || (open && want.knob != Id::Epp),
+        });
+        Ok(())
+    }
+
+    /// What to do about a want whose knob is not there now: wait for its turn, say that its CPUs are offline, or refuse it.
+    fn absent_now(&mut self, want: &Want, why: Why) -> Result<(), PlanError> {
+        // An inactive policy refuses every access with EBUSY (cpufreq.c, policy_is_inactive), whatever else changes.
+        let comes_online = want.place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu));
+        if self.may_appear(want.knob, &want.place) && (comes_online || !matches!(why, Why::Offline)) {
+            self.provisional(want, None, "can be read and judged only when its turn has come")?;
+        } else if matches!(why, Why::Offline) {
+            self.note(Note::Offline { knob: want.knob, place: want.place.clone() });
+        } else {
+            let asked = (want.from.as_str(), want.knob);
+            absences::add(self.snapshot, &mut self.absent, asked, &want.place, why)?;
+        }
+        Ok(())
+    }
+
+    /// The value that a want has at its place, as far as it can be judged now, with the reason of the change. `None` where
+    /// it was refused, or left to its turn.
+    fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
+        let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
+            Ok(value) => value,
+            Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
+            Err(_) if open => {
+                self.provisional(want, None, "its number is known only when its turn has come")?;
+                return Ok(None);
+            }
+            Err(error) => return self.unresolved(want, error).map(|()| None),
+        };
+        let mut because = want.from.clone();
+        if let Some((cut, words)) = self.under_turbo_off(want, &value)? {
+            value = cut;
+            because = format!("{because}; {words}");
+        }
+        if let Some((rounded, words)) = limits::in_table(self.snapshot, want, &value)? {
+            value = rounded;
+            because = format!("{because}; {words}");
+        }
+        match self.snapshot.check(want.knob, &want.place, &value) {
+            Ok(()) => {}
+            Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
+            Err(_) if open => {
+                let words = if want.knob == Id::Epp && self.ahead.mode.is_none() {
+                    "the present governor would refuse it, so it comes after the governor"
+                } else {
+                    "is judged again when its turn has come"
+                };
+                self.provisional(want, Some(&value), words)?;
+                return Ok(None);
+            }
+            Err(ResolveError::Refused { .. }) if self.may_be_loaded(want.knob, &value)? => {
+                self.note(Note::LoadsGovernor { governor: value.clone() });
+            }
+            Err(error) => return self.unresolved(want, error).map(|()| None),
+        }
+        Ok(Some((value, because)))
+    }
+
+    /// Why the knob is absent at the place; `None` where it is there.
+    fn absence(&self, want: &Want) -> Result<Option<Why>, PlanError> {
+        Ok(match self.snapshot.read(want.knob, &want.place)? {
+            Reading::Value { .. } => None,
+            // Readable or not, it can be written: a preference without a word, a speed without its governor.
+            Reading::Absent(Why::NotNow(_)) if matches!(want.knob, Id::Epp | Id::Setspeed) => None,
+            Reading::Absent(why) => Some(why),
+        })
+    }
+
+    fn unresolved(&mut self, want: &Want, error: ResolveError) -> Result<(), PlanError> {
+        let ResolveError::Refused { knob, wanted, accepted, .. } = error else {
+            return match error {
+                ResolveError::Read(error) => Err(error.into()),
+                ResolveError::Refused { .. } => Ok(()),
+            };
+        };
+        let capped = matches!(knob, Id::MinFreq | Id::MaxFreq)
+            && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
+        let hint = match (&want.wanted, knob) {
+            _ if capped => Some(Hint::TurboIsOff),
+            // cpufreq's own governors, on a driver that has a pair of its own.
+            (Wanted::Exactly(Value::Word(word)), Id::Governor)
+                if KERNEL.contains(&word.as_str()) && driver::chooses_by_itself(self.snapshot)? =>
+            {
+                Some(Hint::PassiveMode)
+            }
+            _ => None,
+        };
+        let (from, places) = (want.from.clone(), vec![want.place.clone()]);
+        self.refuse(Refusal::Value { from, knob, wanted, places, accepted, hint });
+        Ok(())
+    }
+
+    /// What will reset a setting that holds now, before its turn comes.
+    fn resets(&self, want: &Want) -> Option<&'static str> {
+        if self.ahead.level && matches!(want.knob, Id::SstBf | Id::SstTf) {
+            return Some("the change of level switches it off: written again after that");
+        }
+        if self.ahead.mode.is_some() && want.knob.knob().scope == Scope::Policy {
+            return Some("the driver makes its policies anew: written again if that changed it");
+        }
+        match &want.place.at {
+            At::Policy(number) if want.knob == Id::Epp && self.ahead.governor_changes.contains(number) => {
+                Some("the change of governor may reset it: written again if it did")
+            }
+            _ => None,
+        }
+    }
+
+    /// A change whose file, old value or number is known only when its turn has come.
+    fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
+        let Some(control) = want.knob.knob().control() else { return Ok(()) };
+        let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
+        let new = match value {
+            Some(value) => self
+                .snapshot
+                .target(want.knob, &want.place, value)
+                .map_or_else(|_| value.to_string(), |(_, content)| content),
+            None => want.wanted.to_string(),
+        };
+        // After a switch of the driver the policies and what they hold are others.
+        let slot = match self.ahead.mode {
+            Some(_) => None,
+            None => self.snapshot.slot(want.knob, &want.place)?,
+        };
+        let old = slot.map(|slot| &slot.content).filter(|old| !matches!(old, Content::Unreadable(_)));
+        self.changes.push(Change {
+            knob: want.knob,
+            instance: want.place.name.clone(),
+            place: want.place.to_string(),
+            cpus: want.place.cpus.clone(),
+            step: control.writing.turn.step(&new),
+            location,
+            old: old.map(ToString::to_string),
+            new,
+            was: want.now.as_ref().map(ToString::to_string),
+            value: value.map_or_else(|| want.wanted.to_string(), ToString::to_string),
+            because: format!("{}; {words}", want.from),
+            provisional: true,
+        });
+        Ok(())
+    }
+
+    /// Governors are modules: the kernel lists those that are loaded, and loads one whose name is written, unless the
+    /// driver chooses frequencies by itself.
+    fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
+        Ok(knob == Id::Governor
+            && value.word().is_some_and(|word| KERNEL.contains(&word))
+            && !driver::chooses_by_itself(self.snapshot)?)
+    }
+}
