@@ -6,32 +6,43 @@
 //! from strangers: nothing in one is ever unpacked to a disk, paths that climb are refused, links lead nowhere but
 //! inside, and sizes are bounded before memory is taken.
 
+mod read;
+mod writer;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, BufRead as _, Read, Write},
-    path::Path,
+    io,
     time::{Duration, Instant},
 };
 
+use flyball_files::{MOST_LINKS, MOST_PATH, TarError};
+
+pub(crate) use self::writer::Writer;
 use crate::{
     Errno, Host, HostError, Kind, Op,
-    facts::{Fact, Facts, MAGIC},
+    facts::{Fact, Facts},
     msrfile::MsrFile,
     recorded::natural_key,
 };
 
 /// The number of the format that this code writes, and the highest that it reads.
 const FORMAT: u64 = 1;
-/// How much an archive may hold when unpacked: ten times what a machine of 512 CPUs needs.
-const MOST_BYTES: u64 = 512 << 20;
-/// How large one file in it may be.
-const MOST_FILE: u64 = 16 << 20;
-/// How many files it may hold.
-const MOST_FILES: usize = 2_000_000;
-/// How long a chain of symbolic links may be, as in the kernel.
-const MOST_LINKS: usize = 40;
-/// How much history zstd may ask to keep in memory: 128 MiB.
-const WINDOW_LOG: u32 = 27;
+/// Bytes that a machine may take in memory: contents, names, and [`ENTRY`] for each of either.
+const MOST_KEPT: usize = 384 << 20;
+/// What a name or a file costs next to its bytes: its place in the maps, and the allocations.
+const ENTRY: usize = 160;
+/// Parts of a path and of all links on the way to what it means.
+const MOST_STEPS: usize = 256;
+
+/// What `flyball.json` says.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Head {
+    format: u64,
+    #[serde(default)]
+    recorded_by: String,
+    #[serde(default)]
+    kernel: String,
+}
 
 /// Something below the archive's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +62,8 @@ pub struct Archive {
     folders: BTreeMap<String, BTreeSet<String>>,
     msrs: Option<MsrFile>,
     log: Option<String>,
+    /// Bytes that are kept, as [`MOST_KEPT`] counts them.
+    kept: usize,
     started: Instant,
 }
 
@@ -59,6 +72,8 @@ pub struct Archive {
 pub enum ArchiveError {
     /// The file cannot be read.
     Io(String, io::Error),
+    /// The tar archive is damaged, hostile, or more than flyball would write.
+    Tar(String, TarError),
     /// The content is not what flyball writes, or more than it would.
     Content(String, String),
 }
@@ -67,6 +82,10 @@ impl std::fmt::Display for ArchiveError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ArchiveError::Io(name, error) => write!(f, "cannot read {name}: {error}"),
+            ArchiveError::Tar(name, TarError::Damaged(error)) => {
+                write!(f, "{name} is no recorded machine: damaged or not made by flyball record ({error})")
+            }
+            ArchiveError::Tar(name, why) => write!(f, "{name} is no recorded machine: {why}"),
             ArchiveError::Content(name, why) => write!(f, "{name} is no recorded machine: {why}"),
         }
     }
@@ -74,51 +93,29 @@ impl std::fmt::Display for ArchiveError {
 
 impl std::error::Error for ArchiveError {}
 
-/// The normal form of a path in an archive, without a leading slash; `None` where it climbs or is not text.
-fn plain_path(path: &Path) -> Option<String> {
-    let mut parts = Vec::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::Normal(name) => parts.push(name.to_str()?),
-            std::path::Component::CurDir => {}
-            _ => return None,
-        }
-    }
-    Some(parts.join("/"))
-}
+/// Why something cannot be added to a machine.
+#[derive(Debug)]
+pub(crate) struct Refused(String);
 
 impl Archive {
-    /// Reads the machine at `path`: an archive, or facts as text.
+    /// A machine made of facts; `name` is for messages.
     ///
     /// # Errors
-    /// Where it cannot be read, is damaged, hostile or too large, or is of a later format.
-    pub fn open(path: &str) -> Result<Archive, ArchiveError> {
-        let broken = |error: io::Error| ArchiveError::Io(path.to_owned(), error);
-        let mut file = io::BufReader::new(std::fs::File::open(path).map_err(broken)?);
-        if !file.fill_buf().map_err(broken)?.starts_with(MAGIC.as_bytes()) {
-            return Archive::read(path, file);
-        }
-        let mut text = String::new();
-        file.take(MOST_BYTES).read_to_string(&mut text).map_err(broken)?;
-        let facts = Facts::parse(&text);
-        let facts = facts.map_err(|error| ArchiveError::Content(path.to_owned(), error.to_string()))?;
-        Ok(Archive::of_facts(path, facts))
-    }
-
-    /// A machine made of facts; `name` is for messages.
-    pub fn of_facts(name: &str, facts: Facts) -> Archive {
+    /// Where there are more of them than any machine has.
+    pub fn of_facts(name: &str, facts: Facts) -> Result<Archive, ArchiveError> {
         let mut machine = Archive::empty(name);
         for (path, fact) in facts.facts {
-            match fact {
+            let added = match fact {
                 Fact::File { bytes, writable } => machine.add(path, Node::File { bytes, writable }),
                 Fact::Link(target) => machine.add(path, Node::Link(target)),
                 Fact::Fails(errno) => machine.add(path, Node::Fails(errno)),
                 Fact::Folder => machine.add_folder(&path),
-            }
+            };
+            added.map_err(|Refused(why)| ArchiveError::Content(name.to_owned(), why))?;
         }
         machine.msrs = (!facts.registers.is_empty()).then(|| MsrFile::of_values(facts.registers));
         machine.log = facts.log;
-        machine
+        Ok(machine)
     }
 
     /// What this machine holds, to be written as text.
@@ -145,155 +142,100 @@ impl Archive {
             folders: BTreeMap::new(),
             msrs: None,
             log: None,
+            kept: 0,
             started: Instant::now(),
         }
     }
 
-    /// Reads an archive from its bytes; `name` is for messages.
-    ///
-    /// # Errors
-    /// As [`Archive::open`].
-    pub fn read(name: &str, packed: impl io::BufRead) -> Result<Archive, ArchiveError> {
-        let content = |why: String| ArchiveError::Content(name.to_owned(), why);
-        let broken = |error: io::Error| content(format!("damaged or not made by flyball record ({error})"));
-        let mut decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(broken)?;
-        decoder.window_log_max(WINDOW_LOG).map_err(broken)?;
-        // One byte more than is allowed tells too much from just enough.
-        let mut archive = tar::Archive::new(decoder.take(MOST_BYTES + 1));
-        let mut machine = Archive::empty(name);
-        let (mut total, mut format) = (0, None);
-        for entry in archive.entries().map_err(broken)? {
-            let mut entry = entry.map_err(broken)?;
-            let size = entry.size();
-            total += size + 512;
-            let raw = entry.path().map_err(broken)?.into_owned();
-            let path = plain_path(&raw).ok_or_else(|| {
-                content(format!("it holds the path '{}', which leads outside", raw.display()))
-            })?;
-            if size > MOST_FILE || total > MOST_BYTES || machine.nodes.len() >= MOST_FILES {
-                return Err(content(format!("it is too large (at {path})")));
-            }
-            let kind = entry.header().entry_type();
-            if kind.is_dir() {
-                machine.add_folder(&path);
-                continue;
-            }
-            let node = if kind.is_symlink() {
-                let target = entry.link_name().map_err(broken)?;
-                let target = target.as_deref().and_then(Path::to_str).unwrap_or_default().to_owned();
-                Node::Link(target)
-            } else if kind.is_file() {
-                let writable = entry.header().mode().is_ok_and(|mode| mode & 0o222 != 0);
-                let mut bytes = Vec::with_capacity(size as usize);
-                entry.read_to_end(&mut bytes).map_err(broken)?;
-                Node::File { bytes, writable }
-            } else {
-                return Err(content(format!(
-                    "it holds something that is neither file, folder nor link at {path}"
-                )));
-            };
-            match (path.as_str(), &node) {
-                ("flyball.json", Node::File { bytes, .. }) => {
-                    let head: Head = serde_json::from_slice(bytes)
-                        .map_err(|error| content(format!("flyball.json: {error}")))?;
-                    if head.format > FORMAT {
-                        return Err(content(format!(
-                            "it is of format {}, made by a later flyball; this one reads up to {FORMAT}",
-                            head.format
-                        )));
-                    }
-                    format = Some(head.format);
-                }
-                ("msr.txt", Node::File { bytes, .. }) => {
-                    let registers =
-                        MsrFile::parse(bytes).map_err(|line| content(format!("msr.txt, line {line}")))?;
-                    machine.msrs = Some(registers);
-                }
-                ("kernel.log", Node::File { bytes, .. }) => {
-                    machine.log = Some(String::from_utf8_lossy(bytes).into_owned());
-                }
-                ("errors.txt", Node::File { bytes, .. }) => machine.add_errors(bytes).map_err(content)?,
-                _ if path.starts_with("sys/") || path.starts_with("proc/") => machine.add(path, node),
-                _ => {}
-            }
-        }
-        if format.is_none() {
-            return Err(content("it has no flyball.json".to_owned()));
-        }
-        if !machine.folders.contains_key("sys") {
-            return Err(content("it has no sys/".to_owned()));
-        }
-        Ok(machine)
+    fn keep(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.kept += bytes + ENTRY;
+        if self.kept > MOST_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
     }
 
-    fn add(&mut self, path: String, node: Node) {
+    fn add(&mut self, path: String, node: Node) -> Result<(), Refused> {
+        let size = match &node {
+            Node::File { bytes, .. } => bytes.len(),
+            Node::Link(target) if target.len() > MOST_PATH => {
+                return Err(Refused(format!(
+                    "the target of the link {path} is longer than {MOST_PATH} bytes"
+                )));
+            }
+            Node::Link(target) => target.len(),
+            Node::Fails(_) => 0,
+        };
+        self.keep(path.len() + size)?;
         if let Some((folder, name)) = path.rsplit_once('/') {
-            self.add_folder(folder);
+            self.add_folder(folder)?;
+            self.keep(name.len())?;
             self.folders.entry(folder.to_owned()).or_default().insert(name.to_owned());
         }
         self.nodes.insert(path, node);
+        Ok(())
     }
 
-    fn add_folder(&mut self, path: &str) {
-        self.folders.entry(path.to_owned()).or_default();
+    fn add_folder(&mut self, path: &str) -> Result<(), Refused> {
         let mut rest = path;
+        if self.folders.contains_key(rest) {
+            return Ok(());
+        }
+        self.keep(rest.len())?;
+        self.folders.entry(rest.to_owned()).or_default();
         while !rest.is_empty() {
             let (above, name) = rest.rsplit_once('/').unwrap_or(("", rest));
             // A name that its folder knows already leads to folders that are known too.
             if !self.folders.entry(above.to_owned()).or_default().insert(name.to_owned()) {
                 break;
             }
+            // Every folder above is kept with its whole path, so a deep path costs its length squared.
+            self.keep(above.len() + name.len())?;
             rest = above;
-        }
-    }
-
-    fn add_errors(&mut self, bytes: &[u8]) -> Result<(), String> {
-        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let text = std::str::from_utf8(line).unwrap_or("?");
-            if text.is_empty() {
-                continue;
-            }
-            let (errno, path) = text
-                .split_once("|/")
-                .and_then(|(errno, path)| Some((errno.parse().ok()?, plain_path(Path::new(path))?)))
-                .ok_or_else(|| format!("errors.txt, line {}", index + 1))?;
-            self.add(path, Node::Fails(Errno(errno)));
         }
         Ok(())
     }
 
-    /// Follows links: the path, without a leading slash, of what `path` means.
+    /// Follows links: the path, without a leading slash, of what `path` means. Links of the machine lead nowhere but inside:
+    /// they are followed in the maps.
     fn resolve(&self, op: Op, path: &str, follow_last: bool) -> Result<String, HostError> {
-        let mut links = 0;
-        let mut todo: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
-        let mut done: Vec<String> = Vec::new();
+        let fail = |errno| HostError::new(op, path, errno);
+        let (mut links, mut steps) = (0, 0);
+        let mut todo: Vec<&str> = path.split('/').rev().collect();
+        let mut here = String::new();
         while let Some(part) = todo.pop() {
-            match part.as_str() {
+            // Links bound the number of targets, this bounds their length: 40 long ones in each of 100,000 reads take minutes.
+            steps += 1;
+            if steps > MOST_STEPS {
+                return Err(fail(Errno::LOOP));
+            }
+            match part {
                 "" | "." => continue,
                 // As at the root of a file system, there is nothing above.
                 ".." => {
-                    done.pop();
+                    here.truncate(here.rfind('/').unwrap_or(0));
                     continue;
                 }
-                _ => done.push(part),
+                _ => {}
             }
-            let here = done.join("/");
+            let above = here.len();
+            if above > 0 {
+                here.push('/');
+            }
+            here.push_str(part);
+            if here.len() > MOST_PATH {
+                return Err(fail(Errno::NAMETOOLONG));
+            }
             if let Some(Node::Link(target)) = self.nodes.get(&here) {
                 if todo.is_empty() && !follow_last {
                     break;
                 }
                 links += 1;
                 if links > MOST_LINKS {
-                    return Err(HostError::new(op, path, Errno::LOOP));
+                    return Err(fail(Errno::LOOP));
                 }
-                done.pop();
-                if target.starts_with('/') {
-                    done.clear();
-                }
-                todo.extend(target.split('/').rev().map(str::to_owned));
+                here.truncate(if target.starts_with('/') { 0 } else { above });
+                todo.extend(target.split('/').rev());
             }
         }
-        Ok(done.join("/"))
+        Ok(here)
     }
 
     fn node(&self, op: Op, path: &str) -> Result<&Node, HostError> {
@@ -394,196 +336,5 @@ impl Host for Archive {
     fn sleep(&self, _time: Duration) {}
 }
 
-/// What `flyball.json` says.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct Head {
-    format: u64,
-    #[serde(default)]
-    recorded_by: String,
-    #[serde(default)]
-    kernel: String,
-}
-
-/// Writes an archive, entry by entry.
-pub(crate) struct Writer<W: Write> {
-    tar: tar::Builder<zstd::stream::write::Encoder<'static, W>>,
-}
-
-impl<W: Write> Writer<W> {
-    /// Starts an archive of a machine that runs `kernel`.
-    pub(crate) fn new(out: W, kernel: &str) -> io::Result<Writer<W>> {
-        let encoder = zstd::stream::write::Encoder::new(out, 9)?;
-        let mut writer = Writer { tar: tar::Builder::new(encoder) };
-        let head = Head {
-            format: FORMAT,
-            recorded_by: format!("flyball {}", env!("CARGO_PKG_VERSION")),
-            kernel: kernel.to_owned(),
-        };
-        let mut head = serde_json::to_vec_pretty(&head)?;
-        head.push(b'\n');
-        writer.file("flyball.json", &head, false)?;
-        Ok(writer)
-    }
-
-    fn header(kind: tar::EntryType, size: u64, mode: u32) -> tar::Header {
-        // No owner and no time: two recordings of one state are the same bytes.
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(kind);
-        header.set_size(size);
-        header.set_mode(mode);
-        header.set_mtime(0);
-        header.set_uid(0);
-        header.set_gid(0);
-        header
-    }
-
-    pub(crate) fn file(&mut self, path: &str, bytes: &[u8], writable: bool) -> io::Result<()> {
-        let mode = if writable { 0o644 } else { 0o444 };
-        let mut header = Self::header(tar::EntryType::Regular, bytes.len() as u64, mode);
-        self.tar.append_data(&mut header, path, bytes)
-    }
-
-    /// Adds a symbolic link.
-    pub(crate) fn link(&mut self, path: &str, target: &str) -> io::Result<()> {
-        let mut header = Self::header(tar::EntryType::Symlink, 0, 0o777);
-        self.tar.append_link(&mut header, path, target)
-    }
-
-    /// Adds a folder, so that an empty one is there too.
-    pub(crate) fn folder(&mut self, path: &str) -> io::Result<()> {
-        let mut header = Self::header(tar::EntryType::Directory, 0, 0o755);
-        self.tar.append_data(&mut header, format!("{path}/"), io::empty())
-    }
-
-    pub(crate) fn finish(self) -> io::Result<W> {
-        self.tar.into_inner()?.finish()
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packed(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
-        let mut tar = tar::Builder::new(Vec::new());
-        build(&mut tar);
-        zstd::encode_all(tar.into_inner().unwrap().as_slice(), 3).unwrap()
-    }
-
-    fn add(tar: &mut tar::Builder<Vec<u8>>, path: &str, bytes: &[u8]) {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        // Written by hand: the library refuses to make the paths that are tested here.
-        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
-        header.set_cksum();
-        tar.append(&header, bytes).unwrap();
-    }
-
-    fn read(bytes: &[u8]) -> Result<Archive, String> {
-        Archive::read("x.tar.zst", bytes).map_err(|error| error.to_string())
-    }
-
-    const HEAD: &[u8] = b"{\"format\": 1}";
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        let mut writer = Writer::new(Vec::new(), "6.12.0").unwrap();
-        writer.file("sys/devices/system/cpu/online", b"0-1\n", false).unwrap();
-        writer.file("sys/devices/system/cpu/cpufreq/policy0/scaling_governor", b"powersave\n", true).unwrap();
-        writer.folder("sys/devices/system/cpu/cpu0").unwrap();
-        writer.link("sys/devices/system/cpu/cpu0/cpufreq", "../cpufreq/policy0").unwrap();
-        writer.file("msr.txt", b"1b0:0|6\n", false).unwrap();
-        writer
-            .file("errors.txt", b"16|/sys/devices/system/cpu/cpufreq/policy1/scaling_governor\n", false)
-            .unwrap();
-        let machine = read(&writer.finish().unwrap()).unwrap();
-        let cpu = "/sys/devices/system/cpu";
-        assert_eq!(machine.read(&format!("{cpu}/online")).unwrap(), "0-1");
-        let governor = format!("{cpu}/cpu0/cpufreq/scaling_governor");
-        assert_eq!(machine.read(&governor).unwrap(), "powersave");
-        assert!(machine.writable(&governor) && !machine.writable(&format!("{cpu}/online")));
-        assert_eq!(machine.link(&format!("{cpu}/cpu0/cpufreq")).unwrap(), "../cpufreq/policy0");
-        assert_eq!(machine.list(cpu).unwrap(), ["cpu0", "cpufreq", "online"]);
-        let busy = machine.read(&format!("{cpu}/cpufreq/policy1/scaling_governor")).unwrap_err();
-        assert_eq!(busy.errno, Errno::BUSY);
-        assert_eq!(machine.write(&governor, b"x").unwrap_err().errno, Errno::ROFS);
-        assert_eq!(machine.msr(0, 0x1b0).unwrap(), 6);
-        assert_eq!(machine.read("/etc/passwd").unwrap_err().errno, Errno::NOENT);
-        assert_eq!(machine.read(&format!("{cpu}/../../x")).unwrap_err().errno, Errno::INVAL);
-        assert_eq!(machine.list(&format!("{cpu}/online")).unwrap_err().errno, Errno::NOTDIR);
-    }
-
-    #[test]
-    fn hostile_archives_are_refused() {
-        let climbing = packed(|tar| {
-            add(tar, "flyball.json", HEAD);
-            add(tar, "sys/../../etc/passwd", b"x");
-        });
-        assert!(read(&climbing).unwrap_err().contains("leads outside"));
-        let absolute = packed(|tar| add(tar, "/etc/passwd", b"x"));
-        assert!(read(&absolute).unwrap_err().contains("leads outside"));
-        let later = packed(|tar| add(tar, "flyball.json", b"{\"format\": 2}"));
-        assert!(read(&later).unwrap_err().contains("later flyball"));
-        let empty = packed(|tar| add(tar, "flyball.json", HEAD));
-        assert!(read(&empty).unwrap_err().contains("no sys/"));
-        let other = packed(|tar| add(tar, "sys/devices/system/cpu/online", b"0\n"));
-        assert!(read(&other).unwrap_err().contains("no flyball.json"));
-        let device = packed(|tar| {
-            let mut header = tar::Header::new_gnu();
-            header.set_entry_type(tar::EntryType::Char);
-            header.set_size(0);
-            header.set_cksum();
-            tar.append_data(&mut header, "sys/null", io::empty()).unwrap();
-        });
-        assert!(read(&device).unwrap_err().contains("neither file"));
-        assert!(read(b"not zstd at all").unwrap_err().contains("damaged"));
-        let whole = packed(|tar| {
-            add(tar, "flyball.json", HEAD);
-            add(tar, "sys/devices/system/cpu/online", b"0\n");
-        });
-        assert!(read(&whole).is_ok());
-        for cut in [1, whole.len() / 2, whole.len() - 1] {
-            assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn a_bomb_does_not_fill_the_memory() {
-        // A header that promises a gigabyte, and zeros that pack a thousandfold.
-        let mut header = tar::Header::new_gnu();
-        header.set_size(1 << 30);
-        header.set_mode(0o444);
-        header.set_path("sys/big").unwrap();
-        header.set_cksum();
-        let mut plain = header.as_bytes().to_vec();
-        plain.resize(8 << 20, 0);
-        let bomb = zstd::encode_all(plain.as_slice(), 3).unwrap();
-        assert!(read(&bomb).unwrap_err().contains("too large"));
-        // A long name of 600 MB: refused at the bound, whatever reads the name.
-        let mut header = tar::Header::new_gnu();
-        header.set_entry_type(tar::EntryType::GNULongName);
-        header.set_size(600 << 20);
-        header.set_path("././@LongLink").unwrap();
-        header.set_cksum();
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
-        encoder.write_all(header.as_bytes()).unwrap();
-        let zeros = vec![b'a'; 1 << 20];
-        for _ in 0..16 {
-            encoder.write_all(&zeros).unwrap();
-        }
-        assert!(read(&encoder.finish().unwrap()).is_err());
-    }
-
-    #[test]
-    fn links_in_a_circle_end() {
-        let mut writer = Writer::new(Vec::new(), "").unwrap();
-        writer.file("sys/x", b"1", false).unwrap();
-        writer.link("sys/a", "b").unwrap();
-        writer.link("sys/b", "a").unwrap();
-        writer.link("sys/out", "../../../../../../sys/x").unwrap();
-        let machine = read(&writer.finish().unwrap()).unwrap();
-        assert_eq!(machine.read("/sys/a").unwrap_err().errno, Errno::LOOP);
-        assert_eq!(machine.read("/sys/out").unwrap(), "1");
-    }
-}
+mod tests;

@@ -65,7 +65,7 @@ macro_rules! errnos {
     (@ NOSPC) => { libc::ENOSPC }; (@ ROFS) => { libc::EROFS }; (@ RANGE) => { libc::ERANGE };
     (@ NOSYS) => { libc::ENOSYS }; (@ LOOP) => { libc::ELOOP }; (@ NODATA) => { libc::ENODATA };
     (@ ILSEQ) => { libc::EILSEQ }; (@ OPNOTSUPP) => { libc::EOPNOTSUPP }; (@ TIMEDOUT) => { libc::ETIMEDOUT };
-    (@ NAMETOOLONG) => { libc::ENAMETOOLONG };
+    (@ NAMETOOLONG) => { libc::ENAMETOOLONG }; (@ FBIG) => { libc::EFBIG }; (@ XDEV) => { libc::EXDEV };
 }
 
 errnos!(
@@ -97,6 +97,8 @@ errnos!(
     OPNOTSUPP,
     TIMEDOUT,
     NAMETOOLONG,
+    FBIG,
+    XDEV,
 );
 
 impl Errno {

@@ -53,7 +53,9 @@ mod write;
 
 use std::{collections::BTreeMap, io, path::Path};
 
-use crate::{Errno, msrfile::MsrFile};
+use flyball_files::{Dir, Type};
+
+use crate::{Errno, msrfile::MsrFile, recorded::MOST_FILE};
 
 /// The first line of a text of facts, before the format's number.
 pub(crate) const MAGIC: &str = "flyball facts";
@@ -114,48 +116,45 @@ impl Facts {
     /// # Errors
     /// Where a folder cannot be listed, a name is not text, or `msr.txt` is damaged.
     pub fn from_tree(root: &Path) -> io::Result<Facts> {
+        let dir = Dir::open(root)?;
         let mut found = Facts::default();
         for part in ["sys", "proc"] {
-            if root.join(part).is_dir() {
-                found.walk(&root.join(part), part)?;
+            if dir.status_of_link(part).is_ok_and(|status| status.kind == Type::Directory) {
+                found.walk(&dir, part)?;
             }
         }
-        if let Ok(bytes) = std::fs::read(root.join("msr.txt")) {
+        if let Ok(bytes) = dir.read("msr.txt", MOST_FILE) {
             let file =
                 MsrFile::parse(&bytes).map_err(|line| io::Error::other(format!("msr.txt, line {line}")))?;
             found.registers = file.into_values();
         }
-        if let Ok(bytes) = std::fs::read(root.join("kernel.log")) {
+        if let Ok(bytes) = dir.read("kernel.log", MOST_FILE) {
             found.log = Some(String::from_utf8_lossy(&bytes).into_owned());
         }
         Ok(found)
     }
 
-    fn walk(&mut self, folder: &Path, name: &str) -> io::Result<()> {
-        use std::os::unix::fs::PermissionsExt;
-        let mut empty = true;
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            empty = false;
-            let file = entry.file_name().into_string().map_err(|_| io::Error::other("a name is not text"))?;
-            let (path, kind) = (format!("{name}/{file}"), entry.file_type()?);
-            let fact = if kind.is_dir() {
-                self.walk(&entry.path(), &path)?;
-                continue;
-            } else if kind.is_symlink() {
-                let target = std::fs::read_link(entry.path())?;
-                Fact::Link(target.to_str().unwrap_or_default().to_owned())
-            } else {
-                let writable = entry.metadata()?.permissions().mode() & 0o222 != 0;
-                match std::fs::read(entry.path()) {
-                    Ok(bytes) => Fact::File { bytes, writable },
-                    Err(error) => Fact::Fails(Errno::from(&error)),
+    /// Takes a folder and what is below it. It ends: links are taken as links, and `dir` bounds the depth of paths.
+    fn walk(&mut self, dir: &Dir, folder: &str) -> io::Result<()> {
+        let names = dir.list(folder)?;
+        if names.is_empty() {
+            self.facts.insert(folder.to_owned(), Fact::Folder);
+        }
+        for name in names {
+            let path = format!("{folder}/{name}");
+            let status = dir.status_of_link(&path)?;
+            let fact = match status.kind {
+                Type::Directory => {
+                    self.walk(dir, &path)?;
+                    continue;
                 }
+                Type::Link => Fact::Link(dir.link(&path)?),
+                Type::File | Type::Special => match dir.read(&path, MOST_FILE) {
+                    Ok(bytes) => Fact::File { bytes, writable: status.mode & 0o222 != 0 },
+                    Err(error) => Fact::Fails(Errno::from(&error)),
+                },
             };
             self.facts.insert(path, fact);
-        }
-        if empty {
-            self.facts.insert(name.to_owned(), Fact::Folder);
         }
         Ok(())
     }

@@ -4,17 +4,20 @@
 //! stored as it was written would. Nothing is coupled to anything: what a kernel would make of a write, it does not.
 
 use std::{
-    os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use crate::{Errno, Host, HostError, Kind, Op, Recorded, recorded::Tree};
+use crate::{
+    Errno, Host, HostError, Kind, Op, Recorded,
+    recorded::{Folder, below},
+};
 
 /// A directory of plain files that can be written.
 #[derive(Debug)]
 pub struct Plain {
-    tree: Tree,
+    tree: Folder,
     recorded: Recorded,
     started: Instant,
 }
@@ -27,7 +30,7 @@ impl Plain {
     pub fn open(root: impl Into<PathBuf>) -> Result<Plain, HostError> {
         let root = root.into();
         let recorded = Recorded::open(root.clone())?;
-        Ok(Plain { tree: Tree::new(root), recorded, started: Instant::now() })
+        Ok(Plain { tree: Folder::open(root)?, recorded, started: Instant::now() })
     }
 }
 
@@ -44,26 +47,22 @@ impl Host for Plain {
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let fail = |error: std::io::Error| HostError::new(Op::Write, path, Errno::from(&error));
-        if path.split('/').any(|part| part == "..") {
-            return Err(HostError::new(Op::Write, path, Errno::INVAL));
-        }
-        // As sysfs: the file is there or it is an error, and whoever reads sees the old or the new value, never half.
-        let file = self.tree.root().join(path.trim_start_matches('/'));
-        let mode = std::fs::metadata(&file).map_err(fail)?.permissions();
-        if mode.readonly() {
+        let dir = self.tree.dir();
+        let file = Path::new(below(path));
+        let mode = dir.status(file).map_err(fail)?.mode;
+        if mode & 0o222 == 0 {
             return Err(HostError::new(Op::Write, path, Errno::ACCES));
         }
+        // As sysfs: the file is there or it is an error, and whoever reads sees the old or the new value, never half.
         let beside = file.with_file_name(format!(".{}.new", std::process::id()));
         let mut content = bytes.to_vec();
         if content.last() != Some(&b'\n') {
             content.push(b'\n');
         }
-        let mut options = std::fs::File::options();
-        let mut new =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&beside).map_err(fail)?;
+        let mut new = dir.replace(&beside, 0o600).map_err(fail)?;
         std::io::Write::write_all(&mut new, &content).map_err(fail)?;
-        new.set_permissions(mode).map_err(fail)?;
-        std::fs::rename(&beside, &file).map_err(fail)
+        new.set_permissions(std::fs::Permissions::from_mode(mode)).map_err(fail)?;
+        dir.rename(&beside, file).map_err(fail)
     }
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {

@@ -1,158 +1,86 @@
 //! A machine that was recorded earlier: a directory that holds `sys/`, `proc/` and perhaps `msr.txt`.
 //!
-//! [`Tree`] is the part that it shares with the live machine: files below a root.
+//! The directory may come from anybody. [`Folder`] reads it through flyball-files: a link that leads out, a device or a
+//! FIFO is an error of that file, and no file is read beyond a bound.
 
 use std::{
-    ffi::CString,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::OnceLock,
     time::{Duration, Instant},
 };
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use flyball_files::{Dir, Type};
 
 use crate::{Errno, Host, HostError, Kind, Op, msrfile::MsrFile};
 
-/// Attribute files below a root directory.
+/// Bytes of one file of a recorded machine. The largest is /proc/cpuinfo: 1 MB for 512 CPUs.
+pub(crate) const MOST_FILE: u64 = 16 << 20;
+
+/// Attribute files below a directory of unknown origin.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct Folder {
     root: PathBuf,
-    cpus: OnceLock<Option<OwnedFd>>,
+    dir: Dir,
 }
 
-/// The folder below which most attributes are. Opening them relative to it spares the kernel the walk down from the
-/// root, a third of the time that a read takes.
-const CPUS: &str = "/sys/devices/system/cpu/";
-
-impl Tree {
-    pub(crate) fn new(root: impl Into<PathBuf>) -> Tree {
-        Tree { root: root.into(), cpus: OnceLock::new() }
+impl Folder {
+    /// The directory at `root`, which must hold `sys`.
+    pub(crate) fn open(root: impl Into<PathBuf>) -> Result<Folder, HostError> {
+        let root = root.into();
+        let sys = root.join("sys");
+        let fail = |errno: Errno| HostError::new(Op::List, sys.display().to_string(), errno);
+        let dir = Dir::open(&root).map_err(|error| fail(Errno::from(&error)))?;
+        let status = dir.status("sys").map_err(|error| fail(Errno::from(&error)))?;
+        if status.kind != Type::Directory {
+            return Err(fail(Errno::NOTDIR));
+        }
+        Ok(Folder { root, dir })
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The path on this file system. `..` is refused so that a recorded machine cannot lead outside itself.
-    fn resolve(&self, op: Op, path: &str) -> Result<CString, HostError> {
-        let relative = path.strip_prefix('/').unwrap_or(path);
-        if relative.split('/').any(|part| part == "..") {
-            return Err(HostError::new(op, path, Errno::INVAL));
-        }
-        let mut bytes = self.root.as_os_str().as_encoded_bytes().to_vec();
-        if bytes.last() != Some(&b'/') {
-            bytes.push(b'/');
-        }
-        bytes.extend_from_slice(relative.as_bytes());
-        CString::new(bytes).map_err(|_| HostError::new(op, path, Errno::INVAL))
-    }
-
-    /// A handle on the folder of the CPUs, once it is there.
-    fn cpus(&self) -> Option<BorrowedFd<'_>> {
-        let open = || {
-            let full = self.resolve(Op::List, CPUS).ok()?;
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            rustix::fs::open(&full, flags, Mode::empty()).ok()
-        };
-        self.cpus.get_or_init(open).as_ref().map(OwnedFd::as_fd)
-    }
-
-    fn open_to_read(&self, path: &str) -> Result<OwnedFd, HostError> {
-        let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        if let (Some(below), Some(cpus)) = (path.strip_prefix(CPUS), self.cpus()) {
-            // As `resolve` does; a name with two dots inside is refused too, and no attribute has one.
-            let climbs = below.as_bytes().windows(2).any(|pair| pair == b"..");
-            if climbs || below.is_empty() || below.starts_with('/') {
-                return Err(HostError::new(Op::Read, path, Errno::INVAL));
-            }
-            return rustix::fs::openat(cpus, below, flags, Mode::empty()).map_err(fail);
-        }
-        let full = self.resolve(Op::Read, path)?;
-        rustix::fs::open(&full, flags, Mode::empty()).map_err(fail)
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
     }
 
     pub(crate) fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-        let fail = |errno: rustix::io::Errno| HostError::new(Op::Read, path, errno);
-        let file = self.open_to_read(path)?;
-        buffer.clear();
-        loop {
-            // Most attributes are one short line; sysfs hands out no more than a page at once.
-            let room = buffer.capacity() - buffer.len();
-            if room < 64 {
-                buffer.reserve(if buffer.is_empty() { 128 } else { 4 * buffer.capacity().min(1 << 18) });
-            }
-            let room = buffer.capacity() - buffer.len();
-            match rustix::io::read(&file, rustix::buffer::spare_capacity(buffer)) {
-                Ok(0) => return Ok(()),
-                // A short read of sysfs is the end: the next read would only answer 0.
-                Ok(count) if count < room.min(4096) && path.starts_with(CPUS) => return Ok(()),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(fail(errno)),
-            }
-        }
-    }
-
-    pub(crate) fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
-        let fail = |errno: rustix::io::Errno| HostError::new(Op::Write, path, errno);
-        let full = self.resolve(Op::Write, path)?;
-        let file = rustix::fs::open(&full, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
-        // One write(2): sysfs hands each write to the driver's store function as a whole.
-        let count = loop {
-            match rustix::io::write(&file, bytes) {
-                Err(rustix::io::Errno::INTR) => {}
-                other => break other.map_err(fail)?,
-            }
-        };
-        if count == bytes.len() { Ok(()) } else { Err(HostError::new(Op::Write, path, Errno::IO)) }
-    }
-
-    pub(crate) fn make_dir(&self, path: &str) -> Result<(), HostError> {
-        let full = self.resolve(Op::Write, path)?;
-        rustix::fs::mkdir(&full, Mode::from_raw_mode(0o755))
-            .map_err(|errno| HostError::new(Op::Write, path, errno))
-    }
-
-    pub(crate) fn remove_dir(&self, path: &str) -> Result<(), HostError> {
-        let full = self.resolve(Op::Write, path)?;
-        rustix::fs::rmdir(&full).map_err(|errno| HostError::new(Op::Write, path, errno))
+        let read = self.dir.read_into(below(path), MOST_FILE, buffer);
+        read.map_err(|error| HostError::new(Op::Read, path, Errno::from(&error)))
     }
 
     pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-        let fail = |errno: rustix::io::Errno| HostError::new(Op::List, path, errno);
-        let full = self.resolve(Op::List, path)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&full, flags, Mode::empty()).map_err(fail)?;
-        let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&directory).map_err(fail)? {
-            let entry = entry.map_err(fail)?;
-            let name = entry.file_name().to_string_lossy();
-            if name != "." && name != ".." {
-                names.push(name.into_owned());
-            }
-        }
+        let names = self.dir.list(below(path));
+        let mut names = names.map_err(|error| HostError::new(Op::List, path, Errno::from(&error)))?;
         names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
         Ok(names)
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
-        self.resolve(Op::Read, path).is_ok_and(|full| rustix::fs::stat(&full).is_ok())
+        self.dir.status(below(path)).is_ok()
     }
 
     pub(crate) fn writable(&self, path: &str) -> bool {
-        self.resolve(Op::Read, path).is_ok_and(|full| {
-            rustix::fs::statat(rustix::fs::CWD, &full, AtFlags::empty())
-                .is_ok_and(|status| status.st_mode & 0o222 != 0)
-        })
+        self.dir.status(below(path)).is_ok_and(|status| status.mode & 0o222 != 0)
     }
 
     pub(crate) fn link(&self, path: &str) -> Result<String, HostError> {
-        let full = self.resolve(Op::Link, path)?;
-        let target =
-            rustix::fs::readlink(&full, Vec::new()).map_err(|errno| HostError::new(Op::Link, path, errno))?;
-        target.into_string().map_err(|_| HostError::new(Op::Link, path, Errno::ILSEQ))
+        self.dir.link(below(path)).map_err(|error| HostError::new(Op::Link, path, Errno::from(&error)))
     }
+
+    /// A file that flyball has put next to `sys`.
+    fn extra(&self, op: Op, name: &str) -> Result<Vec<u8>, HostError> {
+        let fail = |error: std::io::Error| {
+            HostError::new(op, self.root.join(name).display().to_string(), Errno::from(&error))
+        };
+        self.dir.read(name, MOST_FILE).map_err(fail)
+    }
+}
+
+/// A path of the machine, relative to the folder.
+pub(crate) fn below(path: &str) -> &str {
+    path.trim_start_matches('/')
 }
 
 /// Sorts the digits at a name's end as a number: `cpu2` before `cpu10`.
@@ -191,7 +119,7 @@ pub(crate) use read_from_tree;
 /// A recorded machine below a directory. Reading answers as the files say; every write is refused.
 #[derive(Debug)]
 pub struct Recorded {
-    tree: Tree,
+    tree: Folder,
     msrs: OnceLock<Result<MsrFile, HostError>>,
     started: Instant,
 }
@@ -200,26 +128,17 @@ impl Recorded {
     /// The machine recorded at `root`, which must hold `sys` (and may hold `proc` and `msr.txt`).
     ///
     /// # Errors
-    /// `ENOENT` or `ENOTDIR` where `root/sys` is not a directory.
+    /// `ENOENT` or `ENOTDIR` where `root/sys` is not a directory, `EXDEV` where it is a link that leads out.
     pub fn open(root: impl Into<PathBuf>) -> Result<Recorded, HostError> {
-        let tree = Tree::new(root);
-        let sys = tree.root().join("sys");
-        let status = std::fs::metadata(&sys)
-            .map_err(|error| HostError::new(Op::List, sys.display().to_string(), Errno::from(&error)))?;
-        if !status.is_dir() {
-            return Err(HostError::new(Op::List, sys.display().to_string(), Errno::NOTDIR));
-        }
-        Ok(Recorded { tree, msrs: OnceLock::new(), started: Instant::now() })
+        Ok(Recorded { tree: Folder::open(root)?, msrs: OnceLock::new(), started: Instant::now() })
     }
 
     fn msrs(&self) -> Result<&MsrFile, HostError> {
         self.msrs
             .get_or_init(|| {
-                let path = self.tree.root().join("msr.txt");
-                let bytes = std::fs::read(&path).map_err(|error| {
-                    HostError::new(Op::ReadMsr, path.display().to_string(), Errno::from(&error))
-                })?;
+                let bytes = self.tree.extra(Op::ReadMsr, "msr.txt")?;
                 MsrFile::parse(&bytes).map_err(|line| {
+                    let path = self.tree.root().join("msr.txt");
                     HostError::new(Op::ReadMsr, format!("{}:{line}", path.display()), Errno::INVAL)
                 })
             })
@@ -259,9 +178,7 @@ impl Host for Recorded {
     }
 
     fn kernel_log(&self) -> Result<String, HostError> {
-        let path = self.tree.root().join("kernel.log");
-        let bytes = std::fs::read(&path)
-            .map_err(|error| HostError::new(Op::Read, path.display().to_string(), Errno::from(&error)))?;
+        let bytes = self.tree.extra(Op::Read, "kernel.log")?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -296,5 +213,39 @@ mod tests {
         assert_eq!(host.msr(0, 0x774).unwrap(), 0x80_ff01);
         assert!(host.msr(1, 0x774).unwrap_err().is_absent());
         assert_eq!(host.read("/sys/../etc/passwd").unwrap_err().errno, Errno::INVAL);
+    }
+
+    /// What a directory of a stranger can hold: ways out, what never ends, and what never answers.
+    #[test]
+    fn a_hostile_directory_is_read_no_further_than_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = folder.path().join("machine");
+        let policy = machine.join("sys/devices/system/cpu/cpufreq/policy0");
+        std::fs::create_dir_all(&policy).unwrap();
+        std::fs::create_dir_all(machine.join("proc")).unwrap();
+        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        let link = |target: &str, at: PathBuf| std::os::unix::fs::symlink(target, at).unwrap();
+        link(&folder.path().join("secret").display().to_string(), policy.join("scaling_governor"));
+        link("../../../../../../../secret", policy.join("scaling_driver"));
+        link("/dev/zero", machine.join("proc/cpuinfo"));
+        link("/dev/zero", machine.join("msr.txt"));
+        let fifo = policy.join("scaling_max_freq");
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        std::fs::File::create(policy.join("large")).unwrap().set_len(1 << 40).unwrap();
+        let host = Recorded::open(&machine).unwrap();
+        let errno = |path: &str| host.read(path).unwrap_err().errno;
+        const POLICY: &str = "/sys/devices/system/cpu/cpufreq/policy0";
+        assert_eq!(errno(&format!("{POLICY}/scaling_governor")), Errno::XDEV);
+        assert_eq!(errno(&format!("{POLICY}/scaling_driver")), Errno::XDEV);
+        assert_eq!(errno(&format!("{POLICY}/scaling_max_freq")), Errno::OPNOTSUPP);
+        assert_eq!(errno(&format!("{POLICY}/large")), Errno::FBIG);
+        assert_eq!(errno("/proc/cpuinfo"), Errno::XDEV);
+        assert_eq!(host.msr(0, 0x774).unwrap_err().errno, Errno::XDEV);
+        assert!(!host.exists(&format!("{POLICY}/scaling_governor")));
+        let out = folder.path().join("out");
+        std::fs::create_dir(&out).unwrap();
+        link("/sys", out.join("sys"));
+        assert_eq!(Recorded::open(&out).unwrap_err().errno, Errno::XDEV);
     }
 }

@@ -1,6 +1,8 @@
 //! Facts out of their text. It may come from anywhere: sizes are bounded before memory is taken, and paths that climb
 //! are refused.
 
+use std::path::Path;
+
 use super::{
     FORMAT, Fact, Facts, FactsError, MAGIC,
     template::{Rest, Template},
@@ -306,12 +308,13 @@ fn path(paths: &Paths, number: Option<u32>) -> Result<String, String> {
 
 /// A path in its normal form, without the leading slash.
 fn folder(path: &str) -> Result<String, String> {
-    let plain = path.strip_prefix('/').unwrap_or(path);
-    let wrong = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
-    if plain.split('/').any(wrong) {
+    let relative = path.strip_prefix('/').unwrap_or(path);
+    let plain = flyball_files::plain(Path::new(relative)).map_err(|why| format!("a path that {why}"))?;
+    // Two spellings of one path would make two facts of it.
+    if relative.is_empty() || plain.as_os_str() != relative {
         return Err(format!("'{path}' is not a path in its normal form"));
     }
-    Ok(plain.to_owned())
+    Ok(relative.to_owned())
 }
 
 fn numbers(list: &str) -> Result<Vec<u32>, String> {

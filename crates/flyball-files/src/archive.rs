@@ -1,0 +1,238 @@
+//! Tar archives with bounds on everything that is kept or waited for.
+//!
+//! The tar crate reads a long name or a pax header whole before anybody sees its size, so headers are read raw here, and
+//! only as much of a name is taken as a path may have.
+
+use std::{
+    cell::Cell,
+    ffi::OsStr,
+    io::{self, Read},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use tar::EntryType;
+
+use crate::{MOST_PATH, PathError, plain};
+
+/// How much of an archive is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries, those that the caller has no use for included.
+    pub entries: usize,
+    /// Bytes of one file.
+    pub file: u64,
+    /// Bytes of the unpacked archive: contents, headers and what fills blocks up.
+    pub total: u64,
+    /// Time from the first byte to the last.
+    pub time: Duration,
+}
+
+/// An entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// In the normal form of [`plain`].
+    pub path: PathBuf,
+    pub kind: Kind,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    File {
+        size: u64,
+        /// Permission bits, without set-user-ID, set-group-ID and sticky.
+        mode: u32,
+    },
+    Directory,
+    /// A symbolic link, with its target as it is written.
+    Link(PathBuf),
+    /// Another name of an earlier file of the archive.
+    HardLink(PathBuf),
+}
+
+/// Why an archive is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum TarError {
+    #[error("damaged: {0}")]
+    Damaged(io::Error),
+    #[error("it holds the path '{path}', which {why}")]
+    Path { path: String, why: PathError },
+    #[error("it is too large (at {0})")]
+    Large(String),
+    #[error("it is too large when unpacked (over {} MiB)", .0 >> 20)]
+    Total(u64),
+    #[error("it has more than {0} entries")]
+    Many(usize),
+    #[error("it takes longer than {} s to unpack", .0.as_secs())]
+    Slow(Duration),
+    #[error("it holds something that is neither file, folder nor link at {0}")]
+    Foreign(String),
+    #[error("it has a header that is not understood at {0}")]
+    Header(String),
+}
+
+/// A path for a message: as text of bounded length, with control characters visible.
+pub(crate) fn shown(path: &[u8]) -> String {
+    const MOST: usize = 80;
+    let text = String::from_utf8_lossy(&path[..path.len().min(MOST)]).escape_debug().to_string();
+    if path.len() > MOST { text + "..." } else { text }
+}
+
+/// Which bound was met while reading.
+#[derive(Debug, Clone, Copy)]
+enum Met {
+    Total,
+    Time,
+}
+
+/// The archive's bytes, up to a bound and a deadline.
+struct Bounded<'a, R> {
+    from: R,
+    left: u64,
+    deadline: Instant,
+    met: &'a Cell<Option<Met>>,
+}
+
+impl<R: Read> Read for Bounded<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() > self.deadline {
+            self.met.set(Some(Met::Time));
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let room = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if room == 0 && !buffer.is_empty() {
+            // At the bound only the end is allowed.
+            if self.from.read(&mut [0])? == 0 {
+                return Ok(0);
+            }
+            self.met.set(Some(Met::Total));
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let count = self.from.read(&mut buffer[..room])?;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+/// Bytes of a pax header: a few keys, two of them paths.
+const MOST_PAX: u64 = 16 << 10;
+
+/// What headers in front of an entry say of it.
+#[derive(Default)]
+struct Ahead {
+    path: Option<Vec<u8>>,
+    target: Option<Vec<u8>>,
+}
+
+/// Reads an archive, entry by entry. `each` gets the entry and its content, which it may leave.
+///
+/// # Errors
+/// Where the archive is damaged, hostile or over a limit, and what `each` answers. Entries before that have been passed on.
+pub fn read<E: From<TarError>>(
+    tar: impl Read,
+    limits: Limits,
+    each: &mut dyn FnMut(Item, &mut dyn Read) -> Result<(), E>,
+) -> Result<(), E> {
+    let met = Cell::new(None);
+    let deadline = Instant::now() + limits.time;
+    let broken = |error: io::Error| match met.get() {
+        Some(Met::Total) => TarError::Total(limits.total),
+        Some(Met::Time) => TarError::Slow(limits.time),
+        None => TarError::Damaged(error),
+    };
+    let mut archive = tar::Archive::new(Bounded { from: tar, left: limits.total, deadline, met: &met });
+    let mut ahead = Ahead::default();
+    for (number, entry) in archive.entries().map_err(broken)?.raw(true).enumerate() {
+        let mut entry = entry.map_err(broken)?;
+        if number >= limits.entries {
+            return Err(TarError::Many(limits.entries).into());
+        }
+        let size = entry.size();
+        let kind = entry.header().entry_type();
+        let name = ahead.path.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
+        match kind {
+            EntryType::GNULongName | EntryType::GNULongLink => {
+                let mut text = contents(&mut entry, size, MOST_PATH as u64 + 1, &name, broken)?;
+                while text.last() == Some(&0) {
+                    text.pop();
+                }
+                let slot = if kind == EntryType::GNULongName { &mut ahead.path } else { &mut ahead.target };
+                *slot = Some(text);
+                continue;
+            }
+            EntryType::XHeader => {
+                let bytes = contents(&mut entry, size, MOST_PAX, &name, broken)?;
+                pax(&bytes, &mut ahead).ok_or_else(|| TarError::Header(shown(&name)))?;
+                continue;
+            }
+            // Defaults for all entries; what is read here is not among them.
+            EntryType::XGlobalHeader => continue,
+            _ => {}
+        }
+        let said = std::mem::take(&mut ahead);
+        let path = plain(Path::new(OsStr::from_bytes(&name)))
+            .map_err(|why| TarError::Path { path: shown(&name), why })?;
+        let target = || {
+            let text = said.target.or_else(|| entry.link_name_bytes().map(std::borrow::Cow::into_owned));
+            PathBuf::from(OsStr::from_bytes(&text.unwrap_or_default()))
+        };
+        let kind = match kind {
+            EntryType::Directory => Kind::Directory,
+            EntryType::Symlink => Kind::Link(target()),
+            EntryType::Link => Kind::HardLink(target()),
+            EntryType::Regular | EntryType::Continuous if size > limits.file => {
+                return Err(TarError::Large(shown(&name)).into());
+            }
+            EntryType::Regular | EntryType::Continuous => {
+                Kind::File { size, mode: entry.header().mode().unwrap_or(0o644) & 0o777 }
+            }
+            _ => return Err(TarError::Foreign(shown(&name)).into()),
+        };
+        each(Item { path, kind }, &mut entry)?;
+        // What `each` met at a bound, it may have taken for an end.
+        if let Some(met) = met.get() {
+            return Err(match met {
+                Met::Total => TarError::Total(limits.total).into(),
+                Met::Time => TarError::Slow(limits.time).into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The content of a header that describes the entry behind it.
+fn contents(
+    entry: &mut impl Read,
+    size: u64,
+    most: u64,
+    name: &[u8],
+    broken: impl Fn(io::Error) -> TarError,
+) -> Result<Vec<u8>, TarError> {
+    if size > most {
+        return Err(TarError::Path { path: shown(name), why: PathError::Long });
+    }
+    let mut bytes = Vec::new();
+    entry.take(most).read_to_end(&mut bytes).map_err(broken)?;
+    Ok(bytes)
+}
+
+/// Takes names from a pax header (pax(1), "pax Extended Header"). `None` where it cannot be read, or says of the content
+/// what is not supported: a size other than the header's, and holes.
+fn pax(bytes: &[u8], ahead: &mut Ahead) -> Option<()> {
+    for extension in tar::PaxExtensions::new(bytes) {
+        let extension = extension.ok()?;
+        match extension.key().ok()? {
+            "path" => ahead.path = Some(extension.value_bytes().to_vec()),
+            "linkpath" => ahead.target = Some(extension.value_bytes().to_vec()),
+            "size" => return None,
+            key if key.starts_with("GNU.sparse") => return None,
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Opens a path below a directory so that neither `..`, nor links, nor what others rename meanwhile lead out of it.
+//!
+//! The kernel does it in one call since 5.6: openat2(2) with `RESOLVE_BENEATH`. Where that call is missing, or where a
+//! container's filter answers `EPERM` to it, [`walk`] does the same part by part.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+use crate::{MOST_LINKS, MOST_PARTS};
+
+/// How often a call is made again that the kernel gave up because something was renamed meanwhile. Whoever renames in a
+/// loop must not keep us here.
+const TRIES: usize = 100;
+
+/// Opens `path`, which has the normal form of [`crate::plain`]; an empty one is the directory itself.
+pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let path = if path.is_empty() { b"." } else { path };
+    let flags = flags | OFlags::CLOEXEC;
+    // Magic links (/proc/N/fd/M) jump to any place without a path.
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match rustix::fs::openat2(root, path, flags, mode, resolve) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::NOSYS | Errno::PERM) => return walk(root, path, flags, mode),
+            other => return other,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+/// The same without openat2(2). Each directory on the way is held open, so `..` goes back to the one it was entered from,
+/// wherever that has been moved meanwhile.
+pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CLOEXEC;
+    let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut entered: Vec<OwnedFd> = Vec::new();
+    let mut todo = Vec::new();
+    push(&mut todo, path);
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        match part.as_slice() {
+            b"." => continue,
+            b".." => {
+                entered.pop().ok_or(Errno::XDEV)?;
+                continue;
+            }
+            _ => {}
+        }
+        let here = entered.last().map_or(root, AsFd::as_fd);
+        let last = todo.is_empty();
+        if last && flags.contains(OFlags::EXCL) {
+            return rustix::fs::openat(here, part, flags | OFlags::NOFOLLOW, mode);
+        }
+        let found = rustix::fs::openat(here, part.as_slice(), look, Mode::empty())?;
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+        if kind == FileType::Symlink {
+            if last && flags.contains(OFlags::NOFOLLOW) {
+                return if flags.contains(OFlags::PATH) { Ok(found) } else { Err(Errno::LOOP) };
+            }
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(Errno::LOOP);
+            }
+            // An empty path reads the link that the descriptor is (readlinkat(2)).
+            let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+            if target.to_bytes().first() == Some(&b'/') {
+                return Err(Errno::XDEV);
+            }
+            push(&mut todo, target.to_bytes());
+            continue;
+        }
+        if last && !flags.contains(OFlags::PATH) {
+            // What was a file a moment ago may be a link now: it is not followed.
+            return rustix::fs::openat(here, part, flags | OFlags::NOFOLLOW, mode);
+        }
+        if kind != FileType::Directory && (!last || flags.contains(OFlags::DIRECTORY)) {
+            return Err(Errno::NOTDIR);
+        }
+        if last {
+            return Ok(found);
+        }
+        if entered.len() >= MOST_PARTS {
+            return Err(Errno::NAMETOOLONG);
+        }
+        entered.push(found);
+    }
+    // The path, or a link, ended in a directory that has been entered.
+    let here = entered.last().map_or(root, AsFd::as_fd);
+    rustix::fs::openat(here, ".", flags.difference(OFlags::NOFOLLOW), mode)
+}
+
+/// Puts the parts of `path` on the stack, the first on top. A slash at the end asks for a directory, as `.` does.
+fn push(todo: &mut Vec<Vec<u8>>, path: &[u8]) {
+    if path.last() == Some(&b'/') {
+        todo.push(b".".to_vec());
+    }
+    let parts = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
+    todo.extend(parts.rev().map(<[u8]>::to_vec));
+}

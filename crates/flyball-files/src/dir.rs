@@ -1,0 +1,270 @@
+//! A directory whose content is not trusted, and what is done below it.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags},
+    io::Errno,
+};
+
+use crate::{MOST_LISTED, PathError, beneath, plain};
+
+/// An open directory. All paths are relative to it and stay inside.
+#[derive(Debug)]
+pub struct Dir {
+    fd: OwnedFd,
+}
+
+/// What something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    File,
+    Directory,
+    Link,
+    /// A FIFO, a socket or a device.
+    Special,
+}
+
+/// What stat(2) says of something, as far as it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    pub kind: Type,
+    /// Permission bits, with set-user-ID, set-group-ID and sticky.
+    pub mode: u32,
+    pub size: u64,
+    pub owner: u32,
+}
+
+impl From<rustix::fs::Stat> for Status {
+    fn from(stat: rustix::fs::Stat) -> Status {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Type::File,
+            FileType::Directory => Type::Directory,
+            FileType::Symlink => Type::Link,
+            _ => Type::Special,
+        };
+        Status { kind, mode: stat.st_mode & 0o7777, size: stat.st_size.cast_unsigned(), owner: stat.st_uid }
+    }
+}
+
+/// The normal form of a path. `EINVAL` for one that climbs, `ENAMETOOLONG` for one over the bounds.
+fn inside(path: &Path) -> io::Result<PathBuf> {
+    let errno = |why| match why {
+        PathError::Outside | PathError::Zero => Errno::INVAL,
+        PathError::Long | PathError::Deep | PathError::Name => Errno::NAMETOOLONG,
+    };
+    Ok(plain(path).map_err(errno)?)
+}
+
+impl Dir {
+    /// The directory at `path`, which the user named: links on the way to it are followed.
+    ///
+    /// # Errors
+    /// The errno of open(2); `ENOTDIR` for something else.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Dir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Dir { fd: rustix::fs::open(path.as_ref(), flags, Mode::empty())? })
+    }
+
+    fn beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let path = inside(path)?;
+        Ok(beneath::open(self.fd.as_fd(), path.as_os_str().as_bytes(), flags, mode)?)
+    }
+
+    /// The directory at `path`.
+    ///
+    /// # Errors
+    /// The errno of openat2(2): `EXDEV` where a link leads out, `ELOOP` after too many of them. `EINVAL` for a path that
+    /// climbs, `ENAMETOOLONG` for one over the bounds. The other methods answer the same.
+    pub fn dir(&self, path: impl AsRef<Path>) -> io::Result<Dir> {
+        Ok(Dir { fd: self.beneath(path.as_ref(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty())? })
+    }
+
+    /// Opens the regular file at `path` to read.
+    ///
+    /// # Errors
+    /// `EISDIR` for a directory, `EOPNOTSUPP` for a FIFO, a socket or a device; otherwise as [`Dir::dir`].
+    pub fn file(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        // Looked at first, because opening a device can do something (rewind a tape, arm a watchdog).
+        regular(&self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?;
+        // Another file may be there by now: one that is a FIFO or a terminal must not hold us or become our terminal.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.beneath(path.as_ref(), flags, Mode::empty())?;
+        regular(&fd)?;
+        Ok(fd.into())
+    }
+
+    /// The content of the regular file at `path`.
+    ///
+    /// # Errors
+    /// `EFBIG` for more than `most` bytes; otherwise as [`Dir::file`].
+    pub fn read(&self, path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.read_into(path, most, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Dir::read`], into a buffer that is cleared first.
+    pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
+        bytes.clear();
+        // The size that the file claims is not used: files of proc claim none, and a sparse one claims any.
+        let count = self.file(path)?.take(most + 1).read_to_end(bytes)?;
+        if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
+    }
+
+    /// What is at `path`, at the end of links that stay inside.
+    pub fn status(&self, path: impl AsRef<Path>) -> io::Result<Status> {
+        Ok(rustix::fs::fstat(self.beneath(path.as_ref(), OFlags::PATH, Mode::empty())?)?.into())
+    }
+
+    /// What is at `path`; a link is a link.
+    pub fn status_of_link(&self, path: impl AsRef<Path>) -> io::Result<Status> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        Ok(rustix::fs::fstat(self.beneath(path.as_ref(), flags, Mode::empty())?)?.into())
+    }
+
+    /// The target of the link at `path`.
+    ///
+    /// # Errors
+    /// `EINVAL` where it is not a link; `EILSEQ` for a target that is not text.
+    pub fn link(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        let found = self.beneath(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+        if Status::from(rustix::fs::fstat(&found)?).kind != Type::Link {
+            return Err(Errno::INVAL.into());
+        }
+        let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+        target.into_string().map_err(|_| Errno::ILSEQ.into())
+    }
+
+    /// The names in the directory at `path`, in no particular order. Names that are not text are left out.
+    ///
+    /// # Errors
+    /// `EFBIG` for more than [`MOST_LISTED`]; otherwise as [`Dir::dir`].
+    pub fn list(&self, path: impl AsRef<Path>) -> io::Result<Vec<String>> {
+        let fd = self.beneath(path.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&fd)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+            if names.len() > MOST_LISTED {
+                return Err(Errno::FBIG.into());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes a file that is not there yet, to write.
+    ///
+    /// # Errors
+    /// `EEXIST` where something is there, be it a link that leads nowhere; otherwise as [`Dir::dir`].
+    pub fn create(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        Ok(self.beneath(path.as_ref(), flags, Mode::from_raw_mode(mode & 0o777))?.into())
+    }
+
+    /// Makes a new file in place of what is there; a link is replaced, not followed.
+    ///
+    /// # Errors
+    /// `EISDIR` where a directory is there; otherwise as [`Dir::create`].
+    pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+        match self.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.create(path, mode),
+        }
+    }
+
+    /// Removes the file or link at `path`.
+    ///
+    /// # Errors
+    /// `EISDIR` for a directory; otherwise as [`Dir::dir`].
+    pub fn remove(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (parent, name) = self.parent(path.as_ref())?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
+    }
+
+    /// Renames a file; both paths may be in different directories.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+        let (old, from) = self.parent(from.as_ref())?;
+        let (new, to) = self.parent(to.as_ref())?;
+        Ok(rustix::fs::renameat(&old, from, &new, to)?)
+    }
+
+    /// Makes the directory at `path` and those above it, as far as they are not there, and opens it.
+    ///
+    /// # Errors
+    /// `ENOTDIR` where something else is in the way; otherwise as [`Dir::dir`].
+    pub fn make_dirs(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<Dir> {
+        let path = inside(path.as_ref())?;
+        let mut done = PathBuf::new();
+        for part in &path {
+            done.push(part);
+            let (parent, name) = self.parent(&done)?;
+            match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.dir(&path)
+    }
+
+    /// Makes a link, in a directory that is reached without links; `false` without doing anything where the target could
+    /// lead out, and where the way to the link leads over another one, because its depth is then not that of the path.
+    ///
+    /// # Errors
+    /// `EEXIST` where something is there; otherwise as [`Dir::dir`].
+    pub fn make_link(&self, path: impl AsRef<Path>, target: &Path) -> io::Result<bool> {
+        let path = inside(path.as_ref())?;
+        let depth = path.iter().count().saturating_sub(1);
+        if !crate::path::stays_inside(target, depth) {
+            return Ok(false);
+        }
+        let mut above = PathBuf::new();
+        for part in path.iter().take(depth) {
+            above.push(part);
+            if self.status_of_link(&above)?.kind != Type::Directory {
+                return Ok(false);
+            }
+        }
+        let (parent, name) = self.parent(&path)?;
+        rustix::fs::symlinkat(target, &parent, name)?;
+        Ok(true)
+    }
+
+    /// The directory that holds `path`, and its name there.
+    fn parent(&self, path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+        let path = inside(path)?;
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let above = path.parent().unwrap_or(Path::new(""));
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let fd = beneath::open(self.fd.as_fd(), above.as_os_str().as_bytes(), flags, Mode::empty())?;
+        Ok((fd, name.into()))
+    }
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn regular(fd: &OwnedFd) -> io::Result<()> {
+    match Status::from(rustix::fs::fstat(fd)?).kind {
+        Type::File => Ok(()),
+        Type::Directory => Err(Errno::ISDIR.into()),
+        Type::Link | Type::Special => Err(Errno::OPNOTSUPP.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

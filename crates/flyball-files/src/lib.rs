@@ -1,0 +1,37 @@
+//! Directories and archives whose content somebody else chose: recorded machines, packages, what a guest leaves behind.
+//!
+//! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path of its own, and
+//! resolution cannot leave it: a link that leads out is an error, not followed. Only regular files are opened, and what is
+//! read of them is bounded. [`archive`] reads tar archives with bounds on names, counts, sizes and time; [`unpack`] puts
+//! one below a [`Dir`]. [`private`] makes directories that no other user can write, and [`Scratch`] temporary ones that
+//! the next start removes if this process is killed.
+//!
+//! What a hostile tree can do is to make an operation fail. The bounds are the constants of this crate; docs/limits.md
+//! states what follows from them for each command.
+
+pub mod archive;
+mod beneath;
+mod dir;
+mod path;
+mod private;
+mod scratch;
+mod unpack;
+
+pub use archive::{Item, Kind, Limits, TarError};
+pub use dir::{Dir, Status, Type};
+pub use path::{PathError, plain};
+pub use private::{Unsafe, check_private, private};
+pub use scratch::Scratch;
+pub use unpack::{Unpacked, unpack};
+
+/// Bytes of a path below a [`Dir`], and of a link's target. The longest of a Debian kernel package has 140, the longest of
+/// sysfs some 300.
+pub const MOST_PATH: usize = 1024;
+/// Parts of a path, and of a link's target. sysfs has some 20 behind several PCI bridges.
+pub const MOST_PARTS: usize = 64;
+/// Bytes of one name, as in Linux (`NAME_MAX`).
+pub const MOST_NAME: usize = 255;
+/// Links that are followed on the way to one file, as in Linux (`MAXSYMLINKS`, include/linux/namei.h).
+pub const MOST_LINKS: usize = 40;
+/// Names that are listed of one directory: four times what a recorded machine of 512 CPUs has in all.
+pub const MOST_LISTED: usize = 400_000;

@@ -1,0 +1,161 @@
+//! Directories that no other user can have prepared or can change.
+
+use std::{
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Why a directory is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum Unsafe {
+    #[error("{} belongs to user {owner}, neither to root nor to the user of this process", .path.display())]
+    Foreign { path: PathBuf, owner: u32 },
+    #[error("{} can be written by other users (mode {mode:03o})", .path.display())]
+    Open { path: PathBuf, mode: u32 },
+    #[error("{} is not a directory", .0.display())]
+    NotDirectory(PathBuf),
+    #[error("{} is not an absolute path", .0.display())]
+    Relative(PathBuf),
+    #[error("cannot look at {}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Makes `path` a directory of this user alone (0700), with those above it that are missing, and checks it as
+/// [`check_private`] does. One that this user has already and that others may read is closed to them.
+///
+/// # Errors
+/// What is wrong, and with which directory on the way.
+pub fn private(path: &Path) -> Result<(), Unsafe> {
+    check_private(path)?;
+    let io = |source| Unsafe::Io { path: path.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
+    // Again: it may have been made by somebody else in between.
+    check_private(path)?;
+    let status = std::fs::metadata(path).map_err(io)?;
+    if status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o077 != 0 {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).map_err(io)?;
+    }
+    Ok(())
+}
+
+/// Checks that only this user and root can have put something into `path`: it is theirs, and so is every directory on the
+/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp is: nobody
+/// can then rename what belongs to others. What is not there yet is not checked.
+///
+/// # Errors
+/// What is wrong, and with which directory on the way.
+pub fn check_private(path: &Path) -> Result<(), Unsafe> {
+    if !path.is_absolute() {
+        return Err(Unsafe::Relative(path.to_owned()));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    // From the root down, so that a directory is looked at only after it is known that nobody can replace it.
+    let mut above: Vec<&Path> = path.ancestors().collect();
+    above.reverse();
+    for dir in above {
+        let io = |source| Unsafe::Io { path: dir.to_owned(), source };
+        let link = match std::fs::symlink_metadata(dir) {
+            Ok(status) => status,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io(error)),
+        };
+        let trusted = |owner: u32| owner == me || owner == 0;
+        if !trusted(link.uid()) {
+            return Err(Unsafe::Foreign { path: dir.to_owned(), owner: link.uid() });
+        }
+        let status = if link.is_symlink() {
+            // Its target has a way of its own.
+            check_private(&std::fs::canonicalize(dir).map_err(io)?)?;
+            std::fs::metadata(dir).map_err(io)?
+        } else {
+            link
+        };
+        if !status.is_dir() {
+            return Err(Unsafe::NotDirectory(dir.to_owned()));
+        }
+        let mode = status.mode() & 0o7777;
+        // Groups count for the directory itself only: on the way they are often the user's own (umask 002).
+        let others = if dir == path { 0o022 } else { 0o002 };
+        let sticky = mode & 0o1000 != 0 && dir != path;
+        if mode & others != 0 && !sticky {
+            return Err(Unsafe::Open { path: dir.to_owned(), mode: mode & 0o777 });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_new_directory_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        private(&path).unwrap();
+        for made in [dir.path().join("a"), path.clone()] {
+            assert_eq!(std::fs::metadata(&made).unwrap().mode() & 0o777, 0o700, "{}", made.display());
+        }
+        mode(&path, 0o755);
+        private(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_others_can_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        private(&path).unwrap();
+        for open in [0o722, 0o702, 0o1777] {
+            mode(&path, open);
+            assert!(matches!(private(&path), Err(Unsafe::Open { .. })), "{open:o}");
+        }
+        mode(&path, 0o700);
+        mode(&dir.path().join("a"), 0o777);
+        assert!(matches!(private(&path), Err(Unsafe::Open { .. })));
+        assert!(matches!(private(&dir.path().join("a/new")), Err(Unsafe::Open { .. })));
+        // As /tmp.
+        mode(&dir.path().join("a"), 0o1777);
+        private(&path).unwrap();
+    }
+
+    #[test]
+    fn what_belongs_to_others_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped 1 test: only root can give a directory away");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        private(&path).unwrap();
+        for given in [dir.path().join("a"), path.clone()] {
+            std::os::unix::fs::chown(&given, Some(65534), None).unwrap();
+            assert!(matches!(check_private(&path), Err(Unsafe::Foreign { owner: 65534, .. })));
+            std::os::unix::fs::chown(&given, Some(0), None).unwrap();
+        }
+        // A link of another user, to a directory of ours.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        check_private(&link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        assert!(matches!(check_private(&link), Err(Unsafe::Foreign { .. })));
+        // A link of ours, over a directory that others can write.
+        mode(&dir.path().join("a"), 0o777);
+        std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
+        assert!(matches!(check_private(&link), Err(Unsafe::Open { .. })));
+    }
+
+    #[test]
+    fn a_file_or_a_relative_path_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("x"), "").unwrap();
+        assert!(matches!(private(&dir.path().join("x")), Err(Unsafe::NotDirectory(_))));
+        assert!(private(&dir.path().join("x/y")).is_err());
+        assert!(matches!(check_private(Path::new("cache")), Err(Unsafe::Relative(_))));
+    }
+}

@@ -1,0 +1,101 @@
+//! Unpacks an archive below a directory.
+
+use std::{
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Dir, Type,
+    archive::{self, Item, Kind, Limits, TarError},
+    path::plain,
+};
+
+/// What was unpacked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Regular files.
+    pub files: usize,
+    /// Links that could lead out, which were not made.
+    pub links_left_out: usize,
+}
+
+/// Why an archive was not unpacked; what came before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpackError {
+    #[error(transparent)]
+    Archive(#[from] TarError),
+    #[error("cannot make '{}': {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+/// Unpacks the entries for which `take` is true below `into`, which no other user may write.
+///
+/// Files get mode 0644, or 0755 if any user may execute them; directories 0755. There are no owners and no set-user-ID bits.
+/// A file that is there already is replaced, because packages share some (`lib64` is `usr/lib64`). A link that could lead
+/// out is left out and counted; the paths behind it then are ordinary directories.
+///
+/// # Errors
+/// As [`archive::read`], and where something cannot be made.
+pub fn unpack(
+    tar: impl Read,
+    into: &Dir,
+    limits: Limits,
+    take: &dyn Fn(&Path) -> bool,
+) -> Result<Unpacked, UnpackError> {
+    let mut done = Unpacked::default();
+    archive::read(tar, limits, &mut |item: Item, content: &mut dyn Read| {
+        if item.path.as_os_str().is_empty() || !take(&item.path) {
+            return Ok(());
+        }
+        let path = item.path.clone();
+        one(into, item, content, &mut done).map_err(|source| UnpackError::File { path, source })
+    })?;
+    Ok(done)
+}
+
+fn one(into: &Dir, item: Item, content: &mut dyn Read, done: &mut Unpacked) -> io::Result<()> {
+    let Item { path, kind } = item;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    match kind {
+        Kind::Directory => {
+            into.make_dirs(&path, 0o755)?;
+        }
+        Kind::Link(target) => {
+            into.make_dirs(folder, 0o755)?;
+            match into.make_link(&path, &target) {
+                Ok(true) => {}
+                Ok(false) => done.links_left_out += 1,
+                // The same link in two packages, or a directory that another package has made there.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Kind::HardLink(first) => {
+            let Ok(first) = plain(&first) else {
+                done.links_left_out += 1;
+                return Ok(());
+            };
+            // A copy: the file of the archive must not become another name of one that was there before. What was not
+            // taken cannot be copied.
+            let status = match into.status(&first) {
+                Ok(status) if status.kind == Type::File => status,
+                _ => return Ok(()),
+            };
+            into.make_dirs(folder, 0o755)?;
+            let mut from = into.file(&first)?;
+            io::copy(&mut from, &mut into.replace(&path, status.mode)?)?;
+            done.files += 1;
+        }
+        Kind::File { size, mode } => {
+            into.make_dirs(folder, 0o755)?;
+            let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
+            let copied = io::copy(content, &mut into.replace(&path, mode)?)?;
+            if copied != size {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done.files += 1;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Reads a machine out of its file, within bounds.
+
+use std::{
+    io::{self, BufRead as _, Read},
+    path::Path,
+    time::Duration,
+};
+
+use flyball_files::{Item, Kind, Limits, TarError, archive, plain};
+
+use super::{Archive, ArchiveError, FORMAT, Head, Node, Refused};
+use crate::{
+    Errno,
+    facts::{Facts, MAGIC},
+    msrfile::MsrFile,
+    recorded::MOST_FILE,
+};
+
+/// How much of an archive is unpacked: ten times what a machine of 512 CPUs needs, and time for it on a slow machine.
+const LIMITS: Limits =
+    Limits { entries: 400_000, file: MOST_FILE, total: 512 << 20, time: Duration::from_secs(60) };
+/// How much history zstd may ask to keep in memory: 128 MiB.
+const WINDOW_LOG: u32 = 27;
+/// Bytes of facts as text. The largest machine in the repository takes 160 kB.
+const MOST_TEXT: u64 = 64 << 20;
+
+/// Why reading ended, while entries are passed on.
+enum Stop {
+    Tar(TarError),
+    Content(String),
+}
+
+impl From<TarError> for Stop {
+    fn from(error: TarError) -> Stop {
+        Stop::Tar(error)
+    }
+}
+
+impl From<Refused> for Stop {
+    fn from(Refused(why): Refused) -> Stop {
+        Stop::Content(why)
+    }
+}
+
+impl Archive {
+    /// Reads the machine at `path`: an archive, or facts as text.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is damaged, hostile or too large, or is of a later format.
+    pub fn open(path: &str) -> Result<Archive, ArchiveError> {
+        let broken = |error: io::Error| ArchiveError::Io(path.to_owned(), error);
+        let content = |why: String| ArchiveError::Content(path.to_owned(), why);
+        let mut file = io::BufReader::new(std::fs::File::open(path).map_err(broken)?);
+        if !file.fill_buf().map_err(broken)?.starts_with(MAGIC.as_bytes()) {
+            return Archive::read(path, file);
+        }
+        let mut text = String::new();
+        let count = file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(broken)?;
+        if count as u64 > MOST_TEXT {
+            return Err(content(format!("it is longer than {} MiB", MOST_TEXT >> 20)));
+        }
+        let facts = Facts::parse(&text).map_err(|error| content(error.to_string()))?;
+        Archive::of_facts(path, facts)
+    }
+
+    /// Reads an archive from its bytes; `name` is for messages.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn read(name: &str, packed: impl io::BufRead) -> Result<Archive, ArchiveError> {
+        let content = |why: String| ArchiveError::Content(name.to_owned(), why);
+        let broken = |error| ArchiveError::Tar(name.to_owned(), TarError::Damaged(error));
+        let mut decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(broken)?;
+        decoder.window_log_max(WINDOW_LOG).map_err(broken)?;
+        let mut machine = Archive::empty(name);
+        let mut has_head = false;
+        let read = archive::read(decoder, LIMITS, &mut |item: Item, bytes: &mut dyn Read| {
+            has_head |= item.path == Path::new("flyball.json");
+            machine.take(item, bytes)
+        });
+        read.map_err(|stop| match stop {
+            Stop::Tar(error) => ArchiveError::Tar(name.to_owned(), error),
+            Stop::Content(why) => content(why),
+        })?;
+        if !has_head {
+            return Err(content("it has no flyball.json".to_owned()));
+        }
+        if !machine.folders.contains_key("sys") {
+            return Err(content("it has no sys/".to_owned()));
+        }
+        Ok(machine)
+    }
+
+    /// Adds one entry. What is neither the machine's nor one of flyball's own files is passed over.
+    fn take(&mut self, item: Item, content: &mut dyn Read) -> Result<(), Stop> {
+        let text = |path: &Path| path.to_str().map(str::to_owned);
+        let path =
+            text(&item.path).ok_or_else(|| Stop::Content("it holds a path that is not text".into()))?;
+        let node = match item.kind {
+            Kind::Directory => {
+                if !path.is_empty() {
+                    self.add_folder(&path)?;
+                }
+                return Ok(());
+            }
+            Kind::Link(target) => Node::Link(text(&target).unwrap_or_default()),
+            Kind::HardLink(_) => return Err(TarError::Foreign(path).into()),
+            Kind::File { size, mode } => {
+                let mut bytes = Vec::with_capacity(size as usize);
+                content.read_to_end(&mut bytes).map_err(TarError::Damaged)?;
+                Node::File { bytes, writable: mode & 0o222 != 0 }
+            }
+        };
+        match (path.as_str(), &node) {
+            ("flyball.json", Node::File { bytes, .. }) => {
+                let head: Head = serde_json::from_slice(bytes)
+                    .map_err(|error| Stop::Content(format!("flyball.json: {error}")))?;
+                if head.format > FORMAT {
+                    return Err(Stop::Content(format!(
+                        "it is of format {}, made by a later flyball; this one reads up to {FORMAT}",
+                        head.format
+                    )));
+                }
+            }
+            ("msr.txt", Node::File { bytes, .. }) => {
+                let registers =
+                    MsrFile::parse(bytes).map_err(|line| Stop::Content(format!("msr.txt, line {line}")))?;
+                self.msrs = Some(registers);
+            }
+            ("kernel.log", Node::File { bytes, .. }) => {
+                self.log = Some(String::from_utf8_lossy(bytes).into_owned());
+            }
+            ("errors.txt", Node::File { bytes, .. }) => self.add_errors(bytes)?,
+            _ if path.starts_with("sys/") || path.starts_with("proc/") => self.add(path, node)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_errors(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+            let text = std::str::from_utf8(line).unwrap_or("?");
+            if text.is_empty() {
+                continue;
+            }
+            let (errno, path) = text
+                .split_once("|/")
+                .and_then(|(errno, path)| Some((errno.parse().ok()?, plain(Path::new(path)).ok()?)))
+                .ok_or_else(|| Refused(format!("errors.txt, line {}", index + 1)))?;
+            self.add(path.display().to_string(), Node::Fails(Errno(errno)))?;
+        }
+        Ok(())
+    }
+}
