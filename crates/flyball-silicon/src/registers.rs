@@ -1,180 +1,13 @@
-//! The register interface: what a read answers and what a write does. Registers that mean something are in intel.rs and
+//! The register interface: what RDMSR answers and what WRMSR does. Registers that mean something are in intel.rs and
 //! amd.rs; those that only hold a value come from the machine's file.
 
 mod amd;
 mod intel;
-mod request;
 
 use crate::fault::Fault;
-use crate::firmware::{Interface, SharedCppc};
 use crate::msr;
 use crate::silicon::Silicon;
-use crate::spec::{MachineSpec, Scope, SstClass, Vendor};
-use crate::topology::Topology;
-
-/// Latched register values of one CPU.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CpuRegisters {
-    pub hwp_request: u64,
-    pub hwp_interrupt: u64,
-    pub hwp_status: u64,
-    pub perf_ctl: u64,
-    pub misc_enable: u64,
-    pub epb: u64,
-    pub clock_modulation: u64,
-    pub therm_interrupt: u64,
-    pub cppc_enable: u64,
-    pub cppc_request: u64,
-    pub cppc_request2: u64,
-    pub hwcr: u64,
-    pub tsc_adjust: u64,
-    /// What is added to the counters because somebody wrote them.
-    pub mperf_offset: u64,
-    pub aperf_offset: u64,
-    pub shared: SharedCppc,
-}
-
-/// Latched register values of one package.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PackageRegisters {
-    pub pm_enable: u64,
-    pub hwp_request: u64,
-    pub power_limit: u64,
-    pub turbo_ratios: u64,
-    pub turbo_counts: u64,
-    pub uncore_limit: u64,
-    pub therm_interrupt: u64,
-    pub config_tdp_control: u64,
-    pub mailbox_interface: u64,
-    pub mailbox_data: u64,
-    pub mailbox_stalled: bool,
-    pub feedback_pointer: u64,
-    pub feedback_config: u64,
-    /// The table has been written since the kernel last cleared this.
-    pub feedback_new: bool,
-    /// The TPMI device's control mailbox: status, command, and a third that nobody reads.
-    pub tpmi_control: [u64; 3],
-}
-
-#[derive(Clone, Debug)]
-struct Plain {
-    msr: u32,
-    writable: u64,
-    scope: Scope,
-    values: Vec<u64>,
-}
-
-/// All latched registers.
-#[derive(Clone, Debug)]
-pub(crate) struct Registers {
-    pub cpu: Vec<CpuRegisters>,
-    pub package: Vec<PackageRegisters>,
-    /// Control registers of the uncore's TPMI clusters, package by package, domain by domain.
-    pub uncore: Vec<u64>,
-    /// Sorted by number.
-    plain: Vec<Plain>,
-}
-
-impl Registers {
-    pub fn new(spec: &MachineSpec, topology: &Topology) -> Registers {
-        let f = &spec.firmware;
-        let cpu = (0..topology.cpus())
-            .map(|cpu| {
-                let kind = &spec.core[topology.core_of(cpu).kind];
-                let p = &kind.perf;
-                let amd = spec.identity.vendor == Vendor::Amd;
-                CpuRegisters {
-                    hwp_request: u64::from(p.lowest) | u64::from(p.highest) << 8 | u64::from(f.epp) << 24,
-                    hwp_interrupt: 0,
-                    perf_ctl: if amd { 0 } else { u64::from(kind.base_mhz * 1000 / spec.clock.bus_khz) << 8 },
-                    misc_enable: 0x0085_0089 | u64::from(!f.turbo) << 38,
-                    epb: u64::from(f.epb),
-                    cppc_enable: u64::from(f.on_at_boot),
-                    cppc_request: u64::from(p.highest)
-                        | u64::from(f.boot_min_perf) << 8
-                        | u64::from(f.epp) << 24,
-                    hwcr: 0x0100_0010 | u64::from(!f.turbo) << 25,
-                    shared: SharedCppc {
-                        desired: 0,
-                        min: u32::from(f.boot_min_perf),
-                        max: u32::from(p.highest),
-                        enable: u32::from(f.on_at_boot),
-                        auto_select: u32::from(f.on_at_boot),
-                        epp: u32::from(f.epp),
-                    },
-                    ..CpuRegisters::default()
-                }
-            })
-            .collect();
-        let bytes = |list: &mut dyn Iterator<Item = u32>| {
-            list.take(8).enumerate().fold(0u64, |v, (i, x)| v | u64::from(x.min(255)) << (8 * i))
-        };
-        let t = &spec.turbo;
-        let ratio = |mhz: u32| mhz * 1000 / spec.clock.bus_khz;
-        let package = PackageRegisters {
-            pm_enable: u64::from(f.on_at_boot && f.interface == Interface::Hwp),
-            hwp_request: 0x8000_ff01,
-            power_limit: intel::encode_power_limits(spec),
-            turbo_ratios: bytes(&mut t.sse_mhz.iter().map(|&m| ratio(m))),
-            turbo_counts: if t.counts_register {
-                bytes(&mut t.cores.iter().copied())
-            } else {
-                bytes(&mut t.sse_mhz.iter().skip(8).map(|&m| ratio(m)))
-            },
-            uncore_limit: spec
-                .uncore
-                .as_ref()
-                .map_or(0, |u| u64::from(u.max_mhz / 100) | u64::from(u.min_mhz / 100) << 8),
-            mailbox_data: 0,
-            mailbox_interface: 0,
-            mailbox_stalled: false,
-            feedback_pointer: 0,
-            feedback_config: 0,
-            feedback_new: false,
-            tpmi_control: [0; 3],
-            therm_interrupt: 0x3,
-            config_tdp_control: spec
-                .sst
-                .as_ref()
-                .map_or(0, |s| u64::from(s.locked && s.class != SstClass::Tpmi) << 31),
-        };
-        let mut plain: Vec<Plain> = spec
-            .register
-            .iter()
-            .map(|r| {
-                let n = match r.scope {
-                    Scope::Cpu => topology.cpus(),
-                    Scope::Core => topology.cores(),
-                    Scope::Package => topology.packages(),
-                };
-                Plain { msr: r.msr, writable: r.writable, scope: r.scope, values: vec![r.value; n] }
-            })
-            .collect();
-        plain.sort_by_key(|p| p.msr);
-        let clusters = match (&spec.uncore, &spec.sst) {
-            (Some(u), Some(s)) if u.clusters > 0 => {
-                let domains = topology.packages() * (topology.dies() + s.io_domains) as usize;
-                vec![u64::from(u.max_mhz / 100) << 8 | u64::from(u.min_mhz / 100) << 15; domains]
-            }
-            _ => Vec::new(),
-        };
-        Registers { cpu, package: vec![package; topology.packages()], uncore: clusters, plain }
-    }
-
-    pub fn shared(&self, cpu: usize) -> Option<SharedCppc> {
-        self.cpu.get(cpu).map(|c| c.shared)
-    }
-
-    pub fn set_shared(&mut self, cpu: usize, value: SharedCppc) {
-        if let Some(c) = self.cpu.get_mut(cpu) {
-            c.shared = value;
-        }
-    }
-
-    fn plain(&self, reg: u32) -> Option<&Plain> {
-        self.plain.binary_search_by_key(&reg, |p| p.msr).ok().map(|i| &self.plain[i])
-    }
-}
+use crate::spec::{Scope, Vendor};
 
 impl Silicon {
     /// Read a register as RDMSR does.
@@ -197,7 +30,8 @@ impl Silicon {
         if let Some(v) = self.read_counter(cpu, reg, elapsed_ns) {
             return Ok(v);
         }
-        // What a machine's file says of a register goes before what follows from the rest.
+        // A register that the machine's file lists replaces the computed one: so a file can state a value that the model
+        // does not derive.
         if let Some(p) = self.registers.plain(reg) {
             return Ok(p.values[self.scope_index(cpu, p.scope)]);
         }
@@ -217,16 +51,16 @@ impl Silicon {
         if cpu >= self.cpus() {
             return Err(Fault::NoSuchCpu(cpu));
         }
-        if let Ok(i) = self.registers.plain.binary_search_by_key(&reg, |p| p.msr) {
-            let p = &self.registers.plain[i];
+        if let Some(scope) = self.registers.plain(reg).map(|p| p.scope) {
+            let at = self.scope_index(cpu, scope);
+            let Some(p) = self.registers.plain_mut(reg) else { return Ok(()) };
             if p.writable == 0 {
                 return Err(Fault::ReadOnly(reg));
             }
-            let at = self.scope_index(cpu, p.scope);
-            let p = &mut self.registers.plain[i];
             p.values[at] = (p.values[at] & !p.writable) | (value & p.writable);
             return Ok(());
         }
+        // A register that cannot be read does not exist: both fault alike.
         self.read_msr(cpu, reg)?;
         if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {
             self.touch_request(cpu);

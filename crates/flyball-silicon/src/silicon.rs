@@ -1,6 +1,7 @@
 //! The machine while it runs: state in arrays by CPU, core and package, and the step that moves it.
 
 mod choose;
+mod request;
 mod step;
 
 use std::sync::Arc;
@@ -8,12 +9,12 @@ use std::sync::Arc;
 use crate::curve::Curve;
 use crate::energy::EnergyUnit;
 use crate::firmware::{Autonomous, Request, SharedCppc};
+use crate::latched::Registers;
 use crate::limits::{PowerControl, PowerLimit};
-use crate::registers::Registers;
 use crate::spec::{MachineSpec, SpecError};
-use crate::sst::SstState;
+use crate::sst_state::SstState;
 use crate::thermal::Thermal;
-use crate::topology::Topology;
+use crate::topology::{CorePlace, Topology};
 use crate::units::{Celsius, KiloHertz, Watts};
 
 /// The kind of code, which decides the turbo limit that holds.
@@ -216,75 +217,7 @@ impl Silicon {
         let topology = Topology::new(&spec);
         let kinds: Arc<[Kind]> = spec.core.iter().map(Kind::new).collect();
         let (cpus, cores, packages) = (topology.cpus(), topology.cores(), topology.packages());
-        let p = &spec.power;
-        let limits = [
-            PowerLimit { enabled: p.pl1_w > 0.0, clamp: true, watts: p.pl1_w, window: p.pl1_s },
-            PowerLimit { enabled: p.pl2_w > 0.0, clamp: true, watts: p.pl2_w, window: p.pl2_s },
-        ];
-        let package = Package {
-            thermal: Thermal::new(&spec.thermal, p.uncore_idle_w),
-            control: PowerControl::new(limits),
-            watts: p.uncore_idle_w,
-            cores_watts: 0.0,
-            dram_watts: p.dram_idle_w,
-            energy: 0,
-            cores_energy: 0,
-            dram_energy: 0,
-            window_joules: 0.0,
-            window_awake: 0.0,
-            awake: 1.0,
-            cool: 1.0,
-            hottest: spec.thermal.ambient_c,
-            hot: false,
-            hot_log: false,
-            power_log: false,
-            throttle_events: 0,
-            sleep_ns: 0,
-            stale: true,
-            chosen: None,
-            uncore: 1.0,
-        };
-        let core = (0..cores)
-            .map(|c| {
-                let p = topology.core(c);
-                let better = &spec.core[p.kind].better;
-                let base = kinds[p.kind].base;
-                Core {
-                    place: Place {
-                        first: p.cpus[0] as u32,
-                        second: p.cpus[1] as u32,
-                        kind: p.kind as u16,
-                        smt: p.threads > 1,
-                    },
-                    khz: base,
-                    target: base,
-                    guaranteed: base,
-                    ceiling: base,
-                    held: u32::MAX,
-                    moved: true,
-                    license: License::Sse,
-                    hot_log: false,
-                    quality: better.iter().find(|b| b.0 == p.in_kind).map_or(1.0, |b| b.1),
-                    conflict: 1.0,
-                    intensity: 1.0,
-                    dynamic: 0.0,
-                    leakage: 0.0,
-                    watts: 0.0,
-                    energy: 0,
-                    residency: [0; 5],
-                }
-            })
-            .collect();
-        let thread = Thread {
-            request: Request { min: 0, max: 0, desired: 0, epp: 128 },
-            utilisation: 0.0,
-            window_busy: 0,
-            busy_ns: 0,
-            cycles: 0,
-            cycle_part: 0,
-            delivered: 0,
-            online: true,
-        };
+        let core = (0..cores).map(|c| Core::new(&spec, &kinds, topology.core(c))).collect();
         let period_ns = u64::from(spec.firmware.period_us) * 1000;
         let mut s = Silicon {
             autonomous: Autonomous::new(&spec.firmware.autonomous, spec.firmware.period_us),
@@ -296,9 +229,9 @@ impl Silicon {
             stale: true,
             wide: true,
             written: Vec::new(),
-            thread: vec![thread; cpus],
+            thread: vec![Thread::default(); cpus],
             core,
-            package: vec![package; packages],
+            package: vec![Package::new(&spec); packages],
             turbo: vec![[Vec::new(), Vec::new(), Vec::new()]; packages],
             platform_energy: 0,
             platform_watts: 0.0,
@@ -540,6 +473,86 @@ impl Silicon {
             self.touch_request(cpu);
         } else {
             self.touch();
+        }
+    }
+}
+
+impl Package {
+    fn new(spec: &MachineSpec) -> Package {
+        let p = &spec.power;
+        let limits = [
+            PowerLimit { enabled: p.pl1_w > 0.0, clamp: true, watts: p.pl1_w, window: p.pl1_s },
+            PowerLimit { enabled: p.pl2_w > 0.0, clamp: true, watts: p.pl2_w, window: p.pl2_s },
+        ];
+        Package {
+            // A machine that idles: the first steps must not begin with a cold heat sink.
+            thermal: Thermal::new(&spec.thermal, p.uncore_idle_w),
+            control: PowerControl::new(limits),
+            watts: p.uncore_idle_w,
+            cores_watts: 0.0,
+            dram_watts: p.dram_idle_w,
+            energy: 0,
+            cores_energy: 0,
+            dram_energy: 0,
+            window_joules: 0.0,
+            window_awake: 0.0,
+            awake: 1.0,
+            cool: 1.0,
+            hottest: spec.thermal.ambient_c,
+            hot: false,
+            hot_log: false,
+            power_log: false,
+            throttle_events: 0,
+            sleep_ns: 0,
+            stale: true,
+            chosen: None,
+            uncore: 1.0,
+        }
+    }
+}
+
+impl Core {
+    fn new(spec: &MachineSpec, kinds: &[Kind], place: CorePlace) -> Core {
+        let better = &spec.core[place.kind].better;
+        let base = kinds[place.kind].base;
+        Core {
+            place: Place {
+                first: place.cpus[0] as u32,
+                second: place.cpus[1] as u32,
+                kind: place.kind as u16,
+                smt: place.threads > 1,
+            },
+            khz: base,
+            target: base,
+            guaranteed: base,
+            ceiling: base,
+            held: u32::MAX,
+            moved: true,
+            license: License::Sse,
+            hot_log: false,
+            quality: better.iter().find(|b| b.0 == place.in_kind).map_or(1.0, |b| b.1),
+            conflict: 1.0,
+            intensity: 1.0,
+            dynamic: 0.0,
+            leakage: 0.0,
+            watts: 0.0,
+            energy: 0,
+            residency: [0; 5],
+        }
+    }
+}
+
+impl Default for Thread {
+    fn default() -> Thread {
+        Thread {
+            request: Request { min: 0, max: 0, desired: 0, epp: 128 },
+            utilisation: 0.0,
+            window_busy: 0,
+            busy_ns: 0,
+            cycles: 0,
+            cycle_part: 0,
+            delivered: 0,
+            online: true,
         }
     }
 }

@@ -4,41 +4,10 @@
 use crate::energy::EnergyUnit;
 use crate::fault::Fault;
 use crate::firmware::Interface;
-use crate::limits::PowerLimit;
+use crate::limits::{PowerLimit, decode_window};
 use crate::msr;
 use crate::silicon::Silicon;
-use crate::spec::{EnergyDomain, MachineSpec};
-
-/// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in seconds.
-fn encode_window(seconds: f64, unit: u8) -> u64 {
-    let mut best = 0;
-    for y in 0..32u64 {
-        for f in 0..4u64 {
-            let w = (1u64 << y) as f64 * (1.0 + f as f64 / 4.0) / f64::from(1u32 << unit);
-            if w <= seconds * 1.001 {
-                best = y | f << 5;
-            }
-        }
-    }
-    best
-}
-
-fn decode_window(field: u64, unit: u8) -> f64 {
-    (1u64 << (field & 0x1f)) as f64 * (1.0 + (field >> 5 & 3) as f64 / 4.0) / f64::from(1u32 << unit)
-}
-
-/// The package power limit register at reset.
-pub(super) fn encode_power_limits(spec: &MachineSpec) -> u64 {
-    let p = &spec.power;
-    let half = |watts: f64, window: f64| -> u64 {
-        if watts <= 0.0 {
-            return 0;
-        }
-        let raw = (watts * f64::from(1u32 << p.power_unit)) as u64 & 0x7fff;
-        raw | 1 << 15 | 1 << 16 | encode_window(window, p.time_unit) << 17
-    };
-    half(p.pl1_w, p.pl1_s) | half(p.pl2_w, p.pl2_s) << 32 | u64::from(p.locked) << 63
-}
+use crate::spec::EnergyDomain;
 
 impl Silicon {
     pub(super) fn read_intel(&self, cpu: usize, reg: u32) -> Option<u64> {
@@ -336,29 +305,5 @@ impl Silicon {
             window: decode_window(half >> 17 & 0x7f, p.time_unit).clamp(0.001, 1e6),
         };
         self.package[package].control.limits = [limit(value & 0xffff_ffff), limit(value >> 32 & 0x7fff_ffff)];
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn windows_as_the_kernel_codes_them() {
-        // Gold parts come with 1 s and 2.44 ms at a unit of 976 us: y = 10, f = 0 and y = 1, f = 1.
-        assert_eq!(encode_window(1.0, 10), 10);
-        assert!((decode_window(10, 10) - 1.0).abs() < 1e-12);
-        assert_eq!(encode_window(0.002_441_4, 10), 1 | 1 << 5);
-        assert!((decode_window(0x21, 10) - 0.002_441_4).abs() < 1e-6);
-        assert!((decode_window(encode_window(28.0, 10), 10) - 28.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_limit_register_of_a_real_machine() {
-        // gnr0's 0x610: 500 W over 1 s, 600 W over 2.44 ms; its unit register 0xa0e03.
-        let field = |v: u64| (v & 0x7fff) as f64 / 8.0;
-        assert!((field(0x0087_92c0_0015_8fa0) - 500.0).abs() < 1e-9);
-        assert!((field(0x0087_92c0_0015_8fa0 >> 32) - 600.0).abs() < 1e-9);
-        assert!((decode_window(0x0015_8fa0 >> 17 & 0x7f, 10) - 1.0).abs() < 1e-9);
     }
 }

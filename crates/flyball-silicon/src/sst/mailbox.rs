@@ -7,7 +7,7 @@
 use crate::fault::Fault;
 use crate::silicon::Silicon;
 use crate::spec::{SstClass, SstLevelSpec};
-use crate::sst::{ClassOfService, Refusal};
+use crate::sst_state::{ClassOfService, Refusal};
 
 /// The completion code of a command that failed; the kernel makes `ENXIO` of any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ const ILLEGAL_COMMAND: MailboxError = MailboxError(1);
 /// The command's data is out of range, or it cannot be done now.
 const ILLEGAL_DATA: MailboxError = MailboxError(3);
 const BUSY: u64 = 1 << 31;
+/// Bit of the parameter of core-power commands that makes them writes (MBOX_CMD_WRITE_BIT in isst_if_common.h).
+const WRITE: u32 = 1 << 8;
 
 /// The mailbox's data register in PCI configuration space (isst_if_mbox_pci.c).
 const CONFIG_DATA: u32 = 0xa0;
@@ -139,18 +141,29 @@ impl Silicon {
         if sst.spec.class == SstClass::Tpmi || package >= sst.domains.len() {
             return Err(ILLEGAL_COMMAND);
         }
-        let write = parameter & 0x100 != 0;
+        let write = parameter & WRITE != 0;
         if sst.refuses && (write || matches!((command, sub), (0x7f, 0x02 | 0x08) | (0x95, 0x03))) {
             return Err(ILLEGAL_DATA);
         }
-        let dom = &mut sst.domains[package];
-        let answer = match (command, sub) {
-            (0x7f, 0x00) => {
+        let answer = match command {
+            0x7f => self.profile_command(package, sub, data),
+            0x94 | 0x95 | 0xd0 => self.class_command(package, command, sub, parameter, data),
+            _ => Err(ILLEGAL_COMMAND),
+        };
+        self.settle();
+        answer
+    }
+
+    /// CONFIG_TDP (0x7F): levels, and base-freq and turbo-freq of the level in effect.
+    fn profile_command(&mut self, package: usize, sub: u8, data: u32) -> Result<u32, MailboxError> {
+        let sst = self.sst.as_mut().ok_or(ILLEGAL_COMMAND)?;
+        match sub {
+            0x00 => {
                 let max = sst.levels(package).last().map_or(0, |l| l.number);
                 let now = sst.level(package).number;
                 Ok(sst.spec.version & 0xff | max << 8 | now << 16 | u32::from(sst.locked) << 24 | 1 << 31)
             }
-            (0x7f, 0x01) => {
+            0x01 => {
                 let now = sst.level(package).number == data & 0xff;
                 let dom = &sst.domains[package];
                 let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
@@ -159,31 +172,54 @@ impl Silicon {
                     | u32::from(now && dom.turbo_freq) << 16
                     | u32::from(now && dom.base_freq) << 17)
             }
-            (0x7f, 0x02) => {
+            0x02 => {
                 let before = sst.domains[package].clone();
                 let done = sst
                     .set_base_freq(package, data >> 17 & 1 != 0)
                     .and_then(|()| sst.set_turbo_freq(package, data >> 16 & 1 != 0));
                 if done.is_err() {
-                    // All of a command is done, or nothing.
+                    // One command carries both features: if firmware refuses one, it changes neither.
                     sst.domains[package] = before;
                 }
                 self.sst_changed(package);
                 Ok(done.map(|()| 0)?)
             }
-            (0x7f, 0x08) => {
+            0x08 => {
                 sst.set_level(package, data & 0xff)?;
                 self.level_changed(package);
                 Ok(0)
             }
-            (0x7f, 0x03..=0x23) => {
-                let all = sst.domains[package].class_of.len() as u32;
-                let bus = self.spec.clock.bus_khz;
-                let max = self.spec.core[0].max_mhz;
-                let min = self.spec.core[0].min_mhz;
+            0x03..=0x23 => {
                 let level = sst.level_numbered(package, data & 0xff).ok_or(ILLEGAL_DATA)?;
-                level_query(level, sub, data, all, bus, (min, max), self.spec.identity.model)
+                let query = LevelQuery {
+                    level,
+                    data,
+                    cores: sst.domains[package].class_of.len() as u32,
+                    bus_khz: self.spec.clock.bus_khz,
+                    min_mhz: self.spec.core[0].min_mhz,
+                    max_mhz: self.spec.core[0].max_mhz,
+                    model: self.spec.identity.model,
+                };
+                query.answer(sub)
             }
+            _ => Err(ILLEGAL_COMMAND),
+        }
+    }
+
+    /// Core-power: power-management configuration (0x94 reads, 0x95 writes) and classes of service (0xD0).
+    fn class_command(
+        &mut self,
+        package: usize,
+        command: u8,
+        sub: u8,
+        parameter: u32,
+        data: u32,
+    ) -> Result<u32, MailboxError> {
+        let sst = self.sst.as_mut().ok_or(ILLEGAL_COMMAND)?;
+        let write = parameter & WRITE != 0;
+        let number = (parameter & 0xff) as usize;
+        let dom = &mut sst.domains[package];
+        match (command, sub) {
             (0x94, 0x03) => Ok(u32::from(sst.spec.core_power) | u32::from(dom.pm_core_power) << 16),
             (0x95, 0x03) if !sst.spec.core_power => Err(ILLEGAL_DATA),
             (0x95, 0x03) => {
@@ -191,40 +227,34 @@ impl Silicon {
                 Ok(0)
             }
             (0xd0, 0x00) => {
-                let core = (parameter & 0xff) as usize;
-                let class = dom.class_of.get_mut(core).ok_or(ILLEGAL_DATA)?;
-                if write {
-                    *class = (data >> 16 & 3) as u8;
-                    self.sst_changed(package);
-                    Ok(0)
-                } else {
-                    Ok(u32::from(*class) << 16)
+                let class = dom.class_of.get_mut(number).ok_or(ILLEGAL_DATA)?;
+                if !write {
+                    return Ok(u32::from(*class) << 16);
                 }
+                *class = (data >> 16 & 3) as u8;
+                self.sst_changed(package);
+                Ok(0)
             }
             (0xd0, 0x01) => {
-                let class = dom.classes.get_mut((parameter & 0xff) as usize).ok_or(ILLEGAL_DATA)?;
-                if write {
-                    *class = ClassOfService::from_word(data);
-                    self.sst_changed(package);
-                    Ok(0)
-                } else {
-                    Ok(class.word())
+                let class = dom.classes.get_mut(number).ok_or(ILLEGAL_DATA)?;
+                if !write {
+                    return Ok(class.word());
                 }
+                *class = ClassOfService::from_word(data);
+                self.sst_changed(package);
+                Ok(0)
             }
             (0xd0, 0x02) => {
-                if write {
-                    sst.set_core_power(package, data >> 1 & 1 != 0, data >> 2 & 1 != 0)?;
-                    self.sst_changed(package);
-                    Ok(0)
-                } else {
-                    Ok(u32::from(dom.core_power) << 1 | u32::from(dom.ordered) << 2)
+                if !write {
+                    return Ok(u32::from(dom.core_power) << 1 | u32::from(dom.ordered) << 2);
                 }
+                sst.set_core_power(package, data >> 1 & 1 != 0, data >> 2 & 1 != 0)?;
+                self.sst_changed(package);
+                Ok(0)
             }
             (0xd0, 0x03) => Ok(0),
             _ => Err(ILLEGAL_COMMAND),
-        };
-        self.settle();
-        answer
+        }
     }
 
     /// Something of Speed Select changed in a package.
@@ -272,29 +302,6 @@ impl Silicon {
     }
 }
 
-impl ClassOfService {
-    /// The word of the mailbox and of the memory-mapped register: 3:0 preference, 7:4 weight, 15:8 min, 23:16 max,
-    /// 31:24 desired.
-    pub fn word(self) -> u32 {
-        u32::from(self.epp & 15)
-            | u32::from(self.weight & 15) << 4
-            | u32::from(self.min) << 8
-            | u32::from(self.max) << 16
-            | u32::from(self.desired) << 24
-    }
-
-    /// See [`word`](Self::word).
-    pub fn from_word(w: u32) -> ClassOfService {
-        ClassOfService {
-            epp: w as u8 & 15,
-            weight: (w >> 4) as u8 & 15,
-            min: (w >> 8) as u8,
-            max: (w >> 16) as u8,
-            desired: (w >> 24) as u8,
-        }
-    }
-}
-
 /// How a memory frequency is coded: down from 12 in steps of 266.66 MHz on Ice Lake, where 7 is none; in steps of 200 MHz
 /// later.
 fn memory_code(mhz: u32, model: u32) -> u32 {
@@ -305,61 +312,72 @@ fn memory_code(mhz: u32, model: u32) -> u32 {
     }
 }
 
-/// The 7F queries about one level.
-fn level_query(
-    l: &SstLevelSpec,
-    sub: u8,
+/// A CONFIG_TDP query about one level, with what its answers depend on.
+struct LevelQuery<'a> {
+    level: &'a SstLevelSpec,
     data: u32,
+    /// Cores of the package, as the mailbox numbers them.
     cores: u32,
     bus_khz: u32,
-    range: (u32, u32),
+    min_mhz: u32,
+    max_mhz: u32,
     model: u32,
-) -> Result<u32, MailboxError> {
-    let ratio = |mhz: u32| (mhz * 1000 / bus_khz).min(255);
-    let index = data >> 8 & 0xff;
-    let kind = (data >> 16 & 0xff) as usize;
-    let bytes = |list: &[u32], scale: &dyn Fn(u32) -> u32| {
-        list.iter().skip(4 * index as usize).take(4).enumerate().fold(0, |v, (i, &x)| v | scale(x) << (8 * i))
-    };
-    let mask = |list: &[u32]| list.iter().filter(|&&c| c / 32 == index).fold(0u32, |m, &c| m | 1 << (c % 32));
-    let everyone: Vec<u32> = (0..cores).collect();
-    Ok(match sub {
-        0x03 => l.tdp_w & 0x7fff | ratio(l.base_mhz) << 16,
-        0x04 => l.tdp_w & 0x7fff | ((l.tdp_w / 2) & 0x7fff) << 16,
-        0x05 => l.tjmax_c & 0xff,
-        0x06 => mask(if l.cores.is_empty() { &everyone } else { &l.cores }),
-        0x07 => bytes(l.trl_mhz.get(kind).ok_or(ILLEGAL_DATA)?, &ratio),
-        0x09 => ratio(l.uncore_mhz[0]) | ratio(l.uncore_mhz[1]) << 8,
-        0x0a => {
-            ratio(l.base_mhz)
-                | ratio(l.base_avx2_mhz) << 8
-                | ratio(l.base_avx512_mhz) << 16
-                | ratio(l.base_amx_mhz) << 24
-        }
-        0x0b => memory_code(l.memory_mhz, model),
-        0x0c if data >> 16 & 1 != 0 => {
-            ratio(l.uncore_mhz[0]) | ratio(l.uncore_mhz[1]) << 8 | ratio(l.uncore_mhz[2]) << 24
-        }
-        0x0c => ratio(range.1) | ratio(l.base_mhz) << 8 | ratio(range.0) << 24,
-        0x10..=0x12 => {
-            let tf = l.tf.as_ref().ok_or(ILLEGAL_DATA)?;
-            match sub {
-                0x10 => bytes(&tf.bucket_cores, &|n| n & 0xff),
-                0x11 => bytes(tf.high_mhz.get(kind).ok_or(ILLEGAL_DATA)?, &ratio),
-                _ => tf.clip_mhz.iter().take(3).enumerate().fold(0, |v, (i, &m)| v | ratio(m) << (8 * i)),
+}
+
+impl LevelQuery<'_> {
+    fn answer(&self, sub: u8) -> Result<u32, MailboxError> {
+        let &LevelQuery { level: l, data, cores, bus_khz, min_mhz, max_mhz, model } = self;
+        let ratio = |mhz: u32| (mhz * 1000 / bus_khz).min(255);
+        let index = data >> 8 & 0xff;
+        let kind = (data >> 16 & 0xff) as usize;
+        let bytes = |list: &[u32], scale: &dyn Fn(u32) -> u32| {
+            list.iter()
+                .skip(4 * index as usize)
+                .take(4)
+                .enumerate()
+                .fold(0, |v, (i, &x)| v | scale(x) << (8 * i))
+        };
+        let mask =
+            |list: &[u32]| list.iter().filter(|&&c| c / 32 == index).fold(0u32, |m, &c| m | 1 << (c % 32));
+        let everyone: Vec<u32> = (0..cores).collect();
+        Ok(match sub {
+            0x03 => l.tdp_w & 0x7fff | ratio(l.base_mhz) << 16,
+            0x04 => l.tdp_w & 0x7fff | ((l.tdp_w / 2) & 0x7fff) << 16,
+            0x05 => l.tjmax_c & 0xff,
+            0x06 => mask(if l.cores.is_empty() { &everyone } else { &l.cores }),
+            0x07 => bytes(l.trl_mhz.get(kind).ok_or(ILLEGAL_DATA)?, &ratio),
+            0x09 => ratio(l.uncore_mhz[0]) | ratio(l.uncore_mhz[1]) << 8,
+            0x0a => {
+                ratio(l.base_mhz)
+                    | ratio(l.base_avx2_mhz) << 8
+                    | ratio(l.base_avx512_mhz) << 16
+                    | ratio(l.base_amx_mhz) << 24
             }
-        }
-        0x20..=0x23 => {
-            let bf = l.bf.as_ref().ok_or(ILLEGAL_DATA)?;
-            match sub {
-                0x20 => mask(&bf.cores),
-                0x21 => ratio(bf.low_mhz) | ratio(bf.high_mhz) << 8,
-                0x22 => bf.tjmax_c & 0xff | (bf.tjmax_c.saturating_sub(10) & 0xff) << 8,
-                _ => bf.tdp_w & 0xffff,
+            0x0b => memory_code(l.memory_mhz, model),
+            0x0c if data >> 16 & 1 != 0 => {
+                ratio(l.uncore_mhz[0]) | ratio(l.uncore_mhz[1]) << 8 | ratio(l.uncore_mhz[2]) << 24
             }
-        }
-        _ => return Err(ILLEGAL_COMMAND),
-    })
+            0x0c => ratio(max_mhz) | ratio(l.base_mhz) << 8 | ratio(min_mhz) << 24,
+            0x10..=0x12 => {
+                let tf = l.tf.as_ref().ok_or(ILLEGAL_DATA)?;
+                match sub {
+                    0x10 => bytes(&tf.bucket_cores, &|n| n & 0xff),
+                    0x11 => bytes(tf.high_mhz.get(kind).ok_or(ILLEGAL_DATA)?, &ratio),
+                    _ => tf.clip_mhz.iter().take(3).enumerate().fold(0, |v, (i, &m)| v | ratio(m) << (8 * i)),
+                }
+            }
+            0x20..=0x23 => {
+                let bf = l.bf.as_ref().ok_or(ILLEGAL_DATA)?;
+                match sub {
+                    0x20 => mask(&bf.cores),
+                    0x21 => ratio(bf.low_mhz) | ratio(bf.high_mhz) << 8,
+                    0x22 => bf.tjmax_c & 0xff | (bf.tjmax_c.saturating_sub(10) & 0xff) << 8,
+                    _ => bf.tdp_w & 0xffff,
+                }
+            }
+            _ => return Err(ILLEGAL_COMMAND),
+        })
+    }
 }
 
 #[cfg(test)]

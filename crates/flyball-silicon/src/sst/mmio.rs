@@ -3,7 +3,7 @@
 
 use crate::silicon::Silicon;
 use crate::spec::SstClass;
-use crate::sst::ClassOfService;
+use crate::sst_state::ClassOfService;
 
 impl Silicon {
     /// Read a register of a package. Registers that mean nothing here read 0; `None`: this machine has no such window.

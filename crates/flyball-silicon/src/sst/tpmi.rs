@@ -4,7 +4,7 @@
 
 use crate::silicon::Silicon;
 use crate::spec::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
-use crate::sst::{Refusal, SstState};
+use crate::sst_state::{Refusal, SstState};
 
 /// Core-power block: from the domain's start, in bytes.
 const CP: u32 = 8;

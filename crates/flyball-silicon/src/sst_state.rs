@@ -1,0 +1,318 @@
+//! What Speed Select's firmware holds: the level, the features and the classes of service of each power domain, and what
+//! they allow a core. The registers through which drivers reach it are in sst.rs.
+
+use crate::spec::{MachineSpec, SstClass, SstLevelSpec, SstSpec};
+use crate::topology::Topology;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassOfService {
+    /// Energy preference, 0 to 15; stored, not acted on.
+    pub epp: u8,
+    /// Proportional weight, 0 most to 15 least.
+    pub weight: u8,
+    /// Lowest ratio.
+    pub min: u8,
+    /// Highest ratio; 0xff none.
+    pub max: u8,
+    /// Desired ratio; stored, not acted on.
+    pub desired: u8,
+}
+
+impl Default for ClassOfService {
+    fn default() -> Self {
+        ClassOfService { epp: 0, weight: 0, min: 0, max: 0xff, desired: 0 }
+    }
+}
+
+impl ClassOfService {
+    /// The word of the mailbox and of the memory-mapped register: 3:0 preference, 7:4 weight, 15:8 min, 23:16 max,
+    /// 31:24 desired.
+    pub fn word(self) -> u32 {
+        u32::from(self.epp & 15)
+            | u32::from(self.weight & 15) << 4
+            | u32::from(self.min) << 8
+            | u32::from(self.max) << 16
+            | u32::from(self.desired) << 24
+    }
+
+    /// See [`word`](Self::word).
+    pub fn from_word(w: u32) -> ClassOfService {
+        ClassOfService {
+            epp: w as u8 & 15,
+            weight: (w >> 4) as u8 & 15,
+            min: (w >> 8) as u8,
+            max: (w >> 16) as u8,
+            desired: (w >> 24) as u8,
+        }
+    }
+}
+
+/// What is set in one power domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SstDomain {
+    /// Index into the levels of the machine's file.
+    pub(crate) at: usize,
+    /// Base-freq is on.
+    pub base_freq: bool,
+    /// Turbo-freq is on.
+    pub turbo_freq: bool,
+    /// Classes of service are on.
+    pub core_power: bool,
+    /// Ordered throttling; proportional otherwise.
+    pub ordered: bool,
+    /// The power-management configuration's core-power switch (mailbox 95/03).
+    pub pm_core_power: bool,
+    /// The four classes.
+    pub classes: [ClassOfService; 4],
+    /// The class of each core of the domain.
+    pub class_of: Vec<u8>,
+    /// A change of level was refused: the TPMI status register's error field.
+    pub(crate) error: u8,
+    /// A change of a feature was refused: the TPMI status register's three bits for each.
+    pub(crate) feature_error: u8,
+}
+
+/// Why the firmware does not do what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such level, the level has no such feature, or a number is out of range.
+    Absent,
+    /// Levels are locked, or another feature's state does not allow it.
+    NotAllowed,
+}
+
+/// All of a machine's power domains. Their number in a package follows the TPMI order: dies first.
+#[derive(Clone, Debug)]
+pub(crate) struct SstState {
+    pub spec: SstSpec,
+    pub domains: Vec<SstDomain>,
+    /// Domain of each core and the core's number in it.
+    pub of_core: Vec<(usize, usize)>,
+    per_package: usize,
+    /// Levels cannot be changed.
+    pub locked: bool,
+    /// Firmware gone wrong: it takes no change any more.
+    pub refuses: bool,
+    pub bus_khz: u32,
+    max_khz: u32,
+    min_khz: u32,
+}
+
+impl SstState {
+    pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
+        let by_die = spec.class == SstClass::Tpmi;
+        let dies = if by_die { topology.dies() as usize } else { 1 };
+        // Domains without cores come after those of the dies, where they have registers at all.
+        let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
+        let per_package = dies + io;
+        let module = spec.cores_per_module.max(1);
+        let of_core: Vec<(usize, usize)> = (0..topology.cores())
+            .map(|c| {
+                let p = topology.core(c);
+                if by_die {
+                    (p.package * per_package + p.die as usize, (p.unit / module) as usize)
+                } else {
+                    (p.package, (p.unit / module) as usize)
+                }
+            })
+            .collect();
+        let cores = |number: usize| {
+            of_core.iter().filter(|place| place.0 == number).map(|place| place.1 + 1).max().unwrap_or(0)
+        };
+        let domain = |number: usize| SstDomain {
+            at: 0,
+            base_freq: false,
+            turbo_freq: false,
+            core_power: false,
+            ordered: false,
+            pm_core_power: false,
+            classes: [ClassOfService::default(); 4],
+            class_of: vec![0; cores(number)],
+            error: 0,
+            feature_error: 0,
+        };
+        SstState {
+            spec: spec.clone(),
+            domains: (0..topology.packages() * per_package).map(domain).collect(),
+            of_core,
+            per_package,
+            locked: spec.locked,
+            refuses: false,
+            bus_khz: machine.clock.bus_khz,
+            max_khz: machine.core[0].max_mhz * 1000,
+            min_khz: machine.core[0].min_mhz * 1000,
+        }
+    }
+
+    /// The levels of a domain.
+    pub fn levels(&self, domain: usize) -> &[SstLevelSpec] {
+        self.spec.domain.get(domain).map_or(&self.spec.level, |own| &own.level)
+    }
+
+    /// The level that a domain is at.
+    pub fn level(&self, domain: usize) -> &SstLevelSpec {
+        let levels = self.levels(domain);
+        &levels[self.domains[domain].at.min(levels.len() - 1)]
+    }
+
+    pub fn level_numbered(&self, domain: usize, number: u32) -> Option<&SstLevelSpec> {
+        self.levels(domain).iter().find(|l| l.number == number)
+    }
+
+    /// The guaranteed frequency of a core in kHz.
+    pub fn guaranteed(&self, core: usize) -> u32 {
+        let (d, i) = self.of_core[core];
+        let level = self.level(d);
+        let mhz = match &level.bf {
+            Some(b) if self.domains[d].base_freq => {
+                if b.cores.contains(&(i as u32)) {
+                    b.high_mhz
+                } else {
+                    b.low_mhz
+                }
+            }
+            _ => level.base_mhz,
+        };
+        mhz * 1000
+    }
+
+    /// The most that a core's class allows.
+    pub fn class_max(&self, core: usize) -> u32 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.core_power {
+            return u32::MAX;
+        }
+        match dom.classes[dom.class_of[i] as usize & 3].max {
+            0xff => u32::MAX,
+            ratio => u32::from(ratio) * self.bus_khz,
+        }
+    }
+
+    /// The turbo limit of a core, with turbo-freq in place of `plain`: classes 0 and 1 are of high priority.
+    pub fn turbo_limit(&self, core: usize, license: usize, plain: u32) -> u32 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.turbo_freq || !dom.core_power {
+            return plain;
+        }
+        let Some(tf) = &self.level(d).tf else { return plain };
+        let high = |c: u8| c & 3 <= 1;
+        if high(dom.class_of[i]) {
+            let count = dom.class_of.iter().filter(|&&c| high(c)).count() as u32;
+            let list = tf.high_mhz.get(license).or(tf.high_mhz.last());
+            let bucket =
+                tf.bucket_cores.iter().position(|&n| count <= n).and_then(|b| list.and_then(|l| l.get(b)));
+            // More cores of high priority than the buckets have room for: no more than everyone gets.
+            bucket.map_or(plain, |&mhz| mhz * 1000)
+        } else {
+            let clip = tf.clip_mhz.get(license).or(tf.clip_mhz.last());
+            clip.map_or(plain, |&mhz| plain.min(mhz * 1000))
+        }
+    }
+
+    /// What a power limit that leaves `room` of the range leaves to a core of its class. Ordered: class 3 gives first,
+    /// down to its minimum, then 2, 1 and 0. Proportional: each keeps its minimum and what is above it shrinks, faster
+    /// with a higher weight number.
+    pub fn room(&self, core: usize, room: f64) -> f64 {
+        let (d, i) = self.of_core[core];
+        let dom = &self.domains[d];
+        if !dom.core_power {
+            return room;
+        }
+        let class = dom.class_of[i] as usize & 3;
+        let range = f64::from(self.max_khz - self.min_khz).max(1.0);
+        let floor =
+            f64::from((u32::from(dom.classes[class].min) * self.bus_khz).saturating_sub(self.min_khz))
+                / range;
+        let share = if dom.ordered {
+            let depth = (1.0 - room) * 4.0;
+            1.0 - (depth - (3 - class) as f64).clamp(0.0, 1.0)
+        } else {
+            let weight = 1.0 + f64::from(dom.classes[class].weight & 15) / 5.0;
+            (1.0 - (1.0 - room) * weight).clamp(0.0, 1.0)
+        };
+        // A class's minimum gives way only when nothing else is left to give.
+        let floor = floor.min(1.0) * if room < 0.1 { room * 10.0 } else { 1.0 };
+        if share > floor { share } else { floor }
+    }
+
+    /// The package's design power at its levels, where a level has less than the machine.
+    pub fn package_tdp(&self, package: usize) -> Option<f64> {
+        let d = package * self.per_package;
+        (self.domains[d].at != 0 && self.per_package == 1).then(|| f64::from(self.level(d).tdp_w))
+    }
+
+    /// The level's turbo limits for a kind of code other than plain, (active cores, kHz).
+    pub fn level_turbo(&self, package: usize, license: usize) -> Option<Vec<(u32, u32)>> {
+        let level = self.level(package * self.per_package);
+        let list = level.trl_mhz.get(license)?;
+        Some(level.bucket_cores.iter().zip(list).map(|(&n, &mhz)| (n, mhz * 1000)).collect())
+    }
+
+    /// Domains a package.
+    pub fn per_package(&self) -> usize {
+        self.per_package
+    }
+
+    /// Changes a domain's level, which takes base-freq and turbo-freq off. The level that is set already is set again.
+    ///
+    /// # Errors
+    /// The level is not there, or levels are locked.
+    pub fn set_level(&mut self, domain: usize, number: u32) -> Result<(), Refusal> {
+        let at = self.levels(domain).iter().position(|l| l.number == number).ok_or(Refusal::Absent)?;
+        if self.locked {
+            return Err(Refusal::NotAllowed);
+        }
+        let d = &mut self.domains[domain];
+        d.at = at;
+        d.base_freq = false;
+        d.turbo_freq = false;
+        Ok(())
+    }
+
+    /// Turns base-freq on or off.
+    ///
+    /// # Errors
+    /// The level has it not.
+    pub fn set_base_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+        if on && self.level(domain).bf.is_none() {
+            return Err(Refusal::Absent);
+        }
+        self.domains[domain].base_freq = on;
+        Ok(())
+    }
+
+    /// Turns turbo-freq on or off.
+    ///
+    /// # Errors
+    /// The level has it not, or classes of service, on which it stands, are off.
+    pub fn set_turbo_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
+        if on && self.level(domain).tf.is_none() {
+            return Err(Refusal::Absent);
+        }
+        let d = &mut self.domains[domain];
+        if on && !d.core_power {
+            return Err(Refusal::NotAllowed);
+        }
+        d.turbo_freq = on;
+        Ok(())
+    }
+
+    /// Turns classes of service on or off, with ordered or proportional priority.
+    ///
+    /// # Errors
+    /// There are none, or turbo-freq is on and stands on them.
+    pub fn set_core_power(&mut self, domain: usize, on: bool, ordered: bool) -> Result<(), Refusal> {
+        if on && !self.spec.core_power {
+            return Err(Refusal::Absent);
+        }
+        let d = &mut self.domains[domain];
+        if !on && d.turbo_freq {
+            return Err(Refusal::NotAllowed);
+        }
+        d.core_power = on;
+        d.ordered = ordered;
+        Ok(())
+    }
+}
