@@ -10,8 +10,7 @@ use crate::{
     isst::{self, Caller},
     kernel::Kernel,
     load::Load,
-    trace::files as tracefs,
-    tree::{self, Dir, Node},
+    tree::{self, Dir, Node, tracefs},
     world::{Boot, World},
 };
 

@@ -7,8 +7,8 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
 };
 
 use fuser::{
@@ -17,45 +17,18 @@ use fuser::{
     ReplyOpen, ReplyPoll, ReplyWrite, Request, WriteFlags,
 };
 
-use super::wait::{Waiters, Waiting};
+use super::{
+    open::{Open, Paced, State, error, lock, take},
+    wait::{Waiters, Waiting},
+};
 use crate::{
     errno::{Answer, Errno},
-    machine::{Kind, SimMachine},
+    machine::Kind,
 };
 
 /// How long the kernel may keep what a directory's name stands for. Files and links are asked for each time, because a
 /// driver may go and take them along.
 const KEEP: Duration = Duration::from_millis(200);
-
-/// A machine whose clock follows the real one.
-#[derive(Debug)]
-pub struct Paced {
-    machine: SimMachine,
-    started: Instant,
-    offset: Duration,
-}
-
-impl Paced {
-    /// From now on the machine's time passes as real time does.
-    pub fn new(machine: SimMachine) -> Paced {
-        let offset = machine.now();
-        Paced { machine, started: Instant::now(), offset }
-    }
-
-    /// The machine, brought up to the present.
-    pub fn machine(&mut self) -> &mut SimMachine {
-        let now = self.offset + self.started.elapsed();
-        let behind = now.saturating_sub(self.machine.now());
-        self.machine.advance(behind);
-        &mut self.machine
-    }
-
-    /// Boots the machine again.
-    fn reboot(&mut self) {
-        self.machine.reboot();
-        (self.started, self.offset) = (Instant::now(), self.machine.now());
-    }
-}
 
 /// A folder of the served tree that no real machine has, outside of what is laid over the real files, and in it the file
 /// through which `flyball sim work` starts a workload: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
@@ -64,25 +37,6 @@ const WORK: &str = "/flyball/work";
 /// Read: everything that is set on the machine ([`SimMachine::settings`]). Written `reset`: the machine boots again.
 const SETTINGS: &str = "/flyball/settings";
 
-/// What an open file holds.
-#[derive(Debug)]
-struct Open {
-    path: String,
-    text: Vec<u8>,
-    /// The errno of the read at offset 0, repeated until the next.
-    fresh: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct State {
-    paths: Vec<Arc<str>>,
-    inodes: HashMap<Arc<str>, u64>,
-    open: HashMap<u64, Open>,
-    next: u64,
-    /// How far the workload is.
-    work: Option<crate::workload::Shared>,
-}
-
 /// The file system: the machine's whole tree.
 #[derive(Debug)]
 pub struct Files {
@@ -90,31 +44,6 @@ pub struct Files {
     state: Arc<Mutex<State>>,
     waiters: Waiters,
     born: SystemTime,
-}
-
-/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.
-pub(super) fn take(
-    machine: &Mutex<Paced>,
-    state: &Mutex<State>,
-    handle: u64,
-    size: usize,
-) -> Answer<Vec<u8>> {
-    let mut state = lock(state);
-    let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
-    if open.text.is_empty() {
-        open.text = lock(machine).machine().take(&open.path, size)?;
-    }
-    let rest = open.text.split_off(size.min(open.text.len()));
-    Ok(std::mem::replace(&mut open.text, rest))
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in another thread leaves a machine that still answers.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn error(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno.0)
 }
 
 impl Files {

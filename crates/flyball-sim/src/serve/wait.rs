@@ -11,7 +11,7 @@ use std::{
 
 use fuser::{PollNotifier, ReplyData};
 
-use super::files::{Paced, State, error, lock, take};
+use super::open::{Paced, State, error, lock, take};
 use crate::errno::Errno;
 
 const LOOK: Duration = Duration::from_millis(10);

@@ -6,8 +6,8 @@ use crate::kernel::Kernel;
 
 /// A filter as it was written, and what it means.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Filter {
-    pub(super) text: String,
+pub(crate) struct Filter {
+    pub(crate) text: String,
     tree: Tree,
 }
 
@@ -56,7 +56,7 @@ const DEEPEST: usize = 32;
 
 impl Filter {
     /// Reads a filter for an event; none where the kernel would refuse it.
-    pub(super) fn parse(text: &str, kind: Kind, kernel: Kernel) -> Option<Filter> {
+    pub(crate) fn parse(text: &str, kind: Kind, kernel: Kernel) -> Option<Filter> {
         let mut parser = Parser { rest: text, kind, kernel, depth: 0 };
         let tree = parser.any()?;
         parser.blank();
@@ -64,7 +64,7 @@ impl Filter {
     }
 
     /// Whether a record of this task on this CPU passes.
-    pub(super) fn passes(&self, record: &Record, cpu: u32, comm: &str, kernel: Kernel) -> bool {
+    pub(crate) fn passes(&self, record: &Record, cpu: u32, comm: &str, kernel: Kernel) -> bool {
         let mut bytes = vec![0; 8];
         record.event.encode(kernel, &mut bytes);
         bytes[..2].copy_from_slice(&record.event.kind().id(kernel).to_le_bytes());

@@ -76,7 +76,7 @@ fn fields(kind: Kind, kernel: Kernel) -> &'static [Field] {
 }
 
 /// Offset, size and sign of a field, common ones included.
-pub(super) fn field(kind: Kind, kernel: Kernel, name: &str) -> Option<(u32, u32, bool)> {
+pub(crate) fn field(kind: Kind, kernel: Kernel, name: &str) -> Option<(u32, u32, bool)> {
     let mut all = COMMON.iter().chain(fields(kind, kernel));
     let (.., offset, size, signed) = all.find(|field| field.1 == name && field.3 > 0)?;
     Some((*offset, *size, *signed == 1))
@@ -133,7 +133,7 @@ fn print(kind: Kind, kernel: Kernel) -> String {
 }
 
 /// events/GROUP/EVENT/format.
-pub(super) fn text(kind: Kind, kernel: Kernel) -> String {
+pub(crate) fn text(kind: Kind, kernel: Kernel) -> String {
     let mut text = format!("name: {}\nID: {}\nformat:\n", kind.name(), kind.id(kernel));
     let mut line = |(of, name, offset, size, signed): Field| {
         let _ = writeln!(text, "\tfield:{of} {name};\toffset:{offset};\tsize:{size};\tsigned:{signed};");
@@ -151,7 +151,7 @@ pub(super) fn text(kind: Kind, kernel: Kernel) -> String {
 }
 
 /// events/header_page.
-pub(super) fn page(kernel: Kernel) -> String {
+pub(crate) fn page(kernel: Kernel) -> String {
     let signed = u8::from(kernel == Kernel::V6_1);
     format!(
         "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
@@ -162,7 +162,7 @@ pub(super) fn page(kernel: Kernel) -> String {
 }
 
 /// events/header_event.
-pub(super) const EVENT: &str = "# compressed entry header\n\
+pub(crate) const EVENT: &str = "# compressed entry header\n\
     \ttype_len    :    5 bits\n\
     \ttime_delta  :   27 bits\n\
     \tarray       :   32 bits\n\n\

@@ -16,7 +16,7 @@ fn flags(record: &Record) -> [char; 5] {
 }
 
 /// Appends a record's line.
-pub(super) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Record, text: &mut String) {
+pub(crate) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Record, text: &mut String) {
     let name = match record.pid {
         0 => "<idle>",
         pid => tracer.names.get(&pid).map_or("<...>", String::as_str),
@@ -38,13 +38,13 @@ pub(super) fn line(tracer: &Tracer, instance: &Instance, cpu: usize, record: &Re
 }
 
 /// Seconds and microseconds, the latter cut off.
-pub(super) fn seconds(ns: u64) -> String {
+pub(crate) fn seconds(ns: u64) -> String {
     let us = ns / 1000;
     format!("{:>5}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
 /// The head of `trace`.
-pub(super) fn head(instance: &Instance, cpus: usize) -> String {
+pub(crate) fn head(instance: &Instance, cpus: usize) -> String {
     let (mut entries, mut written) = (0, 0);
     for ring in &instance.rings {
         let counts = ring.counts();

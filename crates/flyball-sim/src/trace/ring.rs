@@ -9,7 +9,7 @@ use super::Event;
 use crate::kernel::Kernel;
 
 /// Bytes of a sub-buffer.
-pub(super) const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 const HEADER: usize = 16;
 const DATA: usize = PAGE - HEADER;
 /// Longest time between two records that fits into the first one's 27 bits.
@@ -19,12 +19,12 @@ const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Record {
-    pub(super) stamp: u64,
-    pub(super) pid: i32,
-    pub(super) flags: u8,
-    pub(super) preempt: u8,
-    pub(super) event: Event,
+pub(crate) struct Record {
+    pub(crate) stamp: u64,
+    pub(crate) pid: i32,
+    pub(crate) flags: u8,
+    pub(crate) preempt: u8,
+    pub(crate) event: Event,
 }
 
 #[derive(Debug, Default)]
@@ -35,22 +35,22 @@ struct Page {
 
 /// What stats says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Records in the buffer.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// Overwritten.
-    pub(super) overrun: u64,
+    pub(crate) overrun: u64,
     /// Bytes in the buffer.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Refused, where nothing may be overwritten.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
     /// Taken by readers.
-    pub(super) read: u64,
+    pub(crate) read: u64,
 }
 
 /// The buffer of one CPU.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     pages: VecDeque<Page>,
     capacity: usize,
     counts: Counts,
@@ -65,40 +65,40 @@ fn pages(kib: u64) -> usize {
 }
 
 impl Ring {
-    pub(super) fn new(kib: u64) -> Ring {
+    pub(crate) fn new(kib: u64) -> Ring {
         Ring { pages: VecDeque::new(), capacity: pages(kib), counts: Counts::default(), last: 0, missed: 0 }
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.counts.entries == 0
     }
 
     /// How many pages hold something, of how many.
-    pub(super) fn fill(&self) -> (usize, usize) {
+    pub(crate) fn fill(&self) -> (usize, usize) {
         (self.pages.len(), self.capacity)
     }
 
     /// The stamp of the oldest record.
-    pub(super) fn oldest(&self) -> Option<u64> {
+    pub(crate) fn oldest(&self) -> Option<u64> {
         self.records().next().map(|record| record.stamp)
     }
 
     /// All records, oldest first.
-    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &Record> {
         self.pages.iter().flat_map(|page| &page.records)
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.pages.clear();
         self.counts = Counts::default();
         self.missed = 0;
     }
 
-    pub(super) fn resize(&mut self, kib: u64) {
+    pub(crate) fn resize(&mut self, kib: u64) {
         self.capacity = pages(kib);
         while self.pages.len() > self.capacity {
             self.overwrite();
@@ -106,7 +106,7 @@ impl Ring {
     }
 
     /// The stamp for a record that is made now: never before the one before.
-    pub(super) fn after(&self, stamp: u64, step: u64) -> u64 {
+    pub(crate) fn after(&self, stamp: u64, step: u64) -> u64 {
         if self.last == 0 { stamp } else { stamp.max(self.last.saturating_add(step)) }
     }
 
@@ -121,7 +121,7 @@ impl Ring {
     }
 
     /// Adds a record whose payload has `size` bytes.
-    pub(super) fn push(&mut self, record: Record, size: usize, overwrite: bool) {
+    pub(crate) fn push(&mut self, record: Record, size: usize, overwrite: bool) {
         let mut need = event_size(size);
         if need > DATA {
             self.counts.dropped += 1;
@@ -156,7 +156,7 @@ impl Ring {
     }
 
     /// Takes the oldest record.
-    pub(super) fn pop(&mut self) -> Option<Record> {
+    pub(crate) fn pop(&mut self) -> Option<Record> {
         let page = self.pages.front_mut()?;
         let record = page.records.remove(0);
         self.counts.entries -= 1;
@@ -169,7 +169,7 @@ impl Ring {
     }
 
     /// Takes the oldest page as a reader of trace_pipe_raw gets it.
-    pub(super) fn take_page(&mut self, kernel: Kernel) -> Option<Vec<u8>> {
+    pub(crate) fn take_page(&mut self, kernel: Kernel) -> Option<Vec<u8>> {
         let page = self.pages.pop_front()?;
         let count = page.records.len() as u64;
         self.counts.entries -= count;

@@ -10,12 +10,13 @@ pub(crate) mod hwmon;
 mod powercap;
 mod procfs;
 mod system;
+pub(crate) mod tracefs;
 
 use crate::{
     errno::{Answer, Errno},
-    trace::files::{self as tracefs, Folder, TraceFile},
     world::World,
 };
+use tracefs::{Folder, TraceFile};
 
 /// A directory, with the numbers that tell its instances apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

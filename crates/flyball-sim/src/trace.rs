@@ -2,18 +2,19 @@
 //! as ftrace text or as pages.
 //!
 //! `event` knows the tracepoints and their records, `format` the layout that each kernel version gives them, `ring` the
-//! buffer of a CPU, `line` the text, `filter` what is kept, and `files` the tracefs on top. Drivers call [`Tracer::emit`] where the kernel's
-//! sources have their `trace_...()`; while nothing is enabled, that is one test of a bit mask.
+//! buffer of a CPU, `line` the text, and `filter` what is kept; the files are in `tree/tracefs`. Drivers call [`Tracer::emit`]
+//! where the kernel's sources have their `trace_...()`; while nothing is enabled, that is one test of a bit mask.
 
 mod event;
-pub(crate) mod files;
 mod filter;
-mod format;
-mod line;
+pub(crate) mod format;
+pub(crate) mod line;
 mod ring;
 
 pub(crate) use event::{Event, Kind};
-use ring::{Record, Ring};
+pub(crate) use filter::Filter;
+use ring::Ring;
+pub(crate) use ring::{PAGE, Record};
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl TraceClock {
     pub(crate) const NAMES: [&str; 10] =
         ["local", "global", "counter", "uptime", "perf", "mono", "mono_raw", "boot", "tai", "x86-tsc"];
 
-    fn named(name: &str) -> Option<TraceClock> {
+    pub(crate) fn named(name: &str) -> Option<TraceClock> {
         let index = TraceClock::NAMES.iter().position(|known| *known == name)?;
         Some(match index {
             2 => TraceClock::Counter,
@@ -76,7 +77,7 @@ impl TraceClock {
         })
     }
 
-    fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         match self {
             TraceClock::Nanoseconds(index) => index as usize,
             TraceClock::Counter => 2,
@@ -86,7 +87,7 @@ impl TraceClock {
     }
 
     /// Whether its stamps are nanoseconds.
-    fn is_time(self) -> bool {
+    pub(crate) fn is_time(self) -> bool {
         matches!(self, TraceClock::Nanoseconds(_))
     }
 }
@@ -129,15 +130,15 @@ pub(crate) struct Instance {
     /// CPUs that do not record.
     pub(crate) masked: Vec<bool>,
     /// Which records of an event are kept.
-    filters: BTreeMap<u8, filter::Filter>,
-    rings: Vec<Ring>,
+    pub(crate) filters: BTreeMap<u8, Filter>,
+    pub(crate) rings: Vec<Ring>,
 }
 
 /// What trace buffers are at boot: KiB a CPU.
 const DEFAULT_KIB: u64 = 1408;
 
 impl Instance {
-    fn new(name: &str, cpus: usize) -> Instance {
+    pub(crate) fn new(name: &str, cpus: usize) -> Instance {
         Instance {
             name: name.to_owned(),
             on: true,
@@ -154,8 +155,18 @@ impl Instance {
         }
     }
 
-    fn option(&self, index: usize) -> bool {
+    pub(crate) fn option(&self, index: usize) -> bool {
         self.options >> index & 1 == 1
+    }
+
+    pub(crate) fn set_option(&mut self, index: usize, on: bool) {
+        self.options = self.options & !(1 << index) | u32::from(on) << index;
+    }
+
+    /// Switches events on or off.
+    pub(crate) fn enable(&mut self, kinds: impl Iterator<Item = Kind>, on: bool) {
+        let bits = kinds.fold(0, |bits, kind| bits | kind.bit());
+        if on { self.enabled |= bits } else { self.enabled &= !bits }
     }
 
     /// A time on this instance's clock.
@@ -171,13 +182,13 @@ impl Instance {
         }
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         for ring in &mut self.rings {
             ring.clear();
         }
     }
 
-    fn resize(&mut self, kib: u64) {
+    pub(crate) fn resize(&mut self, kib: u64) {
         self.size_kib = kib;
         self.expanded = true;
         for ring in &mut self.rings {
@@ -201,7 +212,7 @@ pub(crate) struct Tracer {
     /// What its tasks are called.
     task: String,
     /// Names of processes that are in some buffer.
-    names: BTreeMap<i32, String>,
+    pub(crate) names: BTreeMap<i32, String>,
     /// Counters at the last sample: MPERF, APERF, TSC.
     seen: Vec<[u64; 3]>,
     /// Each CPU was in its idle loop at the end of the last step, in this state.
@@ -248,7 +259,7 @@ impl Tracer {
     }
 
     /// After switches of instances were changed.
-    fn review(&mut self, chip: &Chip) {
+    pub(crate) fn review(&mut self, chip: &Chip) {
         let before = self.wanted;
         self.wanted = 0;
         for instance in self.instances.iter_mut().flatten() {
@@ -277,7 +288,7 @@ impl Tracer {
         }
     }
 
-    fn record(&mut self, now: u64, cpu: u32, context: Context, event: Event) {
+    pub(crate) fn record(&mut self, now: u64, cpu: u32, context: Context, event: Event) {
         let busy = self.running.get(cpu as usize).copied().unwrap_or(false);
         let number = cpu as i32;
         let (pid, flags, preempt) = match context {

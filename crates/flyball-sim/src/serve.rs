@@ -7,7 +7,7 @@
 mod cpuid;
 mod files;
 mod namespace;
-
+mod open;
 mod supervise;
 mod wait;
 
@@ -23,8 +23,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
 };
 
-pub use files::{Files, Paced};
+pub use files::Files;
 pub use namespace::{SetupError, enter};
+pub use open::Paced;
 pub use supervise::{Supervisor, submit};
 
 /// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the process inside, which has

@@ -1,0 +1,86 @@
+//! The machine that is served, on the real clock, and the files that programs have open on it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    errno::{Answer, Errno},
+    machine::SimMachine,
+};
+
+/// A machine whose clock follows the real one.
+#[derive(Debug)]
+pub struct Paced {
+    machine: SimMachine,
+    started: Instant,
+    offset: Duration,
+}
+
+impl Paced {
+    /// From now on the machine's time passes as real time does.
+    pub fn new(machine: SimMachine) -> Paced {
+        let offset = machine.now();
+        Paced { machine, started: Instant::now(), offset }
+    }
+
+    /// The machine, brought up to the present.
+    pub fn machine(&mut self) -> &mut SimMachine {
+        let now = self.offset + self.started.elapsed();
+        let behind = now.saturating_sub(self.machine.now());
+        self.machine.advance(behind);
+        &mut self.machine
+    }
+
+    /// Boots the machine again.
+    pub(super) fn reboot(&mut self) {
+        self.machine.reboot();
+        (self.started, self.offset) = (Instant::now(), self.machine.now());
+    }
+}
+
+/// What an open file holds.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) path: String,
+    pub(super) text: Vec<u8>,
+    /// The errno of the read at offset 0, repeated until the next.
+    pub(super) fresh: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) paths: Vec<Arc<str>>,
+    pub(super) inodes: HashMap<Arc<str>, u64>,
+    pub(super) open: HashMap<u64, Open>,
+    pub(super) next: u64,
+    /// How far the workload is.
+    pub(super) work: Option<crate::workload::Shared>,
+}
+
+/// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.
+pub(super) fn take(
+    machine: &Mutex<Paced>,
+    state: &Mutex<State>,
+    handle: u64,
+    size: usize,
+) -> Answer<Vec<u8>> {
+    let mut state = lock(state);
+    let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
+    if open.text.is_empty() {
+        open.text = lock(machine).machine().take(&open.path, size)?;
+    }
+    let rest = open.text.split_off(size.min(open.text.len()));
+    Ok(std::mem::replace(&mut open.text, rest))
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in another thread leaves a machine that still answers.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn error(errno: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(errno.0)
+}
