@@ -283,6 +283,32 @@ impl Scheduler {
         200 * self.cpus.len()
     }
 
+    /// Takes note that a CPU which was halted or in reset runs again. False: it has to wait, since all were halted and
+    /// others may wake up at the same time.
+    fn is_awake(&mut self, cpu: usize, clock: u64) -> bool {
+        if self.cpus[cpu].halted || !self.cpus[cpu].started {
+            // It wakes up no earlier than what woke it: a timer at the clock's time, or another CPU. Its turn may come later,
+            // but from now on it has one.
+            let now = self.sent.max(clock);
+            let state = &mut self.cpus[cpu];
+            state.local = state.local.max(now);
+            state.halted = false;
+            state.started = true;
+            // One timer may wake several at once, and QEMU's round-robin order among them is not deterministic. So none
+            // goes on before all have had the chance to report that they are awake: then the first one does.
+            let alone = (0..self.cpus.len())
+                .all(|other| other == cpu || self.cpus[other].halted || !self.cpus[other].started);
+            if self.current.is_none() && alone && self.cpus.len() > 1 {
+                self.waking = true;
+                return false;
+            }
+        } else if self.waking && self.current.is_none() {
+            self.waking = false;
+            self.turn = self.first_awake();
+        }
+        !(self.waking && self.current.is_none())
+    }
+
     /// A CPU's counter has reached the limit: its slice is over, or it comes back from wherever it was.
     /// `counter` is that CPU's counter, `other` gives that of another.
     pub fn limit_reached(
@@ -293,28 +319,7 @@ impl Scheduler {
         other: impl Fn(usize) -> u64,
     ) -> Next {
         let clock = self.clock * PS;
-        if self.cpus[cpu].halted || !self.cpus[cpu].started {
-            // It wakes up, no earlier than what woke it: a timer at the clock's time, or another CPU. Its turn may be later,
-            // but from now on it has one.
-            let now = self.sent.max(clock);
-            let state = &mut self.cpus[cpu];
-            state.local = state.local.max(now);
-            state.halted = false;
-            state.started = true;
-            // One timer may wake several at once, and whom the emulator's circle comes to first is the host's whim. So
-            // nobody goes on before all have had the chance to say that they are awake: then the first one does.
-            let alone = (0..self.cpus.len())
-                .all(|other| other == cpu || self.cpus[other].halted || !self.cpus[other].started);
-            if self.current.is_none() && alone && self.cpus.len() > 1 {
-                self.waking = true;
-                self.forget(cpu);
-                return Next::Leave;
-            }
-        } else if self.waking && self.current.is_none() {
-            self.waking = false;
-            self.turn = self.first_awake();
-        }
-        if self.waking && self.current.is_none() {
+        if !self.is_awake(cpu, clock) {
             self.forget(cpu);
             return Next::Leave;
         }

@@ -94,6 +94,7 @@ struct Idle {
 const COUNTERS: [u8; 4] = [1, 3, 6, 7];
 
 /// State of one package.
+#[expect(clippy::struct_excessive_bools, reason = "independent switches and log bits of the hardware")]
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
     pub thermal: Thermal,

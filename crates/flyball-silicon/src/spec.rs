@@ -413,6 +413,7 @@ pub enum ClockDomain {
 }
 
 /// Who decides frequencies, and how.
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a machine file")]
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {

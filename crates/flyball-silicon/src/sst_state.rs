@@ -48,6 +48,7 @@ impl ClassOfService {
 }
 
 /// What is set in one power domain.
+#[expect(clippy::struct_excessive_bools, reason = "independent switches and log bits of the hardware")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SstDomain {
     /// Index into the levels of the machine's file.

@@ -89,6 +89,7 @@ pub struct Cache {
 }
 
 /// What a kernel finds.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of hardware and firmware")]
 #[derive(Debug, Clone)]
 pub struct Board {
     /// Whose processors.

@@ -60,6 +60,9 @@ pub struct Row {
     pub spread: Option<f64>,
 }
 
+/// What a value is of, and its unit.
+type Quantity = (&'static str, &'static str);
+
 /// The relative standard deviation of published rounds.
 pub(crate) fn deviation(rounds: &[f64]) -> f64 {
     let n = rounds.len() as f64;
@@ -85,22 +88,47 @@ fn drivers_apart(
     spread: Option<(f64, f64)>,
 ) -> [Row; 2] {
     let change = |values: [f64; 2]| (values[1] / values[0] - 1.0) * 100.0;
-    let row = |quantity, of: fn((f64, f64)) -> f64| Row {
-        source,
-        table,
-        row: format!("{governor}: amd-pstate against acpi-cpufreq"),
-        quantity,
-        unit: "%",
-        published: change(published.map(of)),
-        simulated: Some(change(simulated.map(of))),
-        aim: Aim::Sign(6.0),
-        used: false,
-        spread: spread.map(of),
+    let row = |quantity, of: fn((f64, f64)) -> f64| {
+        let name = format!("{governor}: amd-pstate against acpi-cpufreq");
+        let row = Row::new(source, table, name, (quantity, "%"), change(published.map(of)));
+        let row = row.simulated(change(simulated.map(of)), false).aim(Aim::Sign(6.0));
+        Row { spread: spread.map(of), ..row }
     };
     [row(performance, |both| both.0), row("energy", |both| both.1)]
 }
 
 impl Row {
+    /// A value that nothing judges and that set no constant.
+    fn new(
+        source: &'static str,
+        table: &'static str,
+        row: impl Into<String>,
+        of: Quantity,
+        published: f64,
+    ) -> Row {
+        Row {
+            source,
+            table,
+            row: row.into(),
+            quantity: of.0,
+            unit: of.1,
+            published,
+            simulated: None,
+            aim: Aim::None,
+            used: false,
+            spread: None,
+        }
+    }
+
+    /// With a simulated value, and whether the published one set a constant.
+    fn simulated(self, value: f64, used: bool) -> Row {
+        Row { simulated: Some(value), used, ..self }
+    }
+
+    fn aim(self, aim: Aim) -> Row {
+        Row { aim, ..self }
+    }
+
     /// Simulated against published, in percent.
     pub fn error_percent(&self) -> Option<f64> {
         let simulated = self.simulated?;
@@ -192,23 +220,19 @@ pub enum CheckError {
 /// # Errors
 /// An experiment could not be run.
 pub fn check(document: Option<&str>) -> Result<Report, CheckError> {
-    let wanted = |name: &str| document.is_none_or(|d| d == name);
-    if let Some(name) = document
-        && !DOCUMENTS.contains(&name)
-    {
-        return Err(CheckError::UnknownDocument(name.to_owned()));
-    }
+    let documents = match document {
+        Some(name) => vec![name],
+        None => DOCUMENTS.to_vec(),
+    };
     let mut report = Report::default();
-    let parts: [(&str, fn(&mut Report) -> Result<(), CheckError>); 5] = [
-        ("sst-guide", guide::check),
-        ("storpool", storpool::check),
-        ("amd-slides", amd::check),
-        ("stinner", stinner::check),
-        ("amd-document", document::check),
-    ];
-    for (name, part) in parts {
-        if wanted(name) {
-            part(&mut report)?;
+    for name in documents {
+        match name {
+            "sst-guide" => guide::check(&mut report)?,
+            "storpool" => storpool::check(&mut report)?,
+            "amd-slides" => amd::check(&mut report)?,
+            "stinner" => stinner::check(&mut report)?,
+            "amd-document" => document::check(&mut report)?,
+            _ => return Err(CheckError::UnknownDocument(name.to_owned())),
         }
     }
     Ok(report)

@@ -44,6 +44,7 @@ pub(crate) struct IdleCount {
 }
 
 /// One CPU as the kernel sees it.
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of the scheduler")]
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cpu {
     pub(crate) online: bool,
@@ -79,6 +80,13 @@ pub(crate) struct Cpu {
     pub(crate) resume_latency_us: i32,
     /// The last choice of an idle state, and what it followed from.
     pub(crate) chosen: (IdleRequest, u8),
+}
+
+/// How fast a CPU ran, and what the kernel takes for its full speed, in kHz.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Speed {
+    pub(crate) khz: u32,
+    pub(crate) full: u32,
 }
 
 /// What an idle state is chosen by: the gap that is expected, the latency that the machine and the CPU allow, both in
@@ -121,18 +129,17 @@ impl Cpu {
         self.estimate = if last > self.estimate { last } else { self.estimate - (self.estimate - last) / 4 };
     }
 
-    /// A step of `decay.span()` nanoseconds, `busy` of which it ran at `khz` of `full`, with a tick every
-    /// `tick` nanoseconds.
+    /// A step of `decay.span()` nanoseconds, a share `busy` of which it ran at `speed`, with a tick every `tick` nanoseconds.
     pub(crate) fn step(
         &mut self,
         now: u64,
         decay: Decay,
         busy: f64,
         work: &CpuWork,
-        khz: u32,
-        full: u32,
+        speed: Speed,
         tick: u64,
     ) {
+        let Speed { khz, full } = speed;
         let span = decay.span();
         let waits_for_io = work.io;
         self.heard = None;

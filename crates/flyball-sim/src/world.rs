@@ -5,7 +5,7 @@ use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu::{Cpu, IdleCount, IdleRequest},
+    cpu::{Cpu, IdleCount, IdleRequest, Speed},
     cpufreq::{
         Cpufreq, Platform, amd, intel,
         invariance::{FullSpeed, full_speed},
@@ -424,7 +424,7 @@ impl World {
                 cpu.load.fork();
                 cpu.estimate = 0;
             }
-            cpu.step(now, decay, busy, work, khz, full, tick);
+            cpu.step(now, decay, busy, work, Speed { khz, full }, tick);
         }
         self.cpufreq.tick(&mut self.platform, &mut self.cpus);
     }

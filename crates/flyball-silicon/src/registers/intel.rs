@@ -10,6 +10,7 @@ use crate::silicon::Silicon;
 use crate::spec::EnergyDomain;
 
 impl Silicon {
+    #[expect(clippy::too_many_lines, reason = "one register per arm")]
     pub(super) fn read_intel(&self, cpu: usize, reg: u32) -> Option<u64> {
         let r = &self.registers.cpu[cpu];
         let place = self.topology.core_of(cpu);
@@ -204,6 +205,7 @@ impl Silicon {
         now | now << 16 | u64::from(pk.hot_log) << 17
     }
 
+    #[expect(clippy::too_many_lines, reason = "one register per arm")]
     pub(super) fn write_intel(&mut self, cpu: usize, reg: u32, value: u64) -> Result<(), Fault> {
         let package = self.topology.package_of(cpu);
         let hwp = self.spec.firmware.interface == Interface::Hwp;

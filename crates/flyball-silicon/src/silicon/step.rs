@@ -1,7 +1,19 @@
 //! Physics: what a step of constant frequencies does to counters, power, energy and heat.
 
-use super::{Activity, Idle, Silicon, Thread};
+use super::{Activity, Idle, Package, Silicon, Thread};
 use crate::curve::Curve;
+use crate::spec::PowerSpec;
+
+/// What a package's cores did in a step, summed up.
+struct CoreSums {
+    watts: f64,
+    /// Cores that were not in a deep idle state.
+    awake: f64,
+    busy: f64,
+    /// Busy time that was spent waiting for memory.
+    stalled: f64,
+    cores: f64,
+}
 
 impl Silicon {
     /// Physics of one step of at most a firmware period, at constant frequencies: counters, power, energy, heat.
@@ -25,9 +37,8 @@ impl Silicon {
                 if !threads[i0].online {
                     (b0, idle) = (0, u8::MAX);
                 }
-                let (mut share, mut act) = (0.0, 0.0);
-                let mut s0 = 0.0;
-                let mut s1 = 0.0;
+                // By thread, the share of the step in which it executes; of the core, that of either, and its activity.
+                let (mut s0, mut s1, mut share, mut act) = (0.0, 0.0, 0.0, 0.0);
                 let mut license = a0.license;
                 let mut intensity = f64::from(a0.intensity) * (1.0 / 256.0);
                 if b0 > 0 {
@@ -79,28 +90,39 @@ impl Silicon {
                 busy_sum += share;
                 awake += if st.deep { share } else { 1.0 };
             }
-            let n = cores.len() as f64;
-            let pw = &spec.power;
-            let sleep = if awake < 1.0 { 1.0 - awake } else { 0.0 };
-            let uncore =
-                (pw.uncore_idle_w + (pw.uncore_busy_w - pw.uncore_idle_w) * busy_sum / n) * pk.uncore;
-            let uncore = pw.package_sleep_w * sleep + uncore * (1.0 - sleep);
-            let dram = pw.dram_idle_w + (pw.dram_busy_w - pw.dram_idle_w) * (stall_sum / n).min(1.0);
-            pk.sleep_ns += (sleep * dt as f64) as u64;
-            pk.cores_watts = watts;
-            pk.watts = watts + uncore;
-            pk.dram_watts = dram;
-            pk.energy += u128::from((pk.watts * femto) as u64);
-            pk.cores_energy += u128::from((watts * femto) as u64);
-            pk.dram_energy += u128::from((dram * femto) as u64);
-            pk.window_joules += pk.watts * seconds;
-            pk.window_awake += awake * seconds;
+            let sums =
+                CoreSums { watts, awake, busy: busy_sum, stalled: stall_sum, cores: cores.len() as f64 };
+            pk.account(&sums, &spec.power, dt);
             pk.thermal.step(pk.watts, seconds);
             pk.hottest = pk.thermal.die + top * core_r;
-            platform += pk.watts + dram;
+            platform += pk.watts + pk.dram_watts;
         }
         self.platform_watts = self.spec.power.platform_w + platform * (1.0 + self.spec.power.platform_loss);
         self.platform_energy += u128::from((self.platform_watts * femto) as u64);
+    }
+}
+
+impl Package {
+    /// Power and energy of a step: the cores', and what uncore and memory take while the cores do this.
+    #[inline]
+    fn account(&mut self, sums: &CoreSums, power: &PowerSpec, dt: u64) {
+        let femto = dt as f64 * 1e6;
+        // The package sleeps in the share of the time in which not one core is awake.
+        let sleep = if sums.awake < 1.0 { 1.0 - sums.awake } else { 0.0 };
+        let range = power.uncore_busy_w - power.uncore_idle_w;
+        let uncore = (power.uncore_idle_w + range * sums.busy / sums.cores) * self.uncore;
+        let uncore = power.package_sleep_w * sleep + uncore * (1.0 - sleep);
+        let stalled = (sums.stalled / sums.cores).min(1.0);
+        let dram = power.dram_idle_w + (power.dram_busy_w - power.dram_idle_w) * stalled;
+        self.sleep_ns += (sleep * dt as f64) as u64;
+        self.cores_watts = sums.watts;
+        self.watts = sums.watts + uncore;
+        self.dram_watts = dram;
+        self.energy += u128::from((self.watts * femto) as u64);
+        self.cores_energy += u128::from((sums.watts * femto) as u64);
+        self.dram_energy += u128::from((dram * femto) as u64);
+        self.window_joules += self.watts * (dt as f64 * 1e-9);
+        self.window_awake += sums.awake * (dt as f64 * 1e-9);
     }
 }
 

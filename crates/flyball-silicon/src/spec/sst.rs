@@ -17,6 +17,7 @@ pub enum SstClass {
 }
 
 /// Intel Speed Select.
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a machine file")]
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct SstSpec {

@@ -1,7 +1,7 @@
 //! AMD's slides: acpi-cpufreq against amd-pstate under three governors, three workloads.
 
 use super::bench::Bench;
-use super::{Aim, CheckError, Report, Row, chance, document, drivers_apart};
+use super::{CheckError, Report, Row, chance, document, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -91,21 +91,12 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
                 got[d] = arm(table, governor, driver, SPEEDOMETER_S[g][d])?;
                 let (p, e) = table.published[g][d];
                 let used = table.used.contains(&(g, d));
-                for (quantity, unit, published, simulated) in
-                    [(table.quantity, table.unit, p, got[d].0), ("energy", "J", e, got[d].1)]
+                for (of, published, simulated) in
+                    [((table.quantity, table.unit), p, got[d].0), (("energy", "J"), e, got[d].1)]
                 {
-                    report.rows.push(Row {
-                        source: "amd-slides",
-                        table: table.name,
-                        row: format!("{governor}, {driver}"),
-                        quantity,
-                        unit,
-                        published,
-                        simulated: Some(simulated),
-                        aim: Aim::None,
-                        used,
-                        spread: None,
-                    });
+                    let row = format!("{governor}, {driver}");
+                    let row = Row::new("amd-slides", table.name, row, of, published);
+                    report.rows.push(row.simulated(simulated, used));
                 }
             }
             let published = table.published[g];

@@ -8,7 +8,7 @@
 use flyball_silicon::MachineSpec;
 
 use super::bench::Bench;
-use super::{Aim, CheckError, Report, Row, chance, deviation, drivers_apart};
+use super::{CheckError, Report, Row, chance, deviation, drivers_apart};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -55,21 +55,12 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
             sums[0] = (sums[0].0 + mbps, sums[0].1 + joules);
             sums[1] = (sums[1].0 + got.0, sums[1].1 + got.1);
             let used = (driver, governor) == ("acpi-cpufreq", "schedutil");
-            for (quantity, unit, published, simulated) in
-                [("throughput", "MB/s", mbps, got.0), ("energy", "J", joules, got.1)]
+            for (of, published, simulated) in
+                [(("throughput", "MB/s"), mbps, got.0), (("energy", "J"), joules, got.1)]
             {
-                report.rows.push(Row {
-                    source: "amd-document",
-                    table,
-                    row: format!("{governor}, {driver}, round {}", round + 1),
-                    quantity,
-                    unit,
-                    published,
-                    simulated: Some(simulated),
-                    aim: Aim::None,
-                    used,
-                    spread: None,
-                });
+                let row = format!("{governor}, {driver}, round {}", round + 1);
+                let row = Row::new("amd-document", table, row, of, published);
+                report.rows.push(row.simulated(simulated, used));
             }
         }
         averages.push((governor, driver, sums));
@@ -112,19 +103,15 @@ fn changes(report: &mut Report, table: &'static str, averages: &[(&'static str, 
 fn gitsource(report: &mut Report) {
     for (driver, governor, rounds) in GITSOURCE {
         for (round, (seconds, joules)) in rounds.into_iter().enumerate() {
-            for (quantity, unit, published) in [("user time", "s", seconds), ("energy", "J", joules)] {
-                report.rows.push(Row {
-                    source: "amd-document",
-                    table: "gitsource, amd-pstate document",
-                    row: format!("{governor}, {driver}, round {}", round + 1),
-                    quantity,
-                    unit,
+            for (of, published) in [(("user time", "s"), seconds), (("energy", "J"), joules)] {
+                let row = format!("{governor}, {driver}, round {}", round + 1);
+                report.rows.push(Row::new(
+                    "amd-document",
+                    "gitsource, amd-pstate document",
+                    row,
+                    of,
                     published,
-                    simulated: None,
-                    aim: Aim::None,
-                    used: false,
-                    spread: None,
-                });
+                ));
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Victor Stinner's laptop and desktop.
 
 use super::bench::Bench;
-use super::{Aim, CheckError, Report, Row};
-use crate::Kernel;
+use super::{Aim, CheckError, Quantity, Report, Row};
 use crate::workload::Workload;
+use crate::{Kernel, fault::BLOCKED};
 
 const KERNEL: Kernel = Kernel::V6_1;
 
@@ -13,29 +13,21 @@ struct To<'a> {
 }
 
 impl To<'_> {
-    fn add(
-        &mut self,
-        row: &str,
-        quantity: &'static str,
-        unit: &'static str,
-        published: f64,
-        simulated: f64,
-        aim: Aim,
-        used: bool,
-    ) {
-        let (source, table) = ("stinner", self.table);
-        self.report.rows.push(Row {
-            source,
-            table,
-            row: row.into(),
-            quantity,
-            unit,
-            published,
-            simulated: Some(simulated),
-            aim,
-            used,
-            spread: None,
-        });
+    fn add(&mut self, row: &str, of: Quantity, published: f64, simulated: f64, aim: Aim, used: bool) {
+        let row = Row::new("stinner", self.table, row, of, published);
+        self.report.rows.push(row.simulated(simulated, used).aim(aim));
+    }
+
+    /// The package's temperature now, within 5 degrees.
+    fn temperature(&mut self, row: &str, bench: &Bench, published: f64, used: bool) {
+        let celsius = bench.machine.silicon().temperature(0).0;
+        self.add(row, ("temperature", "C"), published, celsius, Aim::Absolute(5.0), used);
+    }
+
+    /// The first CPU's frequency now, within 2 %.
+    fn frequency(&mut self, row: &str, bench: &Bench, published: f64) {
+        let mhz = f64::from(bench.machine.silicon().frequency(0).mhz());
+        self.add(row, ("frequency", "MHz"), published, mhz, Aim::Percent(2.0), false);
     }
 }
 
@@ -75,8 +67,8 @@ fn turbo(report: &mut Report) -> Result<(), CheckError> {
         bench.set("intel_pstate/no_turbo", if turbo { "0" } else { "1" })?;
         let (got, mhz) = call_simple(&mut bench, 0, if second { &[2] } else { &[] }, 1.0)?;
         let row = format!("turbo {}, {} CPU", if turbo { "on" } else { "off" }, 1 + u8::from(second));
-        to.add(&row, "median", "ms", ms, got, Aim::Percent(3.0), !turbo && !second);
-        to.add(&row, "frequency", "GHz", ghz, mhz / 1000.0, Aim::Percent(2.0), false);
+        to.add(&row, ("median", "ms"), ms, got, Aim::Percent(3.0), !turbo && !second);
+        to.add(&row, ("frequency", "GHz"), ghz, mhz / 1000.0, Aim::Percent(2.0), false);
     }
     Ok(())
 }
@@ -92,7 +84,7 @@ fn frequency(report: &mut Report) -> Result<(), CheckError> {
         bench.set("intel_pstate/no_turbo", "1")?;
         bench.set_all("scaling_max_freq", khz)?;
         let (got, _) = call_simple(&mut bench, 0, &[], SANDY_BRIDGE)?;
-        to.add(row, "median", "ms", ms, got, Aim::Percent(3.0), khz == "3400000");
+        to.add(row, ("median", "ms"), ms, got, Aim::Percent(3.0), khz == "3400000");
     }
     Ok(())
 }
@@ -105,54 +97,27 @@ fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
     let spin = Workload { seconds: 0.0, ..Workload::builtin("spin")? };
     bench.start(&spin, &[]);
     bench.wait(300.0);
-    let celsius = Aim::Absolute(5.0);
-    to.add("fan free", "temperature", "C", 66.0, bench.machine.silicon().temperature(0).0, celsius, true);
-    to.add(
-        "fan free",
-        "frequency",
-        "MHz",
-        3400.0,
-        f64::from(bench.machine.silicon().frequency(0).mhz()),
-        Aim::Percent(2.0),
-        false,
-    );
+    to.temperature("fan free", &bench, 66.0, true);
+    to.frequency("fan free", &bench, 3400.0);
     bench.machine.silicon_mut().set_obstruction(0, BLOCKED);
     bench.wait(60.0);
     // It goes on until nothing changes any more: the blog gives the lowest frequency that was seen.
-    to.add(
-        "blocked for a minute",
-        "temperature",
-        "C",
-        97.0,
-        bench.machine.silicon().temperature(0).0,
-        celsius,
-        false,
-    );
+    to.temperature("blocked for a minute", &bench, 97.0, false);
     bench.wait(60.0);
     let from = bench.mark();
     bench.wait(2.0);
     let span = bench.since(&from);
-    to.add("blocked", "frequency", "MHz", 1533.0, span.bzy_mhz[0], Aim::Percent(10.0), true);
+    to.add("blocked", ("frequency", "MHz"), 1533.0, span.bzy_mhz[0], Aim::Percent(10.0), true);
     bench.machine.silicon_mut().set_obstruction(0, 1.0);
     bench.machine.run(None);
     bench.wait(1.0);
     bench.start(&spin, &[]);
     bench.wait(90.0);
-    to.add("free again", "temperature", "C", 62.0, bench.machine.silicon().temperature(0).0, celsius, false);
-    to.add(
-        "free again",
-        "frequency",
-        "MHz",
-        3400.0,
-        f64::from(bench.machine.silicon().frequency(0).mhz()),
-        Aim::Percent(2.0),
-        false,
-    );
+    to.temperature("free again", &bench, 62.0, false);
+    to.frequency("free again", &bench, 3400.0);
     Ok(())
 }
 
-/// What a sheet of paper before the fan multiplies the resistance to air with; set from 1533 MHz.
-const BLOCKED: f64 = 7.7;
 /// What a tissue in the laptop's outlet does; set from 101 C being reached at all.
 const STUFFED: f64 = 1.5;
 
@@ -163,35 +128,17 @@ fn laptop_heat(report: &mut Report) -> Result<(), CheckError> {
     let spin = Workload { seconds: 0.0, ..Workload::builtin("spin")? };
     bench.start(&spin, &[]);
     bench.wait(300.0);
-    let celsius = Aim::Absolute(5.0);
-    to.add("outlet free", "temperature", "C", 83.0, bench.machine.silicon().temperature(0).0, celsius, true);
-    to.add(
-        "outlet free",
-        "frequency",
-        "MHz",
-        3391.0,
-        f64::from(bench.machine.silicon().frequency(0).mhz()),
-        Aim::Percent(2.0),
-        false,
-    );
+    to.temperature("outlet free", &bench, 83.0, true);
+    to.frequency("outlet free", &bench, 3391.0);
     bench.machine.silicon_mut().set_obstruction(0, STUFFED);
     bench.wait(300.0);
-    to.add(
-        "blocked for five minutes",
-        "temperature",
-        "C",
-        102.0,
-        bench.machine.silicon().temperature(0).0,
-        celsius,
-        false,
-    );
+    to.temperature("blocked for five minutes", &bench, 102.0, false);
     let from = bench.mark();
     bench.wait(2.0);
     let span = bench.since(&from);
     to.add(
         "blocked for five minutes",
-        "frequency",
-        "MHz",
+        ("frequency", "MHz"),
         3077.0,
         span.bzy_mhz[0],
         Aim::Percent(10.0),

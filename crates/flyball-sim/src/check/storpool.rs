@@ -32,25 +32,13 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
         let (progress, span) = bench.run(&reads, &[2]);
         // Latencies set the drive's time and what the preference does; powers are predicted.
         let known = published("gold-6138", "io-4k");
-        let mut add = |quantity, unit, of, simulated, aim, used| {
+        let mut add = |quantity, of, simulated, aim, used| {
             let Some(published) = known.iter().find(|one| one.row == row && one.of == of) else { return };
-            let published = published.value;
-            let (source, table, row) = ("storpool", "latency and power", row.to_owned());
-            report.rows.push(Row {
-                source,
-                table,
-                row,
-                quantity,
-                unit,
-                published,
-                simulated: Some(simulated),
-                aim,
-                used,
-                spread: None,
-            });
+            let row = Row::new("storpool", "latency and power", row, quantity, published.value);
+            report.rows.push(row.simulated(simulated, used).aim(aim));
         };
-        add("latency", "us", Of::Latency, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);
-        add("power", "W", Of::WallPower, span.wall_watts, Aim::Percent(15.0), false);
+        add(("latency", "us"), Of::Latency, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);
+        add(("power", "W"), Of::WallPower, span.wall_watts, Aim::Percent(15.0), false);
     }
     Ok(())
 }

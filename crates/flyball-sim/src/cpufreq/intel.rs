@@ -58,6 +58,7 @@ pub(crate) struct IntelCpu {
 }
 
 /// The driver's global state.
+#[expect(clippy::struct_excessive_bools, reason = "the driver's global switches")]
 #[derive(Debug)]
 pub(crate) struct Intel {
     /// The driver registered at boot, so that its files exist.

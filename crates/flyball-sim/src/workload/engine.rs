@@ -71,6 +71,15 @@ struct Task {
     share: f64,
 }
 
+/// The length of one turn of a group, in ns, and of what it consists.
+struct Turn {
+    whole: f64,
+    /// Of it, the wake-ups out of idle states.
+    wake: f64,
+    /// ns per cycle of work.
+    slow: f64,
+}
+
 /// Runs one workload.
 #[derive(Debug)]
 pub struct Engine {
@@ -298,27 +307,10 @@ impl Engine {
             };
             let whole = (g.cycles * slow + g.memory_ns) * crowd + g.gap_ns + wake;
             if g.long.is_none() && g.spread == 0.0 && whole * 2.0 < span && task.cycles >= g.cycles {
-                // Many turns in what is left of the step.
-                let fit = ((span - t) / whole).floor();
-                let turns = fit.min(self.left[task.group].saturating_add(1) as f64).max(0.0);
-                if turns >= 1.0 {
-                    self.bulk(&task, &g, turns, whole, wake, slow, work);
-                    t += turns * whole;
-                    task.begun += turns as u64 - 1;
-                    let more = self.left[task.group] != u64::MAX;
-                    if more {
-                        self.left[task.group] -= (turns as u64 - 1).min(self.left[task.group]);
-                    }
-                    let now = self.clock + t;
-                    let mut p = self.progress();
-                    if g.counts {
-                        p.turns += turns as u64;
-                        p.turn_ns += turns * whole;
-                        p.busy_ns += turns * (g.cycles * slow + g.memory_ns);
-                        p.ns = now as u64;
-                    }
-                    drop(p);
-                    self.begin(&mut task, step.silicon, now);
+                let turn = Turn { whole, wake, slow };
+                let passed = self.whole_turns(&mut task, &g, &turn, (t, span), step, work);
+                if passed > 0.0 {
+                    t += passed;
                     continue;
                 }
             }
@@ -355,17 +347,42 @@ impl Engine {
         self.begin(task, step.silicon, now);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the numbers of one turn")]
-    fn bulk(
+    /// Does as many whole turns as fit into what is left of a step, `from` to `to`, at once; answers how long they took.
+    fn whole_turns(
         &mut self,
-        task: &Task,
+        task: &mut Task,
         g: &Group,
-        turns: f64,
-        whole: f64,
-        wake: f64,
-        slow: f64,
+        turn: &Turn,
+        (from, to): (f64, f64),
+        step: &Step<'_>,
         work: &mut [CpuWork],
-    ) {
+    ) -> f64 {
+        let fit = ((to - from) / turn.whole).floor();
+        // The turn that has begun is no longer among those that are left.
+        let turns = fit.min(self.left[task.group].saturating_add(1) as f64).max(0.0);
+        if turns < 1.0 {
+            return 0.0;
+        }
+        self.account_turns(task, g, turns, turn, work);
+        let passed = turns * turn.whole;
+        task.begun += turns as u64 - 1;
+        if self.left[task.group] != u64::MAX {
+            self.left[task.group] -= (turns as u64 - 1).min(self.left[task.group]);
+        }
+        let now = self.clock + (from + passed);
+        if g.counts {
+            let mut p = self.progress();
+            p.turns += turns as u64;
+            p.turn_ns += passed;
+            p.busy_ns += turns * (g.cycles * turn.slow + g.memory_ns);
+            p.ns = now as u64;
+        }
+        self.begin(task, step.silicon, now);
+        passed
+    }
+
+    fn account_turns(&mut self, task: &Task, g: &Group, turns: f64, turn: &Turn, work: &mut [CpuWork]) {
+        let &Turn { whole, wake, slow } = turn;
         if g.place == Place::Pair && task.cpus[0] != task.cpus[1] {
             for cpu in task.cpus {
                 let busy = turns * whole * task.share;

@@ -81,6 +81,7 @@ fn associations(header: [u16; 3], elements: &[(u8, u16, u16)]) -> Vec<u8> {
     bytes
 }
 
+#[expect(clippy::too_many_lines, reason = "a script: the order of the calls is that of the recordings")]
 /// The probe's calls in its order. `highest` is the highest level of the first domain.
 pub fn script(cpus: u32, highest: u8) -> Vec<Call> {
     let mut s = Script { calls: Vec::new(), caller: Caller::Root };
