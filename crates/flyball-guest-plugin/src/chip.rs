@@ -192,6 +192,7 @@ impl Chip {
         if let Err(Fault::NoSuchRegister(_) | Fault::NoSuchCpu(_)) = result {
             return false;
         }
+        // Counted and logged: a plug-in cannot raise #GP, so the guest does not see the refusal.
         self.refused += u64::from(result.is_err());
         if let Some(log) = &mut self.log {
             let end = if result.is_err() { " refused" } else { "" };
@@ -241,6 +242,7 @@ impl Chip {
         if leaf == 0x8000_0008 {
             // Width of the APIC ids and number of threads must be those of this guest.
             let threads = (self.silicon.cpus() / self.silicon.topology().packages()).max(1) as u32;
+            // CPUID 80000008h ECX: the kernel derives package and core ids from this width.
             let width = u32::BITS - (threads - 1).leading_zeros();
             answer[2] = width << 12 | (threads - 1) & 0xff;
         }
@@ -249,6 +251,7 @@ impl Chip {
 
     /// OUT to a P-state port: the machine's P-state of that number. `false`: no port of ours.
     pub fn write_port(&mut self, cpu: usize, port: u16, value: u8, now_ns: u64) -> bool {
+        // Each CPU has a port of its own, so the port says whose state it is; which CPU executes OUT does not matter.
         let Some(owner) = self.port_owner(port) else { return false };
         let _ = cpu;
         self.p_state[owner] = value;

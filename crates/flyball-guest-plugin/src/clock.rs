@@ -83,6 +83,7 @@ extern "C" fn trial_set(ns: i64) {
 fn slot(function: *const c_void) -> Option<usize> {
     // SAFETY: QEMU's two functions are longer than 47 bytes: each loads the class, tests the slot and has a fall-back.
     let code = unsafe { std::slice::from_raw_parts(function.cast::<u8>(), 47) };
+    // The hook is loaded before it is called, so its load is among the first instructions of the function.
     let at = code.windows(3).take(40).position(|bytes| bytes == [0x48, 0x8b, 0x80])?;
     let offset = u32::from_le_bytes([code[at + 3], code[at + 4], code[at + 5], code[at + 6]]) as usize;
     (offset > 0 && offset < 0x400 && offset.is_multiple_of(8)).then_some(offset)
@@ -100,6 +101,7 @@ impl Clock {
         let (Some(get), Some(set)) = (get, set) else {
             return Err(PluginError::ClockCode);
         };
+        // The two hooks are neighbours in AccelOpsClass: anything else means that the code was read wrongly.
         if class.is_null() || set != get + 8 {
             return Err(PluginError::ClockHooks { get, set });
         }
@@ -111,6 +113,8 @@ impl Clock {
                 class.add(set).cast::<extern "C" fn(i64)>().write(hooks.set);
             }
         };
+        // Tried before use: a wrong offset would overwrite some other hook, which must show now and not in the middle
+        // of a boot.
         fill(Hooks { get: trial_get, set: trial_set });
         // SAFETY: these call the two trial functions, if the slots are what they are taken for.
         let seen = unsafe {

@@ -244,8 +244,11 @@ impl Scheduler {
         }
         state.rated = slice_end;
         let rate = state.rate;
+        // 128 bits: picoseconds times kHz times 256 pass 2^64 within a second.
         let left = u128::from(to.saturating_sub(state.local)) * u128::from(rate) * 256;
         let left = left.saturating_sub(u128::from(state.part));
+        // Rounded up: a CPU never stops short of its slice's end, which would make it ask again without progress. At
+        // most 2^30 keeps the counter below its limit.
         let instructions = left.div_ceil(self.instruction(rate)).clamp(1, 1 << 30) as u64;
         let state = &mut self.cpus[cpu];
         state.base = LIMIT - instructions;
@@ -355,10 +358,12 @@ impl Scheduler {
             self.forget(cpu);
             self.cpus[cpu].local = self.cpus[cpu].local.max(clock);
         }
+        // The clock has jumped beyond the slice while all were halted.
         if self.slice_end <= clock {
             self.slice_end = clock + self.slice;
             self.counts.slices += 1;
         }
+        // The clock moves only when every CPU that runs has done its slice.
         let others_ready = (0..self.cpus.len()).any(|other| other != cpu && self.is_ready(other));
         let leave = std::mem::take(&mut self.cpus[cpu].leave);
         if self.cpus[cpu].local < self.slice_end {
@@ -381,6 +386,8 @@ impl Scheduler {
             self.counts.stuck += 1;
             for other in 0..self.cpus.len() {
                 if other != cpu && self.is_ready(other) {
+                    // A CPU in reset does not ask, and a plug-in is not told of resets: one that never comes is taken
+                    // for such a CPU.
                     self.cpus[other].started = false;
                 }
             }

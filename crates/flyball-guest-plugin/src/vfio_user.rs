@@ -56,6 +56,7 @@ impl Connection {
         let mut done = 0;
         while let Some(header) = self.pending.get(done..done + HEADER) {
             let size = word(header, 4) as usize;
+            // A size that cannot be loses the place of the next message: the stream cannot be followed any further.
             if !(HEADER..=LONGEST).contains(&size) {
                 return Err(Broken);
             }

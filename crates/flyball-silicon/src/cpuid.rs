@@ -32,6 +32,7 @@ impl Silicon {
                 Some([eax, 2, 9, edx])
             }
             6 => Some([4, 0, 1, 0]),
+            // TSC / crystal ratio: EBX / EAX times the crystal of 25 MHz in ECX.
             0x15 if intel => Some([2, spec.clock.tsc_khz / 12_500, 25_000_000, 0]),
             0x16 if intel => Some([kind.base_mhz, kind.max_mhz, spec.clock.bus_khz / 1000, 0]),
             0x8000_0002..=0x8000_0004 => {

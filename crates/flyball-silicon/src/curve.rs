@@ -12,6 +12,8 @@ pub struct Curve {
     reference: f64,
 }
 
+// A quarter of the smallest ratio step of 100 MHz: between two entries a straight line is within a thousandth of V^2
+// f.
 const STEP_KHZ: u32 = 25_000;
 
 impl Curve {
@@ -21,6 +23,8 @@ impl Curve {
         let points: Vec<(u32, f64)> =
             points.iter().map(|&(mhz, mv)| (mhz * 1000, f64::from(mv) / 1000.0)).collect();
         let mut c = Curve { points, dynamic: Vec::new(), volts: Vec::new(), reference: 1.0 };
+        // Entries beyond the last point: the look-up also reads the entry above, and rounding may ask for slightly
+        // more than the maximum.
         let top = c.points.last().map_or(0, |p| p.0) / STEP_KHZ + 8;
         for i in 0..=top {
             let khz = i * STEP_KHZ;
@@ -63,6 +67,7 @@ impl Curve {
     /// What leakage at 50 C is multiplied with at this temperature: 1.2 % more a kelvin.
     #[inline]
     pub fn leakage_by_heat(celsius: f64) -> f64 {
+        // A straight line would reach zero at -33 C, and the air may be set to -40 C.
         (1.0 + 0.012 * (celsius - 50.0)).max(0.3)
     }
 }

@@ -14,6 +14,7 @@ impl EnergyUnit {
     /// What the counter reads after this many femtojoules: counts since the start, modulo 2^32.
     pub fn counter(self, femtojoules: u128) -> u32 {
         match self {
+            // Truncated to 32 bits: readers have to handle the wrap, which a server reaches within minutes.
             EnergyUnit::Shift(n) => ((femtojoules << n) / 1_000_000_000_000_000) as u32,
             EnergyUnit::Nanojoules(n) => (femtojoules / (u128::from(n.max(1)) * 1_000_000)) as u32,
         }

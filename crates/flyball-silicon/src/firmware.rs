@@ -45,6 +45,7 @@ pub(crate) struct Autonomous {
 impl Autonomous {
     pub fn new(a: &AutonomousSpec, period_us: u32) -> Autonomous {
         let share = |ms: f64| {
+            // A first-order filter with one step per period; a factor above 1 would overshoot.
             let k = f64::from(period_us) / 1000.0 / ms.max(0.01);
             if k < 1.0 { k } else { 1.0 }
         };
@@ -69,10 +70,13 @@ impl Autonomous {
     /// The frequency for a request and a smoothed utilisation. `efficient` is where the range worth using begins.
     #[inline]
     pub fn target(&self, r: Request, efficient: u32, utilisation: f64) -> u32 {
+        // A desired value turns autonomous selection off (Intel SDM 3B, IA32_HWP_REQUEST; ACPI 6.5, 8.4.6.1).
         if r.desired != 0 {
             return r.desired.min(r.max).max(r.min);
         }
+        // EPP 0 is performance regardless of power: the load does not matter any more.
         if r.epp == 0 {
+            // Registers may hold a minimum above the maximum; the minimum wins, as in the other branches.
             return r.max.max(r.min);
         }
         let low = efficient.min(r.max).max(r.min);

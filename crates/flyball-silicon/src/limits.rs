@@ -70,10 +70,12 @@ impl PowerControl {
 
 /// A power limit register's time field, 2^y (1 + f/4) units, nearest from below to a window in seconds.
 fn encode_window(seconds: f64, unit: u8) -> u64 {
+    // The field has 128 values: a search over all of them cannot be off by one as a logarithm can.
     let mut best = 0;
     for y in 0..32u64 {
         for f in 0..4u64 {
             let w = (1u64 << y) as f64 * (1.0 + f as f64 / 4.0) / f64::from(1u32 << unit);
+            // Windows in machine files are rounded: 2.44 ms stands for 2.4414 ms.
             if w <= seconds * 1.001 {
                 best = y | f << 5;
             }

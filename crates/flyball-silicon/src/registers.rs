@@ -62,6 +62,7 @@ impl Silicon {
         }
         // A register that cannot be read does not exist: both fault alike.
         self.read_msr(cpu, reg)?;
+        // The two registers that governors write all the time concern one CPU; any other write may concern all.
         if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {
             self.touch_request(cpu);
         } else {
@@ -80,6 +81,7 @@ impl Silicon {
         let amd = self.spec.identity.vendor == Vendor::Amd;
         match reg {
             msr::TSC => Some(tsc(self.now_ns + elapsed).wrapping_add(r.tsc_adjust)),
+            // MPERF counts at the TSC's rate, but only in C0 (Intel SDM 4, IA32_MPERF).
             msr::MPERF => Some(tsc(self.thread[cpu].busy_ns + elapsed).wrapping_add(r.mperf_offset)),
             msr::APERF => Some(self.aperf(cpu, elapsed).wrapping_add(r.aperf_offset)),
             msr::AMD_MPERF_RO if amd => Some(tsc(self.thread[cpu].busy_ns + elapsed)),

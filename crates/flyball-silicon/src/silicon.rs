@@ -390,6 +390,8 @@ impl Silicon {
     /// A CPU's own request was written, and nothing else.
     pub(crate) fn touch_request(&mut self, cpu: usize) {
         self.stale = true;
+        // A governor on 512 CPUs writes one request after the other, and decoding all of them after each would be
+        // quadratic. A list longer than the machine costs more than one pass over all.
         if self.written.len() > self.thread.len() {
             self.wide = true;
         } else {
@@ -403,6 +405,7 @@ impl Silicon {
             return;
         }
         self.stale = false;
+        // Taken out and put back, so that its memory is reused: this runs in every step.
         let mut written = std::mem::take(&mut self.written);
         if std::mem::take(&mut self.wide) {
             for p in 0..self.package.len() {
@@ -413,6 +416,7 @@ impl Silicon {
             for cpu in 0..self.cpus() {
                 self.thread[cpu].request = self.decode_request(cpu);
             }
+            // A switch may have changed limits that leave the target as it is.
             for core in &mut self.core {
                 core.moved = true;
             }
@@ -440,6 +444,8 @@ impl Silicon {
         }
         let mut left = dt_ns;
         while left > 0 {
+            // Cut at the firmware's periods, so that its decisions fall on the same times however long the caller's
+            // steps are.
             let part = left.min(self.period_ns - self.phase_ns);
             self.step(part, dt_ns, activity);
             self.now_ns += part;
@@ -470,6 +476,7 @@ impl Silicon {
     pub fn set_shared_cppc(&mut self, cpu: usize, value: SharedCppc) {
         let before = self.registers.shared(cpu).map(|shared| shared.enable);
         self.registers.set_shared(cpu, value);
+        // Only `enable` concerns more than this request: it decides whether CPPC or the P-state registers are obeyed.
         if before == Some(value.enable) {
             self.touch_request(cpu);
         } else {

@@ -104,10 +104,12 @@ impl SstState {
         let by_die = spec.class == SstClass::Tpmi;
         let dies = if by_die { topology.dies() as usize } else { 1 };
         // Domains without cores come after those of the dies, where they have registers at all.
+        // IO dies come after the compute dies in a package, and some parts give them no Speed Select registers.
         let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
         let per_package = dies + io;
         let module = spec.cores_per_module.max(1);
         let of_core: Vec<(usize, usize)> = (0..topology.cores())
+            // Classes belong to what the power unit counts: cores, or modules of small cores.
             .map(|c| {
                 let p = topology.core(c);
                 if by_die {
@@ -227,6 +229,7 @@ impl SstState {
             f64::from((u32::from(dom.classes[class].min) * self.bus_khz).saturating_sub(self.min_khz))
                 / range;
         let share = if dom.ordered {
+            // Four classes give one after the other, each a quarter of what has to be saved.
             let depth = (1.0 - room) * 4.0;
             1.0 - (depth - (3 - class) as f64).clamp(0.0, 1.0)
         } else {
@@ -267,6 +270,7 @@ impl SstState {
         }
         let d = &mut self.domains[domain];
         d.at = at;
+        // Base-freq and turbo-freq belong to a level, and firmware switches them off with it.
         d.base_freq = false;
         d.turbo_freq = false;
         Ok(())
@@ -309,6 +313,7 @@ impl SstState {
             return Err(Refusal::Absent);
         }
         let d = &mut self.domains[domain];
+        // Turbo-freq tells its high-priority cores by their class: without classes it would have none.
         if !on && d.turbo_freq {
             return Err(Refusal::NotAllowed);
         }

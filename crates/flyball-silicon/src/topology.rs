@@ -64,6 +64,8 @@ impl Topology {
                 for (kind, c) in spec.core.iter().enumerate() {
                     for in_kind in 0..c.count {
                         let id = t.core_ids.get(in_package as usize).copied().unwrap_or(in_package);
+                        // Power domains may cut across what the file calls dies: each core takes the number in its
+                        // domain.
                         let own = domain(in_package).unwrap_or((die, in_die));
                         let plain = if by_domain { own.1 } else { in_package };
                         let unit = t.unit_cores.get(in_package as usize).copied().unwrap_or(plain);
@@ -155,6 +157,7 @@ impl Topology {
 
     /// The cores of a package, as indices into the machine's cores.
     pub fn package_cores(&self, package: usize) -> std::ops::Range<usize> {
+        // All packages have the same cores: a machine file describes one.
         let n = self.core.len() / self.packages;
         package * n..(package + 1) * n
     }

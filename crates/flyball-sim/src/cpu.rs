@@ -144,6 +144,7 @@ impl Cpu {
         let waits_for_io = work.io;
         self.heard = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
+            // Nothing ran and nothing decays: most CPUs of a large machine take this way in most steps.
             self.times.idle += span;
             self.idled = true;
             return;
@@ -192,6 +193,7 @@ impl Cpu {
     }
 
     fn run(&mut self, ran: u64, decay: Decay) {
+        // An estimate that only /proc/stat shows.
         let system = ran / 8;
         self.times.user += ran - system;
         self.times.system += system;
@@ -201,6 +203,7 @@ impl Cpu {
     fn rest(&mut self, rested: u64, waits_for_io: bool, decay: Decay) {
         self.rested += rested;
         if waits_for_io {
+            // The scheduler books idle time as iowait while a task of the CPU's queue waits for a device.
             self.times.iowait += rested;
         } else {
             self.times.idle += rested;

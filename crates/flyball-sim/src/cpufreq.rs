@@ -228,6 +228,7 @@ impl Cpufreq {
                 self.add_policy(platform, cpus, cpu as u32);
             }
         }
+        // No policy came about: registration fails (cpufreq_register_driver).
         if self.policies.is_empty() {
             self.driver = None;
             return Err(Errno::NODEV);
@@ -258,6 +259,7 @@ impl Cpufreq {
             return;
         }
         if !policy.table.is_empty() {
+            // cpufreq_stats_create_table(): only drivers with a table have stats.
             let entries = policy.table.len();
             policy.stats = Some(policy::Stats {
                 time: vec![0; entries],
@@ -270,6 +272,7 @@ impl Cpufreq {
         self.policies.push(policy);
         self.of_cpu[cpu as usize] = Some(index);
         let word = match driver.style() {
+            // CONFIG_CPU_FREQ_DEFAULT_GOV_SCHEDUTIL, as Debian builds its kernels.
             Style::Target => "schedutil",
             // The driver's init left the word that it starts with.
             Style::SetPolicy => self.policies[index].governor.name(),
@@ -288,6 +291,7 @@ impl Cpufreq {
         let policy = &mut self.policies[index];
         if !policy.online.contains(&cpu) {
             policy.online.push(cpu);
+            // The lowest CPU acts for the policy, also when it comes back last.
             policy.online.sort_unstable();
         }
         driver.enter(platform, policy, cpu);
@@ -329,6 +333,7 @@ impl Cpufreq {
             policy.max = policy.resolve_within(limits.max, 0, u32::MAX, Relation::High);
             policy.min = policy.resolve_within(limits.min, 0, u32::MAX, Relation::Low).min(policy.max);
         }
+        // The tracepoint comes before the driver is called, as in cpufreq_set_policy().
         let event = Event::CpuFrequencyLimits { min: policy.min, max: policy.max, cpu: policy.number };
         platform.tell(policy.leader(), event);
         driver.set_policy(platform, policy);
@@ -343,10 +348,12 @@ impl Cpufreq {
         let policy = &mut self.policies[index];
         let (min, max, current) = (policy.min, policy.max, policy.current);
         let target = match &mut policy.governor {
+            // cpufreq_performance.c and cpufreq_powersave.c: nothing but their limits callbacks.
             Governor::Performance => Some((max, Relation::High)),
             Governor::Powersave => Some((min, Relation::Low)),
             Governor::Userspace(speed) => {
                 let speed = *speed;
+                // cpufreq_userspace_policy_limits(): the request is kept, the frequency is bounded.
                 if max < speed { Some((max, Relation::High)) } else { Some((speed.max(min), Relation::Low)) }
             }
             Governor::Schedutil(schedutil) => {
@@ -380,6 +387,7 @@ impl Cpufreq {
         }
         policy.account(platform.now, khz);
         driver.target(platform, policy, khz);
+        // Drivers that need the limits are called without a change of frequency; the tracepoint fires for them too.
         let told = khz != policy.current || driver.needs_update_limits();
         policy.current = khz;
         if told {
@@ -417,6 +425,7 @@ impl Cpufreq {
         }
         let policy = self.policies.get_mut(index).ok_or(Errno::NODEV)?;
         if driver.style() == Style::SetPolicy {
+            // cpufreq_parse_policy(): setpolicy drivers know two words.
             policy.governor = match name {
                 "performance" => Governor::Performance,
                 "powersave" => Governor::Powersave,
@@ -425,6 +434,8 @@ impl Cpufreq {
             self.refresh(platform, index);
             return Ok(());
         }
+        // The same governor only gets its limits again (cpufreq_set_policy). These two have no state: starting them
+        // again is the same.
         if !anew && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
@@ -437,6 +448,8 @@ impl Cpufreq {
             "powersave" => Governor::Powersave,
             "userspace" => Governor::Userspace(policy.current),
             "ondemand" => {
+                // should_io_be_busy() in cpufreq_ondemand.c: Intel from Core 2 on, because its idle states cost
+                // little.
                 let io_is_busy = platform.board.vendor == crate::board::Vendor::Intel;
                 self.tunables
                     .ondemand
@@ -452,6 +465,7 @@ impl Cpufreq {
             }
             "schedutil" => {
                 self.tunables.rate_limit_us.get_or_insert(delay);
+                // sugov_start(): performance is adjusted per CPU, so only for policies of one.
                 let mode = if driver.adjusts_performance(platform) && policy.cpus.len() == 1 {
                     SchedutilMode::AdjustPerf
                 } else {
@@ -465,6 +479,7 @@ impl Cpufreq {
         if let Some(name) = GOVERNORS.into_iter().find(|known| *known == name)
             && !self.governors.contains(&name)
         {
+            // A module was loaded: cpufreq_register_governor() adds at the head of the list.
             self.governors.insert(0, name);
         }
         self.drop_unused_tunables();
@@ -486,6 +501,7 @@ impl Cpufreq {
     /// A limit request changed: the work item will apply it.
     pub(crate) fn request_changed(&mut self, platform: &Platform, index: usize) {
         if let Some(policy) = self.policies.get_mut(index) {
+            // A second write before the work item has run does not postpone it: it is queued already.
             let due = *policy.settles.get_or_insert(platform.now + SETTLE_NS);
             self.next_work = self.next_work.min(due);
         }
@@ -522,6 +538,7 @@ impl Cpufreq {
                 continue;
             }
             if let Err(errno) = self.set_policy_boost(platform, index, on) {
+                // cpufreq_boost_trigger_state() restores the global switch if one policy refuses.
                 platform.boost = before;
                 return Err(errno);
             }
@@ -554,6 +571,7 @@ impl Cpufreq {
         let now = platform.now;
         let tick = platform.board.tick_us * 1000;
         let setpolicy = driver.style() == Style::SetPolicy;
+        // With HWP the processor follows the load; the driver registers no update hook.
         if setpolicy && !driver.samples(platform) {
             return;
         }
@@ -601,6 +619,8 @@ impl Cpufreq {
                 Some(Request::Frequency(khz, relation)) => {
                     let resolved = policy.resolve(khz, relation);
                     if resolved != policy.current || driver.needs_update_limits() {
+                        // fast_switch runs in the scheduler; otherwise schedutil has a thread, and the sampling
+                        // governors a work item.
                         platform.trace.context = match policy.governor {
                             Governor::Schedutil(_) if driver.switches_fast(platform) => Context::Tick,
                             Governor::Schedutil(_) => Context::Sugov,

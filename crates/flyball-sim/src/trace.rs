@@ -263,6 +263,7 @@ impl Tracer {
         let before = self.wanted;
         self.wanted = 0;
         for instance in self.instances.iter_mut().flatten() {
+            // Enabling an event is what makes the kernel allocate full buffers (tracing_update_buffers).
             if instance.enabled != 0 {
                 instance.expanded = true;
             }
@@ -276,6 +277,7 @@ impl Tracer {
                 self.seen[cpu] = counters(chip, cpu as u32);
             }
         }
+        // Nothing watches idle states now: the next reader must not get an exit whose entry was not recorded.
         if self.wanted & Kind::CpuIdle.bit() == 0 {
             self.idling.fill(None);
         }

@@ -405,6 +405,7 @@ pub(crate) fn resolve(world: &World, path: &str, follow: bool) -> Answer<Node> {
 }
 
 fn resolve_at(world: &World, path: &str, follow: bool, depth: u32) -> Answer<Node> {
+    // The kernel follows 40 links (MAXSYMLINKS); no path here needs more than a few.
     if depth > 16 {
         return Err(Errno::LOOP);
     }

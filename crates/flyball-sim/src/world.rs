@@ -149,6 +149,8 @@ impl World {
 
     /// The initcalls that decide which cpufreq driver binds.
     fn load_drivers(&mut self) {
+        // The order of the initcalls: intel_pstate and amd-pstate are device_initcall, acpi-cpufreq late_initcall,
+        // which gives up if a driver is registered.
         self.normalise_epb();
         match self.platform.board.vendor {
             Vendor::Intel => self.load_intel_pstate(),
@@ -181,6 +183,7 @@ impl World {
     fn load_intel_pstate(&mut self) {
         let World { platform, cpufreq, cpus, boot, .. } = self;
         let forced = intel::firmware_enabled_hwp(platform);
+        // Once HWP is on it cannot be switched off, and the kernel ignores the option (intel_pstate_init).
         if !forced && boot.has("intel_pstate=disable") {
             return;
         }
@@ -189,11 +192,13 @@ impl World {
         let mode = match boot.mode("intel_pstate", &["passive", "active"]) {
             Some("passive") => intel::Mode::Passive,
             Some("active") => intel::Mode::Active,
+            // Without HWP the default has been passive since 5.8.
             _ if platform.intel.hwp => intel::Mode::Active,
             _ => intel::Mode::Passive,
         };
         if registers && intel::register(cpufreq, platform, cpus, mode).is_ok() {
             platform.intel.present = true;
+            // On by default only where ACPI's preferred profile is a server's.
             platform.intel.dynamic_boost = platform.intel.hwp && platform.board.server;
         }
     }
@@ -251,21 +256,26 @@ impl World {
         }
         if online {
             let siblings = &self.platform.board.places[cpu as usize].siblings;
+            // cpu_smt_allowed() in kernel/cpu.c: a second thread stays off.
             if matches!(self.smt, Smt::Off | Smt::ForceOff) && siblings.first() != Some(&cpu) {
                 return Err(Errno::PERM);
             }
             self.cpus[cpu as usize].online = true;
             self.online_count += 1;
             self.platform.chip.silicon_mut().set_online(cpu as usize, true);
+            // Online first: the hotplug callback of cpufreq runs on the CPU that has come up (cpuhp_cpufreq_online).
             self.cpufreq.online(&mut self.platform, &self.cpus, cpu);
             if self.platform.board.epb {
+                // intel_epb_online(): a reset of the core may have lost the bias.
                 let epb = u64::from(self.platform.intel.cpus[cpu as usize].epb);
                 let _ = self.platform.chip.write(cpu, msr::ENERGY_PERF_BIAS, epb);
             }
         } else {
+            // kernel/cpu.c, _cpu_down().
             if self.online_count == 1 {
                 return Err(Errno::BUSY);
             }
+            // In the reverse order of coming up: the driver still reaches the CPU's registers.
             self.cpufreq.offline(&mut self.platform, cpu);
             self.cpus[cpu as usize].online = false;
             self.online_count -= 1;
@@ -279,6 +289,7 @@ impl World {
         let threads: Vec<u32> = (0..self.platform.board.cpus())
             .filter(|&cpu| self.platform.board.places[cpu as usize].siblings.first() != Some(&cpu))
             .collect();
+        // The state first: set_online() reads it, as cpu_smt_allowed() does.
         if wanted == Smt::On {
             self.smt = Smt::On;
         }
@@ -310,6 +321,7 @@ impl World {
                 break;
             }
             self.platform.now = self.platform.now.max(next);
+            // A work item that is due with a step comes first: the step then runs under its limits.
             if next_work <= next {
                 self.cpufreq.work(&mut self.platform);
             }
@@ -381,6 +393,7 @@ impl World {
         self.simulated += STEP_NS;
         let now = self.simulated;
         for work in &mut self.work {
+            // Offline and unmentioned CPUs are idle.
             *work = CpuWork::default();
         }
         if let Some(load) = load {
@@ -414,9 +427,11 @@ impl World {
             let busy = u64::from(work.activity.busy_ns).min(STEP_NS) as f64 / STEP_NS as f64;
             let khz = self.platform.chip.khz(number as u32);
             let full = match (full_speed, self.cpufreq.highest[number]) {
+                // arch_set_max_freq_ratio(): without turbo the base frequency is full speed.
                 (Some(full), _) if self.platform.intel.no_turbo => full.base,
                 (Some(full), _) => full.turbo,
                 (None, 0) => khz,
+                // No invariance: the kernel takes the policy's maximum for full speed.
                 (None, highest) => highest,
             };
             cpu.woke_from_io |= work.io;
@@ -434,6 +449,8 @@ impl World {
 /// the gap that is expected. Returns an index into the silicon's states (0 is C1).
 fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
     let limit = match request.own_us {
+        // pm_qos_resume_latency_us: 0 is no constraint of its own, -1 ("n/a") allows no latency at all
+        // (drivers/cpuidle/governor.c).
         0 => request.limit_us,
         -1 => 0,
         own => own.min(request.limit_us),

@@ -56,6 +56,7 @@ impl SimHost {
             None => None,
         };
         let label = format!("sim:{}", machine.name());
+        // Reads change nothing but the clock and the counts of rules: they are only kept if a rule counts them.
         let notes_reads = setup.state.is_some() && setup.watches_reads();
         let inner = Inner {
             machine,
@@ -131,6 +132,7 @@ impl Software for SimHost {
         let mut inner = self.lock();
         let mut setup = self.setup.clone();
         setup.boot.extend(words.iter().cloned());
+        // Each round of a comparison differs from the others, and each repeats with the same seed.
         setup.seed ^= inner.run.unwrap_or(0);
         let mut machine = setup.boot().map_err(program::invalid)?;
         machine.vary(setup.seed);
@@ -184,6 +186,8 @@ impl Host for SimHost {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
         let result = inner.machine.write(path, bytes).map_err(|errno| error(Op::Write, path, errno));
+        // Also a write that failed: it took time, a fault rule may have counted it, and drivers may have acted before
+        // the error.
         inner.note(&format!("write {at} {path} {}", hex(bytes)));
         result
     }

@@ -82,6 +82,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     })?;
     let (spec, layout) = Reduction { toml, cpus: settings.cpus, interface: settings.interface }.make()?;
     let cpus = layout.cpus() as usize;
+    // The handles of CPUs are found by index: a guest of another size would read those of the wrong CPU.
     if usize::try_from(info.cpus[0]) != Ok(cpus) {
         return Err(PluginError::Cpus { machine: cpus, emulator: info.cpus[0] });
     }
@@ -116,6 +117,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
         start: Instant::now(),
         settings,
     };
+    // Set before anything else can call back: callbacks find the plug-in through this static.
     let plugin = PLUGIN.get_or_init(|| plugin);
     for (place, function) in functions {
         let dir = plugin.settings.sockets.as_deref().unwrap_or(Path::new("."));

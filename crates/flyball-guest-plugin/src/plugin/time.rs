@@ -25,8 +25,10 @@ thread_local! {
 }
 
 /// How far QEMU's main thread sees the clock behind, so that it never runs one of the guest's timers itself.
+// As long as the longest slice: a timer of the guest is then always seen first by the CPUs' thread.
 const LAG: i64 = 1_000_000;
 /// The most idle time that is skipped at once, ns.
+// Not further at once: input from the host arrives only between jumps.
 const JUMP: u64 = 2_000_000;
 /// How long all CPUs may be halted without a timer, time of the host.
 const DEAD: Duration = Duration::from_secs(30);
@@ -139,6 +141,7 @@ impl Plugin {
     }
 
     pub(super) fn publish(&self, state: &State) {
+        // Other threads of QEMU read the clock without the lock that a CPU may hold.
         self.published.store(state.scheduler.clock() as i64, Ordering::Release);
     }
 

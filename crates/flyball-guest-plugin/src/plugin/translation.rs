@@ -26,6 +26,7 @@ impl Plugin {
             for index in 0..count {
                 let instruction = (self.api.qemu_plugin_tb_get_insn)(block, index);
                 let length = (self.api.qemu_plugin_insn_size)(instruction);
+                // No x86 instruction is longer.
                 let mut bytes = [0u8; 15];
                 let length = length.min(15);
                 (self.api.qemu_plugin_insn_data)(instruction, bytes.as_mut_ptr().cast(), length);
@@ -75,6 +76,8 @@ impl Plugin {
                     block,
                     ADD,
                     field,
+                    // Counted once per block, before it runs: an inline addition costs far less than a callback per
+                    // instruction.
                     (count - strings) as u64,
                 );
                 (self.api.qemu_plugin_register_vcpu_tb_exec_cond_cb)(

@@ -20,6 +20,7 @@ impl Silicon {
             msr::TSC_ADJUST => r.tsc_adjust,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode),
             msr::AMD_HWCR => r.hwcr,
+            // PstateMaxVal, bits 6:4: the slowest state that may be asked for.
             msr::AMD_PSTATE_LIMIT if !states.is_empty() => (states.len() as u64 - 1) << 4,
             msr::AMD_PERF_CTL if !states.is_empty() => r.perf_ctl,
             msr::AMD_PERF_STATUS if !states.is_empty() => self.current_pstate(core),
@@ -34,6 +35,8 @@ impl Silicon {
                     .get(place.in_package as usize)
                     .copied()
                     .unwrap_or(s.highest);
+                // AMD_CPPC_CAP1, from the lowest byte: lowest, lowest nonlinear, nominal, highest (asm/msr-index.h).
+                // The highest is the core's own ranking with preferred cores.
                 u64::from(s.lowest)
                     | u64::from(s.efficient) << 8
                     | u64::from(s.nominal) << 16
@@ -74,6 +77,7 @@ impl Silicon {
             msr::TSC_ADJUST => r.tsc_adjust = value,
             msr::BIOS_SIGN_ID => {}
             msr::AMD_HWCR => {
+                // CpbDis may have changed, which takes boost from the package's cores.
                 r.hwcr = value;
                 self.package[package].stale = true;
             }
@@ -86,6 +90,7 @@ impl Silicon {
                     }
                 }
             }
+            // The upper half is reserved.
             msr::AMD_CPPC_REQ if cppc => r.cppc_request = value & 0xffff_ffff,
             msr::AMD_CPPC_REQ2 if cppc && self.read_msr(cpu, reg).is_ok() => {
                 self.registers.cpu[cpu].cppc_request2 = value & 0xff;

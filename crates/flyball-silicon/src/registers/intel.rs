@@ -30,6 +30,7 @@ impl Silicon {
         Some(match reg {
             msr::TSC_ADJUST => r.tsc_adjust,
             msr::BIOS_SIGN_ID => u64::from(spec.identity.microcode) << 32,
+            // As isst_if_common.c uses it: bit 0 the thread, 8:1 the core.
             msr::THREAD_ID_INFO if spec.sst.is_some() => {
                 u64::from(self.topology.cpu(cpu).thread) | u64::from(place.unit) << 1
             }
@@ -42,12 +43,15 @@ impl Silicon {
                     | u64::from(place.die) << 11
             }
             msr::PLATFORM_INFO => {
+                // Bits 34:33 count further CONFIG_TDP levels. intel_pstate reads the level registers only if there are
+                // any.
                 let levels = spec.sst.as_ref().map_or(0, |s| (s.level.len() as u64 - 1).min(2));
                 // Bits 28 and 29: turbo ratios and power limits can be programmed.
                 ratio(kind.base) << 8 | 3 << 28 | ratio(kind.min) << 40 | levels << 33
             }
             msr::PERF_STATUS => {
                 let khz = self.core[core].khz;
+                // Bits 47:32: volts in units of 1/8192 (Intel SDM 4, IA32_PERF_STATUS).
                 let volts = kind.curve.volts(khz);
                 ratio(khz) << 8 | ((volts * 8192.0) as u64 & 0xffff) << 32
             }
@@ -69,9 +73,11 @@ impl Silicon {
             msr::TURBO_RATIO_LIMIT1 if spec.turbo.counts_register || spec.turbo.cores.len() > 8 => {
                 pr.turbo_counts
             }
+            // A machine without buckets: every count of cores has the core's own maximum.
             msr::TURBO_RATIO_LIMIT => (0..8).fold(0, |v, i| v | ratio(kind.max) << (8 * i)),
             msr::ENERGY_PERF_BIAS => r.epb,
             msr::PKG_C2_RESIDENCY | msr::PKG_C6_RESIDENCY => {
+                // A package passes C2 on its way into C6; a tenth of the time is an estimate.
                 let half = if reg == msr::PKG_C2_RESIDENCY { 10 } else { 1 };
                 (u128::from(pk.sleep_ns) * u128::from(spec.clock.tsc_khz) / 1_000_000) as u64 / half
             }
@@ -91,6 +97,7 @@ impl Silicon {
             }
             msr::PKG_POWER_LIMIT => pr.power_limit,
             msr::PKG_ENERGY_STATUS if has(EnergyDomain::Package) => u64::from(self.esu().counter(pk.energy)),
+            // In RAPL time units of 2^-10 s.
             msr::PKG_PERF_STATUS => (pk.control.limited_ns / 976_562) & 0xffff_ffff,
             msr::PKG_POWER_INFO => {
                 let unit = f64::from(1u32 << p.power_unit);
@@ -120,6 +127,7 @@ impl Silicon {
             msr::CONFIG_TDP_NOMINAL => ratio(self.core[core].guaranteed),
             msr::CONFIG_TDP_LEVEL1 | msr::CONFIG_TDP_LEVEL2 => 0,
             msr::CONFIG_TDP_CONTROL => pr.config_tdp_control,
+            // One below the guaranteed ratio: intel_pstate takes the level for valid only then (core_get_max_pstate).
             msr::TURBO_ACTIVATION_RATIO => ratio(self.core[core].guaranteed).saturating_sub(1),
             msr::CORE_PERF_LIMIT_REASONS => self.limit_reasons(place.package),
             msr::UNCORE_RATIO_LIMIT if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
@@ -127,6 +135,7 @@ impl Silicon {
             }
             msr::UNCORE_PERF_STATUS if spec.uncore.as_ref().is_some_and(|u| u.clusters == 0) => {
                 let u = spec.uncore.as_ref()?;
+                // The mesh follows its limit while something is awake, and rests at its minimum otherwise.
                 let top =
                     (pr.uncore_limit & 0x7f).clamp(u64::from(u.min_mhz / 100), u64::from(u.max_mhz / 100));
                 if pk.awake < 0.5 {
@@ -167,6 +176,7 @@ impl Silicon {
         let kind = &self.kinds[place.kind];
         let highest =
             self.spec.core[place.kind].ranking.get(place.in_package as usize).copied().unwrap_or(s.highest);
+        // Speed Select moves the guaranteed frequency; its level then follows the highest one's scale.
         let guaranteed = if self.core[core].guaranteed == kind.base {
             u32::from(s.nominal)
         } else {
@@ -183,6 +193,8 @@ impl Silicon {
         let below = (tj - celsius).clamp(0.0, 127.0) as u64;
         let pk = &self.package[package];
         let limited = pk.control.room < 1.0;
+        // Intel SDM 4, IA32_THERM_STATUS: 0 hot, 1 its log, 4 critical, 10 power limited, 11 its log, 22:16 degrees
+        // below TjMax, 30:27 resolution of 1 degree, 31 valid.
         u64::from(celsius >= tj - 1.0)
             | u64::from(log) << 1
             | u64::from(celsius >= tj + 1.0) << 4
@@ -215,10 +227,12 @@ impl Silicon {
         match reg {
             msr::TSC_ADJUST => r.tsc_adjust = value,
             msr::PERF_CTL => {
+                // Bit 32 disengages turbo for this CPU, which moves the package's ceilings.
                 r.perf_ctl = value & (0xffff | 1 << 32);
                 self.package[package].stale = true;
             }
             msr::CLOCK_MODULATION => r.clock_modulation = value & 0x1f,
+            // The other bits are reserved and read back as 0.
             msr::THERM_INTERRUPT => r.therm_interrupt = value & 0x01ff_ff17,
             msr::THERM_STATUS => {
                 // Logs are cleared by writing 0 to them; the rest is read-only.
@@ -260,6 +274,7 @@ impl Silicon {
                 self.package[package].stale = true;
             }
             msr::CONFIG_TDP_CONTROL => {
+                // The lock bit: until reset every further write faults.
                 if pr.config_tdp_control >> 31 & 1 != 0 {
                     return Err(Fault::BadValue(reg, value));
                 }
@@ -277,6 +292,7 @@ impl Silicon {
             }
             // Once on, HWP stays on until reset.
             msr::PM_ENABLE if hwp => {
+                // Reserved bits fault: only bit 0 is defined.
                 if value > 1 {
                     return Err(Fault::BadValue(reg, value));
                 }
@@ -286,6 +302,7 @@ impl Silicon {
             msr::HWP_REQUEST_PKG if hwp => pr.hwp_request = value & 0xf800_03ff_ffff_ffff,
             msr::HWP_INTERRUPT if hwp => r.hwp_interrupt = value & 7,
             msr::HWP_REQUEST if hwp => r.hwp_request = value & 0xf800_07ff_ffff_ffff,
+            // Log bits: software clears them by writing 0 and cannot set them.
             msr::HWP_STATUS if hwp => r.hwp_status &= value,
             _ if self.write_counter(cpu, reg, value) => {}
             _ => return Err(Fault::ReadOnly(reg)),
@@ -296,7 +313,8 @@ impl Silicon {
     fn write_power_limits(&mut self, package: usize, value: u64) {
         let pr = &mut self.registers.package[package];
         if pr.power_limit >> 63 != 0 {
-            return; // locked: writes are ignored
+            // Locked: writes are ignored until reset, without a fault (Intel SDM 3B, package RAPL domain).
+            return;
         }
         pr.power_limit = value;
         let p = &self.spec.power;

@@ -21,6 +21,7 @@ impl Silicon {
         let t = &self.spec.thermal;
         let tj = f64::from(if t.throttle_c > 0 { t.throttle_c } else { t.tjmax_c });
         for thread in &mut self.thread {
+            // Most CPUs of a large machine are idle in most periods.
             if thread.window_busy == 0 && thread.utilisation == 0.0 {
                 continue;
             }
@@ -48,6 +49,7 @@ impl Silicon {
                 for c in self.topology.package_cores(p) {
                     self.core[c].hot_log |= die + self.core[c].watts * core_r >= tj - 1.0;
                 }
+                // Once per crossing of the limit: therm_throt counts interrupts, not time.
                 self.package[p].throttle_events += u64::from(!self.package[p].hot);
             }
             self.package[p].hot = hot;
@@ -96,6 +98,7 @@ impl Silicon {
             power: pk.control.room,
             cool: pk.cool,
         };
+        // With one clock for the package a single core's request moves all the others.
         let same = pk.chosen == Some(room) && !shared;
         self.package[p].chosen = Some(room);
         let mut common = 0;
@@ -109,6 +112,7 @@ impl Silicon {
             let place = self.core[c].place;
             let busy = self.thread[place.first as usize].utilisation > 0.0
                 || self.thread[place.second as usize].utilisation > 0.0;
+            // An idle core has no vote: on these parts the package runs at the highest request of a core in C0.
             if busy {
                 common = common.max(khz);
             }
@@ -127,6 +131,8 @@ impl Silicon {
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let license = core.license as usize;
+        // From here on every limit only lowers the frequency: switches and class of service, turbo bucket, power,
+        // current, heat.
         let mut khz = core.target.min(core.ceiling).max(kind.min);
         let turbo = match &self.sst {
             Some(s) => s.turbo_limit(c, license, room.turbo[license]),
@@ -144,10 +150,13 @@ impl Silicon {
         if kind.budget > 0.0 {
             let limit = kind.budget / f64::from(room.active);
             let q = core.quality * core.quality * core.intensity;
+            // In steps, because the curve is a table. It stops at the guaranteed frequency, which holds under any
+            // current.
             while khz > core.guaranteed && kind.curve.dynamic_watts(khz) * q > limit {
                 khz -= f.step_khz.min(khz - core.guaranteed);
             }
         }
+        // Multipliers are whole: what a limit leaves in between is lost.
         khz = khz / f.step_khz * f.step_khz;
         khz = khz.max(kind.min);
         let mut conflict = 1.0;
@@ -192,12 +201,14 @@ impl Silicon {
             };
             self.core[c].guaranteed = guaranteed;
             let core_turbo = self.core_turbo_allowed(c);
+            // Without turbo the guaranteed frequency is the top, which base-freq has moved for chosen cores.
             self.core[c].ceiling =
                 if core_turbo { kind.max } else { guaranteed }.min(class_max).max(kind.min);
         }
         for l in 0..3 {
             self.turbo[p][l] = self.turbo_table(p, l);
         }
+        // A level's design power lowers the long-term limit, but never raises it above what software has set.
         if let Some(w) = self.sst.as_ref().and_then(|s| s.package_tdp(p)) {
             self.package[p].control.limits[0].watts = self.package[p].control.limits[0].watts.min(w.max(1.0));
         }

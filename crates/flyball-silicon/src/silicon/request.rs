@@ -42,6 +42,7 @@ impl Silicon {
         let level = |x: u32| self.level_khz(cpu, x & 0xff);
         let request = |min: u32, max: u32, desired: u32, epp: u32| Request {
             min: level(min),
+            // A maximum of 0 is below the lowest level: what remains is the lowest.
             max: if max as u8 == 0 { kind.min } else { level(max) },
             desired: if desired as u8 == 0 { 0 } else { level(desired) },
             epp: epp as u8,
@@ -49,8 +50,11 @@ impl Silicon {
         match self.spec.firmware.interface {
             Interface::Hwp => {
                 let package = self.registers.package[core.package].hwp_request;
+                // Bit 42, package control: the fields come from IA32_HWP_REQUEST_PKG instead (Intel SDM 4).
                 let v = if r.hwp_request >> 42 & 1 != 0 { package } else { r.hwp_request };
                 let epp =
+                    // Without EPP the bias of 0 to 15 is the preference, here on the same scale: 17 = 255 / 15
+                    // (intel_pstate.c, intel_pstate_get_epb).
                     if self.spec.firmware.has_epp { (v >> 24) as u32 } else { (r.epb & 0xf) as u32 * 17 };
                 request(v as u32, (v >> 8) as u32, (v >> 16) as u32, epp)
             }
@@ -60,6 +64,7 @@ impl Silicon {
             }
             _ => {
                 let s = &r.shared;
+                // Desired performance is ignored under autonomous selection (ACPI 6.5, 8.4.6.1.4.1).
                 let desired = if s.auto_select != 0 { 0 } else { s.desired };
                 request(s.min, s.max, desired, s.epp)
             }
@@ -90,11 +95,13 @@ impl Silicon {
     /// Whether the switches of a core's threads allow turbo.
     pub(crate) fn core_turbo_allowed(&self, core: usize) -> bool {
         let place = self.topology.core(core);
+        // One thread that disables turbo disables it for the whole core.
         place.cpus.iter().all(|&cpu| {
             let r = &self.registers.cpu[cpu];
             match self.spec.firmware.interface {
                 Interface::Hwp | Interface::PerfCtl => {
                     r.misc_enable & TURBO_DISABLE == 0
+                        // PERF_CTL's disengage bit is obeyed only while HWP is off.
                         && (self.wishes_by_level(cpu) || r.perf_ctl & PERF_CTL_TURBO_DISENGAGE == 0)
                 }
                 _ => r.hwcr & CPB_DISABLE == 0,
@@ -125,6 +132,7 @@ impl Silicon {
                 };
                 (counts(i), ratio * self.spec.clock.bus_khz)
             })
+            // An empty bucket: parts with fewer than eight leave the rest at 0.
             .filter(|b| b.0 > 0 && b.1 > 0)
             .collect();
         if license == 0 {

@@ -35,6 +35,8 @@ impl Silicon {
                 let a0 = activity.get(i0).copied().unwrap_or_default();
                 let (mut b0, mut idle) = (part_of(a0.busy_ns, dt, whole), a0.idle);
                 if !threads[i0].online {
+                    // An offline CPU rests in the deepest state (arch/x86/kernel/smpboot.c, native_play_dead) and does
+                    // not keep its core out of it.
                     (b0, idle) = (0, u8::MAX);
                 }
                 // By thread, the share of the step in which it executes; of the core, that of either, and its activity.
@@ -47,10 +49,13 @@ impl Silicon {
                 if core.place.smt && threads[i1].online {
                     let a1 = activity.get(i1).copied().unwrap_or_default();
                     let b1 = part_of(a1.busy_ns, dt, whole);
+                    // A core rests only as deeply as its shallower thread (Intel SDM 3B, core C-states).
                     idle = idle.min(a1.idle);
                     if b1 > 0 {
                         s1 = b1 as f64 * per_dt;
                         let x1 = f64::from(a1.intensity) * (1.0 / 256.0);
+                        // The time in which both execute, as if they did so independently of each other. Then they
+                        // share the execution units: the lighter thread adds only a part of its activity.
                         let both = s0 * s1;
                         act += s1 * x1
                             - both * (1.0 - kind.smt_power) * if x1 < intensity { x1 } else { intensity };
@@ -73,6 +78,7 @@ impl Silicon {
                     threads[i0].count(b0, khz, scaled(a0.wakes, dt, whole), st, 1.0 - kind.smt_loss * s1);
                 }
                 if share > 0.0 {
+                    // Turbo limits depend on the kind of code, the current budget on its intensity.
                     core.moved |= core.license != license || core.intensity != intensity;
                     core.license = license;
                     core.intensity = intensity;
@@ -81,9 +87,12 @@ impl Silicon {
                 if rest > 0.0 {
                     core.residency[st.counter] += (rest * dt as f64) as u64;
                 }
+                // Idle states keep a share of leakage and, in C1, of clock activity.
                 let leakage = kind.leakage * core.quality * (core.leakage * warmth);
                 let w = core.dynamic * (act + st.activity * rest) + leakage * (share + st.leakage * rest);
                 core.watts = w;
+                // Femtojoules as integers: sums do not depend on their order, and the truncation of a step is far
+                // below what a counter shows. 64 bits hold 18 kJ per step.
                 core.energy += u128::from((w * femto) as u64);
                 watts += w;
                 top = if w > top { w } else { top };
@@ -148,6 +157,7 @@ impl Thread {
         self.busy_ns += busy;
         self.window_busy += busy;
         let mut milli = u64::from(khz) * busy;
+        // After a wake-up out of a deep state the core runs at the ramp frequency first: those cycles are missing.
         let ramp = wakes * idle.ramp_ns;
         if ramp > 0.0 && idle.ramp_khz > 0.0 && idle.ramp_khz < f64::from(khz) {
             let t = if ramp < busy as f64 { ramp } else { busy as f64 };

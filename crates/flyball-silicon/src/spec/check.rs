@@ -98,6 +98,8 @@ impl MachineSpec {
                 return Err("thermal: resistances and capacities must be above 0".into());
             }
         }
+        // Thermal::step() cuts its steps to a quarter of this: a smaller constant would make every simulated
+        // millisecond many steps.
         if h.die_k_per_w * h.die_j_per_k < 0.002 {
             return Err("thermal: the die's time constant is below 2 ms".into());
         }
@@ -150,6 +152,7 @@ impl MachineSpec {
             self.cores_per_package()
         };
         // Numbers with gaps: as far as registers have room.
+        // A TPMI mask is one register of 64 bits; the mailbox has 256 core numbers.
         let room = if s.class == SstClass::Tpmi { 64 } else { 256 };
         if self.topology.unit_cores.iter().any(|&number| number >= room) {
             return Err(format!("topology.unit_cores: numbers below {room}"));

@@ -272,6 +272,7 @@ impl Silicon {
             list.take(8).enumerate().fold(0u64, |v, (i, x)| v | x << (8 * i))
         };
         let r = &mut self.registers.package[package];
+        // 0x1AD and 0x1AE change with the level: software that cached them is wrong afterwards.
         if let Some(list) = level.trl_mhz.first() {
             r.turbo_ratios = word(&mut list.iter().map(|&m| ratio(m)));
             r.turbo_counts = word(&mut level.bucket_cores.iter().map(|&n| u64::from(n)));
@@ -279,6 +280,7 @@ impl Silicon {
         let watts = f64::from(level.tdp_w);
         let control = &mut self.package[package].control.limits[0];
         if watts > 0.0 && r.power_limit >> 63 == 0 {
+            // PL1 follows the level's design power, unless firmware has locked the limits.
             let raw = (watts * f64::from(1u32 << self.spec.power.power_unit)) as u64 & 0x7fff;
             r.power_limit = r.power_limit & !0x7fff | raw;
             control.watts = watts;

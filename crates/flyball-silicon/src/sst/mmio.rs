@@ -22,6 +22,7 @@ impl Silicon {
         let Some(sst) = self.sst.as_mut().filter(|s| s.spec.class == SstClass::MailboxPci) else {
             return false;
         };
+        // The write is dropped without an error: memory cannot refuse.
         if sst.refuses {
             return true;
         }

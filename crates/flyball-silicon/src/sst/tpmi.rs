@@ -45,6 +45,7 @@ impl Silicon {
         {
             return None;
         }
+        // IO dies without registers, and domains that a part has fused off, read as all ones.
         if domain >= s.per_package() || s.spec.absent.contains(&(domain as u32)) {
             return Some(ABSENT);
         }
@@ -147,6 +148,7 @@ impl SstState {
             }
             0x78 => {
                 let (want, have) = ((value & 7) as u32, self.level(d).number);
+                // The level first: a change of it switches both features off, and the same write may ask for them.
                 let level = if want == have { Ok(()) } else { self.set_level(d, want) };
                 let base = self.set_base_freq(d, value >> 8 & 1 != 0);
                 let turbo = self.set_turbo_freq(d, value >> 9 & 1 != 0);

@@ -22,6 +22,7 @@ impl AcpiCpufreq {
         if cppc.nominal == 0 || cppc.highest <= cppc.nominal {
             return None;
         }
+        // SCHED_CAPACITY_SHIFT: the kernel keeps ten binary places and truncates twice.
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
         // Of CPPC's nominal frequency where firmware tells one, else of the table's highest.
         let nominal = match cppc.nominal_mhz {
@@ -75,9 +76,12 @@ impl Driver for AcpiCpufreq {
         for &cpu in &policy.online {
             // A register that refuses leaves the CPU as it was, as on hardware.
             let _ = match platform.board.vendor {
+                // AMD's register takes the number of the state, Intel's the ratio.
                 Vendor::Amd => platform.chip.write(cpu, AMD_PERF_CTL, index as u64),
                 Vendor::Intel => {
                     let scaling = platform.board.places[cpu as usize].scaling_khz.max(1);
+                    // Intel's _PSS marks turbo by a first entry 1 MHz above the second; the register takes the highest
+                    // ratio for it.
                     let is_turbo = index == 0 && policy.table.get(1).is_some_and(|&next| next + 1000 == khz);
                     let ratio = if is_turbo {
                         let limit = platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff;

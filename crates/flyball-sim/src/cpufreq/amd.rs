@@ -142,6 +142,7 @@ impl Caps {
             }
             _ => (cpc.highest, cpc.nominal, cpc.lowest_nonlinear, cpc.lowest),
         };
+        // amd_pstate_init_perf() and amd_pstate_init_freq() give up on firmware zeros, and the driver does not load.
         if nominal == 0 || lowest == 0 || cpc.nominal_mhz == 0 {
             return Err(Errno::INVAL);
         }
@@ -214,6 +215,7 @@ fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     let changed = platform.amd.cpus[cpu as usize].cached != request;
     tell_request(platform, cpu, boost, request, changed);
     let state = &mut platform.amd.cpus[cpu as usize];
+    // Nothing is written twice: with shared memory each write is a mailbox command.
     if !changed {
         return;
     }
@@ -255,6 +257,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Caps> {
         let (min, max, desired, epp) = platform.chip.read_shared(cpu);
         PerfRequest { min, max, desired, epp }
     };
+    // amd_perf_ctl_reset(): P0, or the old interface would cap the new one.
     let _ = platform.chip.write(cpu, PERF_CTL, 0);
     let new = platform.since(Kernel::V6_18);
     let state = &mut platform.amd.cpus[cpu as usize];
@@ -322,6 +325,8 @@ impl AmdPstate {
         for &cpu in &policy.online {
             let epp = platform.amd.cpus[cpu as usize].cached.epp;
             let desired = desired.clamp(min.min(max), max);
+            // Guided: firmware chooses between a floor and the maximum, so the target becomes the floor
+            // (amd_pstate_update).
             let request = if guided {
                 PerfRequest { min: desired, max, desired: 0, epp }
             } else {
@@ -407,6 +412,7 @@ impl Driver for AmdPstate {
             (floor, max) = (caps.lowest, caps.highest);
         }
         if !platform.since(Kernel::V6_18) {
+            // amd_pstate_adjust_perf(): below the lowest nonlinear level work costs more energy, not less.
             floor = floor.max(caps.lowest_nonlinear);
         }
         let top = u64::from(ceiling(&caps, policy));
@@ -509,11 +515,14 @@ impl Driver for AmdPstateEpp {
         if performance {
             let bios = platform.amd.cpus[policy.number as usize].bios_min;
             let floor = if platform.since(Kernel::V6_18) && bios > 0 { bios } else { caps.nominal };
+            // amd_pstate_epp_update_limit(): performance asks for nominal at least, since 6.13 for firmware's minimum
+            // where there is one.
             min = floor.min(max);
         }
         for cpu in policy.online.clone() {
             let state = &mut platform.amd.cpus[cpu as usize];
             let mut epp = state.cached.epp;
+            // The performance policy forces EPP 0 and keeps it after the policy changes (amd_pstate_epp_set_policy).
             if performance && epp != 0 {
                 epp = 0;
                 state.raw = false;
@@ -589,6 +598,7 @@ pub(crate) fn store_epp(platform: &mut Platform, policy: &Policy, text: &[u8]) -
         let epp = if word == b"default" { state.default_epp } else { known(word).ok_or(Errno::INVAL)? };
         (epp, false)
     };
+    // amd_pstate_set_energy_pref_index(): EBUSY for anything but performance.
     if epp > 0 && matches!(policy.governor, Governor::Performance) {
         return Err(Errno::BUSY);
     }
@@ -631,6 +641,7 @@ pub(crate) fn store_status(
         return Ok(());
     }
     let keeps = |mode| matches!(mode, Mode::Passive | Mode::Guided);
+    // The same driver: only autonomous selection changes (amd_pstate_change_mode_without_dvr_change).
     if keeps(old) && keeps(mode) {
         platform.amd.mode = mode;
         for cpu in 0..platform.board.cpus() {

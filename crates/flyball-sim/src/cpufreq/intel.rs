@@ -188,6 +188,7 @@ fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
 /// intel_pstate_update_perf_limits(): the range of P-states that policy and percentages leave.
 fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32, u32) {
     let top = pstates.top(platform);
+    // Rounded down, as in intel_pstate_update_perf_limits(): a limit between two ratios gives the lower one.
     let max = policy.max / pstates.scaling;
     let min = if policy.max == policy.min { max } else { policy.min / pstates.scaling };
     let (global_min, global_max) = global_limits(platform, pstates);
@@ -199,6 +200,7 @@ fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32,
 fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
     let cpu = policy.number;
     if platform.intel.hwp {
+        // intel_pstate_hwp_enable() runs for each CPU: HWP is on before its capabilities are read.
         platform.chip.write(cpu, PM_ENABLE, 1)?;
     }
     let pstates = Pstates::of(platform, cpu)?;
@@ -212,6 +214,8 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
         let state = &mut platform.intel.cpus[cpu as usize];
         if state.default_epp.is_none() {
             state.default_epp = Some(epp);
+            // intel_pstate_update_epp_defaults(): firmware left the reset value, so the model's own default replaces
+            // it.
             if table[1] != 128 && epp == 128 {
                 state.default_epp = Some(table[1]);
                 set_epp(platform, cpu, table[1]);
@@ -233,6 +237,7 @@ fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32
     let low =
         u64::from(min & 0xff) | u64::from(max & 0xff) << 8 | u64::from(desired & 0xff) << 16 | epp << 24;
     let value = old & !0xffff_ffff | low;
+    // Unchanged requests are not written: wrmsr costs more than the comparison.
     if value != old {
         let _ = platform.chip.write(cpu, HWP_REQUEST, value);
     }
@@ -247,6 +252,7 @@ fn set_epp(platform: &mut Platform, cpu: u32, epp: u8) {
 fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
     let mut value = u64::from(pstate & 0xff) << 8;
     if platform.intel.no_turbo && !firmware_disables_turbo(platform) {
+        // core_get_val(): turbo disengage, unless firmware has switched turbo off anyway.
         value |= 1 << 32;
     }
     let _ = platform.chip.write(cpu, PERF_CTL, value);
@@ -287,6 +293,7 @@ fn leave(platform: &mut Platform, cpu: u32) {
             let lowest = (caps >> 24 & 0xff) as u32;
             let saved = platform.chip.read(cpu, HWP_REQUEST).map_or(128, |value| (value >> 24) as u8);
             let state = &mut platform.intel.cpus[cpu as usize];
+            // intel_pstate_hwp_offline(): the preference is kept for intel_pstate_hwp_reenable().
             if state.saved_epp.is_none() {
                 state.saved_epp = Some(saved);
             }
@@ -402,6 +409,7 @@ impl Driver for IntelPstate {
         policy.seen_busy = ran;
         let busy = busy.max(policy.io_boost).min(1024);
         let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
+        // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that it falls slowly.
         let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
         target = target.max(min);
         let average = state.measured.0 / pstates.scaling;
@@ -459,6 +467,7 @@ impl Driver for IntelCpufreq {
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         let pstates = init(platform, policy)?;
         policy.latency_ns = 20_000;
+        // INTEL_CPUFREQ_TRANSITION_DELAY_HWP and INTEL_CPUFREQ_TRANSITION_DELAY.
         policy.delay_us = Some(if platform.intel.hwp { 5000 } else { 500 });
         policy.driver_wish = percent_requests(platform, &pstates);
         if platform.intel.hwp {
@@ -481,6 +490,7 @@ impl Driver for IntelCpufreq {
             let (min, max) = perf_limits(platform, policy, &pstates);
             let target = khz.div_ceil(pstates.scaling).clamp(min, max);
             if platform.intel.hwp {
+                // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run above the target.
                 let strict = matches!(
                     policy.governor,
                     Governor::Userspace(_) | Governor::Powersave | Governor::Performance
@@ -574,6 +584,7 @@ pub(crate) fn store_status(
             return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
         }
         if platform.intel.hwp {
+            // HWP cannot be switched off, so neither can the driver (intel_pstate_update_status).
             return Err(Errno::BUSY);
         }
         Mode::Off
@@ -612,6 +623,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
+    // Turbo that firmware has switched off cannot be switched on here.
     if firmware_disables_turbo(platform) && !value && platform.intel.no_turbo {
         return Err(Errno::PERM);
     }
@@ -620,6 +632,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
     }
     platform.intel.no_turbo = value;
     if value && let Ok(pstates) = Pstates::of(platform, 0) {
+        // store_no_turbo(): the minimum is squashed into what is left without turbo.
         let most = pstates.max * 100 / pstates.turbo.max(1);
         platform.intel.min_pct = platform.intel.min_pct.min(most);
     }
@@ -693,6 +706,7 @@ const EPB_WORDS: [(&str, u8); 5] =
 
 /// Writes energy_perf_bias (arch/x86/kernel/cpu/intel_epb.c).
 pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &[u8]) -> Answer {
+    // intel_epb_normal: 7 on Alder Lake L, Gracemont and Raptor Lake P.
     let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
     let value = match EPB_WORDS.iter().find(|(word, _)| streq(text, word)) {
         Some(("normal", _)) => normal,

@@ -167,6 +167,7 @@ impl Policy {
             return target;
         };
         // The table is sorted from high to low.
+        // Relations as in cpufreq_table_find_index_dl() and its siblings.
         let below = self.table.iter().copied().find(|&khz| khz <= target);
         let above = self.table.iter().rev().copied().find(|&khz| khz >= target);
         match relation {
@@ -182,12 +183,14 @@ impl Policy {
 
     /// cpufreq_policy_transition_delay_us(): microseconds that governors leave between changes.
     pub(crate) fn transition_delay_us(&self, old: bool) -> u32 {
+        // A driver's own transition_delay_us wins over anything derived from its latency.
         if let Some(delay) = self.delay_us {
             return delay;
         }
         let latency = self.latency_ns / 1000;
         match (latency, old) {
             (0, _) => 1000,
+            // Up to 6.1 LATENCY_MULTIPLIER, at most 10 ms; later one and a half times the latency.
             (latency, true) => latency.saturating_mul(1000).min(10_000),
             (latency, false) => latency + latency / 2,
         }

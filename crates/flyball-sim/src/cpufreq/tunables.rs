@@ -66,6 +66,7 @@ impl Tunables {
         name: &str,
         text: &[u8],
     ) -> Answer {
+        // CPUFREQ_DBS_MIN_SAMPLING_INTERVAL: two ticks.
         let least_rate = 2 * platform.board.tick_us;
         match governor {
             "schedutil" => *self.rate_limit_us.as_mut().ok_or(Errno::NOENT)? = kstrtou32(text, 10)?,

@@ -76,6 +76,7 @@ impl Conservative {
             return None;
         }
         if self.requested > bounds.max || self.requested < bounds.min {
+            // cs_dbs_update(): limits have changed under a request of its own.
             self.requested = bounds.current;
         }
         // A whole division: the step does not become 0 below 100 kHz.

@@ -25,6 +25,7 @@ impl OndemandTunables {
     pub fn new(transition_delay_us: u32, tick_us: u64, io_is_busy: bool) -> OndemandTunables {
         OndemandTunables {
             sampling_rate: (2 * tick_us).max(u64::from(transition_delay_us)),
+            // MICRO_FREQUENCY_UP_THRESHOLD: 95 with exact idle times (NO_HZ), 80 without.
             up_threshold: 95,
             sampling_down_factor: 1,
             ignore_nice_load: false,
@@ -79,6 +80,7 @@ impl Ondemand {
         self.low = None;
         if load > tunables.up_threshold {
             if bounds.current < bounds.max {
+                // sampling_down_factor stretches the time at full speed only.
                 self.multiplier = tunables.sampling_down_factor.max(1);
             }
             return Some(self.biased(now, tunables, bounds, table, bounds.max, Relation::High));

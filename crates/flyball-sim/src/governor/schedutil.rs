@@ -102,6 +102,7 @@ impl Schedutil {
             let boosted = boost.apply(now, tick, demand.capacity);
             let capacity = demand.capacity.max(1);
             let util = demand.util.max(boosted).min(capacity);
+            // map_util_perf(): a quarter on top, so that 80 % busy asks for full speed.
             let wanted = (util + (util >> 2)).min(demand.ceiling).max(demand.floor);
             busy_single &= !std::mem::take(&mut boost.idled) && demand.ceiling >= CAPACITY;
             let share = u64::from(wanted) * 1024 / u64::from(capacity);
@@ -115,6 +116,7 @@ impl Schedutil {
         let forced = std::mem::take(&mut self.limits_changed);
         let (_, wanted, capacity, floor) = best;
         if self.mode == SchedutilMode::AdjustPerf {
+            // A CPU that has not been idle may only look less loaded, so it does not go down (sugov_hold_freq).
             let held = busy_single && !forced && wanted < self.raw;
             if !held {
                 self.raw = wanted;

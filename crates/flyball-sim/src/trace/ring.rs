@@ -132,6 +132,7 @@ impl Ring {
             None => 0,
         };
         if delta >= LONGEST {
+            // A time extension: a record of two words in front of this one.
             need += 8;
         }
         if self.pages.back().is_none_or(|page| page.used + need > DATA) {
@@ -183,6 +184,7 @@ impl Ring {
 /// What a record of `size` bytes takes with its header.
 fn event_size(size: usize) -> usize {
     let size = size.next_multiple_of(4);
+    // RINGBUF_TYPE_DATA_TYPE_LEN_MAX: longer records carry their length in a word of their own.
     if size / 4 <= 28 { 4 + size } else { 8 + size }
 }
 

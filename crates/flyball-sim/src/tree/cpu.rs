@@ -67,6 +67,7 @@ pub(super) static CPU: &[Attribute] = &[
             world.set_online(dir.index(), online)
         },
     )
+    // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
     .when(|_, dir| dir.index() != 0),
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(

@@ -181,6 +181,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, text| {
             let index = index(world, dir)?;
             let on = kstrtobool(text)?;
+            // store_local_boost(): a policy cannot boost while the global switch is off.
             if !world.platform.boost {
                 return Err(Errno::INVAL);
             }

@@ -153,6 +153,7 @@ fn store_window(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer 
     let micros = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (cpu, _, _) = limit(world, dir)?;
     let unit: u64 = 1_000_000 >> (units(world, cpu)? >> 16 & 0xf);
+    // rapl_compute_time_window_core(), with its truncations: reading back gives what the driver would show.
     let ticks = micros / unit.max(1);
     if ticks == 0 {
         return Err(Errno::INVAL);
@@ -201,6 +202,7 @@ pub(super) static ZONE: &[Attribute] = &[
             write_limit(world, dir, mask, if on { mask } else { 0 }).map_err(|_| Errno::NOSYS)
         },
     ),
+    // Readable by root only since 5.10: energy reveals what code computes (CVE-2020-8694).
     ro("energy_uj", energy).mode(0o400).live(),
     ro("max_energy_range_uj", range),
     ro("constraint_0_name", |_, _, out| line(out, "long_term")).when(limited),

@@ -70,6 +70,7 @@ fn cpuinfo(world: &World, out: &mut Vec<u8>) -> Answer {
             Vendor::Amd => "AuthenticAMD",
         };
         let cache = board.caches.last().map_or(0, |cache| cache.kib);
+        // loops_per_jiffy comes from the TSC (arch/x86/kernel/tsc.c): twice its MHz.
         let bogo = u64::from(board.tsc_khz) * 2;
         line(
             out,
