@@ -131,11 +131,17 @@ mod tests {
 
     #[test]
     fn wrong_arguments_say_what_is_right() {
-        let error = |argument: &str| Intent::from_arguments(&[argument], None).unwrap_err().to_string();
-        assert!(error("performance").contains("KNOB=VALUE"));
-        assert!(error("govenor=performance").contains("governor"), "{}", error("govenor=performance"));
-        assert!(error("max-freq=2600000").contains("unit"), "{}", error("max-freq=2600000"));
-        assert!(error("driver=acpi-cpufreq").contains("fact"));
-        assert!(error("=x").len() > 5);
+        let error = |argument: &str| Intent::from_arguments(&[argument], None).unwrap_err();
+        assert!(matches!(error("performance"), IntentError::NoEquals(text) if text == "performance"));
+        assert!(
+            matches!(error("govenor=performance"), IntentError::Unknown(unknown) if unknown.nearest == Some("governor"))
+        );
+        assert!(
+            matches!(error("max-freq=2600000"), IntentError::Value(wrong) if wrong.accepted.contains("unit"))
+        );
+        assert!(
+            matches!(error("driver=acpi-cpufreq"), IntentError::Value(wrong) if wrong.accepted.is_empty())
+        );
+        assert!(matches!(error("=x"), IntentError::Unknown(_)));
     }
 }

@@ -44,7 +44,9 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
     };
     for entry in host.list("/proc").unwrap_or_default() {
         let Ok(pid) = entry.parse::<u32>() else { continue };
+        // A process may end between the listing and this read.
         let Ok(name) = host.read(&format!("/proc/{pid}/comm")) else { continue };
+        // The kernel calls a process after its interpreter, unless the program renames itself.
         let script = if name.starts_with("python") { script_of(host, pid) } else { None };
         for known in KNOWN {
             let is = |process: &str| cut(process) == name || script.as_deref() == Some(process);

@@ -202,11 +202,17 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
         absent: Vec::new(),
     };
     for setting in &intent.settings {
+        // Places first, for all settings: the rules below need every wanted value, also of settings that come
+        // later.
         planner.place(setting)?;
     }
     planner.look()?;
+    // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by those
+    // that there are.
     planner.look_ahead()?;
     planner.couple()?;
+    // A copy of the keys: rules of Speed Select have added wants, and a change may note or refuse while it is
+    // made.
     let keys: Vec<_> = planner.wants.keys().cloned().collect();
     for key in keys {
         if planner.contradicted.contains(&key) {
@@ -235,6 +241,8 @@ impl Planner<'_> {
                 }
             },
         };
+        // One file for the whole machine cannot be set for some of its CPUs. `present`, not `online`: 0-3 on
+        // a machine whose CPU 4 is offline still leaves CPU 4 out.
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
             let instead = match knob.narrower() {
                 Some(id) if self.is_somewhere(id, &cpus)? => Some(Instead::Knob(id)),
@@ -358,6 +366,7 @@ impl Planner<'_> {
                 self.ahead.online.extend(want.place.cpus.iter());
             }
         }
+        // A large machine has hundreds of policies. Only these knobs are judged by their governors.
         let looks_at_governors = |(knob, _): &(Id, At)| matches!(knob, Id::Governor | Id::Epp | Id::Setspeed);
         if !self.wants.keys().any(looks_at_governors) {
             return Ok(());
@@ -382,6 +391,7 @@ impl Planner<'_> {
             return Err(PlanError::Refused(self.refused));
         }
         if !self.absent.is_empty() {
+            // One absence per place would fill the screen of a machine with hundreds of CPUs.
             self.absent.dedup();
             if let Some(more) = shorten(&mut self.absent) {
                 self.absent.push(Absence::More(more));

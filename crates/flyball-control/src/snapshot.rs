@@ -118,6 +118,7 @@ impl Snapshot {
             Some(places) => places.clone(),
             None => instances::of_topology(&self.topology, scope).unwrap_or_default(),
         };
+        // Left out means absent, not unknown: a snapshot that is made has been looked at completely.
         let nothing = || Entry { reading: Ok(Reading::Absent(self.why_nowhere(knob))), slot: None };
         let entries = places.iter().map(|place| Some(entry(place).unwrap_or_else(nothing))).collect();
         self.columns[knob as usize] = Some(Column::Each(entries));

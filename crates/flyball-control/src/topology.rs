@@ -232,6 +232,8 @@ impl Topology {
         }
         let Some(first) = self.online.first() else { return Ok(()) };
         let capacity = |cpu: u32| read_number(host, &format!("{CPUS}/cpu{cpu}/cpu_capacity"));
+        // One missing file decides for all: hundreds of opens would be spent to learn that no CPU has a
+        // capacity.
         if found || capacity(first)?.is_none() {
             return Ok(());
         }
@@ -285,6 +287,8 @@ impl Topology {
                     .map_err(|_| bad(&path, &text, "CPU numbers with blanks between"))?,
                 // The policy is named after the CPU that it was made for.
                 Ok(None) => CpuList::from_iter([number]),
+                // All its CPUs are offline: show() in cpufreq.c answers EBUSY for every file of an inactive
+                // policy, related_cpus included.
                 Err(error) if error.errno == flyball_host::Errno::BUSY => CpuList::from_iter([number]),
                 Err(error) => return Err(error.into()),
             };

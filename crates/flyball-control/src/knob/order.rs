@@ -108,6 +108,8 @@ impl Turn {
             Turn::In(step) => step,
             // `none` and `ready` are contents of CPU sets: no CPU is taken away.
             Turn::Switch { off, on } => match new.trim() {
+                // The words that the files of CPU hotplug, SMT, base-freq and turbo-freq print or take for
+                // off.
                 "0" | "off" | "forceoff" | "n" | "N" | "none" | "ready" => off,
                 _ => on,
             },
@@ -164,6 +166,8 @@ pub fn natural(path: &str) -> Vec<(String, u64)> {
         let (text, tail) = rest.split_at(digits);
         let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         let (number, tail) = tail.split_at(end);
+        // Digits beyond u64 are no number of a CPU: sorted last, not refused, since a journal may hold any
+        // path.
         parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
         rest = tail;
     }

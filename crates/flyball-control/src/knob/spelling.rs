@@ -76,6 +76,7 @@ impl Spelling {
             Spelling::Preference => preference_agrees(wanted, found),
             Spelling::Bias => Epb::named(wanted).is_some_and(|value| Some(value) == Epb::named(found)),
             Spelling::PercentOf127 => {
+                // The driver keeps val * 127 / 100 and prints that * 100 / 127: both divisions round down.
                 matches!((wanted.parse::<u32>(), found.parse::<u32>()), (Ok(w), Ok(f)) if w == f || w == f + 1)
             }
             Spelling::CpusetController => match wanted {

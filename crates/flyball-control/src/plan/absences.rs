@@ -135,6 +135,7 @@ pub(super) fn places(alike: &[&Place]) -> String {
         }
         _ => {
             let mut names: Vec<String> = alike.iter().map(ToString::to_string).collect();
+            // CPUs of one idle state have one name.
             names.dedup();
             let more = names.len().saturating_sub(4);
             names.truncate(4);

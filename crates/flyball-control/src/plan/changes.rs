@@ -13,6 +13,8 @@ impl Planner<'_> {
     /// Whether the knob itself may come to be there by what is changed before: a driver makes its policies' files when it
     /// makes the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`), so no governor brings one.
     fn may_appear(&self, knob: Id, place: &Place) -> bool {
+        // These answer EAGAIN while intel_pstate is off (show_no_turbo in intel_pstate.c), or exist with HWP
+        // only.
         let of_driver = knob.knob().scope == Scope::Policy
             || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
         (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
@@ -127,6 +129,8 @@ impl Planner<'_> {
             Ok(()) => {}
             Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
             Err(_) if open => {
+                // store_energy_performance_preference refuses other preferences with EBUSY while the governor
+                // is performance.
                 let words = if want.knob == Id::Epp && self.ahead.mode.is_none() {
                     "the present governor would refuse it, so it comes after the governor"
                 } else {
@@ -196,6 +200,8 @@ impl Planner<'_> {
     /// A change whose file, old value or number is known only when its turn has come.
     fn provisional(&mut self, want: &Want, value: Option<&Value>, words: &str) -> Result<(), ReadError> {
         let Some(control) = want.knob.knob().control() else { return Ok(()) };
+        // The file may not exist yet. Its path follows from the pattern of the row, so that the plan can name
+        // it.
         let Some(location) = self.snapshot.future_location(want.knob, &want.place)? else { return Ok(()) };
         let new = match value {
             Some(value) => self

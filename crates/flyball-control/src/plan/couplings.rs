@@ -28,6 +28,8 @@ impl Planner<'_> {
     /// A driver switch takes the policies away and makes new ones.
     fn driver_mode(&mut self) -> Result<(), ReadError> {
         let Some(mode) = self.ahead.mode.clone() else { return Ok(()) };
+        // intel_pstate_update_status in intel_pstate.c: with HWP, `off` returns EBUSY, because no other
+        // driver can run the processor then.
         if mode == "off" && self.snapshot.topology().flags.contains("hwp_epp") {
             self.refuse(Refusal::DriverOffUnderHwp);
             return Ok(());
@@ -44,11 +46,14 @@ impl Planner<'_> {
         let is_amd_pstate = self.snapshot.is_amd_pstate()? == Some(true);
         for want in &policy_settings {
             match (want.knob, &want.value) {
+                // In active mode cpufreq knows two policies, not governors (cpufreq_parse_policy).
                 (Id::Governor, Some(Value::Word(word)))
                     if mode == "active" && !matches!(word.as_str(), "performance" | "powersave") =>
                 {
                     self.refuse(Refusal::GovernorOfActiveMode { from: want.from.clone() });
                 }
+                // amd_pstate_driver has no preference attribute; only amd_pstate_epp_driver does
+                // (drivers/cpufreq/amd-pstate.c).
                 (Id::Epp, _) if mode != "active" && is_amd_pstate => {
                     self.refuse(Refusal::PreferenceNeedsActiveMode { from: want.from.clone() });
                 }
@@ -71,6 +76,7 @@ impl Planner<'_> {
         for want in self.wants_of(Id::Epp) {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
+            // `default` brings back what firmware had chosen, and the driver takes it under any governor.
             let gentle = match &want.value {
                 Some(Value::Word(word)) => !matches!(word.as_str(), "performance" | "default"),
                 Some(Value::Epp(Epp(number))) => *number > 0,
@@ -108,6 +114,7 @@ impl Planner<'_> {
             for want in wants {
                 let side = |id: Id| self.wants.get(&(id, want.place.at.clone())).cloned();
                 let (lower, upper) = (side(low), side(high));
+                // A pair of wants at one place is judged once, with its lower side.
                 if want.knob == high && lower.is_some() {
                     continue;
                 }
@@ -149,6 +156,9 @@ impl Planner<'_> {
                             places: vec![want.place.clone()],
                         });
                     }
+                    // cpufreq takes a maximum below the minimum: freq_qos keeps both requests, and the policy
+                    // uses the smaller for both (cpufreq_set_policy). The files of percentages and of the
+                    // uncore refuse or clamp instead.
                     (None, Some(upper)) if low == Id::MinFreq => {
                         self.note(Note::MaximumBelowMinimum { from: upper.from.clone(), low });
                     }

@@ -87,6 +87,7 @@ pub(super) fn in_table(
     // Only a limit inside the hardware's range is rounded; one outside is refused by the check that follows.
     let limit = |id| Ok::<_, ReadError>(snapshot.value(id, &want.place)?.and_then(|value| value.frequency()));
     let (low, high) = (limit(Id::HwMinFreq)?, limit(Id::HwMaxFreq)?);
+    // Rounding an impossible limit would turn a mistake of the user into a valid request.
     let inside = low.is_none_or(|low| *frequency >= low) && high.is_none_or(|high| *frequency <= high);
     let Some(rounded) = nearest(&mut entries, *frequency, want.knob == Id::MinFreq).filter(|_| inside) else {
         return Ok(None);
@@ -101,6 +102,8 @@ fn nearest(entries: &mut Vec<KiloHertz>, limit: KiloHertz, is_minimum: bool) -> 
     entries.sort_unstable();
     entries.dedup();
     if is_minimum {
+        // __resolve_freq in cpufreq.c: CPUFREQ_RELATION_L for a minimum (at or above), CPUFREQ_RELATION_H for
+        // a maximum (at or below), and the last entry where there is none on that side.
         entries.iter().find(|entry| **entry >= limit).or(entries.last()).copied()
     } else {
         entries.iter().rfind(|entry| **entry <= limit).or(entries.first()).copied()

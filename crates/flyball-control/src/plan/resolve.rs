@@ -94,6 +94,8 @@ impl Snapshot {
         if knob.knob().scope == place.at.scope() {
             return Ok(Some(place.clone()));
         }
+        // An offline CPU has a policy directory whose files refuse to be read: one that is online answers for
+        // both.
         let online = place.cpus.intersection(&self.topology().online);
         let cpus = if online.is_empty() { &place.cpus } else { &online };
         Ok(self.places(knob)?.iter().find(|place| place.cpus.intersects(cpus)).cloned())
@@ -311,6 +313,7 @@ impl Snapshot {
         ends: Ends,
         frequency: KiloHertz,
     ) -> Result<Option<String>, ResolveError> {
+        // Ends that are numbers were already judged when the setting was parsed.
         let Ends::Rows(low, high) = ends else { return Ok(None) };
         let limit = |knob: Id| -> Result<Option<KiloHertz>, ResolveError> {
             Ok(self.value(knob, place)?.and_then(|value| value.frequency()))

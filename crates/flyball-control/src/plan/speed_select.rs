@@ -33,6 +33,8 @@ impl Planner<'_> {
             return Ok(());
         }
         for place in self.snapshot.power_domain_places().to_vec() {
+            // A domain without a readable level is one of an IO die or of firmware that does not answer: no
+            // rule can be judged there.
             let Some(coming) = self.coming(&place)? else { continue };
             self.features(&place, &coming)?;
             self.switches(&place, &coming)?;
@@ -67,6 +69,7 @@ impl Planner<'_> {
         let ordered = self.then(Id::SstCpPriority, place)?;
         // A level change switches features off: only those that are asked for come after it.
         let level_changes = level != now;
+        // Firmware clears base-freq and turbo-freq when the level changes.
         let kept = |knob: Id| !level_changes || self.want_at(knob, place).is_some();
         Ok(Some(Coming {
             level,
@@ -247,6 +250,8 @@ impl Planner<'_> {
             self.wants.values().filter(of_classes).map(|want| want.place.clone()).collect();
         for place in places {
             let (low, high) = (self.want_at(Id::ClosMin, &place), self.want_at(Id::ClosMax, &place));
+            // A class is judged with the value that the other end has now: one setting can cross it as well
+            // as two.
             let Some(want) = low.or(high) else { continue };
             let frequency =
                 |knob: Id| Ok::<_, ReadError>(self.then(knob, &place)?.and_then(|value| value.frequency()));

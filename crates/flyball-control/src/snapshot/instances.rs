@@ -100,6 +100,7 @@ fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
             None if name.starts_with("uncore") => (number("package_id")?, number("die_id")),
             None => return None,
         };
+        // A TPMI domain of an I/O die has no CPUs of its own; what it limits is the package.
         let whole = topology.packages().remove(&package).unwrap_or_default();
         // The root entry of the TPMI driver is called die 0 and covers the package.
         let root_of_clusters = name.starts_with("package_") && names.iter().any(|n| n.starts_with("uncore"));
@@ -150,6 +151,8 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
         let At::Zone(folder) = &zone.at else { continue };
         for constraint in 0..8 {
             let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
+            // Constraints are numbered without gaps (powercap_register_zone): the first missing name is the
+            // end.
             let Ok(name) = host.read(&path) else { break };
             let at = At::Constraint { zone: folder.clone(), constraint };
             places.push(Place::named(at, format!("{} {name}", zone.name), zone.cpus.clone()));
@@ -163,6 +166,7 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     for hwmon in host.list(HWMON).unwrap_or_default() {
         let folder = format!("{HWMON}/{hwmon}");
         let driver = host.read(&format!("{folder}/name")).unwrap_or_default();
+        // Drives, boards and memory have sensors too; these three are the processors'.
         if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
             continue;
         }
@@ -171,6 +175,7 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
             .iter()
             .filter_map(|file| file.strip_prefix("temp")?.strip_suffix("_input")?.parse().ok())
             .collect();
+        // Directory order is not sensor order.
         numbers.sort_unstable();
         let labels: Vec<String> = numbers
             .iter()

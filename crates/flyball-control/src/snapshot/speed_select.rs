@@ -56,6 +56,7 @@ impl SpeedSelectView {
         };
         let domains = layout.iter().flat_map(|layout| &layout.domains);
         let of_domain = |domain| layout.as_ref().map_or_else(|_| Vec::new(), |it| levels(host, it, domain));
+        // Some ten calls per level, each a round trip to firmware: only a plan about levels pays for them.
         let levels = with_levels.then(|| domains.map(of_domain).collect());
         SpeedSelectView { layout, why, levels }
     }

@@ -77,6 +77,7 @@ impl Snapshot {
 
     /// Reads the knobs of `request` that the snapshot does not have yet.
     pub fn take(&mut self, host: &dyn Host, request: &Request<'_>) {
+        // A later pass that only shows must not let an earlier one count as complete for planning.
         self.to_plan = request.to_plan;
         let mut pass = Pass {
             host,
@@ -170,6 +171,7 @@ impl Pass<'_> {
         let is_meant = |place: &Place| request.cpus.is_none_or(|cpus| place.cpus.intersects(cpus));
         if request.sample_absence && !request.to_plan {
             let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
+            // The sample costs a few reads: below eight places reading all of them costs no more.
             if meant.len() > 8
                 && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
             {
@@ -217,6 +219,8 @@ impl Pass<'_> {
         let mut reading = None;
         let mut slot = None;
         for mechanism in row.mechanisms {
+            // The reading may come from one mechanism (a register) and the slot from another (a file): the
+            // first that has a value, the first that takes a write.
             let wants_slot = self.to_plan && row.control().is_some() && slot.is_none() && mechanism.writes();
             if reading.is_some() && !wants_slot {
                 continue;
@@ -326,6 +330,8 @@ impl Pass<'_> {
         let mask = crate::knob::mask(bits);
         let source = Location::Msr { cpu, register, mask };
         let reading = match parse::field(form, raw, bits) {
+            // The form assumes 100 MHz per ratio. Nehalem and Westmere have 133.33 MHz, which only the
+            // topology knows.
             Ok(Value::Frequency(KiloHertz(khz))) if form == Form::Ratio => {
                 Ok(match topology.bus_third_khz() {
                     Some(third) => Reading::Value {

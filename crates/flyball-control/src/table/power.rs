@@ -38,6 +38,44 @@ macro_rules! powercap {
     };
 }
 
+/// What an end of the uncore's range takes.
+const fn uncore_limit(judged_by: &'static [Id], bound: Bound) -> Role {
+    Role::Knob(Control {
+        accepts: UNCORE,
+        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
+        check: Check::BetweenEndsInSteps,
+        judged_by,
+        narrower: None,
+        saved: Saved::Always,
+        written_by: &[Program::Tuned],
+        writing: Writing {
+            turn: Turn::In(Step::Power),
+            spelling: Spelling::Number,
+            bound,
+            disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
+            refusals: UNCORE_REFUSALS,
+        },
+    })
+}
+
+/// What a threshold of efficiency latency control takes.
+const ELC_THRESHOLD: Role = Role::Knob(Control {
+    accepts: "0 to 100",
+    ends: Ends::Numbers(0, 100),
+    check: Check::Any,
+    judged_by: &[],
+    narrower: None,
+    saved: Saved::Never,
+    written_by: &[],
+    writing: Writing {
+        turn: Turn::In(Step::Power),
+        spelling: Spelling::PercentOf127,
+        bound: Bound::None,
+        disturbs: &[],
+        refusals: &[],
+    },
+});
+
 pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
     id: Id::UncoreMinFreq,
     name: "uncore-min-freq",
@@ -53,22 +91,7 @@ pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
         (Id::UncoreMaxFreq, "the driver does not check their order: keep min at or below max"),
         (Id::ElcFloorFreq, "goes below it at low load where the processor can"),
     ],
-    role: Role::Knob(Control {
-        accepts: UNCORE,
-        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
-        check: Check::BetweenEndsInSteps,
-        judged_by: &[Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax],
-        narrower: None,
-        saved: Saved::Always,
-        written_by: &[Program::Tuned],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
-            bound: Bound::Lower,
-            disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
-            refusals: UNCORE_REFUSALS,
-        },
-    }),
+    role: uncore_limit(&[Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax], Bound::Lower),
 };
 
 pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
@@ -86,22 +109,7 @@ pub(super) const UNCORE_MAX_FREQ: Knob = Knob {
         (Id::UncoreMinFreq, "keep it at or above the minimum"),
         (Id::PowerLimit, "cores and uncore share the package's power"),
     ],
-    role: Role::Knob(Control {
-        accepts: UNCORE,
-        ends: Ends::Rows(Id::UncoreHwMin, Id::UncoreHwMax),
-        check: Check::BetweenEndsInSteps,
-        judged_by: &[Id::UncoreMinFreq, Id::UncoreHwMin, Id::UncoreHwMax],
-        narrower: None,
-        saved: Saved::Always,
-        written_by: &[Program::Tuned],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
-            bound: Bound::Upper,
-            disturbs: &[Disturbs::Everywhere(effects::UNCORE)],
-            refusals: UNCORE_REFUSALS,
-        },
-    }),
+    role: uncore_limit(&[Id::UncoreMinFreq, Id::UncoreHwMin, Id::UncoreHwMax], Bound::Upper),
 };
 
 pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
@@ -147,22 +155,7 @@ pub(super) const ELC_LOW_THRESHOLD: Knob = Knob {
     about: "Efficiency latency control: below this load in percent, the uncore runs at elc-floor-freq; above, at \
             uncore-min-freq or higher. The processor keeps 7 bits of it, so it may read back one percent lower.",
     interacts: &[(Id::ElcFloorFreq, "what applies below it")],
-    role: Role::Knob(Control {
-        accepts: "0 to 100",
-        ends: Ends::Numbers(0, 100),
-        check: Check::Any,
-        judged_by: &[],
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::PercentOf127,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: ELC_THRESHOLD,
 };
 
 pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
@@ -177,22 +170,7 @@ pub(super) const ELC_HIGH_THRESHOLD: Knob = Knob {
             as the power budget allows. Counts only while elc-high-enable is on. The processor keeps 7 bits of it, so it \
             may read back one percent lower.",
     interacts: &[(Id::ElcHighEnable, "turns it on")],
-    role: Role::Knob(Control {
-        accepts: "0 to 100",
-        ends: Ends::Numbers(0, 100),
-        check: Check::Any,
-        judged_by: &[],
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::PercentOf127,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: ELC_THRESHOLD,
 };
 
 pub(super) const ELC_HIGH_ENABLE: Knob = Knob {

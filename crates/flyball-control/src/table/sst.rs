@@ -64,6 +64,50 @@ const JUDGING_CLASSES: &[Id] = &[
     Id::NominalFreq,
 ];
 
+/// What base-freq and turbo-freq take: two switches of one word of a register, under the same conditions.
+const FEATURE: Role = Role::Knob(Control {
+    accepts: SWITCH,
+    ends: Ends::None,
+    check: Check::Any,
+    judged_by: JUDGING_FEATURES,
+    narrower: None,
+    saved: Saved::Never,
+    written_by: &[],
+    writing: Writing {
+        turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
+        spelling: Spelling::Number,
+        bound: Bound::None,
+        disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
+        refusals: &[],
+    },
+});
+
+/// What a field of a class's register takes, and a core's membership in a class.
+const fn of_class(
+    accepts: &'static str,
+    ends: Ends,
+    check: Check,
+    judged_by: &'static [Id],
+    bound: Bound,
+) -> Role {
+    Role::Knob(Control {
+        accepts,
+        ends,
+        check,
+        judged_by,
+        narrower: None,
+        saved: Saved::Never,
+        written_by: &[],
+        writing: Writing {
+            turn: Turn::In(Step::Classes),
+            spelling: Spelling::Number,
+            bound,
+            disturbs: &[],
+            refusals: &[],
+        },
+    })
+}
+
 pub(super) const LEVEL: Knob = Knob {
     id: Id::SstLevel,
     name: "sst-level",
@@ -122,22 +166,7 @@ pub(super) const BF: Knob = Knob {
         (Id::SstLevel, "not every level has it, and changing the level switches it off"),
         (Id::MinFreq, "a core is only held at its base frequency where its minimum is as high"),
     ],
-    role: Role::Knob(Control {
-        accepts: SWITCH,
-        ends: Ends::None,
-        check: Check::Any,
-        judged_by: JUDGING_FEATURES,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
-            refusals: &[],
-        },
-    }),
+    role: FEATURE,
 };
 
 pub(super) const TF: Knob = Knob {
@@ -157,22 +186,7 @@ pub(super) const TF: Knob = Knob {
         (Id::SstLevel, "not every level has it, and changing the level switches it off"),
         (Id::Clos, "chooses the cores"),
     ],
-    role: Role::Knob(Control {
-        accepts: SWITCH,
-        ends: Ends::None,
-        check: Check::Any,
-        judged_by: JUDGING_FEATURES,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
-            refusals: &[],
-        },
-    }),
+    role: FEATURE,
 };
 
 pub(super) const CP: Knob = Knob {
@@ -248,22 +262,13 @@ pub(super) const CLOS_MIN: Knob = Knob {
     about: "The frequency that cores of the class get before power goes to classes of less favour. clos-min:0 is that \
             of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; anything between is cut.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
-    role: Role::Knob(Control {
-        accepts: "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
-        ends: Ends::Numbers(0, NO_LIMIT),
-        check: Check::ClassFrequency,
-        judged_by: JUDGING_CLASSES,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound: Bound::Lower,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: of_class(
+        "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
+        Ends::Numbers(0, NO_LIMIT),
+        Check::ClassFrequency,
+        JUDGING_CLASSES,
+        Bound::Lower,
+    ),
 };
 
 pub(super) const CLOS_MAX: Knob = Knob {
@@ -277,22 +282,13 @@ pub(super) const CLOS_MAX: Knob = Knob {
     about: "The frequency that cores of the class never exceed while core-power is on. max (25.5 GHz in the register) \
             means no limit. clos-max:3 is that of class 3; clos-3-max is another spelling.",
     interacts: &[(Id::ClosMin, "must not be above it"), (Id::MaxFreq, "the lower of the two counts")],
-    role: Role::Knob(Control {
-        accepts: "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
-        ends: Ends::Numbers(0, NO_LIMIT),
-        check: Check::ClassFrequency,
-        judged_by: JUDGING_CLASSES,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound: Bound::Upper,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: of_class(
+        "a frequency with its unit in steps of 100MHz (3.1GHz), or max for none",
+        Ends::Numbers(0, NO_LIMIT),
+        Check::ClassFrequency,
+        JUDGING_CLASSES,
+        Bound::Upper,
+    ),
 };
 
 pub(super) const CLOS_WEIGHT: Knob = Knob {
@@ -306,22 +302,7 @@ pub(super) const CLOS_WEIGHT: Knob = Knob {
     about: "How little a class gets when power is shared in proportion: 0 is favoured most, 15 least. Skylake and \
             Cascade Lake servers, which know ordered priority only, ignore it.",
     interacts: &[(Id::SstCpPriority, "counts with proportional")],
-    role: Role::Knob(Control {
-        accepts: NUMBER,
-        ends: Ends::None,
-        check: Check::UpTo(15),
-        judged_by: JUDGING,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
 pub(super) const CLOS_EPP: Knob = Knob {
@@ -335,22 +316,7 @@ pub(super) const CLOS_EPP: Knob = Knob {
     about: "Between performance (0) and energy (15) for the cores of a class. Only processors with a mailbox (Ice Lake to \
             Emerald Rapids) have it; later ones take the preference of each CPU instead.",
     interacts: &[(Id::Epp, "the preference of a CPU, which every processor has")],
-    role: Role::Knob(Control {
-        accepts: NUMBER,
-        ends: Ends::None,
-        check: Check::UpTo(15),
-        judged_by: JUDGING,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: of_class(NUMBER, Ends::None, Check::UpTo(15), JUDGING, Bound::None),
 };
 
 pub(super) const CLOS: Knob = Knob {
@@ -364,22 +330,7 @@ pub(super) const CLOS: Knob = Knob {
     about: "Which of the four classes of service a core belongs to. All threads of a core go together. With turbo-freq, \
             classes 0 and 1 are the high-priority ones.",
     interacts: &[(Id::SstCp, "counts while it is on"), (Id::SstTf, "classes 0 and 1 turbo high")],
-    role: Role::Knob(Control {
-        accepts: "a class from 0 to 3",
-        ends: Ends::None,
-        check: Check::UpTo(3),
-        judged_by: JUDGING,
-        narrower: None,
-        saved: Saved::Never,
-        written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Classes),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
-    }),
+    role: of_class("a class from 0 to 3", Ends::None, Check::UpTo(3), JUDGING, Bound::None),
 };
 
 pub(super) const TRL: Knob = Knob {

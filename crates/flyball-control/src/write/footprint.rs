@@ -75,6 +75,8 @@ impl<'h> Footprints<'h> {
             }
             Location::SpeedSelect(setting) => Here { captures: Captures::new(), setting: Some(*setting) },
             Location::Msr { cpu, .. } => Here { captures: vec![("cpu", cpu.to_string())], setting: None },
+            // Creating or removing the group moves tasks, which nothing could put back one by one; it
+            // disturbs no setting.
             Location::Partition(_) => return,
         };
         for disturbs in subject.writing().map_or(&[][..], |writing| writing.disturbs) {
@@ -95,6 +97,7 @@ impl<'h> Footprints<'h> {
     }
 
     fn take(&mut self, path: String, subject: Subject) {
+        // What the file does not let be written cannot be put back: remembering it would only fail later.
         if self.host.writable(&path) {
             self.found.insert(Location::File(path), subject);
         }

@@ -55,6 +55,7 @@ impl Guardian {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
             .env(GUARDED, flyball_host::process::unique_name())
+            // Ctrl-C goes to the foreground group of the terminal: it must end flyball and not its guardian.
             .process_group(0)
             .spawn()?;
         // The command would keep its ends of the line and of the lock open for as long as it lives.
@@ -103,6 +104,7 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     loop {
         match line.read(&mut word) {
             Ok(1) if word[0] == DONE => return Ok(None),
+            // Another byte than the agreed one: not the end, and not a reason to act.
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // The end of the line, or an error on it: flyball is dead.

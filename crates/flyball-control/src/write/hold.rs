@@ -132,6 +132,7 @@ impl<'h> Hold<'h> {
                 .and_then(|snapshot| Ok((plan(&snapshot, intent)?, snapshot.into_contents())));
             let (Plan { changes, notes, .. }, mut known) = match fresh {
                 Ok(fresh) => fresh,
+                // Nothing was written yet: the plain error is the whole truth, without a word on restoring.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) => {
                     return Err(ApplyError::Replan { error, restoration: Box::new(self.put_back()) });
@@ -148,11 +149,15 @@ impl<'h> Hold<'h> {
                 applied.compare(&written);
                 break;
             };
+            // Up to the governor each step changes what the later ones are judged by, so the rest is planned
+            // again. After it nothing does, and all remaining steps are written without another look at the
+            // machine.
             let group: Vec<Change> = if step <= Step::Governor {
                 changes.into_iter().filter(|change| change.step == step).collect()
             } else {
                 changes
             };
+            // One flush of the journal per step, not per write: hundreds of policies would take seconds.
             for batch in group.chunk_by(|a, b| a.step == b.step) {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
@@ -253,6 +258,7 @@ impl<'h> Hold<'h> {
             olds.push(old);
         }
         self.journal.announce(was, announced).map_err(NotAnnounced::Journal)?;
+        // From here on only a read shows what these hold: the writes that follow may change each of them.
         known.retain(|location, _| !footprint.contains_key(location));
         Ok(olds)
     }
@@ -406,6 +412,8 @@ impl<'h> Hold<'h> {
         self.open = false;
         // What could not be put back stays in the journal, for `flyball restore` to try again.
         if restoration.is_exact() {
+            // If the note cannot be written, the next restore finds everything as it was and removes the
+            // entry.
             let _ = self.journal.restored(&[self.id]);
         }
         self.stop_guardian();

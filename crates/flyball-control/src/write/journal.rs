@@ -236,6 +236,7 @@ impl Journal {
         let file = File::options().append(true).create(true).mode(0o600).open(&path).map_err(fail)?;
         let mut journal = Journal { path, file, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
+            // A file without a whole header may have half a line in it.
             journal.cut(0)?;
             journal.contents.format = FORMAT;
             journal.contents.boot = boot.map(str::to_owned);
@@ -271,6 +272,7 @@ impl Journal {
     fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let bytes: Vec<u8> = records.iter().flat_map(line).collect();
         if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+            // If even that fails, the next open cuts the torn end.
             let _ = self.file.set_len(self.size);
             return Err(JournalError::Io { path: self.path.clone(), error });
         }
@@ -340,6 +342,7 @@ impl Journal {
         was: Vec<(Location, Content, Handling)>,
         writes: Vec<Announced>,
     ) -> Result<(), JournalError> {
+        // What is first seen after a write may be its result: it need not exist when everything is as it was.
         let late = self.contents.interrupted().is_some_and(|entry| entry.writes > 0);
         let was = was.into_iter().map(|(location, content, handling)| Record::Was {
             location,
@@ -425,6 +428,7 @@ impl Journal {
             .mode(0o600)
             .open(&replacement)
             .map_err(fail)?;
+        // The data before the name: after a crash the name must not lead to an empty file.
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = File::options().append(true).open(&self.path).map_err(fail)?;

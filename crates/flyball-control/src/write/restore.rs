@@ -198,6 +198,7 @@ impl<'a> Rounds<'a> {
                 })
                 .collect();
             // Later steps depend on this one having taken effect.
+            // The result is not used: the next round reads everything again anyway.
             settle(self.host, &expected);
         }
         wrote
@@ -225,6 +226,7 @@ impl<'a> Rounds<'a> {
                 Ok(()) => {
                     self.refused.remove(location);
                     let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+                    // A limit that is written again although it reads the same is no news for the user.
                     if found.trimmed() != to {
                         self.wrote(location, &found, &to);
                     }
@@ -261,6 +263,8 @@ impl<'a> Rounds<'a> {
                 continue;
             }
             let error = self.refused.get(location);
+            // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only remembered
+            // them.
             if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
                 continue;
             }
@@ -315,6 +319,9 @@ impl<'a> Rounds<'a> {
             }
             let Some((governor, was)) = self.governor_of(path) else { continue };
             let (in_force, found) = (now(self.host, governor), now(self.host, location));
+            // intel_pstate keeps the preference in cpudata->epp_powersave while performance governs
+            // (intel_pstate_hwp_set). Written before the governor comes back, the old value is what it will
+            // keep.
             if was != "performance" || in_force.trimmed() == "performance" || found == *old {
                 continue;
             }

@@ -52,6 +52,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
         for index in open {
             let one = &expected[index];
             let now = Content::of(&one.location.read(host));
+            // A policy that is being recreated answers EBUSY for a moment. An errno never counts as a settled
+            // value.
             let unreadable = matches!(now, Content::Unreadable(_));
             if !unreadable && one.spelling.agrees(one.new, now.trimmed()) {
                 found[index] = Some(Found::Held);
@@ -60,6 +62,8 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
             let (last, times) = &mut seen[index];
             *times = if *last == now { *times + 1 } else { 1 };
             *last = now;
+            // The old value may still be there because the worker has not run yet: that one is waited for
+            // until the end.
             if *times >= STEADY && last != one.old && !unreadable {
                 found[index] = Some(Found::Other(last.clone()));
             }

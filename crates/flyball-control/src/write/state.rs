@@ -52,6 +52,8 @@ impl StateDir {
         // The place itself, which may be a link, and what it leads to.
         let (link, place) = (std::fs::symlink_metadata(&self.0)?, std::fs::metadata(&self.0)?);
         let foreign = [&link, &place].iter().any(|found| found.uid() != me && found.uid() != 0);
+        // A user's own directory may be open to the user's group, as many distributions set the umask (002).
+        // For root no one else may write.
         let others = if me == 0 { 0o022 } else { 0o002 };
         if foreign || place.mode() & others != 0 {
             let who = if foreign { "it belongs to another user" } else { "others may write to it" };
@@ -84,6 +86,7 @@ impl StateDir {
             return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
+        // After the lock is taken: before it, this would overwrite the name of the holder.
         write_over(&mut file, &serde_json::to_vec(&holder).unwrap_or_default()).map_err(fail)?;
         Ok(Lock { file, path })
     }

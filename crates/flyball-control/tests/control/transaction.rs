@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::fake::{self, Driver, Faults, Kernel};
 use flyball_control::{
-    Intent, ReadError, Snapshot,
-    plan::{PlanError, plan},
+    Id, Intent, ReadError, Snapshot,
+    plan::{Hint, PlanError, Refusal, plan},
     write::{
         hold::{self, ApplyError, Hold, Scope},
         journal::Purpose,
@@ -470,22 +470,35 @@ fn couplings_are_refused_before_the_first_write() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);
     let refusal = |arguments: &[&str]| {
         let intent = Intent::from_arguments(arguments, None).unwrap();
-        plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent).unwrap_err().to_string()
+        match plan(&Snapshot::for_intent(&kernel, &intent).unwrap(), &intent) {
+            Err(PlanError::Refused(refusals)) => refusals[0].clone(),
+            other => panic!("{arguments:?}: {other:?}"),
+        }
     };
-    for (arguments, words) in [
-        (&["epp=power"][..], "EBUSY"),
-        (&["min-freq=3GHz", "max-freq=2GHz"], "above max-freq"),
-        (&["governor=ondemand"], "performance, powersave"),
-        (&["governor=schedutil", "driver-mode=active"], "performance, powersave"),
-        (&["driver-mode=passive", "epp=power"], "only in driver-mode=active"),
-        (&["driver-mode=disable", "governor=performance"], "no policies"),
-        (&["setspeed=2GHz"], "userspace"),
-        (&["turbo=off", "boost=on"], "turbo=on as well"),
-        (&["max-freq=9GHz"], "4.6 GHz"),
-        (&["driver-mode=sideways"], "active"),
+    type Expected = fn(&Refusal) -> bool;
+    let couplings: [(&[&str], Expected); 8] = [
+        (&["epp=power"], |it| matches!(it, Refusal::PreferenceUnderPerformance { .. })),
+        (&["min-freq=3GHz", "max-freq=2GHz"], |it| matches!(it, Refusal::Crossed { .. })),
+        (&["driver-mode=passive", "epp=power"], |it| matches!(it, Refusal::PreferenceNeedsActiveMode { .. })),
+        (&["driver-mode=disable", "governor=performance"], |it| matches!(it, Refusal::NoPolicies { .. })),
+        (&["setspeed=2GHz"], |it| matches!(it, Refusal::SpeedNeedsUserspace { .. })),
+        (&["turbo=off", "boost=on"], |it| matches!(it, Refusal::BoostUnderTurboOff { .. })),
+        (&["governor=ondemand"], |it| matches!(it, Refusal::Value { hint: Some(Hint::PassiveMode), .. })),
+        (
+            &["max-freq=9GHz"],
+            |it| matches!(it, Refusal::Value { accepted, .. } if accepted.contains("4.6 GHz")),
+        ),
+    ];
+    for (arguments, expected) in couplings {
+        let found = refusal(arguments);
+        assert!(expected(&found), "{arguments:?}: {found:?}");
+    }
+    for (arguments, knob) in [
+        (&["governor=schedutil", "driver-mode=active"][..], Id::Governor),
+        (&["driver-mode=sideways"], Id::DriverMode),
     ] {
-        let words_found = refusal(arguments);
-        assert!(words_found.contains(words), "{arguments:?}: {words_found}");
+        let found = refusal(arguments);
+        assert!(matches!(found, Refusal::Value { knob: of, .. } if of == knob), "{found:?}");
     }
     assert!(kernel.writes().is_empty());
 }

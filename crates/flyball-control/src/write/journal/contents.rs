@@ -80,6 +80,8 @@ impl Contents {
             Record::Begin { id, pid, command, at, purpose } => self.begin(id, pid, command, at, purpose),
             Record::Was { location, content, handling, late } => {
                 let was = &mut self.last().was;
+                // The first memory counts: a later one may already be the result of our own writes. One that
+                // could not be read says nothing, and is replaced.
                 if was.get(&location).is_none_or(|known| known.content.is_out_of_reach()) {
                     was.insert(location, Memory { content, handling, late });
                 }
@@ -87,6 +89,7 @@ impl Contents {
             Record::Write { location, old, handling, .. } => {
                 let entry = self.last();
                 entry.writes += 1;
+                // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
             Record::Commit { id } => self.stand(id, Standing::Committed),
@@ -142,6 +145,7 @@ impl Contents {
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
+        // From the newest to the oldest, so that the oldest memory is what remains.
         for (age, entry) in entries.iter().enumerate().rev() {
             for (location, memory) in &entry.was {
                 // An older read that could not reach the location says nothing against a newer one that could.

@@ -19,6 +19,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
         };
         // Bad lines that precede a good one are damage, not a torn end.
         contents.damaged.append(&mut bad);
+        // Bytes up to here are kept when the journal is opened for writing; what follows is a torn end.
         contents.whole = at as u64;
         if number == 1 {
             if let Record::Header { format, boot, machine } = &record {
@@ -35,6 +36,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
 }
 
 fn parse_line(line: &[u8], format: u32) -> Option<Record> {
+    // Eight digits and a blank.
     let (sum, json) = line.split_at_checked(9)?;
     let sum = std::str::from_utf8(sum).ok()?.strip_suffix(' ')?;
     let sum = u32::from_str_radix(sum, 16).ok()?;

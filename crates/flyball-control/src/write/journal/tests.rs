@@ -118,7 +118,7 @@ fn nothing_begins_while_a_transaction_is_open() {
     written(&state);
     let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
     let error = journal.begin(Purpose::Set, "flyball set x=y").unwrap_err();
-    assert!(error.to_string().contains("restore --last"), "{error}");
+    assert!(matches!(&error, JournalError::Interrupted { entry } if entry.id == 2), "{error}");
 }
 
 #[test]
@@ -393,4 +393,35 @@ fn a_boot_that_cannot_be_read_is_not_another_boot() {
     let error = Journal::open(&state, "live", None).unwrap_err();
     assert!(matches!(error, JournalError::BootUnknown { .. }), "{error}");
     assert!(state.journal().exists());
+}
+
+#[test]
+fn a_purpose_may_be_absent_or_of_a_later_flyball() {
+    let (_folder, state) = state();
+    written(&state);
+    let text = std::fs::read_to_string(state.journal()).unwrap();
+    assert_eq!(Journal::load(&state).unwrap().unwrap().entries[0].purpose, Some(Purpose::Set));
+    for (now, expected) in [("", None), (r#","purpose":"tune""#, Some(Purpose::Other))] {
+        let line = |line: &str| {
+            let json = line[9..].replace(r#","purpose":"set""#, now);
+            format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
+        };
+        std::fs::write(state.journal(), text.lines().map(line).collect::<String>()).unwrap();
+        let contents = Journal::load(&state).unwrap().unwrap();
+        assert!(contents.damaged.is_empty(), "{:?}", contents.damaged);
+        assert_eq!(contents.entries[0].purpose, expected);
+    }
+}
+
+#[test]
+fn what_flyball_0_1_0_began_as_quiet_on_is_known() {
+    let begin =
+        |command: &str| format!(r#"{{"begin":{{"id":1,"pid":4211,"command":"{command}","at":1770000000}}}}"#);
+    let tree = Tree::new(&[("/sys/devices/system/cpu/online", "0\n")]);
+    for (command, expected) in
+        [("flyball quiet on -c 2-3", Some(Purpose::QuietOn)), ("flyball set max-freq=2GHz", None)]
+    {
+        tree.journal(&[OF_FORMAT_1[0], &begin(command)]);
+        assert_eq!(Journal::load(&tree.state).unwrap().unwrap().entries[0].purpose, expected);
+    }
 }
