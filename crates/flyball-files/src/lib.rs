@@ -3,7 +3,7 @@
 //! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path of its own, and
 //! resolution cannot leave it: a link that leads out is an error, not followed. Only regular files are opened, and what is
 //! read of them is bounded. [`archive`] reads tar archives with bounds on names, counts, sizes and time; [`unpack`] puts
-//! one below a [`Dir`]. [`private`] makes directories that no other user can write, and [`Scratch`] temporary ones that
+//! one below a [`Dir`]. [`ZstdReader`] unpacks with a bound on memory. [`private`] makes directories that no other user can write, and [`Scratch`] temporary ones that
 //! the next start removes if this process is killed.
 //!
 //! What a hostile tree can do is to make an operation fail. The bounds are the constants of this crate; docs/limits.md
@@ -16,6 +16,7 @@ mod path;
 mod private;
 mod scratch;
 mod unpack;
+mod zstd;
 
 pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
@@ -23,6 +24,7 @@ pub use path::{PathError, plain};
 pub use private::{Unsafe, check_private, private};
 pub use scratch::Scratch;
 pub use unpack::{Unpacked, unpack};
+pub use zstd::{ZstdReader, ZstdWriter};
 
 /// Bytes of a path below a [`Dir`], and of a link's target. The longest of a Debian kernel package has 140, the longest of
 /// sysfs some 300.

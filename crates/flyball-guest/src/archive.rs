@@ -52,7 +52,7 @@ pub fn unpack_deb(deb: &Path, into: &Path, want: impl Fn(&Path) -> bool) -> Resu
     let members = members(&bytes).map_err(|why| GuestError::format(deb, why))?;
     let data = members.iter().find(|(name, _)| name.starts_with("data.tar"));
     let (_, data) = data.ok_or_else(|| GuestError::format(deb, "a Debian package without a data archive"))?;
-    let reader = decompress::reader(data).map_err(|e| GuestError::file("unpack", deb, e))?;
+    let reader = decompress::reader(data);
     unpack_tar(reader, into, want).map_err(|e| GuestError::file("unpack", deb, e))
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use flyball_files::ZstdReader;
+
 /// The compressions that distributions use for packages, modules and kernels, as far as they are read here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
@@ -39,10 +41,7 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
             flate2::read::GzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64
         }
         Compression::Xz => liblzma::read::XzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
-        Compression::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(bytes)?.single_frame();
-            decoder.take(limit + 1).read_to_end(&mut out)? as u64
-        }
+        Compression::Zstd => ZstdReader::first_frame(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
     };
     if read > limit {
         return Err(io::Error::new(
@@ -54,13 +53,13 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// A reader that unpacks `bytes`.
-pub fn reader(bytes: &[u8]) -> io::Result<Box<dyn Read + '_>> {
-    Ok(match Compression::of(bytes) {
+pub fn reader(bytes: &[u8]) -> Box<dyn Read + '_> {
+    match Compression::of(bytes) {
         Compression::None => Box::new(bytes),
         Compression::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
         Compression::Xz => Box::new(liblzma::read::XzDecoder::new(bytes)),
-        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(bytes)?),
-    })
+        Compression::Zstd => Box::new(ZstdReader::new(bytes)),
+    }
 }
 
 #[cfg(test)]

@@ -171,10 +171,7 @@ impl Trace {
             #[cfg(feature = "compressed")]
             Sniffed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(reader)),
             #[cfg(feature = "compressed")]
-            Sniffed::Zstd => {
-                let decoder = zstd::stream::read::Decoder::new(reader);
-                Box::new(decoder.map_err(|error| TraceError::io("unpack", path, error))?)
-            }
+            Sniffed::Zstd => Box::new(flyball_files::ZstdReader::new(reader)),
             Sniffed::Refused(why) => return Err(TraceError::Unsupported(format!("{name}: {why}"))),
             _ => return Err(TraceError::Unsupported(format!("{name}: this build reads no compressed text"))),
         };

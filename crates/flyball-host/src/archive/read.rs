@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_files::{Item, Kind, Limits, TarError, archive, plain};
+use flyball_files::{Item, Kind, Limits, TarError, ZstdReader, archive, plain};
 
 use super::{Archive, ArchiveError, FORMAT, Head, Node, Refused};
 use crate::{
@@ -19,8 +19,6 @@ use crate::{
 /// How much of an archive is unpacked: ten times what a machine of 512 CPUs needs, and time for it on a slow machine.
 const LIMITS: Limits =
     Limits { entries: 400_000, file: MOST_FILE, total: 512 << 20, time: Duration::from_secs(60) };
-/// How much history zstd may ask to keep in memory: 128 MiB.
-const WINDOW_LOG: u32 = 27;
 /// Bytes of facts as text. The largest machine in the repository takes 160 kB.
 const MOST_TEXT: u64 = 64 << 20;
 
@@ -69,12 +67,9 @@ impl Archive {
     /// As [`Archive::open`].
     pub fn read(name: &str, packed: impl io::BufRead) -> Result<Archive, ArchiveError> {
         let content = |why: String| ArchiveError::Content(name.to_owned(), why);
-        let broken = |error| ArchiveError::Tar(name.to_owned(), TarError::Damaged(error));
-        let mut decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(broken)?;
-        decoder.window_log_max(WINDOW_LOG).map_err(broken)?;
         let mut machine = Archive::empty(name);
         let mut has_head = false;
-        let read = archive::read(decoder, LIMITS, &mut |item: Item, bytes: &mut dyn Read| {
+        let read = archive::read(ZstdReader::new(packed), LIMITS, &mut |item: Item, bytes: &mut dyn Read| {
             has_head |= item.path == Path::new("flyball.json");
             machine.take(item, bytes)
         });

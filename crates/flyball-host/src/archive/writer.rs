@@ -2,18 +2,19 @@
 
 use std::io::{self, Write};
 
+use flyball_files::ZstdWriter;
+
 use super::{FORMAT, Head};
 
 /// Writes an archive, entry by entry.
 pub(crate) struct Writer<W: Write> {
-    tar: tar::Builder<zstd::stream::write::Encoder<'static, W>>,
+    tar: tar::Builder<ZstdWriter<W>>,
 }
 
 impl<W: Write> Writer<W> {
     /// Starts an archive of a machine that runs `kernel`.
     pub(crate) fn new(out: W, kernel: &str) -> io::Result<Writer<W>> {
-        let encoder = zstd::stream::write::Encoder::new(out, 9)?;
-        let mut writer = Writer { tar: tar::Builder::new(encoder) };
+        let mut writer = Writer { tar: tar::Builder::new(ZstdWriter::new(out)) };
         let head = Head {
             format: FORMAT,
             recorded_by: format!("flyball {}", env!("CARGO_PKG_VERSION")),

@@ -17,8 +17,7 @@ impl Compression {
             Compression::Zstd => {
                 // Trust the frame, not the claim, with memory: it is grown as bytes come out.
                 let mut unpacked = Vec::new();
-                let decoder = zstd::stream::read::Decoder::new(bytes).map_err(|error| error.to_string())?;
-                decoder
+                flyball_files::ZstdReader::new(bytes)
                     .take(size as u64 + 1)
                     .read_to_end(&mut unpacked)
                     .map_err(|error| format!("zstd: {error}"))?;
