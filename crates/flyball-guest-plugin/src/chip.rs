@@ -31,7 +31,7 @@ pub struct Chip {
     mailbox: Option<Mailbox>,
     memory: Option<Memory>,
     /// What the tables of hardware feedback said last, package by package.
-    fed_back: Vec<Option<Feedback>>,
+    written_feedback: Vec<Option<Feedback>>,
     seen: Vec<SharedCppc>,
     p_state: Vec<u8>,
     p_states: Vec<u32>,
@@ -67,7 +67,7 @@ impl Chip {
             activity: vec![Activity::idle(0); cpus],
             mailbox,
             memory: None,
-            fed_back: vec![None; packages],
+            written_feedback: vec![None; packages],
             seen: vec![SharedCppc::default(); cpus],
             p_state: vec![0; cpus],
             p_states,
@@ -130,7 +130,7 @@ impl Chip {
 
     /// Moves the machine by `dt_ns`, in which each CPU was busy for so long.
     pub fn advance(&mut self, dt_ns: u64, busy_ns: impl Iterator<Item = u64>) {
-        self.take_mailbox();
+        self.read_mailbox();
         let (class, silicon) = (self.class, &self.silicon);
         for (cpu, (activity, busy)) in self.activity.iter_mut().zip(busy_ns).enumerate() {
             let frequency = silicon.frequency(cpu);
@@ -145,8 +145,8 @@ impl Chip {
             };
         }
         self.silicon.advance(dt_ns, &self.activity);
-        self.give_mailbox();
-        self.give_feedback();
+        self.write_counters();
+        self.write_feedback();
         self.trace_line(dt_ns);
     }
 
@@ -290,7 +290,7 @@ impl Chip {
     }
 
     /// Lets the silicon see what the guest has written into the mailbox.
-    fn take_mailbox(&mut self) {
+    fn read_mailbox(&mut self) {
         let Some(mailbox) = self.mailbox else { return };
         for cpu in 0..self.seen.len() {
             let word = |at: u32| load(mailbox, cpu, at);
@@ -325,7 +325,7 @@ impl Chip {
     }
 
     /// Puts the counters into the mailbox.
-    fn give_mailbox(&mut self) {
+    fn write_counters(&mut self) {
         let Some(mailbox) = self.mailbox else { return };
         for cpu in 0..self.seen.len() {
             for (at, register) in [(block::REFERENCE, msr::MPERF), (block::DELIVERED, msr::APERF)] {
@@ -339,17 +339,17 @@ impl Chip {
     }
 
     /// Writes the tables of hardware feedback that are not as they should be.
-    fn give_feedback(&mut self) {
+    fn write_feedback(&mut self) {
         if !self.silicon.spec().firmware.feedback {
             return;
         }
         let Some(memory) = self.memory else { return };
-        for package in 0..self.fed_back.len() {
+        for package in 0..self.written_feedback.len() {
             let feedback = self.silicon.feedback(package);
             if let Some(wanted) =
-                feedback.as_ref().filter(|wanted| self.fed_back[package].as_ref() != Some(*wanted))
+                feedback.as_ref().filter(|wanted| self.written_feedback[package].as_ref() != Some(*wanted))
             {
-                // A guest may point wherever it wants. Beyond its memory there is nothing to write to; above 2 GiB addresses
+                // A guest may give any address. Beyond its memory there is nothing to write to; above 2 GiB addresses
                 // are not places in the file any more.
                 let low = wanted.address < 1 << 31;
                 let at = if low { (wanted.address / 8) as usize } else { usize::MAX };
@@ -360,9 +360,9 @@ impl Chip {
                 for (word, place) in words.zip(memory.get(at..).unwrap_or_default()) {
                     place.store(word, Ordering::Relaxed);
                 }
-                self.silicon.feedback_given(package);
+                self.silicon.feedback_written(package);
             }
-            self.fed_back[package] = feedback;
+            self.written_feedback[package] = feedback;
         }
     }
 

@@ -61,7 +61,7 @@ struct State {
 
 /// Open loop: since when each CPU has been running.
 struct Open {
-    told: u64,
+    advanced_to: u64,
     running_since: Vec<Option<u64>>,
     busy: Vec<u64>,
 }
@@ -139,7 +139,7 @@ impl Plugin {
         let counts = state.scheduler.counts;
         format!(
             "guest_ns={} instructions={} joules={joules:.6} slices={} turns={} timers={} jumps={} stuck={} refused={}",
-            if self.settings.time == Time::Closed { state.scheduler.clock() } else { state.open.told },
+            if self.settings.time == Time::Closed { state.scheduler.clock() } else { state.open.advanced_to },
             state.scheduler.instructions(),
             counts.slices,
             counts.turns,

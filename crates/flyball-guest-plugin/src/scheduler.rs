@@ -4,7 +4,7 @@
 //! CPUs of the guest share one host thread; they take turns in slices of guest time, so that they run in parallel in
 //! guest time. The guest's clock moves when all have done their slice. When all are halted it jumps.
 //!
-//! This is pure: it is told what happened and says what to do. Time is in picoseconds; an instruction's share of a
+//! This is pure: events go in, decisions come out. Time is in picoseconds; an instruction's share of a
 //! picosecond is carried along, so that nothing is lost and every host computes the same.
 //!
 //! How the emulator is steered: a counter for every CPU goes up with its instructions, and when it reaches [`LIMIT`]
@@ -65,7 +65,7 @@ struct Cpu {
     rated: u64,
     /// The counter when it was last looked at.
     base: u64,
-    /// Executed time that the machine has not been told of, ps.
+    /// Executed time that the machine has not been advanced by, ps.
     owed: u64,
     instructions: u64,
     /// The other thread of the core.
@@ -100,8 +100,8 @@ pub struct Scheduler {
     slice_end: u64,
     /// The guest's clock, ns.
     clock: u64,
-    /// What the machine has been told of, ns.
-    told: u64,
+    /// Up to where the machine has been advanced, ns.
+    advanced_to: u64,
     /// Local time of the CPU that was halted last, ps.
     last: u64,
     /// Local time of a CPU when it last wrote to its interrupt controller, ps: a CPU that wakes up in the middle of a
@@ -109,7 +109,7 @@ pub struct Scheduler {
     sent: u64,
     /// All were halted, and the first has woken up.
     waking: bool,
-    /// PAUSEs since somebody's turn began.
+    /// PAUSEs since the present turn began.
     pauses: u32,
     /// The counter of the CPU in its slice when another one last asked.
     seen: u64,
@@ -144,7 +144,7 @@ impl Scheduler {
             slice: slice_ns.max(1) * PS,
             slice_end: 0,
             clock: 0,
-            told: 0,
+            advanced_to: 0,
             last: 0,
             sent: 0,
             waking: false,
@@ -203,7 +203,7 @@ impl Scheduler {
     }
 
     /// Time that a CPU has executed and the machine does not know of, ns: its counters count it.
-    pub fn untold(&self, cpu: usize, counter: u64) -> u64 {
+    pub fn unaccounted(&self, cpu: usize, counter: u64) -> u64 {
         let more =
             if self.current == Some(cpu) { self.local_at(cpu, counter) - self.cpus[cpu].local } else { 0 };
         (self.cpus[cpu].owed + more) / PS
@@ -237,7 +237,7 @@ impl Scheduler {
         let rate = machine.khz(cpu).max(1) * if busy_sibling { self.share } else { 1024 };
         let slice_end = self.slice_end;
         let state = &mut self.cpus[cpu];
-        // The same for the whole slice: a CPU that the host makes ask in the middle of it goes on as if it had not.
+        // The same for the whole slice: a CPU that the host interrupts in the middle of it continues unchanged.
         if state.rated != slice_end && state.rate != rate {
             state.rate = rate;
             state.part = 0;
@@ -265,7 +265,7 @@ impl Scheduler {
         self.cpus.iter().position(|cpu| cpu.started && !cpu.halted)
     }
 
-    /// Ends the turn of `cpu`; whoever is next in the circle and still has some of the slice goes on.
+    /// Ends the turn of `cpu`; the next CPU in order that still has some of the slice goes on.
     fn give_way(&mut self, cpu: usize) {
         let count = self.cpus.len();
         self.turn = (1..count).map(|step| (cpu + step) % count).find(|next| self.is_ready(*next));
@@ -280,9 +280,9 @@ impl Scheduler {
         cpu.started && !cpu.halted && cpu.local < self.slice_end
     }
 
-    /// How often a CPU is waited for that does not come. More often than the host can interrupt in a row: what it does must
-    /// not change who runs. A CPU that is not there at all (in reset) is not waited for twice.
-    fn patience(&self) -> usize {
+    /// How often to wait for a CPU that does not come: more often than the host can interrupt in a row, because that must not
+    /// change which CPU runs. A CPU in reset is not waited for twice.
+    fn max_waits(&self) -> usize {
         200 * self.cpus.len()
     }
 
@@ -331,7 +331,7 @@ impl Scheduler {
             let progress = other(current);
             self.yields = if progress == self.seen { self.yields + 1 } else { 0 };
             self.seen = progress;
-            if self.yields <= self.patience() {
+            if self.yields <= self.max_waits() {
                 self.forget(cpu);
                 return Next::Leave;
             }
@@ -344,7 +344,7 @@ impl Scheduler {
             // Not yet: the order must not depend on when the host interrupts.
             if self.cpus[turn].started && !self.cpus[turn].halted {
                 self.waits += 1;
-                if self.waits <= self.patience() {
+                if self.waits <= self.max_waits() {
                     self.forget(cpu);
                     return Next::Leave;
                 }
@@ -378,7 +378,7 @@ impl Scheduler {
         }
         if others_ready {
             self.yields += 1;
-            if self.yields <= self.patience() {
+            if self.yields <= self.max_waits() {
                 self.give_way(cpu);
                 return Next::Leave;
             }
@@ -417,18 +417,18 @@ impl Scheduler {
         Slice::Run(self.grant(machine, cpu, end))
     }
 
-    /// The clock is `ns` now, never less than before; the machine is told what its CPUs did until then.
+    /// The clock is `ns` now, never less than before; the machine is advanced by what its CPUs did until then.
     pub fn move_clock(&mut self, machine: &mut impl Machine, ns: u64) {
         self.clock = self.clock.max(ns);
         if self.clock * PS >= self.slice_end && self.current.is_none() {
-            // A new slice begins with the first, not with whom the host lets ask first.
+            // A new slice begins with the first, not with the one that the host lets ask first.
             self.turn = self.first_awake();
         }
-        let passed = self.clock - self.told;
+        let passed = self.clock - self.advanced_to;
         if passed == 0 {
             return;
         }
-        self.told = self.clock;
+        self.advanced_to = self.clock;
         for (cpu, busy) in self.cpus.iter_mut().zip(&mut self.busy) {
             *busy = (cpu.owed / PS).min(passed);
             cpu.owed -= *busy * PS;

@@ -23,7 +23,7 @@ const REGIONS: u32 = 9;
 const INTERRUPTS: u32 = 5;
 
 const HEADER: usize = 16;
-/// The longest message: an access is 8 bytes, the longest there is tells of the other side's abilities.
+/// The longest message: an access is 8 bytes, the longest one lists the other side's abilities.
 const LONGEST: usize = 64 * 1024;
 /// The most that one access may move.
 const MOST: u32 = 4096;

@@ -1,8 +1,8 @@
 //! Hardware feedback of Intel's processors: a table in memory in which firmware says what each CPU can do now, rewritten when
-//! that changes. The silicon says where the table is wanted and what is in it; who has the memory writes it.
+//! that changes. The silicon says where the table goes and what is in it; the owner of the memory writes it.
 //!
 //! Source: Intel SDM volume 3, "Hardware feedback interface"; the reader is drivers/thermal/intel/intel_hfi.c. A thermal
-//! interrupt tells the kernel of a new table. This crate raises none.
+//! interrupt announces a new table to the kernel. This crate raises none.
 
 use crate::silicon::Silicon;
 
@@ -16,7 +16,7 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// The table as memory has it: time stamp, what has changed of each capability (all), and a row of eight bytes a CPU.
+    /// The table as memory has it: time stamp, what has changed of each capability (all), and a row of eight bytes per CPU.
     pub fn table(&self, stamp: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 8 * self.rows.len());
         bytes.extend(stamp.to_le_bytes());
@@ -51,8 +51,8 @@ impl Silicon {
         Some(Feedback { address: registers.feedback_pointer & !0xfff, rows: rows.collect() })
     }
 
-    /// Somebody has written the table to memory: the thermal status says so until the kernel clears it.
-    pub fn feedback_given(&mut self, package: usize) {
+    /// The table has been written to memory: the thermal status says so until the kernel clears it.
+    pub fn feedback_written(&mut self, package: usize) {
         if let Some(registers) = self.registers.package.get_mut(package) {
             registers.feedback_new = true;
         }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((table.len(), table[0], table[16], table[17]), (16 + 16 * 8, 7, 137, 118));
         let new = |silicon: &Silicon| silicon.read_msr(0, msr::PACKAGE_THERM_STATUS).unwrap() >> 26 & 1;
         assert_eq!(new(&silicon), 0);
-        silicon.feedback_given(0);
+        silicon.feedback_written(0);
         assert_eq!(new(&silicon), 1);
         silicon.write_msr(0, msr::PACKAGE_THERM_STATUS, 0).unwrap();
         assert_eq!(new(&silicon), 0);

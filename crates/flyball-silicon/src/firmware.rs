@@ -1,10 +1,10 @@
-//! What the firmware makes of the system's wishes: one request a CPU, decoded from whichever registers carry it, and the
+//! What the firmware makes of the system's requests: one per CPU, decoded from whichever registers carry it, and the
 //! policy that follows load where the request leaves the choice to the processor.
 
 use crate::spec::AutonomousSpec;
 pub use crate::spec::InterfaceSpec as Interface;
 
-/// A CPU's wish, decoded, in kHz.
+/// A CPU's request, decoded, in kHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub min: u32,
@@ -33,7 +33,7 @@ pub struct SharedCppc {
     pub epp: u32,
 }
 
-/// The autonomous policy's constants in the form that the step loop wants.
+/// The autonomous policy's constants in the form that the step loop uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Autonomous {
     rise: f64,

@@ -21,13 +21,13 @@
 //!
 //! [`Silicon::advance`] moves the machine by whole nanoseconds. What the processors did in that time is passed in, one
 //! [`Activity`] for each CPU; how fast they did it is the frequency that the firmware had chosen at its start. A register
-//! write acts at the start of the next step, or at once with [`Silicon::settle`]. The firmware decides anew once a
+//! write acts at the start of the next step, or at once with [`Silicon::settle`]. The firmware decides again once per
 //! [period](spec::FirmwareSpec::period_us); longer steps are cut into periods.
 //!
 //! # Numbers
 //!
 //! Time, cycles and energy are integers. Power and temperature are `f64` and use only the four operations and square
-//! roots, which IEEE 754 rounds alike everywhere, so that the same seed gives the same bytes on every host.
+//! roots, which IEEE 754 rounds the same way everywhere, so that the same seed gives the same bytes on every host.
 
 mod class;
 mod cpuid;

@@ -109,7 +109,7 @@ pub const AMD_RAPL_POWER_UNIT: u32 = 0xc001_0299;
 pub const AMD_CORE_ENERGY_STATUS: u32 = 0xc001_029a;
 pub const AMD_PKG_ENERGY_STATUS: u32 = 0xc001_029b;
 
-/// Model number of the processors whose turbo ratios stand beside the core counts that they are for.
+/// Model number of the processors whose turbo ratios come with the core counts that they are for.
 const SKYLAKE_X: u32 = 0x55;
 
 /// The turbo ratio with four busy cores, of one core where there are fewer: what the kernel takes for full speed when it

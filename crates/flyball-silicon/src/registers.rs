@@ -60,7 +60,7 @@ impl Silicon {
             p.values[at] = (p.values[at] & !p.writable) | (value & p.writable);
             return Ok(());
         }
-        // A register that cannot be read does not exist: both fault alike.
+        // A register that cannot be read does not exist: both fault.
         self.read_msr(cpu, reg)?;
         // The two registers that governors write all the time concern one CPU; any other write may concern all.
         if matches!(reg, msr::AMD_CPPC_REQ | msr::HWP_REQUEST) {

@@ -64,7 +64,7 @@ impl Activity {
     }
 }
 
-/// A core type's constants as the step loop wants them.
+/// A core type's constants in the form that the step loop uses.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub curve: Curve,
@@ -139,7 +139,7 @@ pub struct Silicon {
     pub(crate) now_ns: u64,
     period_ns: u64,
     phase_ns: u64,
-    /// Somebody wrote a register that changes a request.
+    /// A register that changes a request was written.
     stale: bool,
     /// What was written concerns more than the requests of the CPUs in `written`.
     wide: bool,
@@ -207,11 +207,11 @@ struct Place {
 }
 
 impl Silicon {
-    /// A machine at reset. The seed makes what differs between two machines of one type; the machines' files leave
-    /// nothing to it yet but the phase of its first firmware tick.
+    /// A machine at reset. The seed makes the differences between two machines of one type: so far the phase of the
+    /// first firmware tick.
     ///
     /// # Errors
-    /// The specification is not that of a machine that can be.
+    /// The specification is contradictory.
     pub fn new(spec: impl Into<Arc<MachineSpec>>, seed: u64) -> Result<Silicon, SpecError> {
         let spec: Arc<MachineSpec> = spec.into();
         spec.check()?;
@@ -373,7 +373,7 @@ impl Silicon {
         }
     }
 
-    /// A CPU that the system has taken offline does nothing, wishes nothing and does not count as active.
+    /// A CPU that the system has taken offline does nothing, requests nothing and does not count as active.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if let Some(thread) = self.thread.get_mut(cpu) {
             thread.online = online;
@@ -436,7 +436,7 @@ impl Silicon {
         }
     }
 
-    /// Move the machine by `dt_ns`, with one activity a CPU; missing ones are idle in their first state.
+    /// Move the machine by `dt_ns`, with one activity per CPU; missing ones are idle in their first state.
     pub fn advance(&mut self, dt_ns: u64, activity: &[Activity]) {
         self.settle();
         for thread in &mut self.thread {

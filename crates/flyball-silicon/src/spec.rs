@@ -1,5 +1,5 @@
 //! What a machine is, as its TOML file says it. The files under machines/ are the examples; each number there has its
-//! source, or the word estimated, beside it.
+//! source, or the word estimated, next to it.
 
 mod check;
 mod sst;
@@ -92,7 +92,7 @@ pub struct IdentitySpec {
 pub enum Numbering {
     /// First threads of all cores of all packages, then second threads.
     SiblingsLast,
-    /// The threads of a core beside each other.
+    /// The threads of a core next to each other.
     SiblingsAdjacent,
 }
 
@@ -184,7 +184,7 @@ pub struct CoreSpec {
     /// Cores (numbers within the die's cores of this type) that need less voltage, and how much of it: (core, share).
     #[serde(default)]
     pub better: Vec<(u32, f64)>,
-    /// Dynamic power that the cores of a package may draw together (a current limit), W: active cores share it alike, and
+    /// Dynamic power that the cores of a package may draw together (a current limit), W: active cores have equal shares, and
     /// one that would draw more runs a step lower, but not below its guaranteed frequency. 0: none.
     #[serde(default)]
     pub budget_w: f64,
@@ -255,7 +255,7 @@ pub struct TurboSpec {
     /// Bucket core counts, rising.
     #[serde(default)]
     pub cores: Vec<u32>,
-    /// Limits with plain code, MHz, one a bucket.
+    /// Limits with plain code, MHz, one per bucket.
     #[serde(default)]
     pub sse_mhz: Vec<u32>,
     /// With AVX2. Empty: as plain code.
@@ -385,7 +385,7 @@ pub struct UncoreSpec {
     pub clusters: u32,
 }
 
-/// Which registers carry the system's wishes.
+/// Which registers carry the system's requests.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterfaceSpec {
@@ -408,7 +408,7 @@ pub enum ClockDomain {
     /// Each core its own.
     #[default]
     Core,
-    /// All cores of a package: the highest wish of an active core.
+    /// All cores of a package: the highest request of an active core.
     Package,
 }
 
@@ -417,7 +417,7 @@ pub enum ClockDomain {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {
-    /// Which registers carry the system's wishes.
+    /// Which registers carry the system's requests.
     pub interface: InterfaceSpec,
     /// How often it decides, us.
     #[serde(default = "period_us")]
@@ -428,7 +428,7 @@ pub struct FirmwareSpec {
     /// Frequencies are multiples of this, kHz.
     #[serde(default = "bus_khz")]
     pub step_khz: u32,
-    /// HWP or CPPC is on before the kernel comes.
+    /// HWP or CPPC is on before the kernel boots.
     #[serde(default)]
     pub on_at_boot: bool,
     /// EPP at reset.
@@ -446,7 +446,7 @@ pub struct FirmwareSpec {
     /// CPUID says that the preference is a full EPP, not only EPB.
     #[serde(default = "yes")]
     pub has_epp: bool,
-    /// Firmware tells in a table in memory what each CPU can do (Intel's hardware feedback).
+    /// Firmware keeps a table in memory of what each CPU can do (Intel's hardware feedback).
     #[serde(default)]
     pub feedback: bool,
     /// ACPI P-states (_PSS), MHz, highest first. A top pair 1 MHz apart is Intel's mark of turbo.

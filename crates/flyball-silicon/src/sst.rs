@@ -8,9 +8,9 @@
 //! | the same | the PUNIT's memory, 32 bits a register (device 0 function 1 on bus 0) | `mmio_read`, `mmio_write` |
 //! | Granite Rapids and later | the TPMI device's memory, 64 bits a register | `tpmi_memory_read`, `tpmi_memory_write`; one domain's block: `tpmi_read`, `tpmi_write` |
 //!
-//! A write acts at once; what it changes in frequencies acts from the next [`settle`](crate::Silicon::settle) or step on.
-//! Behind all of them stand the same switches, and the same refusals of the firmware: a level that is not there or locked,
-//! turbo-freq without classes of service, classes off under turbo-freq, a feature that the level has not.
+//! A write acts at once; its effect on frequencies begins with the next [`settle`](crate::Silicon::settle) or step.
+//! All of them lead to the same switches, and firmware refuses the same changes: a level that does not exist or is locked,
+//! turbo-freq without classes of service, classes off under turbo-freq, a feature that the level does not have.
 
 mod mailbox;
 mod mmio;
@@ -33,7 +33,7 @@ impl Silicon {
         }
     }
 
-    /// The power domains that Speed Select knows, package by package, each with the number of its level.
+    /// The power domains of Speed Select, package by package, each with the number of its level.
     pub fn sst_domains(&self) -> impl Iterator<Item = (u32, &SstDomain)> {
         let all = self.sst.iter().flat_map(|s| s.domains.iter().enumerate().map(move |(n, d)| (s, n, d)));
         all.map(|(s, n, d)| (s.level(n).number, d))

@@ -236,7 +236,7 @@ impl SstState {
             let weight = 1.0 + f64::from(dom.classes[class].weight & 15) / 5.0;
             (1.0 - (1.0 - room) * weight).clamp(0.0, 1.0)
         };
-        // A class's minimum gives way only when nothing else is left to give.
+        // A class's minimum is cut only when there is nothing else left to cut.
         let floor = floor.min(1.0) * if room < 0.1 { room * 10.0 } else { 1.0 };
         if share > floor { share } else { floor }
     }
@@ -279,7 +279,7 @@ impl SstState {
     /// Turns base-freq on or off.
     ///
     /// # Errors
-    /// The level has it not.
+    /// The level does not have it.
     pub fn set_base_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
         if on && self.level(domain).bf.is_none() {
             return Err(Refusal::Absent);
@@ -291,7 +291,7 @@ impl SstState {
     /// Turns turbo-freq on or off.
     ///
     /// # Errors
-    /// The level has it not, or classes of service, on which it stands, are off.
+    /// The level does not have it, or classes of service, which it requires, are off.
     pub fn set_turbo_freq(&mut self, domain: usize, on: bool) -> Result<(), Refusal> {
         if on && self.level(domain).tf.is_none() {
             return Err(Refusal::Absent);
@@ -307,13 +307,13 @@ impl SstState {
     /// Turns classes of service on or off, with ordered or proportional priority.
     ///
     /// # Errors
-    /// There are none, or turbo-freq is on and stands on them.
+    /// There are none, or turbo-freq is on, which requires them.
     pub fn set_core_power(&mut self, domain: usize, on: bool, ordered: bool) -> Result<(), Refusal> {
         if on && !self.spec.core_power {
             return Err(Refusal::Absent);
         }
         let d = &mut self.domains[domain];
-        // Turbo-freq tells its high-priority cores by their class: without classes it would have none.
+        // Turbo-freq finds its high-priority cores by their class: without classes there would be none.
         if !on && d.turbo_freq {
             return Err(Refusal::NotAllowed);
         }

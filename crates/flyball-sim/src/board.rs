@@ -1,4 +1,4 @@
-//! What firmware and hardware tell a kernel at boot: identity, topology, ACPI's performance and idle tables.
+//! What a kernel learns from firmware and hardware at boot: identity, topology, ACPI's performance and idle tables.
 //!
 //! A [`Board`] holds facts that do not change while the machine runs. It is derived from a machine's description;
 //! drivers read it as the kernel's drivers read CPUID and ACPI.

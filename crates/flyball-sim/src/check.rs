@@ -55,7 +55,7 @@ pub struct Row {
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
-    /// So much of the published value, in its unit, is chance at 95 %, as far as published rounds tell: a smaller value
+    /// So much of the published value, in its unit, is chance at 95 %, as far as the published rounds show: a smaller value
     /// has no sign that was shown.
     pub spread: Option<f64>,
 }
@@ -193,7 +193,7 @@ impl Report {
     }
 }
 
-/// The documents that [`check`] knows.
+/// The documents.
 pub const DOCUMENTS: [&str; 5] = ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"];
 
 /// Why an experiment could not be run.

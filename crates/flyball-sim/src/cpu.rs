@@ -24,7 +24,7 @@ impl Times {
 /// The scheduler's call to the governor (cpufreq_update_util): when a task comes or goes, and at each tick of a CPU that
 /// runs. A CPU that rests makes none.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Heard {
+pub(crate) struct UtilUpdate {
     /// When, ns.
     pub(crate) at: u64,
     /// The utilisation then.
@@ -52,8 +52,8 @@ pub(crate) struct Cpu {
     pub(crate) load: Pelt,
     /// What the tasks were seen to need when they last went to sleep (kernel/sched/fair.c, util_est).
     pub(crate) estimate: u32,
-    /// What the scheduler told the governor in the last step, if anything.
-    pub(crate) heard: Option<Heard>,
+    /// The scheduler's last call to the governor in this step, if any.
+    pub(crate) update: Option<UtilUpdate>,
     /// How long it has rested, ns.
     pub(crate) rested: u64,
     /// It went idle since the governor last looked.
@@ -102,12 +102,12 @@ pub(crate) struct IdleRequest {
 impl Cpu {
     /// Accounted time as the sampling governors see it.
     pub(crate) fn dbs_times(&self) -> CpuTimes {
-        self.heard.map_or(self.times, |heard| heard.times).dbs()
+        self.update.map_or(self.times, |update| update.times).dbs()
     }
 
     /// The demand that schedutil sees. Clears what counts since the last look.
     pub(crate) fn take_demand(&mut self) -> Demand {
-        let util = self.heard.map_or_else(|| self.load.utilisation(), |heard| heard.util);
+        let util = self.update.map_or_else(|| self.load.utilisation(), |update| update.util);
         Demand {
             // Estimates count while the tasks are on the run queue; util_est_dequeue() comes before the call.
             util: if self.running && self.task { util.max(self.estimate) } else { util },
@@ -142,7 +142,7 @@ impl Cpu {
         let Speed { khz, full } = speed;
         let span = decay.span();
         let waits_for_io = work.io;
-        self.heard = None;
+        self.update = None;
         if busy == 0.0 && !waits_for_io && self.busy == 0.0 && self.load.is_zero() {
             // Nothing ran and nothing decays: most CPUs of a large machine take this way in most steps.
             self.times.idle += span;
@@ -168,12 +168,12 @@ impl Cpu {
             // It runs on, and then sleeps unless the step was too short for that.
             self.run(ran, decay.part(share));
             if ran < span {
-                self.hear(now - (span - ran));
+                self.record_update(now - (span - ran));
                 self.sleep();
                 self.rest(span - ran, waits_for_io, decay.part(1.0 - share));
                 self.slept = stays;
             } else if now.is_multiple_of(tick) {
-                self.hear(now);
+                self.record_update(now);
             }
             return;
         }
@@ -182,14 +182,14 @@ impl Cpu {
         if ran > 0 {
             self.rested = 0;
             self.running = true;
-            self.hear(now - ran);
+            self.record_update(now - ran);
             self.run(ran, decay.part(share));
         }
     }
 
     /// The scheduler calls the governor.
-    fn hear(&mut self, at: u64) {
-        self.heard = Some(Heard { at, util: self.load.utilisation(), times: self.times });
+    fn record_update(&mut self, at: u64) {
+        self.update = Some(UtilUpdate { at, util: self.load.utilisation(), times: self.times });
     }
 
     fn run(&mut self, ran: u64, decay: Decay) {

@@ -24,7 +24,7 @@ use tunables::Tunables;
 /// write may still see the old value; here it always does, until this much of the machine's time has passed.
 pub(crate) const SETTLE_NS: u64 = 40_000;
 
-/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times a second, as the workloads' models have it.
+/// Steps after which a sleeping CPU wakes for the kernel's own work: ten times per second, as the workloads' models have it.
 const HOUSEKEEPING: u64 = 100;
 
 /// The governors' names in the order of scaling_available_governors (the last registered comes first).
@@ -43,7 +43,7 @@ pub(crate) struct Platform {
     pub(crate) boost: bool,
     /// The machine's time in nanoseconds.
     pub(crate) now: u64,
-    /// Where tracepoints tell.
+    /// The tracepoints.
     pub(crate) trace: Tracer,
 }
 
@@ -57,15 +57,15 @@ impl Platform {
     }
 
     /// A tracepoint is passed on a CPU.
-    pub(crate) fn tell(&mut self, cpu: u32, event: Event) {
+    pub(crate) fn trace_event(&mut self, cpu: u32, event: Event) {
         self.trace.emit(self.now, cpu, event);
     }
 
     /// The frequency of a policy was changed (cpufreq_notify_transition, cpufreq_driver_fast_switch).
-    fn tell_frequency(&mut self, policy: &Policy, khz: u32) {
+    fn trace_frequency(&mut self, policy: &Policy, khz: u32) {
         let runner = policy.leader();
         for &cpu in &policy.online {
-            self.tell(runner, Event::CpuFrequency { khz, cpu });
+            self.trace_event(runner, Event::CpuFrequency { khz, cpu });
         }
     }
 }
@@ -317,7 +317,7 @@ impl Cpufreq {
         self.drop_unused_tunables();
     }
 
-    /// cpufreq_set_policy(): works out the limits from all requests and tells driver and governor.
+    /// cpufreq_set_policy(): works out the limits from all requests and passes them to driver and governor.
     pub(crate) fn refresh(&mut self, platform: &mut Platform, index: usize) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         policy.settles = None;
@@ -335,7 +335,7 @@ impl Cpufreq {
         }
         // The tracepoint comes before the driver is called, as in cpufreq_set_policy().
         let event = Event::CpuFrequencyLimits { min: policy.min, max: policy.max, cpu: policy.number };
-        platform.tell(policy.leader(), event);
+        platform.trace_event(policy.leader(), event);
         driver.set_policy(platform, policy);
         if driver.style() == Style::Target {
             self.governor_limits(platform, index);
@@ -378,7 +378,7 @@ impl Cpufreq {
         }
     }
 
-    /// __cpufreq_driver_target(): resolves, and tells the driver if anything changes.
+    /// __cpufreq_driver_target(): resolves, and calls the driver if anything changes.
     pub(crate) fn target(&mut self, platform: &mut Platform, index: usize, khz: u32, relation: Relation) {
         let (Some(driver), Some(policy)) = (self.driver, self.policies.get_mut(index)) else { return };
         let khz = policy.resolve(khz, relation);
@@ -388,10 +388,10 @@ impl Cpufreq {
         policy.account(platform.now, khz);
         driver.target(platform, policy, khz);
         // Drivers that need the limits are called without a change of frequency; the tracepoint fires for them too.
-        let told = khz != policy.current || driver.needs_update_limits();
+        let traced = khz != policy.current || driver.needs_update_limits();
         policy.current = khz;
-        if told {
-            platform.tell_frequency(policy, khz);
+        if traced {
+            platform.trace_frequency(policy, khz);
         }
     }
 
@@ -416,7 +416,7 @@ impl Cpufreq {
         cpus: &[Cpu],
         index: usize,
         name: &str,
-        anew: bool,
+        restart: bool,
     ) -> Answer {
         let driver = self.driver.ok_or(Errno::NODEV)?;
         if platform.is(Kernel::V6_1) && GOVERNORS.contains(&name) {
@@ -436,7 +436,7 @@ impl Cpufreq {
         }
         // The same governor only gets its limits again (cpufreq_set_policy). These two have no state: starting them
         // again is the same.
-        if !anew && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
+        if !restart && policy.governor.name() == name && !matches!(name, "performance" | "powersave") {
             return Ok(());
         }
         let delay = policy.transition_delay_us(platform.is(Kernel::V6_1));
@@ -557,7 +557,7 @@ impl Cpufreq {
             return Err(errno);
         }
         if platform.is(Kernel::V6_1) && policy.table.is_empty() && policy.requested().max == asked {
-            // Up to 6.1 amd-pstate sets the maximum by hand, and nobody looks at the requests again until one changes.
+            // Up to 6.1 amd-pstate sets the maximum by hand, and the requests are not looked at again until one changes.
             policy.max = policy.highest;
             return Ok(());
         }
@@ -565,7 +565,7 @@ impl Cpufreq {
         Ok(())
     }
 
-    /// The scheduler's updates at the end of a step: governors look, drivers are told.
+    /// The scheduler's updates at the end of a step: governors decide, drivers are called.
     pub(crate) fn tick(&mut self, platform: &mut Platform, cpus: &mut [Cpu]) {
         let Some(driver) = self.driver else { return };
         let now = platform.now;
@@ -582,13 +582,18 @@ impl Cpufreq {
             // Governors are called by the scheduler (cpufreq_update_util), and nothing calls it on a CPU that sleeps: what
             // was asked for stays asked for until something wakes it, if only the kernel's own work now and then.
             let turn = now / STEP_NS + 7 * u64::from(policy.number);
-            let heard =
-                policy.online.iter().filter_map(|&cpu| cpus[cpu as usize].heard).map(|heard| heard.at).max();
-            let limited = matches!(&policy.governor, Governor::Schedutil(governor) if governor.is_told());
-            if heard.is_none() && !limited && !turn.is_multiple_of(HOUSEKEEPING) {
+            let update = policy
+                .online
+                .iter()
+                .filter_map(|&cpu| cpus[cpu as usize].update)
+                .map(|update| update.at)
+                .max();
+            let limited =
+                matches!(&policy.governor, Governor::Schedutil(governor) if governor.has_new_limits());
+            if update.is_none() && !limited && !turn.is_multiple_of(HOUSEKEEPING) {
                 continue;
             }
-            let at = heard.unwrap_or(now);
+            let at = update.unwrap_or(now);
             platform.trace.context = Context::Tick;
             if setpolicy {
                 driver.sample(platform, policy, cpus);
@@ -629,7 +634,7 @@ impl Cpufreq {
                         policy.account(now, resolved);
                         driver.target(platform, policy, resolved);
                         policy.current = resolved;
-                        platform.tell_frequency(policy, resolved);
+                        platform.trace_frequency(policy, resolved);
                     }
                 }
                 Some(Request::Performance { min, target, capacity }) => {

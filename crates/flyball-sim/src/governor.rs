@@ -1,6 +1,6 @@
 //! The cpufreq governors, as pure functions of time, load and limits.
 //!
-//! A governor knows no driver and no file: it is told what its CPUs did since it last looked and answers with a
+//! A governor depends on no driver and no file: it gets what its CPUs did since its last update and answers with a
 //! [`Request`]. The cpufreq core ([`crate::cpufreq`]) resolves the request and sends it to the driver. Numbers are
 //! truncated where the kernel's integer divisions truncate.
 

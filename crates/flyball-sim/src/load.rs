@@ -27,7 +27,7 @@ pub struct CpuWork {
     pub gap_us: u32,
     /// A task woke up from waiting for a device.
     pub io: bool,
-    /// A new process began here: the scheduler, which knows nothing of it, adds half of the capacity that is left to
+    /// A new process began here: the scheduler, which has no history of it, adds half of the capacity that is left to
     /// the CPU's utilisation (kernel/sched/fair.c, post_init_entity_util_avg).
     pub fork: bool,
     /// Nothing but the kernel's own work: no task of the workload ran.
@@ -43,7 +43,7 @@ impl Default for CpuWork {
 
 /// A model of something that runs.
 pub trait Load: Send {
-    /// Says what each CPU does in the step that begins. `work` has one entry a CPU, all idle; entries of offline CPUs
+    /// Says what each CPU does in the step that begins. `work` has one entry per CPU, all idle; entries of offline CPUs
     /// are ignored.
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]);
 

@@ -64,7 +64,7 @@ impl SimMachine {
         &self.world
     }
 
-    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts anew. Faults stay.
+    /// Boots the machine again: nothing that was set is left, nothing runs, and its clock starts again. Faults stay.
     pub fn reboot(&mut self) {
         let spec = self.silicon().spec().clone();
         // What was booted once can be booted again.

@@ -42,11 +42,11 @@ pub(crate) enum Context {
 const IRQS_OFF: u8 = 0x01;
 const HARD_IRQ: u8 = 0x08;
 
-/// The process number of the program that writes to files: who really does, the machine does not know.
+/// The process number of the program that writes to files: the machine does not know which one really does.
 const WRITER: i32 = 900;
-/// Kernel threads are numbered from here, two a CPU.
+/// Kernel threads are numbered from here, two per CPU.
 const THREADS: i32 = 1000;
-/// Tasks of a workload, one a CPU.
+/// Tasks of a workload, one per CPU.
 const TASKS: i32 = 20_000;
 
 /// What an instance measures time with.
@@ -203,8 +203,8 @@ pub(crate) struct Tracer {
     pub(crate) kernel: Kernel,
     /// Index 0 is tracefs itself; the others are directories in instances/. A removed one leaves a gap.
     pub(crate) instances: Vec<Option<Instance>>,
-    /// What any instance wants.
-    wanted: u32,
+    /// Events that some instance has enabled.
+    enabled: u32,
     /// Who passes tracepoints now.
     pub(crate) context: Context,
     /// Which CPUs the workload has kept busy in the last step.
@@ -230,7 +230,7 @@ impl Tracer {
         Tracer {
             kernel,
             instances: vec![Some(Instance::new("", cpus))],
-            wanted: 0,
+            enabled: 0,
             context: Context::Writer,
             running: vec![false; cpus],
             task: "work".to_owned(),
@@ -242,14 +242,14 @@ impl Tracer {
         }
     }
 
-    /// Whether anybody wants this event.
-    pub(crate) fn wants(&self, kind: Kind) -> bool {
-        self.wanted & kind.bit() != 0
+    /// Whether some instance records this event.
+    pub(crate) fn is_enabled(&self, kind: Kind) -> bool {
+        self.enabled & kind.bit() != 0
     }
 
-    /// Whether anybody wants any event.
-    pub(crate) fn any(&self) -> bool {
-        self.wanted != 0
+    /// Whether any event is recorded.
+    pub(crate) fn is_any_enabled(&self) -> bool {
+        self.enabled != 0
     }
 
     /// What the tasks of the workload that runs now are called.
@@ -260,32 +260,32 @@ impl Tracer {
 
     /// After switches of instances were changed.
     pub(crate) fn review(&mut self, chip: &Chip) {
-        let before = self.wanted;
-        self.wanted = 0;
+        let before = self.enabled;
+        self.enabled = 0;
         for instance in self.instances.iter_mut().flatten() {
             // Enabling an event is what makes the kernel allocate full buffers (tracing_update_buffers).
             if instance.enabled != 0 {
                 instance.expanded = true;
             }
             if instance.on {
-                self.wanted |= instance.enabled;
+                self.enabled |= instance.enabled;
             }
         }
-        if self.wanted & !before & Kind::PstateSample.bit() != 0 {
+        if self.enabled & !before & Kind::PstateSample.bit() != 0 {
             // intel_pstate has sampled all along.
             for cpu in 0..self.seen.len() {
                 self.seen[cpu] = counters(chip, cpu as u32);
             }
         }
         // Nothing watches idle states now: the next reader must not get an exit whose entry was not recorded.
-        if self.wanted & Kind::CpuIdle.bit() == 0 {
+        if self.enabled & Kind::CpuIdle.bit() == 0 {
             self.idling.fill(None);
         }
     }
 
-    /// Records an event on a CPU, in the instances that want it.
+    /// Records an event on a CPU, in the instances that have enabled it.
     pub(crate) fn emit(&mut self, now: u64, cpu: u32, event: Event) {
-        if self.wants(event.kind()) {
+        if self.is_enabled(event.kind()) {
             self.record(now, cpu, self.context, event);
         }
     }
@@ -356,7 +356,7 @@ impl Tracer {
     /// out of `state`, with gaps of the same length between them.
     pub(crate) fn idle_step(&mut self, now: u64, span: u64, cpu: u32, state: u32, busy: u64, wakes: u16) {
         const EXIT: u32 = u32::MAX;
-        if !self.wants(Kind::CpuIdle) {
+        if !self.is_enabled(Kind::CpuIdle) {
             return;
         }
         let number = cpu as usize;

@@ -18,7 +18,7 @@ use crate::{
 };
 use tracefs::{Folder, TraceFile};
 
-/// A directory, with the numbers that tell its instances apart.
+/// A directory, with the numbers of its instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Dir {
     Root,

@@ -413,7 +413,7 @@ impl World {
         }
         self.choose_idle_states();
         self.platform.chip.advance(STEP_NS, &self.activity);
-        if self.platform.trace.any() {
+        if self.platform.trace.is_any_enabled() {
             self.trace_step(now);
         }
         self.count_throttling();

@@ -38,7 +38,7 @@ struct Inner {
     journal: Option<File>,
     /// Faults watch reads: the state file holds them too.
     notes_reads: bool,
-    /// The state file that could not be written, told once.
+    /// The state file could not be written; this is reported once.
     failed: bool,
     /// The number of the run, if runs are to differ by chance.
     run: Option<u64>,
@@ -116,7 +116,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // What was journaled of a machine that is gone is of no use to anybody.
+        // The journal of a machine that no longer exists has no use.
         let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
         self.note(&format!("until {now}"));

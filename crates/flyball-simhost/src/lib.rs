@@ -1,4 +1,4 @@
-//! Simulated machines behind flyball's host interface: what adapts flyball-sim, which knows none of the other crates, to
+//! Simulated machines behind flyball's host interface: the adapter of flyball-sim, which uses none of the other crates, to
 //! [`flyball_host::Host`].
 //!
 //! [`SimSetup`] says which machine it is and how it is booted, [`SimHost`] is the machine, and a state file keeps it from
@@ -16,7 +16,7 @@ pub use self::{
     state::STATE_HELD,
 };
 
-/// Why a simulated machine cannot be had.
+/// Why a simulated machine cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The setup names something that does not exist, or that this machine does not have.

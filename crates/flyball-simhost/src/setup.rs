@@ -137,7 +137,7 @@ impl SimSetup {
         Ok(choice)
     }
 
-    /// Where the journal of changes to the machine is: beside its state file, or for this process alone.
+    /// Where the journal of changes to the machine is: next to its state file, or for this process only.
     pub fn journal(&self) -> PathBuf {
         match &self.state {
             Some(file) => {

@@ -72,7 +72,7 @@ pub const STATE_HELD: &str = "FLYBALL_SIM_STATE_HELD";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One command at a time leads the machine on: two that start from the same state would write two histories into one
-/// file. The second waits, says for whom, and in the end is refused. The kernel gives the file free with the process.
+/// file. The second waits, names the holder, and is refused after a while. The kernel releases the lock with the process.
 fn hold(file: &File, path: &Path) -> Result<(), SimError> {
     if std::env::var_os(STATE_HELD).is_some() {
         return Ok(());
@@ -106,7 +106,7 @@ fn holder(file: &File) -> String {
     }
 }
 
-/// Longest time between two lines: whoever sleeps longer has not written this file.
+/// Longest time between two lines: no command sleeps longer.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// Does again what a line of a state file says.

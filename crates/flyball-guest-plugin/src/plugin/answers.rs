@@ -39,8 +39,8 @@ impl Plugin {
         }
         let value = {
             let mut state = self.state();
-            let (_, untold) = self.now(&mut state, cpu, 100_000);
-            state.chip.read_msr(cpu, register, untold)?
+            let (_, unaccounted) = self.now(&mut state, cpu, 100_000);
+            state.chip.read_msr(cpu, register, unaccounted)?
         };
         self.write_pair(handles, value);
         Some(self.after(handles, at, 2))

@@ -104,7 +104,7 @@ fn install(id: u64, info: &Info, arguments: &[&str]) -> Result<(), PluginError> 
     let (cycles, memory_ps) = (settings.cycles, settings.class.memory_ps);
     let scheduler =
         Scheduler::new(cpus, cycles, memory_ps, settings.slice_ns, layout.threads as usize, share);
-    let open = Open { told: 0, running_since: vec![None; cpus], busy: vec![0; cpus] };
+    let open = Open { advanced_to: 0, running_since: vec![None; cpus], busy: vec![0; cpus] };
     let plugin = Plugin {
         api,
         state: Mutex::new(State { chip, scheduler, open, off: None }),

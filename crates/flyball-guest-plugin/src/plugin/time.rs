@@ -72,16 +72,17 @@ impl Plugin {
         match self.settings.time {
             Time::Closed => {
                 let counter = self.counter(cpu);
-                (state.scheduler.time_of(cpu, counter), state.scheduler.untold(cpu, counter))
+                (state.scheduler.time_of(cpu, counter), state.scheduler.unaccounted(cpu, counter))
             }
             Time::Open => {
                 let now = self.start.elapsed().as_nanos() as u64;
-                if now.saturating_sub(state.open.told) >= least_ns {
+                if now.saturating_sub(state.open.advanced_to) >= least_ns {
                     state.catch_up(now);
                 }
                 let since = state.open.running_since.get(cpu).copied().flatten();
-                let untold = since.map_or(0, |since| now.saturating_sub(since.max(state.open.told)));
-                (now, untold + state.open.busy.get(cpu).copied().unwrap_or(0))
+                let unaccounted =
+                    since.map_or(0, |since| now.saturating_sub(since.max(state.open.advanced_to)));
+                (now, unaccounted + state.open.busy.get(cpu).copied().unwrap_or(0))
             }
         }
     }
@@ -183,7 +184,7 @@ impl Plugin {
         state.chip.end();
         eprintln!("flyball: every CPU is halted and no timer is set: the guest is dead");
         eprintln!("flyball: {}", self.counts(&state));
-        // SAFETY: ends the process at once, without QEMU's own ways out, which want its other threads to take part.
+        // SAFETY: ends the process at once, without QEMU's own exit paths, which wait for its other threads.
         unsafe { libc::_exit(3) }
     }
 
@@ -209,7 +210,7 @@ impl Plugin {
                 if !self.state().scheduler.all_halted() {
                     break;
                 }
-                // A kernel has a timer or it never does anything again: nobody else would wake it.
+                // A kernel has a timer or it never does anything again: nothing else would wake it.
                 let since = asleep.filter(|_| idle && !armed).unwrap_or_else(Instant::now);
                 asleep = (idle && !armed).then_some(since);
                 if since.elapsed() > DEAD {
@@ -226,11 +227,11 @@ impl Plugin {
     pub(super) fn waits(&self, cpu: usize, waits: bool) {
         let now = self.start.elapsed().as_nanos() as u64;
         let open = &mut self.state().open;
-        let told = open.told;
+        let advanced_to = open.advanced_to;
         let Some(since) = open.running_since.get_mut(cpu) else { return };
         match (waits, *since) {
             (true, Some(start)) => {
-                open.busy[cpu] += now.saturating_sub(start.max(told));
+                open.busy[cpu] += now.saturating_sub(start.max(advanced_to));
                 *since = None;
             }
             (false, None) => *since = Some(now),
@@ -242,17 +243,17 @@ impl Plugin {
 impl State {
     /// Open loop: the silicon up to the host's time.
     pub(super) fn catch_up(&mut self, now: u64) {
-        let passed = now.saturating_sub(self.open.told);
+        let passed = now.saturating_sub(self.open.advanced_to);
         if passed == 0 {
             return;
         }
-        let Open { told, running_since, busy } = &mut self.open;
+        let Open { advanced_to, running_since, busy } = &mut self.open;
         for (busy, since) in busy.iter_mut().zip(running_since.iter()) {
             if let Some(since) = since {
-                *busy += now.saturating_sub((*since).max(*told));
+                *busy += now.saturating_sub((*since).max(*advanced_to));
             }
         }
-        *told = now;
+        *advanced_to = now;
         self.chip.advance(passed, busy.iter().copied());
         busy.fill(0);
     }

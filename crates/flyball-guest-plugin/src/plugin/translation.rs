@@ -1,4 +1,4 @@
-//! What of a block of the guest's code is ours: instructions are told apart by their bytes when QEMU translates them, and
+//! Which instructions of the guest's code the plug-in handles: they are recognised by their bytes when QEMU translates them, and
 //! get the callbacks and counts that they need.
 
 #![allow(unsafe_code, reason = "QEMU's C interface")]
@@ -56,7 +56,7 @@ impl Plugin {
                         on(callbacks::on_pause, NO_REGISTERS);
                     }
                     // A repeated string instruction is entered again whenever something has made the CPU leave its
-                    // loop, at the host's whim: it counts by its memory accesses.
+                    // loop, which depends on the host: it counts by its memory accesses.
                     Kind::RepeatedString if closed => {
                         strings += 1;
                         begins_with_string |= index == 0;

@@ -35,7 +35,7 @@ impl Silicon {
                 u64::from(self.topology.cpu(cpu).thread) | u64::from(place.unit) << 1
             }
             msr::PM_LOGICAL_ID if spec.topology.dies_are_power_domains => {
-                // Cores of a module are told apart where threads are elsewhere.
+                // The bits of the thread number the cores of a module on these parts.
                 let module = spec.sst.as_ref().map_or(1, |s| s.cores_per_module.max(1));
                 u64::from(self.topology.cpu(cpu).thread)
                     | u64::from(place.unit % module)

@@ -60,7 +60,7 @@ impl Silicon {
         }
     }
 
-    /// What each core would run at if nothing limited it: the highest wish of its threads that have something to do.
+    /// What each core would run at if nothing limited it: the highest request of its threads that are online.
     pub(super) fn choose_targets(&mut self) {
         for c in 0..self.core.len() {
             self.choose_target(c);
@@ -73,12 +73,12 @@ impl Silicon {
         let core = &mut self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
         let (one, two) = (&self.thread[core.place.first as usize], &self.thread[core.place.second as usize]);
-        let wish =
+        let request_of =
             |thread: &Thread| self.autonomous.target(thread.request, kind.efficient, thread.utilisation);
         let target = if core.place.smt && two.online {
-            if one.online { wish(one).max(wish(two)) } else { wish(two) }
+            if one.online { request_of(one).max(request_of(two)) } else { request_of(two) }
         } else if one.online {
-            wish(one)
+            request_of(one)
         } else {
             kind.min
         };
@@ -162,7 +162,7 @@ impl Silicon {
         let mut conflict = 1.0;
         if f.pstate_loss > 0.0 {
             // Boost under P-state registers: the frequency manager works against them.
-            let at_odds = khz > core.guaranteed && !self.wishes_by_level(core.place.first as usize);
+            let at_odds = khz > core.guaranteed && !self.requests_levels(core.place.first as usize);
             if at_odds {
                 // The voltage stays that of the frequency that was meant.
                 let meant = kind.curve.dynamic_watts(khz);

@@ -1,4 +1,4 @@
-//! From latched registers to what a CPU wishes, and to what turbo switches allow.
+//! From latched registers to the request of a CPU, and to what turbo switches allow.
 
 use crate::firmware::{Interface, Request};
 use crate::silicon::Silicon;
@@ -8,8 +8,8 @@ const PERF_CTL_TURBO_DISENGAGE: u64 = 1 << 32;
 const CPB_DISABLE: u64 = 1 << 25;
 
 impl Silicon {
-    /// Whether HWP or CPPC carries this CPU's wishes now.
-    pub(crate) fn wishes_by_level(&self, cpu: usize) -> bool {
+    /// Whether this CPU's request is a performance level (HWP or CPPC) and not a P-state.
+    pub(crate) fn requests_levels(&self, cpu: usize) -> bool {
         let r = &self.registers.cpu[cpu];
         match self.spec.firmware.interface {
             Interface::Hwp => self.registers.package[self.topology.package_of(cpu)].pm_enable & 1 != 0,
@@ -36,7 +36,7 @@ impl Silicon {
         let r = &self.registers.cpu[cpu];
         let core = self.topology.core_of(cpu);
         let kind = &self.kinds[core.kind];
-        if !self.wishes_by_level(cpu) {
+        if !self.requests_levels(cpu) {
             return self.decode_pstate(cpu);
         }
         let level = |x: u32| self.level_khz(cpu, x & 0xff);
@@ -102,7 +102,7 @@ impl Silicon {
                 Interface::Hwp | Interface::PerfCtl => {
                     r.misc_enable & TURBO_DISABLE == 0
                         // PERF_CTL's disengage bit is obeyed only while HWP is off.
-                        && (self.wishes_by_level(cpu) || r.perf_ctl & PERF_CTL_TURBO_DISENGAGE == 0)
+                        && (self.requests_levels(cpu) || r.perf_ctl & PERF_CTL_TURBO_DISENGAGE == 0)
                 }
                 _ => r.hwcr & CPB_DISABLE == 0,
             }

@@ -13,7 +13,7 @@ use crate::sst_state::{ClassOfService, Refusal};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxError(pub u8);
 
-/// The firmware knows no such command.
+/// The firmware does not have this command.
 const ILLEGAL_COMMAND: MailboxError = MailboxError(1);
 /// The command's data is out of range, or it cannot be done now.
 const ILLEGAL_DATA: MailboxError = MailboxError(3);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn both_doors_lead_to_the_same_mailbox() {
+    fn both_interfaces_reach_the_same_mailbox() {
         let (mut pci, mut msr) = (chip(SstClass::MailboxPci), chip(SstClass::MailboxMsr));
         // Levels; what level 0 can; a level that is not there; a command that is not there; turbo-freq without classes;
         // classes on; turbo-freq; classes off under it; level 4, which takes it off; what is on now.

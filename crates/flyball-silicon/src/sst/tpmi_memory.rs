@@ -1,4 +1,4 @@
-//! The memory of the TPMI device (8086:09a7, one a package), as intel_vsec, intel_vsec_tpmi and the drivers on top of
+//! The memory of the TPMI device (8086:09a7, one per package), as intel_vsec, intel_vsec_tpmi and the drivers on top of
 //! them find it: a table of features at the start, then the registers of each feature, one instance a power domain.
 //!
 //! | at | feature | what is there |
@@ -34,7 +34,7 @@ const FAILED: u64 = 0x80;
 /// The control mailbox's only command here: the state of a feature.
 const GET_STATE: u64 = 0x10;
 
-/// What a TPMI device shows of itself beside its memory.
+/// What a TPMI device shows of itself besides its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TpmiDevice {
     /// Entries of the table of features; each is 8 bytes: identity (7:0), instances (15:8), doublewords an instance
@@ -42,7 +42,7 @@ pub struct TpmiDevice {
     pub features: u32,
     /// Bytes of memory, a power of two.
     pub bytes: u32,
-    /// Whom INFO says that the device is: PCI bus, device 3, function 1.
+    /// The PCI bus that INFO gives for the device; it is device 3, function 1.
     pub bus: u32,
 }
 

@@ -1,5 +1,5 @@
-//! What documents say of a machine and a workload under certain settings: the one place where these numbers are. `check`
-//! holds the models against them; a comparison on the same machine prints them beside its own.
+//! Published numbers of a machine and a workload under certain settings. `check` compares the models with them; a
+//! comparison on the same machine prints them next to its own.
 
 use serde::Serialize;
 

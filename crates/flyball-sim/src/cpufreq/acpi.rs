@@ -24,7 +24,7 @@ impl AcpiCpufreq {
         }
         // SCHED_CAPACITY_SHIFT: the kernel keeps ten binary places and truncates twice.
         let ratio = (u64::from(cppc.highest) << 10) / u64::from(cppc.nominal);
-        // Of CPPC's nominal frequency where firmware tells one, else of the table's highest.
+        // Of CPPC's nominal frequency where firmware gives one, otherwise of the table's highest.
         let nominal = match cppc.nominal_mhz {
             0 => *policy.table.first()?,
             mhz => mhz * 1000,

@@ -201,19 +201,20 @@ pub(crate) struct AmdPstate;
 pub(crate) struct AmdPstateEpp;
 
 /// The tracepoint of a request: since 6.13 in the functions that write it.
-fn tell_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
-    if platform.trace.wants(Kind::AmdEpp)
+fn trace_request(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest, changed: bool) {
+    if platform.trace.is_enabled(Kind::AmdEpp)
         && let Ok(caps) = Caps::of(platform, cpu)
     {
         let PerfRequest { min, max, epp, .. } = request;
-        platform.tell(cpu, Event::AmdEpp { cpu, highest: caps.highest, epp, min, max, boost, changed });
+        platform
+            .trace_event(cpu, Event::AmdEpp { cpu, highest: caps.highest, epp, min, max, boost, changed });
     }
 }
 
 /// amd_pstate_update_perf(): sends a request if it differs from the last one.
 fn send(platform: &mut Platform, cpu: u32, boost: bool, request: PerfRequest) {
     let changed = platform.amd.cpus[cpu as usize].cached != request;
-    tell_request(platform, cpu, boost, request, changed);
+    trace_request(platform, cpu, boost, request, changed);
     let state = &mut platform.amd.cpus[cpu as usize];
     // Nothing is written twice: with shared memory each write is a mailbox command.
     if !changed {
@@ -299,7 +300,7 @@ fn set_boost(platform: &mut Platform, policy: &mut Policy, on: bool) -> Answer {
     policy.highest = caps.khz(if on { caps.highest } else { caps.nominal });
     // A request of the driver's own (req[1]): what was asked for before stays asked for. The switch in HWCR is left
     // alone; without boost no level above nominal is requested.
-    policy.driver_wish.1 = policy.highest as i32;
+    policy.driver_request.1 = policy.highest as i32;
     Ok(())
 }
 
@@ -332,7 +333,7 @@ impl AmdPstate {
             } else {
                 PerfRequest { min: min.min(max), max, desired, epp }
             };
-            if platform.trace.wants(Kind::AmdPerf)
+            if platform.trace.is_enabled(Kind::AmdPerf)
                 && let Some(counters) = platform.trace.sample(&platform.chip, cpu)
             {
                 let event = Event::AmdPerf {
@@ -345,7 +346,7 @@ impl AmdPstate {
                     changed: platform.amd.cpus[cpu as usize].cached != request,
                     fast: platform.trace.context == Context::Tick,
                 };
-                platform.tell(cpu, event);
+                platform.trace_event(cpu, event);
             }
             send(platform, cpu, policy.boost, request);
         }
@@ -530,7 +531,7 @@ impl Driver for AmdPstateEpp {
             // The preference goes first, on its own.
             let cached = platform.amd.cpus[cpu as usize].cached;
             let changed = epp != cached.epp;
-            tell_request(platform, cpu, policy.boost, PerfRequest { epp, ..cached }, changed);
+            trace_request(platform, cpu, policy.boost, PerfRequest { epp, ..cached }, changed);
             send(platform, cpu, policy.boost, PerfRequest { min: min.min(max), max, desired: 0, epp });
         }
     }

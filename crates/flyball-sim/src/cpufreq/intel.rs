@@ -260,7 +260,7 @@ fn write_perf_ctl(platform: &mut Platform, cpu: u32, pstate: u32) {
 
 /// The tracepoint of a sample. In passive mode the fields about load say how the request came: 10 through a governor's
 /// thread, 90 right out of the scheduler.
-fn tell_sample(
+fn trace_sample(
     platform: &mut Platform,
     policy: &Policy,
     cpu: u32,
@@ -268,7 +268,7 @@ fn tell_sample(
     (from, to): (u32, u32),
     load: Option<u32>,
 ) {
-    if !platform.trace.wants(Kind::PstateSample) {
+    if !platform.trace.is_enabled(Kind::PstateSample) {
         return;
     }
     let Some(counters) = platform.trace.sample(&platform.chip, cpu) else { return };
@@ -283,7 +283,7 @@ fn tell_sample(
     };
     let io_boost = policy.io_boost * 100 / 1024;
     let event = Event::PstateSample { busy, scaled, from, to, counters, khz: khz as u32, io_boost };
-    platform.tell(cpu, event);
+    platform.trace_event(cpu, event);
 }
 
 /// A CPU goes offline: the lowest level, so that it does not hold its siblings up.
@@ -352,7 +352,7 @@ impl Driver for IntelPstate {
                 };
                 write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
             } else if performance {
-                platform.tell(cpu, Event::CpuFrequency { khz: max * pstates.scaling, cpu });
+                platform.trace_event(cpu, Event::CpuFrequency { khz: max * pstates.scaling, cpu });
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
             } else {
@@ -419,9 +419,9 @@ impl Driver for IntelPstate {
         let target = target.clamp(min, max);
         let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
-        platform.tell(cpu, Event::CpuFrequency { khz: policy.current, cpu });
+        platform.trace_event(cpu, Event::CpuFrequency { khz: policy.current, cpu });
         write_perf_ctl(platform, cpu, target);
-        tell_sample(platform, policy, cpu, pstates.scaling, (from, target), Some(busy * 100 / 1024));
+        trace_sample(platform, policy, cpu, pstates.scaling, (from, target), Some(busy * 100 / 1024));
     }
 }
 
@@ -469,7 +469,7 @@ impl Driver for IntelCpufreq {
         policy.latency_ns = 20_000;
         // INTEL_CPUFREQ_TRANSITION_DELAY_HWP and INTEL_CPUFREQ_TRANSITION_DELAY.
         policy.delay_us = Some(if platform.intel.hwp { 5000 } else { 500 });
-        policy.driver_wish = percent_requests(platform, &pstates);
+        policy.driver_request = percent_requests(platform, &pstates);
         if platform.intel.hwp {
             for cpu in policy.online.clone() {
                 if let Some(epp) = restore_epp(platform, cpu) {
@@ -500,7 +500,7 @@ impl Driver for IntelCpufreq {
                 write_perf_ctl(platform, cpu, target);
             }
             let from = policy.current / pstates.scaling;
-            tell_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
+            trace_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
         }
     }
 
@@ -524,7 +524,7 @@ impl Driver for IntelCpufreq {
         write_hwp(platform, cpu, min, high, target, None);
         let from = policy.current / pstates.scaling;
         policy.current = target * pstates.scaling;
-        tell_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
+        trace_sample(platform, policy, cpu, pstates.scaling, (from, target), None);
     }
 
     fn leave(&self, platform: &mut Platform, cpu: u32) {
@@ -611,7 +611,7 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
         if platform.intel.mode == Mode::Passive
             && let Ok(pstates) = Pstates::of(platform, number)
         {
-            cpufreq.policies[index].driver_wish = percent_requests(platform, &pstates);
+            cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
         }
         cpufreq.refresh(platform, index);
     }

@@ -75,12 +75,12 @@ pub(crate) struct Policy {
     pub(crate) lowest: u32,
     pub(crate) highest: u32,
     pub(crate) latency_ns: u32,
-    /// Set by a driver that knows better than the latency.
+    /// Set by a driver, instead of what follows from the latency.
     pub(crate) delay_us: Option<u32>,
-    /// What was written to scaling_min_freq and scaling_max_freq.
-    pub(crate) wish: (i32, i32),
+    /// What was written to scaling_min_freq and scaling_max_freq, kHz.
+    pub(crate) request: (i32, i32),
     /// What the driver or firmware requests (intel_pstate's percentages, _PPC).
-    pub(crate) driver_wish: (i32, i32),
+    pub(crate) driver_request: (i32, i32),
     pub(crate) min: u32,
     pub(crate) max: u32,
     /// The frequency that the driver was last asked for.
@@ -111,8 +111,8 @@ impl Policy {
             highest: 0,
             latency_ns: 0,
             delay_us: None,
-            wish: (0, i32::MAX),
-            driver_wish: (0, i32::MAX),
+            request: (0, i32::MAX),
+            driver_request: (0, i32::MAX),
             min: 0,
             max: 0,
             current: 0,
@@ -150,8 +150,8 @@ impl Policy {
     /// The aggregated requests: the highest minimum, the lowest maximum (kernel/power/qos.c).
     pub(crate) fn requested(&self) -> Limits {
         Limits {
-            min: self.wish.0.max(self.driver_wish.0).max(0) as u32,
-            max: self.wish.1.min(self.driver_wish.1).max(0) as u32,
+            min: self.request.0.max(self.driver_request.0).max(0) as u32,
+            max: self.request.1.min(self.driver_request.1).max(0) as u32,
         }
     }
 

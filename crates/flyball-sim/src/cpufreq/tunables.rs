@@ -120,7 +120,7 @@ impl Tunables {
     }
 }
 
-/// gov_update_cpu_data(): what counts as idle changed, so the samples start anew.
+/// gov_update_cpu_data(): what counts as idle changed, so sampling starts again.
 fn rebase(platform: &Platform, policies: &mut [Policy], cpus: &[Cpu]) {
     for policy in policies {
         let times = policy.online.iter().map(|&cpu| cpus[cpu as usize].times.dbs());

@@ -55,7 +55,7 @@ impl Conservative {
         Conservative { common: DbsCommon::start(now, times), requested: current, skipped: 0, unconditional }
     }
 
-    /// The policy's limits changed: the wish starts again from the present frequency.
+    /// The policy's limits changed: stepping starts again from the present frequency.
     pub fn limits_changed(&mut self, current: u32) {
         self.requested = current;
     }
@@ -85,15 +85,15 @@ impl Conservative {
             step => step,
         };
         // Steps for time asleep are forgotten again where the load asks for neither up nor down.
-        let mut wish = self.requested;
+        let mut request = self.requested;
         if let Some(periods) = self.common.idle_periods
             && (self.unconditional || self.common.measured < tunables.down_threshold)
         {
-            wish = down(wish, step.saturating_mul(periods), bounds.min);
+            request = down(request, step.saturating_mul(periods), bounds.min);
         }
         if load > tunables.up_threshold {
             self.skipped = 0;
-            self.requested = wish.saturating_add(step).min(bounds.max);
+            self.requested = request.saturating_add(step).min(bounds.max);
             return Some(Request::Frequency(self.requested, Relation::High));
         }
         self.skipped += 1;
@@ -102,7 +102,7 @@ impl Conservative {
         }
         self.skipped = 0;
         if load < tunables.down_threshold {
-            self.requested = down(wish, step, bounds.min);
+            self.requested = down(request, step, bounds.min);
             return Some(Request::Frequency(self.requested, Relation::Low));
         }
         None

@@ -33,7 +33,7 @@ impl Decay {
     }
 }
 
-/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to count as lost: nobody knows
+/// What a CPU's utilisation has to be for the time that a slower CPU would have taken longer to count as lost: it is unknown
 /// then how long it would have taken (update_idle_rq_clock_pelt; the series' limits are 47742 and 1024).
 const FULL: f64 = 1024.0 * (47742.0 - 1024.0 - 47.0) / (47742.0 - 512.0);
 

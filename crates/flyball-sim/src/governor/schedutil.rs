@@ -8,7 +8,7 @@ const CAPACITY: u32 = 1024;
 /// The boost that the first wake-up from IO gives.
 const IOWAIT_MIN: u32 = CAPACITY / 8;
 
-/// What one CPU of a policy wants.
+/// What one CPU of a policy needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     /// Utilisation of all classes on the scale of `capacity`.
@@ -67,8 +67,8 @@ impl Schedutil {
         }
     }
 
-    /// Whether it was told of new limits that it has not looked at.
-    pub fn is_told(&self) -> bool {
+    /// Whether limits have changed since the last update.
+    pub fn has_new_limits(&self) -> bool {
         self.limits_changed
     }
 

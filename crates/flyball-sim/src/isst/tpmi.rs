@@ -38,7 +38,7 @@ const FEATURES: Field = (8, 8);
 
 /// Times of PERF_SET_LEVEL: it looks every 5 ms, and waits as long once more.
 const SETTLES_NS: u64 = 5_000_000;
-const LOOKS: u32 = 4;
+const POLLS: u32 = 4;
 
 fn of(value: u64, (from, width): Field) -> u64 {
     value >> from & ((1 << width) - 1)
@@ -311,7 +311,7 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
     }
     let control = d.pp + PP_CONTROL;
     d.set(control, LEVEL, level);
-    for look in 1..=LOOKS {
+    for look in 1..=POLLS {
         d.world.platform.now += SETTLES_NS;
         if of(d.read(d.pp + PP_STATUS), LEVEL) == level {
             // What the old level had is off.
@@ -319,7 +319,7 @@ fn set_level(world: &mut World, argument: &mut [u8], caller: Caller) -> Answer<i
             d.world.platform.now += SETTLES_NS;
             return Ok(0);
         }
-        if look == LOOKS {
+        if look == POLLS {
             break;
         }
     }

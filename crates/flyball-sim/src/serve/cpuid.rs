@@ -40,7 +40,7 @@ pub(super) fn answer(silicon: &Silicon, leaf: u32, subleaf: u32, cpu: usize) -> 
             let ecx = 0x7ed8_3203 | if intel { 1 << 7 | 1 << 8 } else { 0 };
             [signature, apic << 24 | (logical.min(255)) << 16 | 8 << 8, ecx, 0xbfeb_fbff]
         }
-        // Write-back caches of line size 64; enough for tools that only want to know that there are some.
+        // Write-back caches of line size 64; enough for tools that only check that there are some.
         4 | 0x8000_001d if subleaf < 4 => [0x121 + 0x20 * subleaf, 0x1c0_003f, 0x3f, 0],
         5 => [64, 64, 3, 0x1120],
         7 if subleaf == 0 => [0, 1 << 3 | 1 << 5 | 1 << 8, 0, if spec.core.len() > 1 { 1 << 15 } else { 0 }],

@@ -1,7 +1,7 @@
 //! A simulated machine's files as a FUSE file system.
 //!
 //! Files are opened for direct IO, so that every read(2) and write(2) of a program arrives here as it was made and its
-//! errno goes back at once. As in sysfs, a read at offset 0 asks for the value anew and reads further on go on in the
+//! errno goes back at once. As in sysfs, a read at offset 0 reads the value again and reads further on continue in the
 //! same text. The machine's clock follows the real one.
 
 use std::{
@@ -484,7 +484,7 @@ impl Filesystem for Files {
                     _ => FileType::RegularFile,
                 }
             };
-            // The numbers in a listing are for nobody's use; the real ones come with a look-up.
+            // The numbers in a listing are not used by any program; the real ones come with a look-up.
             if reply.add(INodeNo(u64::MAX - 1), index as u64 + 1, kind, &name) {
                 break;
             }

@@ -20,7 +20,7 @@ use std::{
 use super::Paced;
 
 /// Programs in which CPUID is answered for the simulated machine.
-const ASKS_CPUID: [&str; 5] =
+const USES_CPUID: [&str; 5] =
     ["turbostat", "x86_energy_perf_policy", "cpupower", "intel-speed-select", "cpuid"];
 
 const CPUID: [u8; 2] = [0x0f, 0xa2];
@@ -110,7 +110,7 @@ fn filter() -> io::Result<()> {
 pub struct Supervisor {
     machine: Arc<Mutex<Paced>>,
     cpus: u32,
-    /// Where an instruction was replaced, and which. Programs that run at one address are told apart by what they are.
+    /// Where an instruction was replaced, and which. Programs at the same address differ in it.
     traps: HashMap<u64, [u8; 2]>,
     /// Affinity that threads asked for.
     affinity: HashMap<i32, Vec<u8>>,
@@ -235,7 +235,7 @@ impl Supervisor {
     fn replace_instructions(&mut self, pid: i32) -> io::Result<()> {
         let program = std::fs::read_link(format!("/proc/{pid}/exe"))?;
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !ASKS_CPUID.contains(&name.as_str()) {
+        if !USES_CPUID.contains(&name.as_str()) {
             return Ok(());
         }
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
@@ -252,7 +252,7 @@ impl Supervisor {
             };
             let mut text = vec![0; usize::try_from(to - from).unwrap_or(0).min(64 << 20)];
             memory.read_exact_at(&mut text, from)?;
-            for (at, instruction) in asking(&text) {
+            for (at, instruction) in cpuid_and_rdtsc(&text) {
                 memory.write_all_at(&TRAP, from + at)?;
                 self.traps.insert(from + at, instruction);
             }
@@ -332,7 +332,7 @@ impl Supervisor {
             libc::SYS_setpriority if registers.rdi == libc::PRIO_PROCESS as u64 => {
                 let (thread, wanted) = (target(registers.rsi), registers.rdx as i32);
                 if !prioritise(thread, wanted) {
-                    // turbostat wants to go before others, which an ordinary user may not; on the machine it is root.
+                    // turbostat raises its priority, which an ordinary user may not; on the machine it is root.
                     self.priority.insert(thread, wanted);
                 }
                 Some(0)
@@ -423,7 +423,7 @@ fn prioritise(thread: i32, nice: i32) -> bool {
 }
 
 /// Where in a program's text CPUID and RDTSC stand: as instructions, not as bytes that others happen to hold side by side.
-fn asking(text: &[u8]) -> Vec<(u64, [u8; 2])> {
+fn cpuid_and_rdtsc(text: &[u8]) -> Vec<(u64, [u8; 2])> {
     use iced_x86::{Code, Decoder, DecoderOptions};
     // Compilers leave no data among instructions; where something cannot be decoded, a few bytes on it goes on as it was.
     let decoder = Decoder::with_ip(64, text, 0, DecoderOptions::NONE);
@@ -441,7 +441,7 @@ fn first(mask: &[u8]) -> Option<u32> {
     mask.iter().position(|&byte| byte != 0).map(|at| at as u32 * 8 + mask[at].trailing_zeros())
 }
 
-/// A program wants this many open files: as many as the real machine allows, and never an error.
+/// Raises the limit of open files to what a program asks for, at most to what the real machine allows; never an error.
 fn raise_files(pid: i32, address: u64, caller: i32) -> io::Result<()> {
     let mut wanted = [0; 16];
     memory(caller)?.read_exact_at(&mut wanted, address)?;
@@ -465,6 +465,6 @@ mod tests {
     fn only_instructions_are_replaced() {
         // jne +15; xor eax, eax; cpuid; rdtsc; mov eax, 0xa20f; ret: the bytes of RDTSC and CPUID stand in others too.
         let text = [0x75, 0x0f, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x31, 0xb8, 0x0f, 0xa2, 0x00, 0x00, 0xc3];
-        assert_eq!(asking(&text), [(4, CPUID), (6, RDTSC)]);
+        assert_eq!(cpuid_and_rdtsc(&text), [(4, CPUID), (6, RDTSC)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Programs that wait for a stream of a served machine: reads that block, and polls.
 //!
-//! Nothing tells when a machine's trace grows, so a thread looks a hundred times a second while somebody waits. A reader
+//! A machine does not report that its trace grows, so a thread checks a hundred times per second while a program waits. A reader
 //! that is killed must not hang in its read: the thread looks at its pending signals too.
 
 use std::{
@@ -14,26 +14,26 @@ use fuser::{PollNotifier, ReplyData};
 use super::open::{Paced, State, error, lock, take};
 use crate::errno::Errno;
 
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Somebody who waits.
+/// A request that waits.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Read { handle: u64, size: usize, thread: u32, reply: ReplyData },
     Poll { path: String, notifier: PollNotifier },
 }
 
-/// Those who wait, and the thread that looks for them. It ends with the file system.
+/// The requests that wait, and the thread that answers them. It ends with the file system.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Arc<Mutex<Vec<Waiting>>>);
 
 impl Waiters {
-    /// Starts to look.
+    /// Starts the thread.
     pub(super) fn start(machine: &Arc<Mutex<Paced>>, state: &Arc<Mutex<State>>) -> Waiters {
         let waiters = Waiters::default();
         let (list, machine, state) =
             (Arc::downgrade(&waiters.0), Arc::downgrade(machine), Arc::downgrade(state));
-        std::thread::spawn(move || while look(&list, &machine, &state).is_some() {});
+        std::thread::spawn(move || while poll_once(&list, &machine, &state).is_some() {});
         waiters
     }
 
@@ -42,12 +42,12 @@ impl Waiters {
     }
 }
 
-fn look(
+fn poll_once(
     list: &Weak<Mutex<Vec<Waiting>>>,
     machine: &Weak<Mutex<Paced>>,
     state: &Weak<Mutex<State>>,
 ) -> Option<()> {
-    std::thread::sleep(LOOK);
+    std::thread::sleep(POLL_INTERVAL);
     let (list, machine, state) = (list.upgrade()?, machine.upgrade()?, state.upgrade()?);
     let waiting = std::mem::take(&mut *lock(&list));
     let mut still = Vec::new();
@@ -55,7 +55,7 @@ fn look(
         match one {
             Waiting::Read { handle, size, thread, reply } => match take(&machine, &state, handle, size) {
                 Ok(bytes) => reply.data(&bytes),
-                Err(Errno::AGAIN) if !is_signalled(thread) => {
+                Err(Errno::AGAIN) if !has_signal(thread) => {
                     still.push(Waiting::Read { handle, size, thread, reply });
                 }
                 Err(Errno::AGAIN) => reply.error(fuser::Errno::from_i32(libc::EINTR)),
@@ -63,7 +63,7 @@ fn look(
             },
             Waiting::Poll { path, notifier } => {
                 if lock(&machine).machine().is_ready(&path) {
-                    // A file that has been closed in the meantime is nobody's concern.
+                    // A file that has been closed in the meantime needs no notification.
                     let _ = notifier.notify();
                 } else {
                     still.push(Waiting::Poll { path, notifier });
@@ -76,7 +76,7 @@ fn look(
 }
 
 /// Whether a thread has signals to take that it does not block, or is gone.
-fn is_signalled(thread: u32) -> bool {
+fn has_signal(thread: u32) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let mask = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key));

@@ -1,4 +1,4 @@
-//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which give way.
+//! The ring buffer of one CPU (kernel/trace/ring_buffer.c): pages of records, the oldest of which are overwritten.
 //!
 //! Records are kept as they are meant and laid out when a page is read; how much of a page each takes is known before,
 //! so that pages fill up, are overwritten and are counted as the kernel's.

@@ -1,5 +1,5 @@
 //! /sys/devices/system/cpu without cpufreq: lists of CPUs, hotplug, topology, caches, idle states, QoS, SMT, CPPC,
-//! thermal throttling, and the NUMA nodes beside it.
+//! thermal throttling, and the NUMA nodes.
 
 use super::{Attribute, Dir, Node, numbered, ro, rw};
 use crate::{

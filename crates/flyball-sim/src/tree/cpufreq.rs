@@ -77,7 +77,7 @@ fn limit(world: &World, text: &[u8], default: i32) -> Answer<i32> {
     }
 }
 
-/// The frequency that APERF and MPERF tell, unless the CPU has been idle for more than 20 ms (aperfmperf.c).
+/// The frequency that APERF and MPERF give, unless the CPU has been idle for more than 20 ms (aperfmperf.c).
 fn measured(world: &World, policy: &Policy) -> u32 {
     let cpu = &world.cpus[policy.leader() as usize];
     let (khz, at) = cpu.measured;
@@ -133,7 +133,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| line(out, policy(world, dir)?.min),
         |world, dir, text| {
             let index = index(world, dir)?;
-            world.cpufreq.policies[index].wish.0 = limit(world, text, 0)?;
+            world.cpufreq.policies[index].request.0 = limit(world, text, 0)?;
             world.cpufreq.request_changed(&world.platform, index);
             Ok(())
         },
@@ -143,7 +143,7 @@ pub(super) static POLICY: &[Attribute] = &[
         |world, dir, out| line(out, policy(world, dir)?.max),
         |world, dir, text| {
             let index = index(world, dir)?;
-            world.cpufreq.policies[index].wish.1 = limit(world, text, i32::MAX)?;
+            world.cpufreq.policies[index].request.1 = limit(world, text, i32::MAX)?;
             world.cpufreq.request_changed(&world.platform, index);
             Ok(())
         },

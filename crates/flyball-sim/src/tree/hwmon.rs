@@ -8,7 +8,7 @@ use crate::{
     world::World,
 };
 
-/// One device a package.
+/// One device per package.
 pub(super) fn count(world: &World) -> u32 {
     world.platform.board.packages()
 }

@@ -29,7 +29,7 @@ fn clusters(world: &World) -> u32 {
 const CONTROL: u32 = 0x18;
 const STATUS: u32 = 0x10;
 
-/// The clusters that a directory speaks of, as package and domain: its own, or all of its package.
+/// The clusters of a directory, as package and domain: its own, or all of its package.
 fn members(world: &World, dir: Dir) -> Vec<(usize, usize)> {
     let each = clusters(world) as usize;
     let index = dir.index() as usize;

@@ -1,5 +1,5 @@
 //! Runs a workload on a simulated machine, step by step. A task's turn goes on across steps; turns that are much
-//! shorter than a step are done in bulk. Tasks that share a CPU share its time alike, and the two threads of a core take
+//! shorter than a step are done in bulk. Tasks that share a CPU get equal shares of its time, and the two threads of a core take
 //! from each other what the machine's file says.
 //!
 //! What it does not model: caches, memory bandwidth, wake-up latencies other than the idle states', and the order in
@@ -12,7 +12,7 @@ use flyball_silicon::{Activity, License, Silicon};
 use super::{Group, Noise, Place, Workload};
 use crate::load::{CpuWork, Load, Step};
 
-/// Kernel housekeeping of each CPU: wake-ups a second and cycles a wake-up. The cycles are set from the Speed Select
+/// Kernel housekeeping of each CPU: wake-ups per second and cycles per wake-up. The cycles are set from the Speed Select
 /// guide's idle CPUs with base-freq on: 20 us at the slow frequency after a wake-up out of C6 are a sixth of the whole.
 const HOUSEKEEPING_HZ: u64 = 10;
 const HOUSEKEEPING_CYCLES: f64 = 290_000.0;
@@ -93,7 +93,7 @@ pub struct Engine {
     clock: f64,
     shared: Shared,
     /// Tasks on each CPU in this step.
-    crowd: Vec<u16>,
+    tasks_on: Vec<u16>,
     busy: Vec<f64>,
     stalled: Vec<f64>,
     intensity: Vec<f64>,
@@ -115,7 +115,7 @@ impl Engine {
             noise: Noise::new(seed ^ 0x666c_7962_616c_6c21),
             clock: 0.0,
             shared: Shared::default(),
-            crowd: Vec::new(),
+            tasks_on: Vec::new(),
             busy: Vec::new(),
             stalled: Vec::new(),
             intensity: Vec::new(),
@@ -157,7 +157,7 @@ impl Engine {
     fn start(&mut self, silicon: &Silicon) {
         self.started = true;
         let cpus = silicon.cpus();
-        self.crowd = vec![0; cpus];
+        self.tasks_on = vec![0; cpus];
         self.busy = vec![0.0; cpus];
         self.stalled = vec![0.0; cpus];
         self.intensity = vec![1.0; cpus];
@@ -220,14 +220,14 @@ impl Engine {
         (task.began, task.busy, task.fresh) = (now, 0.0, g.fork);
         if let Some((share, busy, turns)) = g.stretches {
             let stretch = task.begun / turns;
-            let lot = Noise::new(stretch ^ 0x7374_7265_7463_6800).share();
-            task.share = if lot < share { busy } else { g.busy_share };
+            let draw = Noise::new(stretch ^ 0x7374_7265_7463_6800).share();
+            task.share = if draw < share { busy } else { g.busy_share };
         }
         let (place, over) = (g.place, g.over as usize);
-        if place == Place::Roam || (place == Place::Stay && self.crowd[task.cpus[0]] > 1) {
-            self.crowd[task.cpus[0]] = self.crowd[task.cpus[0]].saturating_sub(1);
+        if place == Place::Roam || (place == Place::Stay && self.tasks_on[task.cpus[0]] > 1) {
+            self.tasks_on[task.cpus[0]] = self.tasks_on[task.cpus[0]].saturating_sub(1);
             let cpu = self.find(silicon, task.cpus[0], over);
-            self.crowd[cpu] += 1;
+            self.tasks_on[cpu] += 1;
             task.cpus = [cpu, cpu];
         }
     }
@@ -241,8 +241,8 @@ impl Engine {
             let cpu = self.allowed[(self.rotor + k) % n];
             let [a, b] = silicon.topology().core_of(cpu).cpus;
             let other = if cpu == a { b } else { a };
-            let neighbour = if other == cpu { 0 } else { u32::from(self.crowd[other] > 0) };
-            let cost = u32::from(self.crowd[cpu]) * 4 + neighbour;
+            let neighbour = if other == cpu { 0 } else { u32::from(self.tasks_on[other] > 0) };
+            let cost = u32::from(self.tasks_on[cpu]) * 4 + neighbour;
             if cost < best.0 {
                 best = (cost, cpu);
                 if cost == 0 {
@@ -259,7 +259,7 @@ impl Engine {
         let core = silicon.topology().core_of(cpu);
         let [a, b] = core.cpus;
         let other = if cpu == a { b } else { a };
-        let share = if other != cpu && self.crowd[other] > 0 {
+        let share = if other != cpu && self.tasks_on[other] > 0 {
             silicon.spec().core[core.kind].smt_share
         } else {
             1.0
@@ -291,7 +291,7 @@ impl Engine {
                 work[cpu].fork = true;
                 work[task.cpus[1]].fork = true;
             }
-            let crowd = f64::from(self.crowd[cpu].max(1));
+            let tasks_on = f64::from(self.tasks_on[cpu].max(1));
             let wake = if g.gap_ns > 0.0 || (g.place == Place::Pair && !g.fork) {
                 let each = if g.place == Place::Pair { 2.0 } else { 1.0 };
                 let state = step.idle.get(cpu).copied().unwrap_or(0);
@@ -305,7 +305,7 @@ impl Engine {
                 }
                 _ => 1.0 / self.speed(step.silicon, cpu),
             };
-            let whole = (g.cycles * slow + g.memory_ns) * crowd + g.gap_ns + wake;
+            let whole = (g.cycles * slow + g.memory_ns) * tasks_on + g.gap_ns + wake;
             if g.long.is_none() && g.spread == 0.0 && whole * 2.0 < span && task.cycles >= g.cycles {
                 let turn = Turn { whole, wake, slow };
                 let passed = self.whole_turns(&mut task, &g, &turn, (t, span), step, work);
@@ -315,7 +315,7 @@ impl Engine {
                 }
             }
             // Memory first, then cycles, then the wake-up's share of the gap: only sums matter.
-            let need = (task.cycles * slow + task.memory) * crowd;
+            let need = (task.cycles * slow + task.memory) * tasks_on;
             let d = need.min(span - t);
             let share = if need > 0.0 { d / need } else { 1.0 };
             let (cycles, memory) = (task.cycles * share, task.memory * share);
@@ -434,12 +434,12 @@ impl Load for Engine {
         let span = step.span_ns as f64;
         self.busy.fill(0.0);
         self.stalled.fill(0.0);
-        self.crowd.fill(0);
+        self.tasks_on.fill(0);
         for task in &self.tasks {
             let waits = task.cycles <= 0.0 && task.memory <= 0.0 && task.gap > span;
             if !task.over && !waits {
                 for cpu in task.cpus.into_iter().take(if task.cpus[0] == task.cpus[1] { 1 } else { 2 }) {
-                    self.crowd[cpu] += 1;
+                    self.tasks_on[cpu] += 1;
                 }
             }
         }

@@ -19,7 +19,7 @@ pub struct Workload {
     /// Ends after this time, s; 0: when all turns are done.
     #[serde(default)]
     pub seconds: f64,
-    /// A result is turns a second times this.
+    /// A result is turns per second times this.
     #[serde(default = "one")]
     pub scale: f64,
     /// What differs from one run to the next.
@@ -40,7 +40,7 @@ pub struct Variation {
     /// Of all time that no clock speeds up.
     #[serde(default)]
     pub memory: f64,
-    /// Of the kernel's own work beside it.
+    /// Of the kernel's own work.
     #[serde(default)]
     pub kernel: f64,
 }
@@ -77,7 +77,7 @@ pub struct Group {
     /// Cycles a turn.
     #[serde(default)]
     pub cycles: f64,
-    /// Turns of a second size: (share of the turns, cycles). Empty: all alike.
+    /// Turns of a second size: (share of the turns, cycles). Empty: all equal.
     #[serde(default)]
     pub long: Option<(f64, f64)>,
     /// How much cycles vary from turn to turn: 0 not at all, 1 between nothing and twice as many.
@@ -92,7 +92,7 @@ pub struct Group {
     /// The gap waits for a device: the scheduler counts it as iowait.
     #[serde(default)]
     pub io: bool,
-    /// Each turn is a new process: the scheduler knows nothing of it yet and takes it for half a CPU.
+    /// Each turn is a new process: the scheduler has no history of it and assumes half a CPU.
     #[serde(default)]
     pub fork: bool,
     /// Turns in all, shared by the group's tasks; 0: without end.
