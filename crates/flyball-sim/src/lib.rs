@@ -49,5 +49,5 @@ pub use isst::{Caller, argument_size};
 pub use kernel::{Kernel, UnknownKernel};
 pub use load::{CpuWork, Load, Steady, Step};
 pub use machine::{Kind, SimMachine};
-pub use recorded::{DescribeError, describe};
+pub use recorded::{DescribeError, Recording, describe};
 pub use world::Boot;

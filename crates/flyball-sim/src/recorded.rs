@@ -1,11 +1,7 @@
 //! Makes a machine's description from its recorded files: identity, topology, frequencies, performance levels, idle states
 //! and power limits as recorded; voltages, power and heat of the built-in machine that is most like it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_silicon::{
     MachineSpec, SpecError, msr,
@@ -14,28 +10,29 @@ use flyball_silicon::{
 
 use crate::text::read_cpu_list;
 
-/// The files below a directory.
-struct Files<'a>(&'a Path);
+/// What was recorded of a machine. Paths have no leading slash.
+pub trait Recording {
+    /// What the recording is called.
+    fn name(&self) -> String;
 
-impl Files<'_> {
+    /// The content of a file, if it was recorded.
+    fn file(&self, path: &str) -> Option<Vec<u8>>;
+
+    /// The names in a folder; none if it was not recorded.
+    fn folder(&self, path: &str) -> Vec<String>;
+
+    /// A register of a CPU, if it was recorded.
+    fn register(&self, cpu: u32, register: u32) -> Option<u64>;
+}
+
+impl dyn Recording + '_ {
     fn text(&self, path: &str) -> Option<String> {
-        let bytes = fs::read(self.0.join(path)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+        Some(String::from_utf8_lossy(&self.file(path)?).trim().to_owned())
     }
 
     fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.split_whitespace().next()?.parse().ok()
     }
-}
-
-/// A register of a CPU out of `msr.txt` (`hex:cpu|hex cpu|hex ...`).
-fn register(lines: &str, cpu: u32, register: u32) -> Option<u64> {
-    let wanted = format!("{register:x}:");
-    let line = lines.lines().find_map(|line| line.strip_prefix(&wanted))?;
-    line.split_whitespace().find_map(|entry| {
-        let (number, value) = entry.split_once('|')?;
-        (number.parse() == Ok(cpu)).then(|| u64::from_str_radix(value, 16).ok())?
-    })
 }
 
 /// One CPU of /proc/cpuinfo.
@@ -82,21 +79,19 @@ fn stretch(volts: &[(u32, u32)], min: u32, max: u32) -> Vec<(u32, u32)> {
 /// Why a recorded machine cannot be described.
 #[derive(Debug, thiserror::Error)]
 pub enum DescribeError {
-    #[error("{}: no proc/cpuinfo: this is not a recorded machine", .0.display())]
-    NoCpuinfo(PathBuf),
-    #[error("{}: proc/cpuinfo lists no processor", .0.display())]
-    NoProcessor(PathBuf),
-    #[error("{}: processors of '{vendor}' are not modelled", folder.display())]
-    Vendor { folder: PathBuf, vendor: String },
+    #[error("{0}: no proc/cpuinfo: this is not a recorded machine")]
+    NoCpuinfo(String),
+    #[error("{0}: proc/cpuinfo lists no processor")]
+    NoProcessor(String),
+    #[error("{name}: processors of '{vendor}' are not modelled")]
+    Vendor { name: String, vendor: String },
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
 /// What the parts of a description are made from.
 struct Source<'a> {
-    files: Files<'a>,
-    /// The lines of `msr.txt`; empty where registers were not recorded.
-    registers: String,
+    files: &'a dyn Recording,
     cpus: Vec<Processor>,
     first: Processor,
     vendor: Vendor,
@@ -104,30 +99,28 @@ struct Source<'a> {
     efficient: BTreeSet<u32>,
 }
 
-/// Describes the machine recorded below a directory, which holds `sys/`, `proc/` and perhaps `msr.txt`.
+/// Describes a recorded machine.
 ///
 /// # Errors
 /// What is missing: at least /proc/cpuinfo is needed.
-pub fn describe(folder: &Path) -> Result<MachineSpec, DescribeError> {
-    let files = Files(folder);
-    let text = files.text("proc/cpuinfo").ok_or_else(|| DescribeError::NoCpuinfo(folder.to_owned()))?;
+pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
+    let text = files.text("proc/cpuinfo").ok_or_else(|| DescribeError::NoCpuinfo(files.name()))?;
     let cpus = processors(&text);
-    let first = cpus.first().ok_or_else(|| DescribeError::NoProcessor(folder.to_owned()))?.clone();
+    let first = cpus.first().ok_or_else(|| DescribeError::NoProcessor(files.name()))?.clone();
     let vendor = match first.text("vendor_id") {
         "GenuineIntel" => Vendor::Intel,
         "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,
         other => {
-            return Err(DescribeError::Vendor { folder: folder.to_owned(), vendor: other.to_owned() });
+            return Err(DescribeError::Vendor { name: files.name(), vendor: other.to_owned() });
         }
     };
-    let registers = files.text("msr.txt").unwrap_or_default();
     let efficient: BTreeSet<u32> = files
         .text("sys/devices/cpu_atom/cpus")
         .and_then(|text| read_cpu_list(&text))
         .unwrap_or_default()
         .into_iter()
         .collect();
-    let source = Source { files, registers, cpus, first, vendor, efficient };
+    let source = Source { files, cpus, first, vendor, efficient };
 
     let brand = source.first.text("model name").to_owned();
     let server =
@@ -141,7 +134,7 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, DescribeError> {
     };
     let mut spec = MachineSpec::builtin(template)?;
     let template_cores = spec.cores_per_package().max(1) as f64;
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = files.name();
     spec.title = format!("{brand}, as recorded in {name}");
     spec.about = format!(
         "Made from the recorded machine {name}: identity, topology, frequencies, levels, idle states and limits as recorded; \
@@ -155,7 +148,7 @@ pub fn describe(folder: &Path) -> Result<MachineSpec, DescribeError> {
     source.topology_and_cores(&mut spec);
     source.firmware(&mut spec);
     source.power(&mut spec, template_cores);
-    speed_select(folder, &source.files, &source.registers, &mut spec);
+    speed_select(files, &mut spec);
     spec.check()?;
     Ok(spec)
 }
@@ -206,7 +199,7 @@ impl Source<'_> {
         order.sort_unstable();
         topology.core_ids = order.iter().map(|(_, id)| *id).collect();
 
-        let cpuidle = idle_states(&self.files, &spec.core[0]);
+        let cpuidle = idle_states(self.files, &spec.core[0]);
         let mut kinds: Vec<CoreSpec> = Vec::new();
         for small in [false, true] {
             let of: Vec<&Vec<u32>> =
@@ -219,7 +212,7 @@ impl Source<'_> {
             core.threads = of.iter().map(|cpus| cpus.len() as u32).max().unwrap_or(1).min(2);
             core.better.clear();
             core.ranking.clear();
-            levels(&self.files, &self.registers, cpu, self.vendor == Vendor::Intel, &mut core);
+            levels(self.files, cpu, self.vendor == Vendor::Intel, &mut core);
             if let Some(states) = &cpuidle {
                 core.idle.clone_from(states);
             }
@@ -230,12 +223,12 @@ impl Source<'_> {
         // The kernel computes it as twice the TSC's frequency in MHz (init/calibrate.c, lpj from tsc_khz).
         let bogomips: f64 = self.first.text("bogomips").parse().unwrap_or(0.0);
         spec.clock.tsc_khz = if bogomips > 500.0 { (bogomips * 500.0) as u32 } else { base * 1000 };
-        spec.turbo = turbo(&self.registers);
+        spec.turbo = turbo(self.files);
     }
 
     /// How performance is requested, and which frequencies and levels the firmware offers.
     fn firmware(&self, spec: &mut MachineSpec) {
-        let (files, registers) = (&self.files, self.registers.as_str());
+        let files = self.files;
         let intel = self.vendor == Vendor::Intel;
         let cppc = |file: &str| files.number(&format!("sys/devices/system/cpu/cpu0/acpi_cppc/{file}"));
         let firmware = &mut spec.firmware;
@@ -251,7 +244,7 @@ impl Source<'_> {
         firmware.turbo = if intel { flags.contains("ida") || firmware.turbo } else { flags.contains("cpb") };
         firmware.cpc_nominal_mhz = cppc("nominal_freq").unwrap_or(0) as u32;
         firmware.cpc_lowest_mhz = cppc("lowest_freq").unwrap_or(0) as u32;
-        if let Some(request) = register(registers, 0, msr::HWP_REQUEST) {
+        if let Some(request) = files.register(0, msr::HWP_REQUEST) {
             firmware.epp = (request >> 24) as u8;
         }
         let listed = files
@@ -268,7 +261,7 @@ impl Source<'_> {
             pstates.dedup();
         }
         firmware.pstates_mhz = pstates;
-        let uncore = register(registers, 0, msr::UNCORE_RATIO_LIMIT);
+        let uncore = files.register(0, msr::UNCORE_RATIO_LIMIT);
         spec.uncore = uncore.filter(|value| intel && value & 0x7f > 0).map(|value| UncoreSpec {
             min_mhz: ((value >> 8 & 0x7f) * 100) as u32,
             max_mhz: ((value & 0x7f) * 100) as u32,
@@ -293,8 +286,8 @@ impl Source<'_> {
         spec.thermal.sink_k_per_w /= share.max(0.05);
         spec.thermal.die_k_per_w /= share.max(0.05);
         spec.thermal.die_j_per_k *= share.max(0.05);
-        let units = register(&self.registers, 0, msr::RAPL_POWER_UNIT);
-        let limit = register(&self.registers, 0, msr::PKG_POWER_LIMIT);
+        let units = self.files.register(0, msr::RAPL_POWER_UNIT);
+        let limit = self.files.register(0, msr::PKG_POWER_LIMIT);
         if let (Some(units), Some(limit)) = (units, limit) {
             let unit = f64::from(1u32 << (units & 0xf));
             let (long, short) = ((limit & 0x7fff) as f64 / unit, (limit >> 32 & 0x7fff) as f64 / unit);
@@ -325,15 +318,9 @@ fn instances(text: &str) -> Vec<Vec<u64>> {
 }
 
 /// Speed Select and the uncore's clusters of a machine whose TPMI registers were recorded, one device per package.
-fn speed_select(folder: &Path, files: &Files<'_>, registers: &str, spec: &mut MachineSpec) {
-    let debug = folder.join("sys/kernel/debug");
-    let mut devices: Vec<String> = fs::read_dir(&debug)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|name| name.starts_with("tpmi-"))
-        .collect();
+fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
+    let mut devices = files.folder("sys/kernel/debug");
+    devices.retain(|name| name.starts_with("tpmi-"));
     devices.sort();
     let dump = |device: &str, id: &str| {
         files.text(&format!("sys/kernel/debug/{device}/tpmi-id-{id}/mem_dump")).map(|text| instances(&text))
@@ -350,7 +337,7 @@ fn speed_select(folder: &Path, files: &Files<'_>, registers: &str, spec: &mut Ma
     let module = if atoms { 4 } else { 1 };
     let mut domains: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for cpu in 0..spec.cpus() as u32 {
-        if let Some(raw) = register(registers, cpu, 0x54) {
+        if let Some(raw) = files.register(cpu, 0x54) {
             domains.entry(raw >> 11 & 0x1f).or_default().insert(raw >> 3 & 0xff);
         }
     }
@@ -382,7 +369,7 @@ fn speed_select(folder: &Path, files: &Files<'_>, registers: &str, spec: &mut Ma
 }
 
 /// Frequencies and performance levels of a core.
-fn levels(files: &Files<'_>, registers: &str, cpu: u32, intel: bool, core: &mut CoreSpec) {
+fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
     let folder = format!("sys/devices/system/cpu/cpu{cpu}");
     let cpufreq =
         |file: &str| files.number(&format!("{folder}/cpufreq/{file}")).map(|khz| (khz / 1000) as u32);
@@ -400,7 +387,7 @@ fn levels(files: &Files<'_>, registers: &str, cpu: u32, intel: bool, core: &mut 
     };
     let max = cpufreq("cpuinfo_max_freq").unwrap_or(boosted).max(base).min(10_000);
     let level = |value: u32| value.clamp(1, 255) as u8;
-    core.perf = match register(registers, cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
+    core.perf = match files.register(cpu, 0x771).filter(|caps| intel && caps & 0xff > 0) {
         Some(caps) => PerfScale {
             lowest: level((caps >> 24 & 0xff) as u32),
             efficient: level((caps >> 16 & 0xff) as u32),
@@ -433,7 +420,7 @@ fn levels(files: &Files<'_>, registers: &str, cpu: u32, intel: bool, core: &mut 
 }
 
 /// Idle states as recorded, each with the power of the template's state of the same rank.
-fn idle_states(files: &Files<'_>, template: &CoreSpec) -> Option<Vec<flyball_silicon::spec::IdleSpec>> {
+fn idle_states(files: &dyn Recording, template: &CoreSpec) -> Option<Vec<flyball_silicon::spec::IdleSpec>> {
     let folder = "sys/devices/system/cpu/cpu0/cpuidle";
     let mut states = Vec::new();
     for number in 1..=14 {
@@ -464,8 +451,8 @@ fn idle_states(files: &Files<'_>, template: &CoreSpec) -> Option<Vec<flyball_sil
 }
 
 /// Turbo limits by active cores, where the recording has both registers.
-fn turbo(registers: &str) -> TurboSpec {
-    let (Some(ratios), Some(counts)) = (register(registers, 0, 0x1ad), register(registers, 0, 0x1ae)) else {
+fn turbo(files: &dyn Recording) -> TurboSpec {
+    let (Some(ratios), Some(counts)) = (files.register(0, 0x1ad), files.register(0, 0x1ae)) else {
         return TurboSpec::default();
     };
     let mut turbo = TurboSpec { counts_register: true, ..TurboSpec::default() };

@@ -7,8 +7,9 @@ use std::{
     str::FromStr,
 };
 
+use flyball_host::{Archive, Host, Recorded};
 use flyball_sim::{
-    Boot, Fault, Kernel, RuleError, SimMachine, UnknownKernel,
+    Boot, Fault, Kernel, Recording, RuleError, SimMachine, UnknownKernel,
     silicon::{Interface, MachineSpec, spec::Vendor},
     workload::Workload,
 };
@@ -86,6 +87,38 @@ impl fmt::Display for SimSetup {
     }
 }
 
+/// A recorded machine, read through its host.
+struct HostRecording<'a> {
+    name: String,
+    host: &'a dyn Host,
+}
+
+impl Recording for HostRecording<'_> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn file(&self, path: &str) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.host.read_into(&format!("/{path}"), &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn folder(&self, path: &str) -> Vec<String> {
+        self.host.list(&format!("/{path}")).unwrap_or_default()
+    }
+
+    fn register(&self, cpu: u32, register: u32) -> Option<u64> {
+        self.host.msr(cpu, register).ok()
+    }
+}
+
+/// The description of a recorded machine.
+fn described(path: &Path, host: &dyn Host) -> Result<MachineSpec, SimError> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    flyball_sim::describe(&HostRecording { name, host }).map_err(|error| SimError::Setup(error.to_string()))
+}
+
 /// The default kernel version.
 const KERNEL: Kernel = Kernel::V6_12;
 
@@ -158,6 +191,10 @@ impl SimSetup {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
         let path = Path::new(&self.name);
+        if path.extension().is_some_and(|extension| extension == "facts") {
+            let recorded = Archive::open(&self.name).map_err(|error| SimError::Setup(error.to_string()))?;
+            return described(path, &recorded);
+        }
         if path.is_file() {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 SimError::Setup(format!("cannot read machine file {}: {error}", path.display()))
@@ -166,7 +203,8 @@ impl SimSetup {
                 .map_err(|error| SimError::Setup(format!("{}: {error}", path.display())));
         }
         if path.is_dir() {
-            return flyball_sim::describe(path).map_err(|error| SimError::Setup(error.to_string()));
+            let recorded = Recorded::open(path).map_err(|error| SimError::Setup(error.to_string()))?;
+            return described(path, &recorded);
         }
         let names: Vec<&str> = MachineSpec::names().collect();
         let meant =

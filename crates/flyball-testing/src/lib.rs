@@ -2,13 +2,12 @@
 //! skipping with a count.
 
 use std::{
-    collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use flyball_host::facts::{Fact, Facts};
+pub use flyball_host::facts::{Fact, Facts};
 
 /// A command that starts the flyball that this build made. Only integration tests of the crate `flyball` have one.
 #[macro_export]
@@ -126,35 +125,14 @@ pub fn machines() -> Vec<PathBuf> {
     found
 }
 
-/// A recorded machine of this repository as files: `sys`, `proc` and `msr.txt`.
+/// The facts of a recorded machine of this repository.
 ///
 /// # Panics
-/// Where there is no such machine, or its files cannot be written.
-pub fn machine(name: &str) -> Tree {
+/// Where there is no such machine.
+pub fn facts(name: &str) -> Facts {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../machines/{name}.facts"));
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let facts = Facts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let tree = Tree::new();
-    for (path, fact) in &facts.facts {
-        match fact {
-            Fact::File { bytes, .. } => tree.put(path, bytes),
-            Fact::Link(target) => {
-                let link = tree.path().join(path);
-                std::fs::create_dir_all(link.parent().expect("a folder")).expect("folders can be made");
-                std::os::unix::fs::symlink(target, link).expect("links can be made");
-            }
-            Fact::Folder => std::fs::create_dir_all(tree.path().join(path)).expect("folders can be made"),
-            Fact::Fails(_) => {}
-        }
-    }
-    // As recorded machines have it: a line per register, with the values of all CPUs.
-    let mut registers: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for ((register, cpu), value) in &facts.registers {
-        registers.entry(*register).or_default().push(format!("{cpu}|{value:x}"));
-    }
-    let lines = registers.iter().map(|(register, values)| format!("{register:x}:{}\n", values.join(" ")));
-    tree.put("msr.txt", lines.collect::<String>());
-    tree
+    Facts::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
 /// Says that so many checks are left out, and why. The line reaches the terminal although the test passes, and

@@ -1,25 +1,18 @@
 //! The machines that the recorded answers were given on, in flyball's terms.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Mutex};
+use std::path::PathBuf;
 
-use flyball_sim::{Kernel, describe, silicon::MachineSpec};
+use flyball_sim::{Kernel, silicon::MachineSpec};
 
 /// Where the recordings are.
 pub fn folder() -> Option<PathBuf> {
     flyball_testing::shared("lab/results/sst")
 }
 
-/// A recorded machine as it is. Most recordings ask for the same one, and its files are tens of thousands.
-fn described(name: &'static str) -> Option<MachineSpec> {
-    static KNOWN: Mutex<BTreeMap<&'static str, Option<MachineSpec>>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().ok()?;
-    known.entry(name).or_insert_with(|| describe(flyball_testing::machine(name).path()).ok()).clone()
-}
-
 /// A recorded machine with a guest's CPUs: so many packages, and in each of their power domains the cores with these
 /// numbers, one thread each.
 fn recorded(name: &'static str, packages: u32, domains: &[&[u32]]) -> Option<MachineSpec> {
-    let mut spec = described(name)?;
+    let mut spec = crate::recorded::described(name);
     let topology = &mut spec.topology;
     topology.packages = packages;
     topology.power_domains = domains.iter().map(|cores| cores.len() as u32).collect();
