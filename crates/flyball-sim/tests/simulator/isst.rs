@@ -6,7 +6,7 @@
 //! guests had the registers of the recorded Granite Rapids of this repository.
 
 mod calls;
-mod machines;
+pub mod machines;
 
 use calls::script;
 use flyball_sim::{Boot, SimMachine};
