@@ -4,7 +4,7 @@
 //! bounded); the judgement is made on the windows at the end, when it is known which frequencies and levels the
 //! trace has at all. Every threshold stands in [`Limits`], with the reason for its value.
 
-mod isolation;
+mod explain;
 mod judge;
 #[cfg(test)]
 mod tests;
@@ -15,12 +15,11 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{
     clock::Clock,
     events::{BY_NAME, Event, NamedRow},
+    isolation::Isolation,
     names::{NameId, Names},
     record::Record,
 };
 
-pub(crate) use isolation::words;
-pub use isolation::{CallbackCheck, CpuRanges, Isolation, check_callbacks};
 use windows::Windows;
 
 /// How bad a finding is.

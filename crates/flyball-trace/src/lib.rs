@@ -21,6 +21,7 @@ mod format;
 mod histogram;
 pub mod html;
 mod input;
+mod isolation;
 #[cfg(feature = "live")]
 pub mod live;
 mod machine;
@@ -47,6 +48,7 @@ pub use error::{Malformed, TraceError};
 pub use events::{AmdEpp, AmdPerf, AmdReq2, Event, IntelSample, Switch};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
+pub use isolation::{CpuRanges, Isolation};
 pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
 pub use names::{NameId, Names};

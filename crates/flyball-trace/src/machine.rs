@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::diagnose::{Isolation, words};
+use crate::isolation::{Isolation, words};
 
 /// The machine of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,8 @@
 mod analyse;
 mod cpu;
 mod lag;
+mod levels;
+mod meter;
 mod range;
 mod task;
 

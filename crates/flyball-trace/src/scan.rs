@@ -20,9 +20,8 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0u64;
     let mut end = at;
     while let Some(word) = bytes.get(end..).and_then(<[u8]>::first_chunk::<8>) {
-        let digits = u64::from_le_bytes(*word) ^ 0x3030_3030_3030_3030;
-        // Bit 7 of each byte that is no digit. A carry can only spoil bytes behind the first of these.
-        let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+        let digits = u64::from_le_bytes(*word) ^ ZEROS;
+        let others = others(digits);
         if others == 0 {
             value = if end - at < 8 {
                 value * POWERS[8] + eight(digits)
@@ -51,47 +50,126 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     (end > at).then_some((value, end))
 }
 
-/// [`decimal`] for numbers that mostly have up to seven digits: the same answers, and no branch on how many there are.
+/// [`decimal`] for numbers of up to seven digits with a blank, comma or point behind them: the same answers for all others,
+/// more slowly.
+///
+/// Where a number ends says where the next one starts, so that finding its end is what a line of text waits for; the value
+/// is computed meanwhile. Hence the digits are checked after their end was guessed from one bit of each byte.
 #[inline(always)]
 pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) else { return decimal(bytes, at) };
-    let digits = u64::from_le_bytes(*word) ^ ZEROS;
-    let count = leading(digits);
+    let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
+    let count = likely_digits(word);
     if count.wrapping_sub(1) < 7 {
-        Some((eight(digits << (64 - 8 * count)), at + count as usize))
-    } else {
-        decimal(bytes, at)
+        let digits = (word ^ ZEROS) << (64 - 8 * count);
+        if others(digits) == 0 {
+            return Some((eight(digits), at + count as usize));
+        }
     }
+    any_decimal(bytes, at)
 }
 
-/// [`decimal`] for numbers that have up to fifteen digits and mostly about eight: the same answers, with one branch, on
-/// whether there are more than eight.
+/// [`short_decimal`] for numbers that have up to fifteen digits and mostly about eight, with one branch, on whether there
+/// are more than eight.
 #[inline(always)]
 #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of two")]
 pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) else { return decimal(bytes, at) };
+    let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<16>) else {
+        return any_decimal(bytes, at);
+    };
     let word = u128::from_le_bytes(*word);
-    let (low, high) = (word as u64 ^ ZEROS, (word >> 64) as u64 ^ ZEROS);
-    let first = leading(low);
-    let ninth = (first == 8) & (high as u8 <= 9);
+    let (low, high) = (word as u64, (word >> 64) as u64);
+    let first = likely_digits(low);
+    let ninth = (first == 8) & ((high as u8 ^ b'0') <= 9);
     if (first.wrapping_sub(1) < 8) & !ninth {
-        return Some((eight(low << (64 - 8 * first)), at + first as usize));
+        let digits = (low ^ ZEROS) << (64 - 8 * first);
+        if others(digits) == 0 {
+            return Some((eight(digits), at + first as usize));
+        }
+        return any_decimal(bytes, at);
     }
-    let second = leading(high);
-    if ninth & (second < 8) {
-        let value = eight(low) * POWERS[second as usize] + eight(high << (64 - 8 * second));
-        return Some((value, at + 8 + second as usize));
+    let second = likely_digits(high);
+    if ninth & (second.wrapping_sub(1) < 7) {
+        let (low, high) = (low ^ ZEROS, (high ^ ZEROS) << (64 - 8 * second));
+        if others(low) | others(high) == 0 {
+            return Some((
+                eight(low) * POWERS[second as usize] + eight(high),
+                at + 8 + second as usize,
+            ));
+        }
     }
-    decimal(bytes, at)
+    any_decimal(bytes, at)
+}
+
+/// [`decimal`] for numbers of up to seven digits, whatever is behind them.
+#[inline(always)]
+pub(crate) fn bracketed_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
+    let digits = word ^ ZEROS;
+    let count = others(digits).trailing_zeros() / 8;
+    if count.wrapping_sub(1) < 7 {
+        return Some((eight(digits << (64 - 8 * count)), at + count as usize));
+    }
+    any_decimal(bytes, at)
+}
+
+/// What stands behind the point of a line's time: six digits, a colon and a blank.
+#[inline(always)]
+pub(crate) fn micros(bytes: &[u8], at: usize) -> Option<u64> {
+    let word = word(bytes, at)?;
+    let digits = (word ^ ZEROS) << 16;
+    (word >> 48 == u64::from(u16::from_le_bytes(*b": ")) && others(digits) == 0).then(|| eight(digits))
+}
+
+/// [`decimal`] out of line. The pair comes back in registers; an `Option` would come back in memory, and then the
+/// common case goes through memory too.
+#[inline(always)]
+fn any_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    #[cold]
+    #[inline(never)]
+    fn pair(bytes: &[u8], at: usize) -> (u64, usize) {
+        decimal(bytes, at).unwrap_or((0, at))
+    }
+    let (value, end) = pair(bytes, at);
+    (end != at).then_some((value, end))
 }
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// How many of the eight bytes, from the lowest, are values of digits.
+/// The eight bytes at `at`.
 #[inline(always)]
-const fn leading(digits: u64) -> u32 {
-    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
-    others.trailing_zeros() / 8
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
+}
+
+/// How many of the eight bytes, from the lowest, have the bit that all digits have, and blank, comma, point, slash and
+/// newline have not.
+#[inline(always)]
+const fn likely_digits(word: u64) -> u32 {
+    (!word & 0x1010_1010_1010_1010).trailing_zeros() / 8
+}
+
+/// Not 0 if one of the eight bytes is no value of a digit.
+#[inline(always)]
+const fn others(digits: u64) -> u64 {
+    // Bit 7 of each byte above 9. A carry can only spoil bytes behind the first of these.
+    (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
+}
+
+/// `true` or `false`.
+#[inline(always)]
+#[expect(clippy::needless_bitwise_bool, reason = "no branch on the value, which cannot be predicted")]
+pub(crate) fn truth(bytes: &[u8], at: usize) -> Option<(bool, usize)> {
+    const TRUE: u32 = u32::from_le_bytes(*b"true");
+    const FALSE: u64 = u64::from_le_bytes(*b"false\0\0\0");
+    let Some(word) = word(bytes, at) else {
+        let rest = bytes.get(at..)?;
+        return match rest.starts_with(b"true") {
+            true => Some((true, at + 4)),
+            false => rest.starts_with(b"false").then_some((false, at + 5)),
+        };
+    };
+    let (yes, no) = (word as u32 == TRUE, word & 0xff_ffff_ffff == FALSE);
+    (yes | no).then_some((yes, at + 5 - usize::from(yes)))
 }
 
 /// The decimal number at `at`, which may have a minus sign, and where it ends.
@@ -106,12 +184,21 @@ pub(crate) fn signed(bytes: &[u8], at: usize) -> Option<(i64, usize)> {
 }
 
 /// Where the spaces at `at` end.
-#[inline]
-pub(crate) fn blanks(bytes: &[u8], mut at: usize) -> usize {
-    while bytes.get(at) == Some(&b' ') {
-        at += 1;
+#[inline(always)]
+pub(crate) fn blanks(bytes: &[u8], at: usize) -> usize {
+    #[cold]
+    #[inline(never)]
+    fn more(bytes: &[u8], mut at: usize) -> usize {
+        while bytes.get(at) == Some(&b' ') {
+            at += 1;
+        }
+        at
     }
-    at
+    // Without a loop: how often it would turn depends on the digits before, which cannot be predicted.
+    match word(bytes, at).map(|word| (word ^ 0x2020_2020_2020_2020).trailing_zeros() / 8) {
+        Some(count @ 0..8) => at + count as usize,
+        _ => more(bytes, at),
+    }
 }
 
 /// The value after `key`, looked for from `at` on at the start of a word. For text whose order is not known.

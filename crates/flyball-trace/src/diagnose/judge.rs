@@ -1,6 +1,6 @@
 //! The judgement on a trace's windows.
 
-use super::{Diagnoser, Finding, FindingKind, Severity, isolation, windows::Window};
+use super::{Diagnoser, Finding, FindingKind, Severity, explain::explain, windows::Window};
 
 /// What the whole trace shows to be possible.
 struct Scale {
@@ -173,7 +173,7 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
         findings.push(found);
     }
     if let Some(isolation) = &diagnoser.isolation {
-        isolation::explain(diagnoser, isolation, &mut findings);
+        explain(diagnoser, isolation, &mut findings);
     }
     for found in &mut findings {
         let Some(state) = found.cpu.and_then(|cpu| diagnoser.cpus.get(cpu as usize)) else { continue };

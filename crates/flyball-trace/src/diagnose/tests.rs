@@ -244,7 +244,7 @@ fn the_callback_that_never_ran_on_a_nohz_full_cpu() {
 }
 
 fn with_isolation(records: &[Record], command_line: &str) -> Vec<Finding> {
-    let isolation = super::Isolation::of_command_line(command_line, 7);
+    let isolation = crate::Isolation::of_command_line(command_line, 7);
     let mut sorted = records.to_vec();
     sorted.sort_by_key(|record| record.time);
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation);

@@ -10,7 +10,7 @@ use std::fmt;
 use crate::{
     comm::Comm,
     format::{EventFormat, Field, Shape},
-    scan::{decimal, long_decimal, short_decimal, signed, value_of},
+    scan::{decimal, long_decimal, short_decimal, signed, truth, value_of},
 };
 
 /// Where an integer lies: `(eight bytes at load) >> shift & mask`, sign-extended from `sign` if that is not 0.
@@ -191,12 +191,9 @@ integers! {
     /// `true` or `false`; some printers write `1` and `0`.
     Truth: bool,
         from(bits) bits != 0,
-        from(bytes, at) match after(bytes, at, b"true") {
-            Some(end) => Some((true, end)),
-            None => match after(bytes, at, b"false") {
-                Some(end) => Some((false, end)),
-                None => decimal(bytes, at).map(|(value, end)| (value != 0, end)),
-            },
+        from(bytes, at) match truth(bytes, at) {
+            Some(read) => Some(read),
+            None => decimal(bytes, at).map(|(value, end)| (value != 0, end)),
         },
         printed |value, f| fmt::Display::fmt(&value, f);
     /// A flag that the kernel prints as a number.

@@ -27,7 +27,10 @@ use crate::{
     record::Record,
 };
 
-use super::{CaptureError, LiveSink, describe::TaskNames};
+use super::{
+    describe::TaskNames,
+    options::{CaptureError, LiveSink},
+};
 
 /// Bytes of pages that are written at once through the page cache. Larger pieces cost twice as much: together with the
 /// kernel's copy they no longer fit the second-level cache, and the page cache takes them in folios that it must look for.
@@ -78,15 +81,15 @@ impl CpuPart {
 }
 
 /// Hands records on while they are recorded.
-pub(super) struct Live {
+pub(super) struct LiveRecords {
     decoder: Decoder,
     sink: Mutex<LiveSink>,
     names: Arc<TaskNames>,
 }
 
-impl Live {
-    pub(super) fn new(decoder: Decoder, sink: LiveSink, names: Arc<TaskNames>) -> Live {
-        Live { decoder, sink: Mutex::new(sink), names }
+impl LiveRecords {
+    pub(super) fn new(decoder: Decoder, sink: LiveSink, names: Arc<TaskNames>) -> LiveRecords {
+        LiveRecords { decoder, sink: Mutex::new(sink), names }
     }
 
     fn add(&self, cpu: u32, page: &Page<'_>, records: &mut Vec<(Record, String)>) {
@@ -116,9 +119,9 @@ impl Live {
     }
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for LiveRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live").finish_non_exhaustive()
+        f.debug_struct("LiveRecords").finish_non_exhaustive()
     }
 }
 
@@ -127,7 +130,7 @@ impl std::fmt::Debug for Live {
 pub(super) struct Collector {
     readers: Vec<PageReader>,
     parts: Vec<CpuPart>,
-    live: Option<Arc<Live>>,
+    live: Option<Arc<LiveRecords>>,
     names: Option<(Tracefs, Arc<TaskNames>)>,
     pace: Pace,
     /// Zeroed once, not for every page.
@@ -140,7 +143,7 @@ impl Collector {
     pub(super) fn new(
         readers: Vec<PageReader>,
         parts: Vec<CpuPart>,
-        live: Option<Arc<Live>>,
+        live: Option<Arc<LiveRecords>>,
         names: Option<(Tracefs, Arc<TaskNames>)>,
     ) -> Collector {
         let most = readers.iter().map(PageReader::page_size).max().unwrap_or(0);

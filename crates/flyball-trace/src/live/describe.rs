@@ -10,8 +10,16 @@ use flyball_host::{
     tracefs::{Instance, Tracefs},
 };
 
-use super::Origin;
-use crate::{comm::Comm, dat::Description, format::EventFormat, tasks::Tasks};
+use crate::{comm::Comm, dat::Description, format::EventFormat, machine::Machine, tasks::Tasks};
+
+/// Where a recording comes from, as its file says.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) uname: String,
+    pub(super) writer: String,
+    pub(super) machine: Option<Machine>,
+    pub(super) trace_id: u64,
+}
 
 /// The names of tasks, collected while the kernel still knows them.
 #[derive(Debug, Default)]

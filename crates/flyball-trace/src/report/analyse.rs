@@ -10,7 +10,8 @@ use crate::{
 };
 
 use super::{
-    cpu::{CpuMeter, CpuReport},
+    cpu::CpuReport,
+    meter::CpuMeter,
     range::load,
     task::{TaskMeters, TaskReport},
 };
@@ -81,7 +82,7 @@ pub struct Analyser {
     others: HashMap<NameId, u64>,
     losses: BTreeMap<u32, (u64, u64)>,
     impossible: u64,
-    cpus: Vec<Option<Box<CpuMeter>>>,
+    cpus: Vec<Option<CpuMeter>>,
     tasks: TaskMeters,
     /// There were requests of the passive modes.
     passive: bool,
@@ -164,17 +165,17 @@ impl Analyser {
             }
             Event::Frequency(event) => {
                 if let Some(cpu) = self.cpu(event.cpu) {
-                    cpu.frequency_events += 1;
+                    cpu.sums().frequency_events += 1;
                 }
             }
             Event::Limits(event) => {
                 if let Some(cpu) = self.cpu(event.cpu) {
-                    cpu.limits_events += 1;
+                    cpu.sums().limits_events += 1;
                 }
             }
             Event::Idle(event) => {
                 if let Some(cpu) = self.cpu(event.cpu) {
-                    cpu.idle(time, event.state);
+                    cpu.sums().idle(time, event.state);
                 }
             }
             Event::Other(name) => *self.others.entry(*name).or_default() += 1,

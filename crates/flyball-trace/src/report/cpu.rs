@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crate::{
     clock::Clock,
-    events::{AmdEpp, AmdPerf, IntelSample},
+    events::{AmdEpp, IntelSample},
 };
 
 use super::{
     lag::LagMeter,
+    levels::Levels,
     range::{LoadMeter, Range, WholeMeter},
 };
 
@@ -126,34 +127,24 @@ struct ActiveMeter {
     lost: bool,
 }
 
-/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's first-level cache; each
-/// on its own, with hundreds of CPUs in turn, would fetch them from memory.
-const TOGETHER: usize = 16;
-
-/// A request that waits to be added.
-#[derive(Debug, Clone, Copy, Default)]
-struct Waiting {
-    time: u64,
-    khz: u64,
-    mperf: u64,
-    tsc: u64,
-    load: f64,
-    min: u32,
-    des: u32,
-    max: u32,
-    changed: Option<bool>,
-    fast: bool,
+/// A request of amd-pstate.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) time: u64,
+    pub(super) khz: u64,
+    pub(super) mperf: u64,
+    pub(super) tsc: u64,
+    pub(super) load: f64,
+    pub(super) min: u32,
+    pub(super) des: u32,
+    pub(super) max: u32,
+    pub(super) changed: Option<bool>,
+    pub(super) fast: bool,
 }
-
-/// Levels above this are counted as this one: damaged text may name any.
-const MOST_LEVEL: u32 = 4095;
 
 /// What is added up of one CPU.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CpuMeter {
-    /// Requests that are not added yet, and how many.
-    waiting: [Waiting; TOGETHER],
-    wait: usize,
+pub(super) struct CpuSums {
     samples: u64,
     first: u64,
     last: u64,
@@ -174,8 +165,8 @@ pub(super) struct CpuMeter {
     decisions: u64,
     fast: Option<u64>,
     asked: Option<(u32, u32, u32)>,
-    /// By level: samples, and time until the next sample.
-    levels: Vec<(u64, u64)>,
+    /// All samples but the last, whose time is not known yet.
+    levels: Levels,
     lag: LagMeter,
     active: ActiveMeter,
     /// By idle state: entries, and time in it.
@@ -190,37 +181,34 @@ pub(super) struct CpuMeter {
     pub(super) limits_events: u64,
 }
 
-impl CpuMeter {
-    /// Counts a request for this level.
+impl CpuSums {
+    /// Adds samples, each a time and a level: the sample before lasted until then. Returns whether there was one.
+    ///
+    /// This is a loop of its own because the words of the levels are often not in the nearest cache: in a short loop the
+    /// processor fetches many of them at the same time.
     #[inline]
-    fn count(&mut self, level: u32) {
-        let level = level.min(MOST_LEVEL) as usize;
-        if self.levels.len() <= level {
-            self.levels.resize(level + 1, (0, 0));
-        }
-        self.levels[level].0 += 1;
-    }
-
-    /// Adds the time since the sample before to its level. Returns whether there was one.
-    #[inline]
-    fn step(&mut self, time: u64) -> bool {
+    fn times(&mut self, samples: impl Iterator<Item = (u64, u32)>) -> bool {
         let known = self.samples > 0;
-        if std::mem::take(&mut self.lost) {
-            // What was asked for meanwhile is not known.
-        } else if known {
-            let passed = time.saturating_sub(self.last);
-            self.gap = self.gap.max(passed);
-            if let Some((_, des, _)) = self.asked
-                && let Some(slot) = self.levels.get_mut(des.min(MOST_LEVEL) as usize)
-            {
-                slot.1 += passed;
+        let mut asked = self.asked.map(|(_, des, _)| des);
+        let (mut last, mut gap, mut count) = (self.last, self.gap, 0);
+        for (time, level) in samples {
+            let mut passed = time.saturating_sub(last);
+            if let Some(before) = asked.replace(level) {
+                // What was asked for while records were lost is not known.
+                if std::mem::take(&mut self.lost) {
+                    passed = 0;
+                }
+                gap = gap.max(passed);
+                self.levels.add(before, passed);
+            } else {
+                self.lost = false;
+                self.first = time;
             }
+            last = time;
+            count += 1;
         }
-        if !known {
-            self.first = time;
-        }
-        self.last = time;
-        self.samples += 1;
+        (self.last, self.gap) = (last, gap);
+        self.samples += count;
         known
     }
 
@@ -241,47 +229,40 @@ impl CpuMeter {
         self.khz.add(khz);
     }
 
-    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before the trace (since
-    /// boot, after a change of driver): the kernel's tracers leave it out too.
+    /// Adds some requests. One value at a time: its sums stay in registers meanwhile.
     #[inline]
-    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
-        let known = self.samples > 0 || self.wait > 0;
-        let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
-        self.waiting[self.wait % TOGETHER] =
-            Waiting { time, khz, mperf, tsc, load, min, des, max, changed, fast };
-        self.wait += 1;
-        if self.wait >= TOGETHER {
-            self.settle();
+    pub(super) fn requests(&mut self, requests: impl Iterator<Item = Request> + Clone) {
+        let each = || requests.clone();
+        // The counters of a CPU's first request cover time before the trace.
+        let counted = || requests.clone().skip(usize::from(self.samples == 0));
+        self.min.add_all(each().map(|request| u64::from(request.min)));
+        self.des.add_all(each().map(|request| u64::from(request.des)));
+        self.max.add_all(each().map(|request| u64::from(request.max)));
+        self.khz.add_all(counted().map(|request| request.khz));
+        self.load.add_all(counted().map(|request| request.load));
+        let (mut mperf, mut tsc, mut mperf_khz, mut count) = (0u128, 0u128, 0u128, 0);
+        for request in counted() {
+            count += 1;
+            mperf += u128::from(request.mperf);
+            tsc += u128::from(request.tsc);
+            // Wraps only for values that no kernel writes.
+            mperf_khz = mperf_khz.wrapping_add(u128::from(request.khz) * u128::from(request.mperf));
         }
-        known
-    }
-
-    /// Adds the requests that wait.
-    fn settle(&mut self) {
-        let waiting = self.waiting;
-        let waiting = &waiting[..std::mem::take(&mut self.wait).min(TOGETHER)];
-        // By itself, so that the levels of all of them are fetched at the same time.
-        for request in waiting {
-            self.count(request.des);
+        self.counted += count;
+        self.mperf += mperf;
+        self.tsc += tsc;
+        self.mperf_khz = self.mperf_khz.wrapping_add(mperf_khz);
+        let mut known = self.times(each().map(|request| (request.time, request.des)));
+        let mut fast = self.fast.unwrap_or(0);
+        for request in each() {
+            self.decide((request.min, request.des, request.max), request.changed);
+            fast += u64::from(request.fast);
+            self.requests += 1;
+            if std::mem::replace(&mut known, true) {
+                self.lag.add(request.time, request.des, request.khz);
+            }
         }
-        for request in waiting {
-            self.request(request);
-        }
-    }
-
-    #[inline]
-    fn request(&mut self, request: &Waiting) {
-        let known = self.step(request.time);
-        self.requests += 1;
-        self.min.add(u64::from(request.min));
-        self.des.add(u64::from(request.des));
-        self.max.add(u64::from(request.max));
-        self.decide((request.min, request.des, request.max), request.changed);
-        *self.fast.get_or_insert(0) += u64::from(request.fast);
-        if known {
-            self.counters(request.mperf, request.tsc, request.khz, request.load);
-            self.lag.add(request.time, request.des, request.khz);
-        }
+        self.fast = Some(fast);
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
@@ -300,11 +281,9 @@ impl CpuMeter {
         active.decisions += u64::from(event.changed);
     }
 
-    /// Adds a sample with its load; as [`CpuMeter::amd`].
+    /// Adds a sample with its load. `false` for the CPU's first, as for a request.
     pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
-        self.settle();
-        self.count(event.to);
-        let known = self.step(time);
+        let known = self.times(std::iter::once((time, event.to)));
         self.des.add(u64::from(event.to));
         self.decide((0, event.to, 0), Some(event.from != event.to));
         // In passive mode core_busy names the path: 90 is the scheduler's own.
@@ -320,7 +299,6 @@ impl CpuMeter {
 
     /// Records of this CPU are missing here: what held before them may have ended in between.
     pub(super) fn lost(&mut self) {
-        self.settle();
         (self.lost, self.active.lost) = (true, true);
         (self.idle_now, self.idle_last) = (None, None);
         self.lag.forget();
@@ -342,12 +320,6 @@ impl CpuMeter {
 
     /// The numbers of a trace that ends at `end`.
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
-        if self.wait > 0 {
-            let mut settled = self.clone();
-            settled.settle();
-            return settled.report(cpu, clock, end);
-        }
-        let seconds = |time: u64| time as f64 / 1e9;
         let timed = clock.nanoseconds();
         let active = &self.active;
         let only_active = self.samples == 0 && active.samples > 0;
@@ -360,11 +332,6 @@ impl CpuMeter {
         let lags = self.lag.lags();
         let mperf = self.mperf as f64;
         let ms = |time: u64| time as f64 / 1e6;
-        let idle_known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
-        let still_idle = |state: u32| match self.idle_now {
-            Some((now, since)) if now == state => end.saturating_sub(since),
-            _ => 0,
-        };
         CpuReport {
             cpu,
             samples,
@@ -394,33 +361,42 @@ impl CpuMeter {
                 p95_ms: ms(lags.quantile(0.95).unwrap_or(0)),
                 max_ms: ms(lags.max()),
             }),
-            levels: self
-                .levels
-                .iter()
-                .enumerate()
-                .filter(|(_, (samples, _))| *samples > 0)
-                .map(|(level, (samples, time))| LevelTime {
-                    level: level as u32,
-                    samples: *samples,
-                    seconds: if timed { seconds(*time) } else { 0.0 },
-                })
-                .collect(),
-            idle: self
-                .idle
-                .iter()
-                .map(|(state, (entries, time))| {
-                    let time = time + still_idle(*state);
-                    IdleReport {
-                        state: *state,
-                        entries: *entries,
-                        seconds: if timed { seconds(time) } else { 0.0 },
-                        share: (timed && idle_known > 0).then(|| time as f64 * 100.0 / idle_known as f64),
-                    }
-                })
-                .collect(),
+            levels: self.level_times(timed),
+            idle: self.idle_reports(timed, end),
             frequency_events: self.frequency_events,
             limits_events: self.limits_events,
             longest_gap_seconds: (timed && samples > 1).then(|| seconds(gap)),
         }
     }
+    fn level_times(&self, timed: bool) -> Vec<LevelTime> {
+        let mut levels = self.levels.clone();
+        if let Some((_, des, _)) = self.asked {
+            levels.add(des, 0);
+        }
+        let time = |time: u64| if timed { seconds(time) } else { 0.0 };
+        levels
+            .iter()
+            .map(|(level, samples, passed)| LevelTime { level, samples, seconds: time(passed) })
+            .collect()
+    }
+
+    fn idle_reports(&self, timed: bool, end: u64) -> Vec<IdleReport> {
+        let known = self.idle_known + self.idle_last.map_or(0, |last| end.saturating_sub(last));
+        let report = |(state, (entries, time)): (&u32, &(u64, u64))| {
+            // The state that the CPU is in at the end lasts until then.
+            let now = self.idle_now.filter(|(now, _)| now == state);
+            let time = time + now.map_or(0, |(_, since)| end.saturating_sub(since));
+            IdleReport {
+                state: *state,
+                entries: *entries,
+                seconds: if timed { seconds(time) } else { 0.0 },
+                share: (timed && known > 0).then(|| time as f64 * 100.0 / known as f64),
+            }
+        };
+        self.idle.iter().map(report).collect()
+    }
+}
+
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
 }

@@ -22,14 +22,18 @@ pub(super) struct LagMeter {
 
 impl LagMeter {
     /// One record: the level asked for, and the frequency up to now.
+    #[inline]
     pub(super) fn add(&mut self, time: u64, level: u32, khz: u64) {
+        let before = self.level.replace(level);
+        if before != Some(level) && self.since.is_empty() {
+            // The hold before had no record but this one, which says nothing.
+            self.change = before.map(|before| (before, time, khz));
+            return;
+        }
         if self.change.is_some() && self.since.len() < KEPT {
             self.since.push((time, khz));
         }
-        let Some(before) = self.level.replace(level) else { return };
-        if before == level {
-            return;
-        }
+        let Some(before) = before.filter(|before| *before != level) else { return };
         self.settle(before);
         self.change = Some((before, time, khz));
         self.since.clear();

@@ -33,6 +33,13 @@ impl WholeMeter {
         self.sum += u128::from(value);
     }
 
+    #[inline]
+    pub(super) fn add_all(&mut self, values: impl Iterator<Item = u64>) {
+        let mut all = *self;
+        values.for_each(|value| all.add(value));
+        *self = all;
+    }
+
     /// The range of `count` samples, in units of `unit`.
     pub(super) fn range(&self, count: u64, unit: f64) -> Option<Range> {
         (count > 0).then(|| Range {
@@ -70,6 +77,17 @@ impl LoadMeter {
         self.max = if load > self.max { load } else { self.max };
         self.sum += load;
         self.count += 1;
+    }
+
+    #[inline]
+    pub(super) fn add_all(&mut self, loads: impl Iterator<Item = f64>) {
+        let mut all = *self;
+        loads.for_each(|load| all.add(load));
+        *self = all;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     pub(super) fn range(&self) -> Option<Range> {

@@ -27,9 +27,8 @@ pub struct TaskReport {
 struct TaskMeter {
     name: Comm,
     samples: u64,
-    /// Samples with a desired performance, and samples with a frequency.
-    asked: u64,
-    counted: u64,
+    /// Samples without a desired performance: requests of active mode.
+    unasked: u64,
     des: WholeMeter,
     khz: WholeMeter,
     load: LoadMeter,
@@ -96,12 +95,11 @@ impl TaskMeters {
         let task = self.meter(pid);
         task.name = name;
         task.samples += 1;
-        if let Some(des) = des {
-            task.asked += 1;
-            task.des.add(u64::from(des));
+        match des {
+            Some(des) => task.des.add(u64::from(des)),
+            None => task.unasked += 1,
         }
         if let Some((khz, load)) = counted.filter(|(_, load)| !load.is_nan()) {
-            task.counted += 1;
             task.khz.add(khz);
             task.load.add(load);
         }
@@ -113,8 +111,8 @@ impl TaskMeters {
             pid,
             name: task.name,
             samples: task.samples,
-            des_perf: task.des.range(task.asked, 1.0),
-            ghz: task.khz.range(task.counted, 1e6),
+            des_perf: task.des.range(task.samples - task.unasked, 1.0),
+            ghz: task.khz.range(task.load.count(), 1e6),
             load: task.load.range(),
         };
         let mut reports: Vec<TaskReport> = self.meters.iter().map(|(pid, task)| one(*pid, task)).collect();

@@ -10,7 +10,7 @@ use crate::{
     events::{AmdPerf, Event, IntelSample},
     names::{NameId, Names},
     record::Record,
-    scan::{blanks, decimal, short_decimal, signed},
+    scan::{blanks, bracketed_decimal, decimal, micros, short_decimal, signed},
 };
 
 /// What was read out of one chunk of text.
@@ -52,6 +52,8 @@ impl TextBatch {
 #[derive(Debug)]
 pub struct LineParser {
     details: bool,
+    amd: FrequentLine,
+    intel: FrequentLine,
     names: Arc<Names>,
     /// Names of passed-through events seen so far, the last one first: neighbours are often the same.
     seen: Vec<(Vec<u8>, NameId)>,
@@ -70,7 +72,13 @@ struct Prefix {
 impl LineParser {
     /// A parser that keeps the names of passed-through events in `names`.
     pub fn new(names: Arc<Names>) -> LineParser {
-        LineParser { details: false, names, seen: Vec::new() }
+        LineParser {
+            details: false,
+            amd: FrequentLine::default(),
+            intel: FrequentLine::default(),
+            names,
+            seen: Vec::new(),
+        }
     }
 
     /// As [`LineParser::new`], and keeps the fields of passed-through events in [`TextBatch::details`].
@@ -85,7 +93,8 @@ impl LineParser {
         let mut at = 0;
         while at < chunk.len() {
             batch.lines += 1;
-            if let Some(end) = common_line(chunk, at, batch) {
+            let amd = self.amd.read::<AmdPerf>(chunk, at, batch);
+            if let Some(end) = amd.or_else(|| self.intel.read::<IntelSample>(chunk, at, batch)) {
                 at = end;
                 continue;
             }
@@ -168,21 +177,87 @@ impl LineParser {
     }
 }
 
-/// A line as the kernel writes it, of one of the two events that come by the million: adds its record, and answers
-/// where the next line starts.
+/// An event that comes by the million, with its name as lines have it.
+trait Frequent: Sized {
+    const NAME: &'static [u8];
+
+    fn read(chunk: &[u8], at: usize) -> Option<(Self, usize)>;
+
+    fn event(self) -> Event;
+}
+
+impl Frequent for AmdPerf {
+    const NAME: &'static [u8] = b"amd_pstate_perf: ";
+
+    #[inline(always)]
+    fn read(chunk: &[u8], at: usize) -> Option<(AmdPerf, usize)> {
+        AmdPerf::in_order(chunk, at)
+    }
+
+    #[inline(always)]
+    fn event(self) -> Event {
+        Event::AmdPerf(self)
+    }
+}
+
+impl Frequent for IntelSample {
+    const NAME: &'static [u8] = b"pstate_sample: ";
+
+    #[inline(always)]
+    fn read(chunk: &[u8], at: usize) -> Option<(IntelSample, usize)> {
+        IntelSample::in_order(chunk, at)
+    }
+
+    #[inline(always)]
+    fn event(self) -> Event {
+        Event::Intel(self)
+    }
+}
+
+/// Reads lines of one event as the kernel writes them.
+///
+/// Each number of a line starts where the one before ends, which a processor learns late. The front of a line (task, CPU,
+/// time) is nearly always as long as that of the line before, so the fields are read from there at the same time as the
+/// front, and dropped if the front turns out to end elsewhere.
+#[derive(Debug, Default)]
+struct FrequentLine {
+    /// Bytes in front of the event's name.
+    front: usize,
+    /// Flags that were found to be some.
+    flags: [u8; 5],
+}
+
+impl FrequentLine {
+    /// Adds the record of a line, and returns where the next line starts. `None` for any other line.
+    #[inline(always)]
+    fn read<E: Frequent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
+        let at = start + self.front;
+        if chunk.get(at..)?.starts_with(E::NAME) {
+            let (event, end) = E::read(chunk, at + E::NAME.len())?;
+            let (prefix, behind) = kernel_prefix(chunk, start, &mut self.flags)?;
+            if behind == at {
+                return add(chunk, prefix, event.event(), end, batch);
+            }
+        }
+        self.find::<E>(chunk, start, batch)
+    }
+
+    /// [`FrequentLine::read`] with a front of another length.
+    #[cold]
+    fn find<E: Frequent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
+        let (prefix, at) = kernel_prefix(chunk, start, &mut self.flags)?;
+        if !chunk.get(at..)?.starts_with(E::NAME) {
+            return None;
+        }
+        let (event, end) = E::read(chunk, at + E::NAME.len())?;
+        self.front = at - start;
+        add(chunk, prefix, event.event(), end, batch)
+    }
+}
+
+/// Adds a record whose line's fields end at `end`.
 #[inline(always)]
-fn common_line(chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
-    let (prefix, at) = kernel_prefix(chunk, start)?;
-    let rest = chunk.get(at..)?;
-    let (event, end) = if rest.starts_with(b"amd_pstate_perf: ") {
-        let (event, end) = AmdPerf::in_order(chunk, at + 17)?;
-        (Event::AmdPerf(event), end)
-    } else if rest.starts_with(b"pstate_sample: ") {
-        let (event, end) = IntelSample::in_order(chunk, at + 15)?;
-        (Event::Intel(event), end)
-    } else {
-        return None;
-    };
+fn add(chunk: &[u8], prefix: Prefix, event: Event, end: usize, batch: &mut TextBatch) -> Option<usize> {
     let next = match chunk.get(end) {
         None => end,
         Some(b'\n') => end + 1,
@@ -196,7 +271,7 @@ fn common_line(chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usiz
 
 /// The prefix of a line whose task is printed 16 wide, and where the event's name starts.
 #[inline(always)]
-fn kernel_prefix(chunk: &[u8], start: usize) -> Option<(Prefix, usize)> {
+fn kernel_prefix(chunk: &[u8], start: usize, flags: &mut [u8; 5]) -> Option<(Prefix, usize)> {
     let line = chunk.get(start..)?;
     let name: &[u8; 16] = line.first_chunk()?;
     let word = u128::from_le_bytes(*name);
@@ -204,7 +279,7 @@ fn kernel_prefix(chunk: &[u8], start: usize) -> Option<(Prefix, usize)> {
         return None;
     }
     let (pid, at) = short_decimal(chunk, start + 17)?;
-    let (cpu, time, ticks, at) = match usual_front(chunk, at) {
+    let (cpu, time, ticks, at) = match usual_front(chunk, at, flags) {
         Some(found) => found,
         None => behind_task(chunk, at)?,
     };
@@ -217,37 +292,28 @@ fn kernel_prefix(chunk: &[u8], start: usize) -> Option<(Prefix, usize)> {
 
 /// What [`behind_task`] finds, where it looks as nearly always: `[003] d..1.  3552.927123: `, blanks before and in it.
 #[inline(always)]
-fn usual_front(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
+fn usual_front(chunk: &[u8], at: usize, known: &mut [u8; 5]) -> Option<(u32, u64, bool, usize)> {
     let at = blanks(chunk, at);
     if *chunk.get(at)? != b'[' {
         return None;
     }
-    let (cpu, at) = short_decimal(chunk, at + 1)?;
+    let (cpu, at) = bracketed_decimal(chunk, at + 1)?;
     let [b']', b' ', flags @ .., b' '] = chunk.get(at..)?.first_chunk::<8>()? else { return None };
-    // Flags start with a letter or a dot, a time with a digit.
-    if flags[0].is_ascii_digit() || !flags.iter().all(|byte| FLAG[usize::from(*byte)]) {
-        return None;
+    if flags != known {
+        // Flags start with a letter or a dot, a time with a digit.
+        if flags[0].is_ascii_digit() || !flags.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
+            return None;
+        }
+        *known = *flags;
     }
     let (seconds, at) = short_decimal(chunk, blanks(chunk, at + 8))?;
-    let [b'.', digits @ .., next] = chunk.get(at..)?.first_chunk::<10>()? else { return None };
-    let (micros, 6) = short_decimal(digits, 0)? else { return None };
-    if digits[6..] != *b": " || *next == b' ' {
+    if *chunk.get(at)? != b'.' || *chunk.get(at + 9)? == b' ' {
         return None;
     }
+    let micros = micros(chunk, at + 1)?;
     let time = seconds.checked_mul(1_000_000_000)?.checked_add(micros * 1_000)?;
     Some((u32::try_from(cpu).ok()?, time, false, at + 9))
 }
-
-/// The bytes that flags consist of: a table is a third of the instructions of comparing ranges.
-static FLAG: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'.';
-        byte += 1;
-    }
-    table
-};
 
 /// Sixteen times `byte`.
 const fn every(byte: u8) -> u128 {
@@ -321,7 +387,7 @@ fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
 
 /// The prefix of any line: every minus sign may be the one before the number, the first that makes sense is it.
 fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
-    if let Some(found) = kernel_prefix(line, 0) {
+    if let Some(found) = kernel_prefix(line, 0, &mut [0; 5]) {
         return Some(found);
     }
     // Longer lines than this have their task and CPU in front all the same.
@@ -490,7 +556,7 @@ mod tests {
             " {0,3}\\[[0-9]{1,4}\\] [a-zA-Z.0-9]{4,6} {0,6}[0-9]{0,20}[.]?[0-9]{5,7}:? {0,2}x?",
             " {0,3}\\[[0-9]{0,4}\\].{0,40}",
         ]) {
-            let found = usual_front(front.as_bytes(), 0);
+            let found = usual_front(front.as_bytes(), 0, &mut [0; 5]);
             proptest::prop_assert!(found.is_none() || found == behind_task(front.as_bytes(), 0), "{found:?}");
         }
 

@@ -74,7 +74,7 @@ impl RoundTracer for CaptureEach {
     }
 
     fn attend(&mut self) -> Result<(), SettingsError> {
-        self.capture.as_mut().map_or(Ok(()), |capture| capture.attend().map_err(failed))
+        self.capture.as_mut().map_or(Ok(()), |capture| capture.poll().map_err(failed))
     }
 
     fn end(&mut self, directory: &Path, name: &str) -> Result<TraceNote, SettingsError> {

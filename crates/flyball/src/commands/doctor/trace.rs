@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use flyball_control::doctor::{Evidence, Finding, Fix, Group, Verdict};
 use flyball_host::Host;
 use flyball_trace::{
-    Event, Names, Record, TextOptions, Trace,
-    diagnose::{Diagnoser, Finding as Found, FindingKind, Isolation, Limits, Severity},
+    Event, Isolation, Names, Record, TextOptions, Trace,
+    diagnose::{Diagnoser, Finding as Found, FindingKind, Limits, Severity},
 };
 
 use crate::{commands::trace::known, exit::Failure};

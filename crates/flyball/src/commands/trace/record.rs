@@ -258,7 +258,7 @@ fn wait(
             return Ok(None);
         }
         host.sleep(time.map_or(step, |time| step.min(time.saturating_sub(passed))));
-        capture.attend()?;
+        capture.poll()?;
         if let Some(program) = &mut program
             && let Ok(Some(ended)) = program.wait(Duration::ZERO)
         {

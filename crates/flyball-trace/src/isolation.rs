@@ -1,21 +1,6 @@
-//! What the kernel keeps away from which CPUs, and what that explains of a trace.
-//!
-//! A driver that decides in the scheduler's callback (intel_pstate in active mode without HWP) decides at each tick.
-//! A CPU of `nohz_full` has no tick while one task runs on it; the one a second that is left is made on another CPU,
-//! and intel_pstate_update_util() in drivers/cpufreq/intel_pstate.c refuses callbacks from there. So a task that never
-//! enters the kernel keeps the CPU at whatever P-state it had, often the lowest.
+//! Which CPUs the kernel leaves alone: `nohz_full=`, `isolcpus=` and `rcu_nocbs=` of its command line.
 
-use std::{fmt, sync::Arc};
-
-use crate::{
-    error::TraceError,
-    input::{Trace, TraceSummary},
-    names::Names,
-    record::Record,
-    text::TextOptions,
-};
-
-use super::{Diagnoser, Finding, FindingKind, Limits, Severity};
+use std::fmt;
 
 /// CPUs, as the kernel's command line lists them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,7 +57,7 @@ impl CpuRanges {
         self.0.iter().flat_map(|(from, to)| *from..=*to)
     }
 
-    fn of(cpus: impl Iterator<Item = u32>) -> CpuRanges {
+    pub(crate) fn of(cpus: impl Iterator<Item = u32>) -> CpuRanges {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for cpu in cpus {
             match ranges.last_mut() {
@@ -183,144 +168,6 @@ fn isolcpus(value: &str) -> (Vec<&str>, &str) {
         rest = behind;
     }
     (flags, rest)
-}
-
-const TICKLESS: &str = "take the CPU out of nohz_full, or let something else than the scheduler's callback choose its \
-    frequency: intel_pstate=passive with a fixed minimum (scaling_min_freq), HWP, or the performance governor of \
-    acpi-cpufreq";
-const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept the callback away: a hypervisor that took \
-    the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
-    never sleeps)";
-const UNTOLD: &str = "record task switches too (--sched): they tell whether a task ran there, which is this fault, or the \
-    CPU slept, which is how it should be";
-
-/// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it makes suspicious.
-pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
-    let told = if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
-    for finding in findings.iter_mut() {
-        let Some(cpu) = finding.cpu else { continue };
-        let tickless = isolation.tickless.contains(cpu);
-        match finding.kind {
-            FindingKind::NoDecisions if tickless => {
-                finding.evidence.push(format!(
-                    "the kernel runs CPU {cpu} without a tick ({told}): while one task ran there, nothing called the \
-                     driver"
-                ));
-                finding.remedy = TICKLESS;
-            }
-            FindingKind::NoDecisions => {
-                finding.evidence.push(format!("the kernel ticks on CPU {cpu} ({told})"));
-                finding.remedy = NOT_TICKLESS;
-            }
-            FindingKind::Stopped if tickless => {
-                finding.evidence.push(format!(
-                    "the kernel runs CPU {cpu} without a tick ({told}): if a task ran there since, nothing called the \
-                     driver"
-                ));
-                finding.remedy = UNTOLD;
-            }
-            FindingKind::StuckLow if tickless => {
-                finding.evidence.push(format!("the kernel runs CPU {cpu} without a tick ({told})"));
-            }
-            _ => {}
-        }
-    }
-    let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
-    // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was not recorded.
-    if !diagnoser.cpus.iter().any(|state| state.samples > 0) {
-        return;
-    }
-    let range = (diagnoser.first.unwrap_or(0), diagnoser.last);
-    let mut untold = Vec::new();
-    for cpu in isolation.tickless.iter().take(crate::record::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
-    {
-        let state = diagnoser.cpus.get(cpu as usize);
-        let running = state.and_then(|state| state.running).filter(|(pid, since)| {
-            *pid != 0 && diagnoser.last.saturating_sub(*since) as f64 >= 1e9 * diagnoser.limits.least
-        });
-        let Some((pid, since)) = running else {
-            let sleeps = state.is_some_and(|state| {
-                state.running.is_some_and(|(pid, _)| pid == 0) || state.idle.is_some_and(|(idle, _)| idle)
-            });
-            if !sleeps {
-                untold.push(cpu);
-            }
-            continue;
-        };
-        let what = format!(
-            "no decision in the whole trace, though task {pid} ran for its last {:.2} s; other CPUs decided meanwhile",
-            diagnoser.last.saturating_sub(since) as f64 / 1e9
-        );
-        let evidence =
-            format!("the kernel runs CPU {cpu} without a tick ({told}): nothing called the driver");
-        findings.push(Finding {
-            kind: FindingKind::NoDecisions,
-            severity: Severity::Fault,
-            cpu: Some(cpu),
-            other_cpu: None,
-            from: since as f64 / 1e9,
-            to: range.1 as f64 / 1e9,
-            what,
-            evidence: vec![evidence],
-            remedy: TICKLESS,
-            uncertain: false,
-        });
-    }
-    if !untold.is_empty() {
-        let cpus = CpuRanges::of(untold.into_iter());
-        findings.push(Finding {
-            kind: FindingKind::Untold,
-            severity: Severity::Note,
-            cpu: None,
-            other_cpu: None,
-            from: range.0 as f64 / 1e9,
-            to: range.1 as f64 / 1e9,
-            what: format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided"),
-            evidence: vec![format!("the kernel runs them without a tick ({told})")],
-            remedy: UNTOLD,
-            uncertain: false,
-        });
-    }
-}
-
-/// What a trace says about the callbacks of CPUs without a tick.
-#[derive(Debug, Clone)]
-pub struct CallbackCheck {
-    /// Busy CPUs whose driver was not called ([`FindingKind::NoDecisions`]), tickless ones and others; decisions that
-    /// stopped on tickless CPUs; and tickless CPUs about which the trace says nothing.
-    pub findings: Vec<Finding>,
-    /// Tickless CPUs that decided, and never were busy without a decision.
-    pub decided: CpuRanges,
-    /// What the trace was, with what is damaged or lost in it.
-    pub summary: TraceSummary,
-}
-
-/// Reads a whole trace, and says whether the driver was called on the CPUs that the kernel leaves alone.
-///
-/// # Errors
-/// Where the trace cannot be read; damage inside it is in the summary.
-pub fn check_callbacks(trace: Trace, isolation: &Isolation) -> Result<CallbackCheck, TraceError> {
-    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_isolation(isolation.clone());
-    let mut sink = |records: &[Record]| {
-        for record in records {
-            diagnoser.add(record);
-        }
-        Ok(())
-    };
-    let summary = trace.read(&TextOptions::default(), None, &Arc::new(Names::default()), &mut sink)?;
-    let mut findings = diagnoser.findings(summary.clock);
-    findings.retain(|finding| {
-        let tickless = finding.cpu.is_some_and(|cpu| isolation.tickless.contains(cpu));
-        match finding.kind {
-            FindingKind::NoDecisions | FindingKind::Untold => true,
-            FindingKind::Stopped => tickless,
-            _ => false,
-        }
-    });
-    let silent = |cpu: u32| findings.iter().any(|finding| finding.cpu == Some(cpu));
-    let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 1);
-    let decided = CpuRanges::of(isolation.tickless.iter().filter(|cpu| decided(*cpu) && !silent(*cpu)));
-    Ok(CallbackCheck { findings, decided, summary })
 }
 
 #[cfg(test)]

@@ -1,0 +1,152 @@
+//! The requests of one CPU on their way to its sums: some of them wait, and are added together.
+
+use crate::{
+    clock::Clock,
+    events::{AmdEpp, AmdPerf, IntelSample},
+};
+
+use super::{
+    cpu::{CpuReport, CpuSums, Request},
+    range::load,
+};
+
+/// Requests of one CPU that are added together. One more finds its CPU's numbers in the core's first-level cache; each
+/// on its own, with hundreds of CPUs in turn, would fetch them from memory.
+const TOGETHER: usize = 16;
+
+/// A request that waits to be added, in half a cache line: with 256 CPUs, what waits must leave room in the core's
+/// second-level cache for the text and the records of a chunk.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waiting {
+    time: u64,
+    khz: u32,
+    mperf: u32,
+    tsc: u32,
+    min: u16,
+    des: u16,
+    max: u16,
+    fast: bool,
+    changed: Option<bool>,
+}
+
+impl Waiting {
+    /// `None` if a number does not fit. Counters of 32 bits last for more than a second between two requests.
+    #[inline]
+    fn new(time: u64, event: &AmdPerf) -> Option<Waiting> {
+        let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
+        if (mperf | tsc | khz) >> 32 != 0 || (min | des | max) >> 16 != 0 {
+            return None;
+        }
+        let (khz, mperf, tsc) = (khz as u32, mperf as u32, tsc as u32);
+        let (min, des, max) = (min as u16, des as u16, max as u16);
+        Some(Waiting { time, khz, mperf, tsc, min, des, max, fast, changed })
+    }
+
+    #[inline]
+    fn request(&self) -> Request {
+        let (mperf, tsc) = (u64::from(self.mperf), u64::from(self.tsc));
+        Request {
+            time: self.time,
+            khz: u64::from(self.khz),
+            mperf,
+            tsc,
+            load: load(mperf, tsc),
+            min: u32::from(self.min),
+            des: u32::from(self.des),
+            max: u32::from(self.max),
+            changed: self.changed,
+            fast: self.fast,
+        }
+    }
+}
+
+impl Request {
+    fn new(time: u64, event: &AmdPerf, load: f64) -> Request {
+        let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
+        Request { time, khz, mperf, tsc, load, min, des, max, changed, fast }
+    }
+}
+
+/// One CPU. Two words that each request needs are here, side by side for all CPUs; the rest is elsewhere.
+#[derive(Debug)]
+pub(super) struct CpuMeter {
+    /// Requests that wait. A word, so that reading it does not also read `known`, which was just written: the processor
+    /// would wait until that is in the cache.
+    waiting: u32,
+    /// The CPU had a request or sample.
+    known: bool,
+    numbers: Box<Numbers>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Numbers {
+    waiting: [Waiting; TOGETHER],
+    sums: CpuSums,
+}
+
+impl Numbers {
+    /// Adds the first `count` requests that wait.
+    fn settle(&mut self, count: usize) {
+        if count > 0 {
+            self.sums.requests(self.waiting[..count.min(TOGETHER)].iter().map(Waiting::request));
+        }
+    }
+}
+
+impl Default for CpuMeter {
+    fn default() -> CpuMeter {
+        CpuMeter { waiting: 0, known: false, numbers: Box::default() }
+    }
+}
+
+impl CpuMeter {
+    /// Adds a request with its load. `false` for the CPU's first, whose counters cover time before the trace (since
+    /// boot, after a change of driver): the kernel's tracers leave it out too.
+    #[inline]
+    pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
+        let known = std::mem::replace(&mut self.known, true);
+        match Waiting::new(time, event) {
+            Some(waiting) => {
+                self.numbers.waiting[self.waiting as usize % TOGETHER] = waiting;
+                self.waiting += 1;
+                if self.waiting as usize >= TOGETHER {
+                    self.settle();
+                }
+            }
+            None => self.settle().requests(std::iter::once(Request::new(time, event, load))),
+        }
+        known
+    }
+
+    /// Adds the requests that wait, and returns the sums, to which something later is added.
+    fn settle(&mut self) -> &mut CpuSums {
+        self.numbers.settle(std::mem::take(&mut self.waiting) as usize);
+        &mut self.numbers.sums
+    }
+
+    pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
+        self.numbers.sums.amd_epp(time, event);
+    }
+
+    /// Adds a sample with its load; as [`CpuMeter::amd`].
+    pub(super) fn intel(&mut self, time: u64, event: &IntelSample, load: f64) -> bool {
+        self.known = true;
+        self.settle().intel(time, event, load)
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.settle().lost();
+    }
+
+    /// The sums for events that have no order with requests.
+    pub(super) fn sums(&mut self) -> &mut CpuSums {
+        &mut self.numbers.sums
+    }
+
+    /// The numbers of a trace that ends at `end`.
+    pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
+        let mut numbers = self.numbers.clone();
+        numbers.settle(self.waiting as usize);
+        numbers.sums.report(cpu, clock, end)
+    }
+}
