@@ -81,6 +81,8 @@ pub struct Stamp {
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.clock.nanoseconds() {
+            // trace_print_time() in kernel/trace/trace_output.c: `%5lu.%06lu`, or `%12llu` for clocks that are
+            // not in ns.
             let micros = microseconds(self.time);
             write!(f, "{:5}.{:06}", micros / 1_000_000, micros % 1_000_000)
         } else {

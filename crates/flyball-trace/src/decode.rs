@@ -55,6 +55,7 @@ impl Decoder {
             if decoder.by_id.len() <= at {
                 decoder.by_id.resize(at + 1, 0);
             }
+            // `by_id` has 16 bits for an event's place, as common_type has for its number.
             if decoder.events.len() >= usize::from(u16::MAX) {
                 break;
             }
@@ -71,6 +72,7 @@ impl Decoder {
 
     fn known(&self, payload: &[u8]) -> Option<&Known> {
         let [low, high] = *payload.first_chunk()?;
+        // A table and not a map: this is done for each record, and numbers are below some thousands.
         let index = *self.by_id.get(usize::from(u16::from_le_bytes([low, high])))?;
         self.events.get(usize::from(index).checked_sub(1)?)
     }
@@ -108,6 +110,7 @@ impl Decoder {
     #[inline]
     pub fn decode(&self, time: u64, cpu: u32, payload: &[u8]) -> Result<Record, Malformed> {
         let Some(known) = self.known(payload) else { return Err(unknown(payload)) };
+        // Checked once per record, so that the loads of the fields need no error of their own.
         if payload.len() < known.size || payload.len() < self.common {
             return Err(too_short(payload, known));
         }
@@ -115,6 +118,7 @@ impl Decoder {
             time,
             cpu,
             pid: self.pid.get(payload) as i32,
+            // A record has a task's number only; who has saved_cmdlines fills the name in.
             comm: Comm::default(),
             flags: self.flags.get(payload) as u8,
             preempt: self.preempt.get(payload) as u8,
@@ -129,6 +133,7 @@ fn common_slots(format: &EventFormat) -> Option<([Slot; 3], usize)> {
     let size = common.iter().map(|field| field.offset.saturating_add(field.size)).max()?;
     let slot = |name: &str| format.field(name).and_then(|field| Slot::new(field, size));
     let kind = slot("common_type")?;
+    // `known` reads the event number from the first two bytes; a layout that has it elsewhere is damaged.
     if (kind.load, kind.shift, kind.mask) != (0, 0, 0xffff) {
         return None;
     }

@@ -61,7 +61,7 @@ pub enum FindingKind {
     /// Records were lost: what the trace does not show may have happened.
     Lost,
     /// A CPU without a tick made no decision, and the trace does not show whether it slept.
-    Untold,
+    Unexplained,
 }
 
 /// One finding.
@@ -266,17 +266,7 @@ impl Diagnoser {
                     window.add(event.to, 0, 0, u64::from(event.khz), event.mperf, event.aperf, event.tsc);
                 });
             }
-            Event::Limits(event) => {
-                let max = event.max_khz;
-                if let Some(state) = self.cpu(event.cpu) {
-                    if let Some((before, since)) = state.limit.replace((max, time))
-                        && state.limits.len() < KEPT
-                    {
-                        state.limits.push((since, time, before));
-                    }
-                    state.highest_limit = state.highest_limit.max(max);
-                }
-            }
+            Event::Limits(event) => self.policy_limit(time, event.cpu, event.max_khz),
             Event::Switch(event) => {
                 if let Some(state) = self.cpu(record.cpu) {
                     state.running = Some((event.next_pid, time));
@@ -297,6 +287,7 @@ impl Diagnoser {
                     format!("thermal zone {} crossed trip point {}", event.zone, event.trip),
                 );
             }
+            // thermal_cdev_set_cur_state() also reports the state 0, which is the end of cooling.
             Event::Cooling(event) if event.target > 0 => {
                 let what = format!("cooling device {} was set to state {}", event.device, event.target);
                 self.limit(time, None, what);
@@ -313,8 +304,20 @@ impl Diagnoser {
         }
     }
 
+    /// A policy's upper limit changed, kHz: the one before held until now.
+    fn policy_limit(&mut self, time: u64, cpu: u32, max: u32) {
+        let Some(state) = self.cpu(cpu) else { return };
+        if let Some((before, since)) = state.limit.replace((max, time))
+            && state.limits.len() < KEPT
+        {
+            state.limits.push((since, time, before));
+        }
+        state.highest_limit = state.highest_limit.max(max);
+    }
+
     fn pressure(&mut self, time: u64, cpu: u32, lost: u32) {
         if lost > 0 {
+            // SCHED_CAPACITY_SCALE: the scheduler counts a CPU's capacity of 1024.
             let share = f64::from(lost) * 100.0 / 1024.0;
             self.limit(time, Some(cpu), format!("heat or power limits took {share:.0} % of its capacity"));
         }
@@ -353,11 +356,13 @@ impl Diagnoser {
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
+            // A CPU that slept makes no decisions either; the load of the time between tells the two apart.
             if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
                 state.silences.push(Silence { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }
             true
         } else {
+            // Its counters cover the time since boot or since the driver was loaded, not since the last record.
             state.first = time;
             false
         }
@@ -365,6 +370,7 @@ impl Diagnoser {
 
     /// The findings, the worst first; none for a clock that does not count time.
     pub fn findings(&self, clock: Clock) -> Vec<Finding> {
+        // Windows are milliseconds: with the counter clock or TSC cycles they would be something else.
         if clock.nanoseconds() { judge::judge(self) } else { Vec::new() }
     }
 }

@@ -54,8 +54,12 @@ impl Field {
     pub fn bytes<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
         let (start, length) = match self.shape {
             Shape::Located { .. } | Shape::Relative { .. } => {
+                // __data_loc and __rel_loc (include/trace/stages/stage1_struct_define.h): offset below, length
+                // above.
                 let word = integer(record, self.offset, 4, false)? as u32;
                 let base = match self.shape {
+                    // __rel_loc counts from behind its own word, so that user space can write records without
+                    // knowing the size of the common fields.
                     Shape::Relative { .. } => self.offset.checked_add(self.size)?,
                     _ => 0,
                 };
@@ -89,6 +93,7 @@ pub(crate) fn integer(bytes: &[u8], offset: usize, size: usize, signed: bool) ->
         ([a, b], true) => i64::from(i16::from_le_bytes([*a, *b])),
         ([a, b, c, d], false) => i64::from(u32::from_le_bytes([*a, *b, *c, *d])),
         ([a, b, c, d], true) => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
+        // Eight bytes keep their bits; who knows that they are unsigned casts back.
         ([_, _, _, _, _, _, _, _], _) => u64::from_le_bytes(bytes.try_into().ok()?).cast_signed(),
         _ => return None,
     })
@@ -135,6 +140,7 @@ impl EventFormat {
                 })?);
             } else if text.starts_with("field:") || text.starts_with("field special:") {
                 fields.push(parse_field(text).map_err(|what| Malformed::new(offset, what))?);
+            // f_show() in kernel/trace/trace_events.c puts an empty line behind the common fields.
             } else if text.is_empty() && !fields.is_empty() && common.is_none() {
                 common = Some(fields.len());
             } else if let Some(rest) = text.strip_prefix("print fmt:") {
@@ -183,6 +189,7 @@ fn parse_field(line: &str) -> Result<Field, String> {
     };
     // The name is the last word outside brackets; what is in brackets behind it makes an array.
     let outside = declaration.find('[').filter(|at| declaration[*at..].ends_with(']'));
+    // `char name[16]` is one name with a length; `__data_loc char[] name` has its brackets in the type.
     let head = outside.map_or(declaration, |at| declaration[..at].trim_end());
     let (mut declared, name) = match head.rfind([' ', '\t', '*']) {
         Some(at) => (head[..=at].trim_end().to_owned(), &head[at + 1..]),

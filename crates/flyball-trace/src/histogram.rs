@@ -15,6 +15,7 @@ impl Histogram {
     fn bucket(value: u64) -> usize {
         let value = value.max(1);
         let octave = value.ilog2();
+        // Small values have a bucket each: below 32 there are fewer values than steps.
         if octave < STEPS.ilog2() {
             return value as usize;
         }

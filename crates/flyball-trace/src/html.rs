@@ -146,6 +146,7 @@ fn values(
     at: usize,
     metric: &MetricMeta,
 ) -> io::Result<()> {
+    // A metric with one value only has no span to divide by.
     let span = (metric.high - metric.low).max(f32::MIN_POSITIVE);
     let share = |value: f32| {
         if value.is_finite() {

@@ -122,6 +122,7 @@ impl Trace {
     /// Where it cannot be opened, or is nothing that can be read; then the error says what to do.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
+        // A FIFO or trace_pipe cannot seek, which trace.dat needs.
         let regular = file.metadata().map_err(|error| TraceError::io("read", path, error))?.is_file();
         if regular { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
     }
@@ -134,6 +135,7 @@ impl Trace {
     pub fn from_reader(mut reader: Box<dyn Read + Send>, path: &Path) -> Result<Trace, TraceError> {
         let mut start = Vec::new();
         let failed = |error| TraceError::io("read", path, error);
+        // Enough for each format's first bytes, and for text to show that it has no control characters.
         reader.by_ref().take(512).read_to_end(&mut start).map_err(failed)?;
         let whole = io::Cursor::new(start.clone()).chain(reader);
         match sniff(&start) {
@@ -268,6 +270,7 @@ fn needs_formats(name: &str) -> TraceError {
 }
 
 fn raw_file(source: Source, raw: RawDescription) -> TraceFile {
+    // The kernel's default: one page for each sub-buffer (buffer_subbuf_size_kb).
     let page_size = if raw.page_size == 0 { 4096 } else { raw.page_size };
     let data = CpuData { cpu: raw.cpu, offset: 0, size: source.len(), compressed: false };
     let buffer = Buffer { name: String::new(), clock: raw.clock, page_size, cpus: vec![data] };

@@ -16,6 +16,7 @@ impl CpuRanges {
         for part in text.trim().split([',', ' ', '\n']).filter(|part| !part.is_empty()) {
             let (range, pattern) = part.split_once(':').map_or((part, None), |(range, of)| (range, Some(of)));
             let (from, to) = match range.split_once('-') {
+                // bitmap_parse_region() compares `all` without case, and only `N` as a capital.
                 _ if range.eq_ignore_ascii_case("all") => (0, last),
                 Some((from, to)) => (number(from)?, number(to)?),
                 None => (number(range)?, number(range)?),
@@ -109,6 +110,7 @@ impl Isolation {
                 "isolcpus" if isolation.isolated.is_empty() => {
                     let (flags, list) = isolcpus(value);
                     let Some(cpus) = CpuRanges::parse(list, last) else { continue };
+                    // housekeeping_isolcpus_setup() takes `nohz` as nohz_full= for the same CPUs.
                     if flags.contains(&"nohz") && isolation.tickless.is_empty() {
                         isolation.tickless = cpus.clone();
                     }
@@ -164,6 +166,7 @@ fn isolcpus(value: &str) -> (Vec<&str>, &str) {
         && !rest.starts_with("all")
     {
         let (flag, behind) = rest.split_once(',').unwrap_or((rest, ""));
+        // `nohz`, `domain` and `managed_irq`; without any of them the list means `domain`.
         flags.push(flag);
         rest = behind;
     }

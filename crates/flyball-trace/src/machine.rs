@@ -68,6 +68,7 @@ impl Machine {
             return None;
         }
         let last = |list: &str| list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok();
+        // For `N` and `all` in lists of the command line.
         let last = self.possible.as_deref().and_then(last).unwrap_or(crate::record::MOST_CPUS - 1);
         let isolation = Isolation::of_command_line(self.command_line.as_deref().unwrap_or_default(), last);
         Some(match &self.tickless {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_lose_what_is_nobodys_business() {
+    fn command_lines_lose_what_is_private() {
         let line = "BOOT_IMAGE=/vmlinuz root=UUID=1-2 ro quiet isolcpus=3 nohz_full=3 amd_pstate=passive \
                     processor.max_cstate=1 password=x nohz_other=1 dyndbg=\"file x nohz_full=9\"\n";
         let words = Machine::telling_words(line);

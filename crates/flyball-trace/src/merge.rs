@@ -90,6 +90,7 @@ impl Stream {
                     self.count.lost = self.count.lost.saturating_add(count);
                     Some(count)
                 } else {
+                    // ring_buffer_read_page() stores the number only if it fits behind the data of the page.
                     self.count.lost_unknown += 1;
                     None
                 };
@@ -105,6 +106,8 @@ impl Stream {
                     match decoder.decode(time, self.count.cpu, payload) {
                         Ok(mut record) => {
                             record.comm = file.tasks.name(record.pid);
+                            // As an offset, because the page belongs to the same struct and is replaced by the
+                            // next one.
                             let start = payload.as_ptr() as usize - self.page.as_ptr() as usize;
                             self.payload = (start, start + payload.len());
                             self.next = Some(record);
@@ -145,9 +148,11 @@ impl Stream {
                 self.ended = true;
                 return Ok(false);
             }
+            // A failed read says nothing about the file, so it does not count as damage of one CPU.
             Err(error @ TraceError::Io { .. }) => return Err(error),
             Err(error) => {
                 summary.problem(|| error.to_string());
+                // Behind a page that is cut off or cannot be unpacked, the place of the next one is not known.
                 self.ended = true;
                 return Ok(false);
             }
@@ -158,6 +163,8 @@ impl Stream {
                 self.missed = (page.missed != Missed::None).then_some((page.time, page.missed));
             }
             Err(error) => {
+                // Only this page is left out: all pages have the same size, so the next one is found all the
+                // same.
                 self.walk = Walk::default();
                 let place = self.page_place();
                 summary.problem(|| format!("CPU {}, {}", self.count.cpu, error.within(place)));
@@ -180,6 +187,7 @@ pub fn merge(
     mut sink: impl FnMut(&Record, &[u8]) -> Result<(), TraceError>,
 ) -> Result<BufferSummary, TraceError> {
     let mut summary = BufferSummary::default();
+    // Shared among the CPUs: 512 of them with a fixed amount each would take gigabytes.
     let ahead = readahead.0 / buffer.cpus.len().max(1);
     let mut streams: Vec<Stream> = Vec::with_capacity(buffer.cpus.len());
     let mut heap = BinaryHeap::new();
@@ -201,6 +209,7 @@ pub fn merge(
         streams.push(stream);
     }
     while let Some(Reverse((_, index))) = heap.pop() {
+        // Records of one CPU come in bursts: as long as it is ahead of all others, the heap is left alone.
         let until = heap.peek().map_or((u64::MAX, usize::MAX), |next| next.0);
         let Some(stream) = streams.get_mut(index) else { break };
         while let Some(record) = stream.next {

@@ -22,6 +22,7 @@ impl Pace {
 
     fn judge(&mut self, waited: Duration, passed: Duration) -> bool {
         self.waited += waited;
+        // A single slow write says nothing.
         if passed < Duration::from_secs(1) {
             return true;
         }

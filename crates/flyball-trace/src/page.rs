@@ -45,10 +45,12 @@ impl<'a> Page<'a> {
     pub fn parse(bytes: &'a [u8], header: PageHeader) -> Result<Page<'a>, Malformed> {
         let short = || Malformed::new(bytes.len() as u64, "the page ends inside its header");
         let time = u64::from_le_bytes(*bytes.first_chunk().ok_or_else(short)?);
+        // local_t is a long, so 4 bytes on 32-bit kernels; events/header_page of the trace says which.
         let commit = match header.commit_size {
             4 => u64::from(word(bytes, 8).ok_or_else(short)?),
             _ => u64::from_le_bytes(*bytes.get(8..).and_then(<[u8]>::first_chunk).ok_or_else(short)?),
         };
+        // The flags above were put there by ring_buffer_read_page(); they are not part of the length.
         let used = (commit & SIZE) as usize;
         let end = header.data + used;
         let data = bytes.get(..end).filter(|data| data.len() >= header.data).ok_or_else(|| {
@@ -60,6 +62,7 @@ impl<'a> Page<'a> {
         } else if commit & MISSED_STORED == 0 {
             Missed::Some
         } else {
+            // Stored right behind the data if there was room for a long; otherwise its flag is missing.
             let count = match header.commit_size {
                 4 => word(bytes, end).map(u64::from),
                 _ => bytes.get(end..).and_then(<[u8]>::first_chunk).map(|count| u64::from_le_bytes(*count)),
@@ -155,6 +158,7 @@ impl Walk {
             };
             let delta = u64::from(head >> 5);
             let (start, end) = match head & 31 {
+                // RINGBUF_TYPE_DATA_TYPE_LEN_MAX is 28: the length in words of four bytes.
                 kind @ 1..=28 => {
                     self.time = self.time.wrapping_add(delta);
                     (offset + 4, offset + 4 + 4 * kind as usize)
@@ -167,6 +171,8 @@ impl Walk {
                     // The length counts its own word; the record behind starts at the next full word.
                     (offset + 8, offset + 4 + (length as usize).next_multiple_of(4))
                 }
+                // RINGBUF_TYPE_PADDING: the unused end of a page, or a record that ring_buffer_discard_commit()
+                // took back.
                 29 => {
                     if delta == 0 {
                         self.at = data.len();
@@ -176,9 +182,12 @@ impl Walk {
                         return Some(Err(self.fail("a discarded record is cut off")));
                     };
                     self.time = self.time.wrapping_add(delta);
+                    // A discarded record's time still counts for those behind it: they were timed against it.
                     self.at = offset + 4 + (length as usize).max(4);
                     continue;
                 }
+                // RINGBUF_TYPE_TIME_EXTEND (30) adds to the time, RINGBUF_TYPE_TIME_STAMP (31) sets it. Neither
+                // is a record of its own.
                 kind => {
                     let Some(high) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a time stamp is cut off")));
@@ -190,6 +199,7 @@ impl Walk {
                     continue;
                 }
             };
+            // Only damage gets here: the kernel never lets a record cross the end of a page.
             let Some(payload) = data.get(start..end) else {
                 return Some(Err(self.fail("a record reaches over the end of its page")));
             };
@@ -203,6 +213,7 @@ impl Walk {
 /// A 59-bit time stamp, with the top bits of the time that was reached (rb_fix_abs_ts() in the kernel).
 fn absolute(value: u64, reached: u64) -> u64 {
     let time = (value & !TOP) | (reached & TOP);
+    // Top bits of 0 cannot have wrapped: that would take 18 years of nanoseconds since boot.
     if reached & TOP != 0 && time < reached { time.wrapping_add(1 << 59) } else { time }
 }
 

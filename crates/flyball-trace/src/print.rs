@@ -53,6 +53,7 @@ fn flags(flags: u8, preempt: u8) -> [char; 5] {
         (false, false, true) => 'l',
         (false, false, false) => '.',
     };
+    // NMI wins over hard and soft interrupt, which it may have interrupted.
     let (nmi, hard, soft) = (has(0x40), has(0x08), has(0x10));
     let context = match (nmi, hard, soft) {
         (true, true, _) => 'Z',

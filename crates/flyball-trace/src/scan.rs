@@ -91,10 +91,7 @@ pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     if ninth & (second.wrapping_sub(1) < 7) {
         let (low, high) = (low ^ ZEROS, (high ^ ZEROS) << (64 - 8 * second));
         if others(low) | others(high) == 0 {
-            return Some((
-                eight(low) * POWERS[second as usize] + eight(high),
-                at + 8 + second as usize,
-            ));
+            return Some((eight(low) * POWERS[second as usize] + eight(high), at + 8 + second as usize));
         }
     }
     any_decimal(bytes, at)
@@ -157,17 +154,15 @@ const fn others(digits: u64) -> u64 {
 
 /// `true` or `false`.
 #[inline(always)]
-#[expect(clippy::needless_bitwise_bool, reason = "no branch on the value, which cannot be predicted")]
 pub(crate) fn truth(bytes: &[u8], at: usize) -> Option<(bool, usize)> {
     const TRUE: u32 = u32::from_le_bytes(*b"true");
     const FALSE: u64 = u64::from_le_bytes(*b"false\0\0\0");
     let Some(word) = word(bytes, at) else {
         let rest = bytes.get(at..)?;
-        return match rest.starts_with(b"true") {
-            true => Some((true, at + 4)),
-            false => rest.starts_with(b"false").then_some((false, at + 5)),
-        };
+        let no = || rest.starts_with(b"false").then_some((false, at + 5));
+        return if rest.starts_with(b"true") { Some((true, at + 4)) } else { no() };
     };
+    // No branch on the value, which cannot be predicted.
     let (yes, no) = (word as u32 == TRUE, word & 0xff_ffff_ffff == FALSE);
     (yes | no).then_some((yes, at + 5 - usize::from(yes)))
 }
@@ -206,6 +201,7 @@ pub(crate) fn value_of(bytes: &[u8], key: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(found) = memchr::memmem::find(bytes.get(from..)?, key) {
         let at = from + found;
+        // `mperf=` must not be found inside `aperf_mperf=`, nor `freq=` inside a name.
         if at == 0 || matches!(bytes[at - 1], b' ' | b'\t' | b',' | b'(') {
             return Some(at + key.len());
         }

@@ -189,11 +189,14 @@ impl SeriesSet {
         let mut at = place(self);
         loop {
             let have = self.cpus[cpu].as_ref().map_or(0, |series| series.buckets[0].len());
+            // A CPU's buckets are filled up to the place, so a first record late in the trace costs as many as
+            // all before.
             let more = at.saturating_add(1).saturating_sub(have).saturating_mul(N);
             if at < MOST_EACH && self.used.saturating_add(more) <= MOST {
                 self.used += more;
                 break;
             }
+            // A time that damage made: doubling would overflow before it fits.
             if self.width > 1 << 62 {
                 return;
             }
@@ -252,6 +255,7 @@ impl SeriesSet {
 
     /// Joins stretches until all CPUs and metrics together have at most `most`.
     pub fn thin(&mut self, most: usize) {
+        // 64 stretches at least: a plot of a thousand CPUs must still show a course.
         while self.len() * self.cpus().count() * self.metrics.len() > most && self.len() > 64 {
             self.widen();
         }

@@ -17,6 +17,7 @@ impl Tasks {
     /// Reads `saved_cmdlines`: a number, a blank and a name a line. Other lines are left out.
     pub fn parse(bytes: &[u8]) -> Tasks {
         let mut names = HashMap::new();
+        // trace-cmd ends the section with a NUL.
         for line in bytes.split(|byte| matches!(byte, b'\n' | 0)) {
             let Some((pid, end)) = crate::scan::signed(line, 0) else { continue };
             if let (Ok(pid), Some(b' '), Some(name)) =
@@ -40,6 +41,7 @@ impl Tasks {
     pub fn learn(&mut self, record: &Record) {
         if let Event::Switch(switch) = &record.event {
             for (pid, comm) in [(switch.prev_pid, switch.prev_comm), (switch.next_pid, switch.next_comm)] {
+                // Number 0 is the idle task of every CPU (swapper/N), which prints as <idle>.
                 if pid != 0 {
                     self.names.entry(pid).or_insert(comm);
                 }

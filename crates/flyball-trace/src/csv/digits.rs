@@ -28,6 +28,7 @@ impl Row {
     /// A task's name, without its blanks.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
+        // The tracers split lines at blanks and join the words of a name again without them.
         self.bytes.extend(name.iter().filter(|byte| **byte != b' '));
     }
 
@@ -127,6 +128,7 @@ pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     if rest * 2 > bottom || (rest * 2 == bottom && digits % 2 == 1) {
         digits += 1;
     }
+    // By way of text, because that is how Python makes a float of a Decimal: the nearest one.
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 

@@ -73,6 +73,7 @@ impl Rows {
         if cpu >= MOST_CPUS {
             return None;
         }
+        // The tracers read text, which has microseconds.
         let now = microseconds(record.time);
         if self.samples == 0 {
             self.start = eleven(now);
@@ -81,6 +82,7 @@ impl Rows {
         if self.last.len() <= cpu as usize {
             self.last.resize(cpu as usize + 1, None);
         }
+        // The tracers leave a CPU's first sample out: its counters cover time before the trace.
         let last = self.last[cpu as usize].replace(now)?;
         self.rows += 1;
         let duration = now.cast_signed().wrapping_sub(last.cast_signed());
@@ -92,32 +94,7 @@ impl Rows {
         row.padded::<5>(now / 1_000_000);
         row.put(b", ");
         row.padded::<6>(now % 1_000_000);
-        let (mperf, tsc) = match &record.event {
-            Event::AmdPerf(event) => {
-                row.column(u64::from(event.min));
-                row.column(u64::from(event.des));
-                row.column(u64::from(event.max));
-                row.put(b", ");
-                row.quotient::<4>(event.khz, 1_000_000);
-                for counter in [event.mperf, event.aperf, event.tsc] {
-                    row.column(counter);
-                }
-                (event.mperf, event.tsc)
-            }
-            Event::Intel(event) => {
-                for level in [event.core_busy, event.scaled_busy, event.from, event.to] {
-                    row.column(u64::from(level));
-                }
-                for counter in [event.mperf, event.aperf, event.tsc] {
-                    row.column(counter);
-                }
-                row.put(b", ");
-                row.quotient::<4>(u64::from(event.khz), 1_000_000);
-                row.column(u64::from(event.io_boost));
-                (event.mperf, event.tsc)
-            }
-            _ => (0, 0),
-        };
+        let (mperf, tsc) = event_columns(row, &record.event);
         row.put(b", ");
         match mperf.checked_mul(100) {
             Some(share) => row.quotient::<2>(share, tsc),
@@ -143,6 +120,7 @@ impl Rows {
         row.put(b", ");
         row.name(record.comm.bytes());
         row.put(b"-");
+        // Negative numbers are damage, and their sign would be a second separator between name and number.
         row.number(u64::try_from(record.pid).unwrap_or(0));
         row.put(b"\n");
         Some(Made { cpu, header: tracer.header(), row: row.bytes() })
@@ -151,6 +129,37 @@ impl Rows {
     /// The header line that goes with the rows; `None` before the first record.
     pub fn header(&self) -> Option<&'static str> {
         self.tracer.map(Tracer::header)
+    }
+}
+
+/// The columns that the two tracers do not share. Returns MPERF and TSC.
+#[inline]
+fn event_columns(row: &mut Row, event: &Event) -> (u64, u64) {
+    match event {
+        Event::AmdPerf(event) => {
+            row.column(u64::from(event.min));
+            row.column(u64::from(event.des));
+            row.column(u64::from(event.max));
+            row.put(b", ");
+            row.quotient::<4>(event.khz, 1_000_000);
+            for counter in [event.mperf, event.aperf, event.tsc] {
+                row.column(counter);
+            }
+            (event.mperf, event.tsc)
+        }
+        Event::Intel(event) => {
+            for level in [event.core_busy, event.scaled_busy, event.from, event.to] {
+                row.column(u64::from(level));
+            }
+            for counter in [event.mperf, event.aperf, event.tsc] {
+                row.column(counter);
+            }
+            row.put(b", ");
+            row.quotient::<4>(u64::from(event.khz), 1_000_000);
+            row.column(u64::from(event.io_boost));
+            (event.mperf, event.tsc)
+        }
+        _ => (0, 0),
     }
 }
 

@@ -79,6 +79,7 @@ impl Split {
         for cpu in 1..self.starts.len() {
             self.starts[cpu] += self.starts[cpu - 1];
         }
+        // A counting sort: two passes over some thousand small entries, and rows stay in order of time.
         self.sorted.resize(self.pieces.len(), (0, 0));
         for (at, piece) in self.pieces.iter().enumerate() {
             let end = self.pieces.get(at + 1).map_or(block.len() as u32, |next| next.start);
@@ -109,6 +110,7 @@ impl Split {
         for at in range {
             let (start, end) = self.sorted[at];
             let rows = &mut self.cpus[cpu];
+            // Only CPUs with rows get a buffer; and no file, where the tracer makes an empty one.
             if rows.rows.capacity() == 0 {
                 rows.rows.reserve_exact(KEPT + 1024);
                 rows.rows.extend_from_slice(header.as_bytes());

@@ -105,6 +105,7 @@ impl CpuPages {
     /// Where the file cannot be read or decompressed, or ends inside a page.
     pub fn next_page(&mut self, page: &mut Vec<u8>) -> Result<bool, TraceError> {
         if self.stretch.len() - self.used < self.page_size {
+            // Less than a page is left, so this moves few bytes.
             self.stretch.drain(..self.used);
             self.used = 0;
             while self.stretch.len() < self.page_size {
@@ -113,6 +114,7 @@ impl CpuPages {
                         let missing =
                             self.data.offset.saturating_add(self.data.size).saturating_sub(self.source.len());
                         if missing > 0 && self.data.size > 0 && !self.data.compressed {
+                            // Reported once: the next call finds nothing missing, and ends the CPU in order.
                             self.data.size = 0;
                             return Err(self.damaged(format!(
                                 "the file ends {missing} bytes before this CPU's data does"
@@ -150,6 +152,8 @@ impl CpuPages {
     }
 
     fn more_compressed(&mut self) -> Result<bool, TraceError> {
+        // A count of stretches first, then each with its packed and full size (trace-cmd.dat.v7(5), compressed
+        // data).
         let mut cursor = self.source.cursor(self.at, Some(self.end));
         let left = match self.chunks {
             Some(left) => left,

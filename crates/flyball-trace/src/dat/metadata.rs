@@ -160,6 +160,7 @@ impl TraceFile {
             return Err(cursor.error("neither options nor records where one of them should be"));
         }
         let mut found = Vec::new();
+        // A table cut off in the middle still describes the CPUs before: what they hold is shown.
         for cpu in 0..cpus {
             match (cursor.u64("a CPU's place"), cursor.u64("a CPU's size")) {
                 (Ok(offset), Ok(size)) => found.push(CpuData { cpu, offset, size, compressed: false }),
@@ -193,6 +194,7 @@ impl TraceFile {
         let mut options = Options::default();
         let mut seen = Vec::new();
         while next != 0 {
+            // Each list names the place of the next one. A damaged file may make a ring of them.
             if seen.contains(&next) || seen.len() > 10_000 {
                 self.problems.push(format!("the options at byte {next} point back at themselves"));
                 break;
@@ -225,6 +227,7 @@ impl TraceFile {
             }
         }
         for buffer in &mut options.buffers {
+            // Only so that the error names a place near the one that is wrong.
             let places = buffer.cpus.first().map_or(0, |cpu| cpu.offset);
             buffer.page_size = page_size(&self.source.cursor(places, None), buffer.page_size)?;
         }
@@ -244,6 +247,7 @@ impl TraceFile {
                 .error(format!("section {found} where section {number} should be")));
         }
         let flags = cursor.u16("a section's flags")?;
+        // A place in the STRINGS section: for people who look at the file, not for readers.
         cursor.u32("a section's description")?;
         let size = cursor.u64("a section's size")?;
         if size > cursor.left() {
@@ -252,6 +256,7 @@ impl TraceFile {
                 cursor.left()
             )));
         }
+        // The two that are never read are not unpacked either: kallsyms takes megabytes.
         if flags & 1 == 0 || number == id::KALLSYMS || number == id::PRINTK {
             let at = cursor.at();
             return Ok(self.source.cursor(at, Some(at + size)));
@@ -272,6 +277,7 @@ impl TraceFile {
         self.stats = options.stats;
         self.machine = options.machine;
         if let (Some(clock), Some(main)) = (options.clock, self.buffers.first_mut())
+            // Version 7 names each buffer's clock; the option helps only if that name is not known.
             && main.clock == Clock::Unknown
         {
             main.clock = clock;
@@ -279,6 +285,8 @@ impl TraceFile {
     }
 
     fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        // Both headers are copies of files of events/ in tracefs, each with its name and size in front
+        // (trace-cmd.dat.v6(5)).
         if cursor.text("the page header's name")? != "header_page" {
             return Err(cursor.error("no header_page where it should be"));
         }
@@ -294,6 +302,7 @@ impl TraceFile {
             return Err(cursor.error("no header_event where it should be"));
         }
         let size = cursor.u64("the event header's size")?;
+        // Its bit fields (type_len:5, time_delta:27) have never changed since 2.6.31; page.rs has them.
         cursor.skip(size, "the event header's description")
     }
 
@@ -303,6 +312,7 @@ impl TraceFile {
         let bytes = cursor.bytes(size, "a format")?;
         match EventFormat::parse(system, &bytes) {
             Ok(format) => self.formats.push(format),
+            // One event less; the others are still worth reading.
             Err(error) => self.problems.push(format!("a format is damaged {}", error.within(at))),
         }
         Ok(())

@@ -135,6 +135,7 @@ impl Cursor {
                 self.left()
             )));
         }
+        // `count` is no more than what the file has: a lie about a size costs no memory.
         let mut bytes = vec![0; count as usize];
         self.fill(&mut bytes, what)?;
         Ok(bytes)
@@ -144,6 +145,7 @@ impl Cursor {
         if bytes.len() as u64 > self.left() {
             return Err(self.error(format!("{what} is cut off")));
         }
+        // Larger pieces would push out what the small reads around them need.
         if bytes.len() > WINDOW {
             let got = self.source.read_at(self.at, bytes)?;
             if got < bytes.len() {
@@ -154,6 +156,7 @@ impl Cursor {
         }
         let mut start = self.at.checked_sub(self.window_at).map_or(usize::MAX, |start| start as usize);
         if start.checked_add(bytes.len()).is_none_or(|end| end > self.window.len()) {
+            // Metadata is read in words and short names; one system call each would take most of the time.
             self.window.resize(WINDOW.min(self.left() as usize), 0);
             let got = self.source.read_at(self.at, &mut self.window)?;
             self.window.truncate(got);

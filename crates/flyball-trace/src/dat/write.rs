@@ -203,6 +203,7 @@ pub fn save(
     write(file.as_file_mut(), version, about, cpus).map_err(failed)?;
     // Nameless files are for their owner alone; a trace is readable by those whom the umask allows.
     let file = file.into_temp_path();
+    // Before the rename, so that the file never has its name with the wrong mode.
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))
 }
@@ -253,6 +254,7 @@ fn places(start: u64, page_size: u32, cpus: &[(u32, u64)]) -> (Vec<u64>, u64) {
     let places = cpus
         .iter()
         .map(|(_, size)| {
+            // Readers map pages with mmap(), which takes multiples of the page size only.
             let place = at.next_multiple_of(page);
             at = place + size;
             place
@@ -287,16 +289,21 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.bytes(&Description::short(&about.kallsyms).0);
     head.bytes(&Description::short(&about.printk).0);
     head.bytes(&about.cmdlines_part().0);
+    // All CPUs of the machine, not only the recorded ones: readers take a place in this table for the CPU's
+    // number.
     head.u32(about.cpus);
     head.bytes(b"options  \0");
     about.common_options(&mut head);
     head.u16(id::DONE);
     head.bytes(b"flyrecord\0");
+    // trace-cmd looks for the brackets that trace_clock puts around the chosen clock.
     let clock = format!("[{}]", about.clock_name());
     let table = 16 * u64::from(about.cpus);
     let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
     let (places, end) = places(start, about.page_size, cpus);
     let end = end.next_multiple_of(u64::from(about.page_size.max(1)));
+    // CPUs without pages point at the file's end: readers map each CPU's place, and refuse one outside the
+    // file.
     let mut described = vec![(end, 0); about.cpus as usize];
     for (place, (cpu, size)) in places.iter().zip(cpus) {
         if let Some(slot) = described.get_mut(*cpu as usize) {
@@ -337,6 +344,7 @@ impl Sections {
 
 fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     let mut head = about.start("7");
+    // Uncompressed: pages are moved into the file by the kernel, without passing through here.
     head.text("none");
     head.text("");
     let options_place = head.0.len();
@@ -372,6 +380,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
         }
         data.0
     };
+    // Places are numbers of fixed size: a draft with zeros is as long as the final text.
     let buffer_size = buffer_description(0, &vec![0; cpus.len()], cpus).len();
     let options_size = options.0.len() + 6 + buffer_size + 6 + 8;
     let options_at = sections.bytes.0.len() as u64;
@@ -390,6 +399,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     sections.strings.text("flyrecord");
     let Sections { mut bytes, strings } = sections;
     debug_assert_eq!(strings.0.len(), strings_size);
+    // Behind the options: their descriptions are added to the strings until here.
     bytes.u16(id::STRINGS);
     bytes.u16(0);
     bytes.u32(string);

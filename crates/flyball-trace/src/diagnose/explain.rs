@@ -15,47 +15,52 @@ const TICKLESS: &str = "take the CPU out of nohz_full, or let something else tha
 const NOT_TICKLESS: &str = "the tick runs on this CPU, so something else kept the callback away: a hypervisor that took \
     the CPU, interrupts that were off, or a task above the scheduler's classes (stop machine, a real-time task that \
     never sleeps)";
-const UNTOLD: &str = "record task switches too (--sched): they tell whether a task ran there, which is this fault, or the \
+const UNEXPLAINED: &str = "record task switches too (--sched): they show whether a task ran there, which is this fault, or the \
     CPU slept, which is how it should be";
 
 /// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it makes suspicious.
 pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
-    let told = if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
+    let options = if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
     for finding in findings.iter_mut() {
         let Some(cpu) = finding.cpu else { continue };
         let tickless = isolation.tickless.contains(cpu);
         match finding.kind {
             FindingKind::NoDecisions if tickless => {
                 finding.evidence.push(format!(
-                    "the kernel runs CPU {cpu} without a tick ({told}): while one task ran there, nothing called the \
+                    "the kernel runs CPU {cpu} without a tick ({options}): while one task ran there, nothing called the \
                      driver"
                 ));
                 finding.remedy = TICKLESS;
             }
             FindingKind::NoDecisions => {
-                finding.evidence.push(format!("the kernel ticks on CPU {cpu} ({told})"));
+                finding.evidence.push(format!("the kernel ticks on CPU {cpu} ({options})"));
                 finding.remedy = NOT_TICKLESS;
             }
             FindingKind::Stopped if tickless => {
                 finding.evidence.push(format!(
-                    "the kernel runs CPU {cpu} without a tick ({told}): if a task ran there since, nothing called the \
+                    "the kernel runs CPU {cpu} without a tick ({options}): if a task ran there since, nothing called the \
                      driver"
                 ));
-                finding.remedy = UNTOLD;
+                finding.remedy = UNEXPLAINED;
             }
             FindingKind::StuckLow if tickless => {
-                finding.evidence.push(format!("the kernel runs CPU {cpu} without a tick ({told})"));
+                finding.evidence.push(format!("the kernel runs CPU {cpu} without a tick ({options})"));
             }
             _ => {}
         }
     }
+    without_decisions(diagnoser, isolation, &options, findings);
+}
+
+/// CPUs without a tick that made no decision in the whole trace: a fault if a task ran there, else only suspicious.
+fn without_decisions(diagnoser: &Diagnoser, isolation: &Isolation, options: &str, findings: &mut Vec<Finding>) {
     let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
     // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was not recorded.
     if !diagnoser.cpus.iter().any(|state| state.samples > 0) {
         return;
     }
     let range = (diagnoser.first.unwrap_or(0), diagnoser.last);
-    let mut untold = Vec::new();
+    let mut unexplained = Vec::new();
     for cpu in isolation.tickless.iter().take(crate::record::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
     {
         let state = diagnoser.cpus.get(cpu as usize);
@@ -67,7 +72,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
                 state.running.is_some_and(|(pid, _)| pid == 0) || state.idle.is_some_and(|(idle, _)| idle)
             });
             if !sleeps {
-                untold.push(cpu);
+                unexplained.push(cpu);
             }
             continue;
         };
@@ -76,7 +81,7 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
             diagnoser.last.saturating_sub(since) as f64 / 1e9
         );
         let evidence =
-            format!("the kernel runs CPU {cpu} without a tick ({told}): nothing called the driver");
+            format!("the kernel runs CPU {cpu} without a tick ({options}): nothing called the driver");
         findings.push(Finding {
             kind: FindingKind::NoDecisions,
             severity: Severity::Fault,
@@ -90,18 +95,18 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
             uncertain: false,
         });
     }
-    if !untold.is_empty() {
-        let cpus = CpuRanges::of(untold.into_iter());
+    if !unexplained.is_empty() {
+        let cpus = CpuRanges::of(unexplained.into_iter());
         findings.push(Finding {
-            kind: FindingKind::Untold,
+            kind: FindingKind::Unexplained,
             severity: Severity::Note,
             cpu: None,
             other_cpu: None,
             from: range.0 as f64 / 1e9,
             to: range.1 as f64 / 1e9,
             what: format!("no decision of CPU {cpus} in the whole trace, while other CPUs decided"),
-            evidence: vec![format!("the kernel runs them without a tick ({told})")],
-            remedy: UNTOLD,
+            evidence: vec![format!("the kernel runs them without a tick ({options})")],
+            remedy: UNEXPLAINED,
             uncertain: false,
         });
     }

@@ -73,6 +73,7 @@ fn stretches(
     let mut now: Option<Stretch> = None;
     let mut close = |stretch: Option<Stretch>| {
         if let Some(mut stretch) = stretch
+            // Fewer are an accident of where the windows lie.
             && stretch.samples >= 5
             && stretch.seconds() >= least
         {
@@ -178,6 +179,7 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
     for found in &mut findings {
         let Some(state) = found.cpu.and_then(|cpu| diagnoser.cpus.get(cpu as usize)) else { continue };
         let inside = |time: &u64| (found.from..=found.to).contains(&(*time as f64 / 1e9));
+        // Decisions may be among what was lost, so a silence there proves nothing.
         found.uncertain = found.kind != FindingKind::Lost && state.losses.iter().any(inside);
     }
     findings.sort_by(|a, b| {
@@ -199,6 +201,7 @@ fn windows_of(
 ) {
     let limits = &diagnoser.limits;
     let busy = |window: &Window| window.load() >= limits.busy;
+    // On a trace whose frequencies all lie close together, the lowest of them is no fault.
     let wide = scale.lowest_ghz <= 0.6 * scale.highest_ghz;
     let low = |window: &Window| wide && window.ghz() <= 1.1 * scale.lowest_ghz;
     // AMD requests carry their own bounds; Intel's do not, and have 0 there.
@@ -221,6 +224,7 @@ fn windows_of(
         let range = (stretch.from, stretch.to);
         findings.push(finding(FindingKind::StuckLow, Severity::Fault, cpu, range, what, STUCK_LOW));
     }
+    // A request with equal bounds leaves the governor no choice: that is a setting, not a decision.
     let idle_at_max =
         |window: &Window| window.load() <= limits.idle && at_max(window) && window.max() > window.min() + 1.0;
     for stretch in stretches(diagnoser, windows, 4.0 * limits.least, idle_at_max) {
@@ -258,12 +262,23 @@ fn windows_of(
         findings.push(finding(FindingKind::Clipped, Severity::Warning, cpu, range, what, CLIPPED));
     }
     hunting(diagnoser, cpu, windows, findings);
-    let full = stretches(diagnoser, windows, 0.0, |window| busy(window) && at_max(window));
+    no_boost(diagnoser, cpu, windows, |window| busy(window) && at_max(window), findings);
+}
+
+/// The most was asked for under load, and the frequency never rose above nominal.
+fn no_boost(
+    diagnoser: &Diagnoser,
+    cpu: u32,
+    windows: &[Window],
+    at_full: impl Fn(&Window) -> bool,
+    findings: &mut Vec<Finding>,
+) {
+    let full = stretches(diagnoser, windows, 0.0, &at_full);
     let time: f64 = full.iter().map(Stretch::seconds).sum();
-    let most =
-        windows.iter().filter(|window| window.count > 0 && busy(window) && at_max(window)).map(Window::boost);
+    let most = windows.iter().filter(|window| window.count > 0 && at_full(window)).map(Window::boost);
     let most = most.fold(0.0, f64::max);
-    if time >= 2.0 * limits.least
+    // APERF over MPERF is 1 at nominal frequency; a hundredth of tolerance for what the two reads take apart.
+    if time >= 2.0 * diagnoser.limits.least
         && most > 0.0
         && most <= 1.01
         && let (Some(first), Some(last)) = (full.first(), full.last())
@@ -361,6 +376,8 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         if let Some(last) = state.last
             && state.samples >= 10
         {
+            // What is silent depends on the driver: intel_pstate decides each tick, schedutil at each change of
+            // load.
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
             // Whether it was busy or idle since then, if other events say so.
@@ -395,6 +412,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
         }
         let lasting = state.limit.map(|(max, since)| (since, diagnoser.last, max));
         for (from, to, max) in state.limits.iter().copied().chain(lasting) {
+            // 5 %: policies round their limits to the driver's steps, and report both.
             let lower = f64::from(max) <= 0.95 * f64::from(state.highest_limit);
             if lower && to.saturating_sub(from) as f64 >= 1e9 * least {
                 let what = format!(

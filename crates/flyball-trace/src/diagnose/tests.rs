@@ -281,7 +281,7 @@ fn a_tickless_cpu_without_any_decision() {
         found.iter().map(|finding| (finding.kind, finding.severity)).collect()
     };
     // Nothing is known of it: worth a look, no fault.
-    assert_eq!(kinds(&others), [(FindingKind::Untold, Severity::Note)]);
+    assert_eq!(kinds(&others), [(FindingKind::Unexplained, Severity::Note)]);
     let switch = |ms, next_pid| record(ms, 3, Event::Switch(Switch { next_pid, ..Switch::default() }));
     let spins = [others.clone(), vec![switch(1_000, 4711)]].concat();
     assert_eq!(kinds(&spins), [(FindingKind::NoDecisions, Severity::Fault)]);
@@ -294,7 +294,7 @@ fn a_tickless_cpu_without_any_decision() {
 }
 
 #[test]
-fn thermal_interrupts_are_told_by_their_name() {
+fn thermal_interrupts_are_known_by_name() {
     let names = std::sync::Arc::new(crate::Names::default());
     let [interrupt, limit, other] =
         ["thermal_apic_entry", "thermal_power_cpu_limit", "local_timer_entry"].map(|name| names.intern(name));

@@ -87,6 +87,8 @@ impl Course {
     /// Whether the request turns here. Small steps are a governor's usual work; those of a tenth of the level count.
     fn turns(&mut self, des: u32) -> bool {
         let Some(before) = self.des.replace(des) else { return false };
+        // schedutil follows utilisation with a quarter of headroom, so that small steps come with nearly every
+        // tick.
         if des.abs_diff(before) * 10 < des.max(before) || des == before {
             return false;
         }
@@ -127,6 +129,7 @@ impl Windows {
             self.courses.resize_with(cpu + 1, Course::default);
         }
         let mut at = (time.saturating_sub(start) / self.width) as usize;
+        // Windows are widened for all CPUs at once, so that those of two CPUs can be compared.
         while at >= MOST || self.used + (at + 1).saturating_sub(self.cpus[cpu].len()) > MOST {
             self.widen();
             at = (time.saturating_sub(start) / self.width) as usize;

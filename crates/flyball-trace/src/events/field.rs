@@ -29,6 +29,8 @@ impl Slot {
         if field.shape != Shape::Integer || field.offset.saturating_add(field.size) > size || size < 8 {
             return None;
         }
+        // One load of eight bytes for all sizes of fields; near the record's end it starts earlier, and the
+        // shift makes up for it.
         let load = field.offset.min(size - 8);
         let bits = 8 * field.size as u32;
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };

@@ -67,6 +67,7 @@ impl Capture {
         live: Option<LiveSink>,
     ) -> Result<Capture, CaptureError> {
         let tracefs = host.tracefs()?;
+        // Of killed runs only: instances of processes that live are left alone.
         let leftovers = tracefs.remove_leftovers().unwrap_or_default();
         let events: Vec<String> = options.events.iter().map(|event| event.replace(':', "/")).collect();
         if events.is_empty() {
@@ -91,7 +92,10 @@ impl Capture {
                 buffer_kib: options.buffer_kib.unwrap_or_else(|| default_buffer(host, &tracefs)),
                 page_kib: options.page_kib,
                 wished_page_kib: live.is_none().then_some(PAGE_KIB),
+                // `local` is not the same on all CPUs, and nothing outside the kernel can read it.
                 clock: Some(options.clock.clone().unwrap_or_else(|| "mono".into())),
+                // buffer_percent of the instance: readers sleep until so much of a buffer is full
+                // (ring_buffer_wait()).
                 wake_percent: 25,
             },
         )?;
@@ -227,6 +231,7 @@ impl Capture {
         let mut cpus = Vec::new();
         let mut stats = Vec::new();
         for part in &parts {
+            // After the readers: what is still in a buffer counts as an entry, not as lost.
             let text = instance.stats(part.cpu)?;
             stats.push(format!("CPU: {}\n{text}", part.cpu));
             cpus.push(CpuCapture {
@@ -236,6 +241,7 @@ impl Capture {
                 stats: CpuStats::parse(part.cpu, &text),
             });
         }
+        // Before the instance goes: names of tasks that started since the last look.
         self.names.look(&self.tracefs);
         let mut about = describe::description(&self.tracefs, &instance, &self.events, &self.about)?;
         about.cmdlines = self.names.text();
@@ -321,6 +327,7 @@ fn default_buffer(host: &dyn Host, tracefs: &Tracefs) -> u64 {
 fn buffer_kib(memory_kib: u64, cpus: u64) -> u64 {
     let cpus = cpus.max(1);
     let wanted = ((1 << 20) / cpus).clamp(4096, 8192);
+    // Buffers cannot be swapped out, so a small machine keeps most of its memory.
     (memory_kib / 16 / cpus).clamp(64, wanted)
 }
 

@@ -110,6 +110,7 @@ impl LiveRecords {
         if records.is_empty() {
             return;
         }
+        // Pages come CPU by CPU; what was read in one turn is put into the order of time.
         records.sort_by_key(|(record, _)| (record.time, record.cpu));
         for (record, _) in records.iter_mut() {
             record.comm = self.names.name(record.pid);
@@ -222,10 +223,14 @@ impl Collector {
             }
             let page = Page::parse(bytes, header)
                 .map_err(|error| TraceError::damaged(format!("a page of CPU {}", part.cpu), error))?;
+            // Counted here and not from the kernel's numbers: that both agree is what shows that nothing was
+            // lost.
             part.received += page.count().0;
             if let Some(live) = &self.live {
                 live.add(part.cpu, &page, &mut self.records);
             }
+            // Less than an eighth of room: the writer has left this page, so there may be another full one
+            // behind it.
             let full = page.used() + size / 8 > size;
             have += size;
             if have + size > part.piece() {

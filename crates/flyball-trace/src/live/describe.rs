@@ -75,6 +75,7 @@ fn format_files(tracefs: &Tracefs, events: &[String]) -> Vec<(String, Vec<Vec<u8
         });
         for name in names {
             if let Ok(bytes) = tracefs.read(&format!("events/{group}/{name}/format"))
+                // An event that was named twice, alone and with its group, must not be in the file twice.
                 && !groups[at].1.contains(&bytes)
             {
                 groups[at].1.push(bytes);
@@ -112,6 +113,7 @@ pub(super) fn description(
             .filter_map(|name| tracefs.read(&format!("events/ftrace/{name}/format")).ok())
             .collect(),
         event_formats: format_files(tracefs, events),
+        // Root's symbol addresses do not belong in a file that is passed on.
         kallsyms: Vec::new(),
         printk: tracefs.read("printk_formats").unwrap_or_default(),
         cmdlines: Vec::new(),

@@ -117,6 +117,8 @@ impl Analyser {
     /// Counts a record, and the time that the trace covers.
     #[inline]
     fn passed(&mut self, time: u64) {
+        // Not always the first record: with the local clock CPUs differ, and trace_pipe merges only what it has
+        // read so far.
         let first = self.first.get_or_insert(time);
         *first = (*first).min(time);
         self.last = self.last.max(time);
@@ -127,6 +129,7 @@ impl Analyser {
     #[inline]
     pub fn add(&mut self, record: &Record) {
         if let Event::Lost(count) = record.event {
+            // Taken from the text of a line, which may be damaged as any other.
             if record.cpu < MOST_CPUS {
                 let loss = self.losses.entry(record.cpu).or_default();
                 loss.0 = loss.0.saturating_add(count.unwrap_or(0));
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_told_twice_count_once() {
+    fn requests_reported_twice_count_once() {
         let mut analyser = Analyser::new();
         for time in 0..10u64 {
             let perf = AmdPerf {

@@ -300,6 +300,8 @@ impl CpuSums {
     /// Records of this CPU are missing here: what held before them may have ended in between.
     pub(super) fn lost(&mut self) {
         (self.lost, self.active.lost) = (true, true);
+        // The exit from the idle state may be among the lost records: the time until the next event is nothing
+        // known.
         (self.idle_now, self.idle_last) = (None, None);
         self.lag.forget();
     }
@@ -322,6 +324,7 @@ impl CpuSums {
     pub(super) fn report(&self, cpu: u32, clock: Clock, end: u64) -> CpuReport {
         let timed = clock.nanoseconds();
         let active = &self.active;
+        // Kernels from 7.0 on report passive requests with both events; then those of active mode are left out.
         let only_active = self.samples == 0 && active.samples > 0;
         let (samples, decisions, first, last, gap) = if only_active {
             (active.samples, active.decisions, active.first, active.last, active.gap)

@@ -51,6 +51,7 @@ impl LagMeter {
         let Some((_, reached)) = self.since.last().copied() else { return };
         let rises = level > before;
         let moved = reached.abs_diff(from);
+        // One record cannot show where the frequency settled.
         if self.since.len() < 2 || (reached > from) != rises || moved * 20 < from.max(reached) {
             return;
         }

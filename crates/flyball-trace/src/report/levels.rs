@@ -77,6 +77,9 @@ mod tests {
         levels.add(u32::MAX, 5);
         let time = 3 * (LONGEST - 1) + LONGEST + (u64::MAX >> 1);
         let count = (1 << SAMPLE_BITS) + 3;
-        assert_eq!(levels.iter().collect::<Vec<_>>(), [(7, count, count), (200, 5, time), (MOST_LEVEL, 1, 5)]);
+        assert_eq!(
+            levels.iter().collect::<Vec<_>>(),
+            [(7, count, count), (200, 5, time), (MOST_LEVEL, 1, 5)]
+        );
     }
 }

@@ -68,7 +68,7 @@ impl Request {
 }
 
 /// One CPU. Two words that each request needs are here, side by side for all CPUs; the rest is elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CpuMeter {
     /// Requests that wait. A word, so that reading it does not also read `known`, which was just written: the processor
     /// would wait until that is in the cache.
@@ -90,12 +90,6 @@ impl Numbers {
         if count > 0 {
             self.sums.requests(self.waiting[..count.min(TOGETHER)].iter().map(Waiting::request));
         }
-    }
-}
-
-impl Default for CpuMeter {
-    fn default() -> CpuMeter {
-        CpuMeter { waiting: 0, known: false, numbers: Box::default() }
     }
 }
 

@@ -99,6 +99,7 @@ impl<R: Read> Chunks<R> {
                         break;
                     }
                     Ok(count) => used += count,
+                    // A signal (window size, stop and continue) must not end a read from a pipe.
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -110,6 +111,7 @@ impl<R: Read> Chunks<R> {
             if self.ended {
                 break;
             }
+            // What is behind the last newline waits for its end in the next chunk.
             if let Some(newline) = memchr::memrchr(b'\n', &chunk[searched..used]) {
                 let end = searched + newline + 1;
                 self.rest.extend_from_slice(&chunk[end..used]);
@@ -207,6 +209,7 @@ impl<R: Read + Send> Shared<'_, R> {
                 match chunks.fill(&mut chunk, options.chunk.max(4096)) {
                     Ok(place) => place,
                     Err(error) => {
+                        // The other threads would read on behind the error, and hand on text with a hole.
                         chunks.ended = true;
                         self.fail(TraceError::io("read", path, error));
                         return;
@@ -215,6 +218,7 @@ impl<R: Read + Send> Shared<'_, R> {
             };
             let Some(Place { number, offset, used }) = filled else { return };
             let text = &chunk[..used];
+            // Keeps its memory: some 60 KiB of records for each chunk need not be allocated again.
             batch.clear();
             parser.parse(text, offset, &mut batch);
             let done = Done { batch, bytes: used as u64, cut_off: text.last() != Some(&b'\n') };
@@ -240,6 +244,7 @@ impl<R: Read + Send> Shared<'_, R> {
                 let next = queue.next;
                 let Some(done) = queue.ready.remove(&next) else { break };
                 queue.next += 1;
+                // Not held while the receiver works: the others put their batches in meanwhile.
                 drop(queue);
                 let taken = lock(&self.receiver).take(&done);
                 queue = lock(&self.queue);
@@ -273,6 +278,7 @@ pub fn read_text<R: Read + Send>(
         queue: Mutex::default(),
         moved: Condvar::new(),
         receiver: Mutex::new(Receiver { summary: TextSummary::default(), sink }),
+        // For each thread one that waits and one in work: memory stays bounded if the receiver is slow.
         room: 2 * threads,
     };
     if threads == 1 {

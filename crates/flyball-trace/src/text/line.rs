@@ -127,6 +127,7 @@ impl LineParser {
             batch.entries = batch.entries.or_else(|| entries(line));
             return true;
         }
+        // print_trace_line() in kernel/trace/trace.c; trace-cmd report words it as EVENTS DROPPED.
         if let Some((cpu, lost)) = lost(&line[first..]) {
             // The line has no time: it is that of the record behind, which comes from the same CPU.
             let time = batch.records.last().map_or(0, |record| record.time);
@@ -153,6 +154,7 @@ impl LineParser {
             Some(name) => (name, &text[blanks(text, end)..]),
             None => (&b"(function)"[..], text),
         };
+        // perf script prints the group in front: `power:cpu_frequency:`.
         let name = match memchr::memrchr(b':', name) {
             Some(colon) => &name[colon + 1..],
             None => name,
@@ -162,6 +164,7 @@ impl LineParser {
 
     fn intern(&mut self, name: &[u8]) -> NameId {
         if let Some(at) = self.seen.iter().position(|(known, _)| known == name) {
+            // Moved to the front, and so found at once for the line behind it.
             if at > 0 {
                 self.seen.swap(0, at);
             }
@@ -301,7 +304,9 @@ fn usual_front(chunk: &[u8], at: usize, known: &mut [u8; 5]) -> Option<(u32, u64
     let [b']', b' ', flags @ .., b' '] = chunk.get(at..)?.first_chunk::<8>()? else { return None };
     if flags != known {
         // Flags start with a letter or a dot, a time with a digit.
-        if flags[0].is_ascii_digit() || !flags.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
+        if flags[0].is_ascii_digit()
+            || !flags.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.')
+        {
             return None;
         }
         *known = *flags;
@@ -330,6 +335,7 @@ fn holds(word: u128, byte: u8) -> bool {
 /// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, and place.
 #[inline]
 fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
+    // Option record-tgid puts the thread group's number here, in brackets.
     let mut at = blanks(chunk, at);
     if chunk.get(at) == Some(&b'(') {
         // `(%7d) ` or `(-------) `; trace-cmd writes it narrower.
@@ -367,6 +373,7 @@ fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
     let (whole, end) = decimal(chunk, at)?;
     let (time, ticks, end) = if chunk.get(end) == Some(&b'.') {
         let (fraction, stop) = decimal(chunk, end + 1)?;
+        // The kernel prints microseconds, trace-cmd report -t and perf script --ns nanoseconds.
         let nanoseconds = match stop - end - 1 {
             6 => fraction * 1_000,
             9 => fraction,
@@ -488,9 +495,17 @@ mod tests {
     #[test]
     fn the_fast_and_the_careful_path_agree() {
         let line = format!("{:>16}-{:<7} [1023] d.h2. 12345.678901: {FIELDS}", "job[12]", 1);
-        let mut fast = TextBatch::default();
-        assert_eq!(common_line(line.as_bytes(), 0, &mut fast), Some(line.len()));
-        let fast = fast.records[0];
+        // Another front first, so that the second line's is found and the third's is known.
+        let other = format!("{:>16}-{:<7} [001] d.h2.  5.678901: {FIELDS}\n", "amd_pstate_perf:", 1_234_567);
+        let (mut fast, mut reader) = (TextBatch::default(), FrequentLine::default());
+        let text = format!("{other}{line}\n{line}\n");
+        let mut at = 0;
+        while at < text.len() {
+            at = reader.read::<AmdPerf>(text.as_bytes(), at, &mut fast).unwrap();
+        }
+        assert_eq!((fast.records.len(), fast.records[1]), (3, fast.records[2]));
+        assert_eq!(fast.records[0].comm.to_string(), "amd_pstate_perf:");
+        let fast = fast.records[1];
         let mut batch = TextBatch::default();
         assert!(LineParser::new(Arc::default()).line(line.as_bytes(), &mut batch));
         assert_eq!(batch.records, [fast]);

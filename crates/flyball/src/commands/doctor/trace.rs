@@ -90,7 +90,7 @@ struct TraceFacts {
 }
 
 fn of_callbacks(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::NoDecisions | FindingKind::Untold | FindingKind::Stopped)
+    matches!(kind, FindingKind::NoDecisions | FindingKind::Unexplained | FindingKind::Stopped)
 }
 
 /// A finding as a sentence.
