@@ -62,14 +62,12 @@ mod tests {
             (b"a,b\n", "no runs"),
             (b"a,b\nx,y\n", "no column"),
             (b"run,time\n1,20,3\n2,20,1\n", "line 2 has 3 cells, the header 2"),
+            (b"command,mean,stddev,median\nls,1,2,3\nls,1,2,3\n", "--export-json"),
         ] {
             let error = read(bytes, None).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        assert!(read(b"a,b\n1,2\n", Some("c")).unwrap_err().to_string().contains("there are: a, b"));
-        let message =
-            read(b"command,mean,stddev,median\nls,1,2,3\nls,1,2,3\n", None).unwrap_err().to_string();
-        assert!(message.contains("--export-json"), "{message}");
+        assert!(read(b"a,b\n1,2\n", Some("c")).is_err(), "there is no column c");
     }
 
     /// The same three runs, as programs and spreadsheets write them.

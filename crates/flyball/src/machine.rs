@@ -26,7 +26,7 @@ pub enum MachineArg {
     Simulated(SimSetup),
     /// A directory of plain files that take writes, for tests.
     Tree(PathBuf),
-    /// A recorded machine: a directory that holds sys/ and proc/, or an archive.
+    /// A recorded machine: a directory that holds sys/ and proc/, an archive, or a file of facts.
     Recorded(PathBuf),
     /// A guest in which the whole command line runs.
     Guest(Box<GuestArg>),
@@ -73,8 +73,8 @@ impl MachineArg {
             MachineArg::Recorded(path) => match Recorded::open(path) {
                 Ok(host) => Ok(Box::new(host)),
                 Err(error) => Err(Failure::usage(format!(
-                    "no machine at '{self}': {error}; give 'live', 'sim:NAME' (see 'flyball sim list'), a directory that \
-                     holds sys/ and proc/, or an archive of 'flyball record'"
+                    "no machine at '{self}': {error}; give live, sim:NAME (see 'flyball sim list'), guest:NAME, an archive or a \
+                     facts file of 'flyball record', or a directory that holds sys/ and proc/"
                 ))),
             },
             MachineArg::Guest(_) => {
@@ -119,8 +119,8 @@ fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
 /// The options that choose a machine.
 #[derive(Debug, clap::Args)]
 pub struct MachineOptions {
-    /// The machine: live, a recorded machine (an archive of `flyball record`, or a directory that holds sys/ and proc/),
-    /// sim:NAME (simulated), or guest:NAME (a guest kernel in which the command runs).
+    /// The machine: live, a recorded machine (an archive or a facts file of `flyball record`, or a directory that holds
+    /// sys/ and proc/), sim:NAME (simulated), or guest:NAME (a guest kernel in which the command runs).
     #[arg(short = 'M', long, global = true, help_heading = EVERYWHERE, default_value = "live", value_name = "MACHINE")]
     pub machine: MachineArg,
 

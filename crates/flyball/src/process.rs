@@ -1,13 +1,19 @@
-//! This process: its program, its command line, and the signals that end it.
+//! This process: its program, its command line, and the signals that end it. And the command that it runs for the user.
 
 use std::{
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
+use flyball_host::{Launch, Process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The path of flyball's own program, to start it again.
 pub fn own_program() -> Result<PathBuf, Failure> {
@@ -37,4 +43,31 @@ pub fn flag_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
 /// A flag that Ctrl-C, SIGTERM and a closed terminal set, instead of ending the process between two writes.
 pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
     flag_on(&[SIGINT, SIGTERM, SIGHUP])
+}
+
+/// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit code is that of the
+/// command; 128 + N if signal N ended it, as in a shell.
+pub fn run_in_foreground(
+    launch: Launch,
+    program: &str,
+    stop: &AtomicBool,
+) -> Result<Exit, Failure> {
+    let fail = |error: std::io::Error| {
+        // As in a shell: 127 if there is no such program, 126 if it cannot be run.
+        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        Failure::new(Exit::Command(code), format!("cannot run {program}: {error}"))
+    };
+    // On this machine, whatever machine the settings are for: a simulated one runs models only.
+    let mut running: Box<dyn Process> = Box::new(launch.in_foreground().start().map_err(fail)?);
+    let ended = loop {
+        // The wait is cut short so that a signal, which only sets the flag, is noticed.
+        if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
+            break ended;
+        }
+        if stop.load(Ordering::Relaxed) {
+            break running.stop(Duration::from_secs(2)).map_err(fail)?;
+        }
+    };
+    let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
+    Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
 }

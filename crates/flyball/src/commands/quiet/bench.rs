@@ -85,7 +85,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let session =
             quiet::QuietSession::begin(context, &*host, &args.quiet, Purpose::Quiet, guarded, &stopped)?;
         if !guarded {
-            session.notes().iter().for_each(|note| eprintln!("note: {note}"));
+            session.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
         Some(session)
     };

@@ -1,0 +1,64 @@
+//! `flyball quiet on` and `flyball quiet off`: a machine that stays quiet between two commands.
+
+use std::sync::atomic::Ordering;
+
+use flyball_control::write::{
+    hold::{self, Scope},
+    journal::{Contents, Journal, Purpose},
+};
+
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    output,
+    quiet::{Quiet, QuietSession},
+};
+
+/// Makes the machine quiet until `quiet off`.
+pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let interrupted = change::interrupts()?;
+    let stopped = || interrupted.load(Ordering::Relaxed);
+    let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &stopped)?;
+    let QuietSession { hold, group, notes } = session;
+    hold.keep()?;
+    for note in &notes {
+        eprintln!("note: {note}");
+    }
+    output::line(format_args!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level))?;
+    if let Some(group) = group {
+        output::line(format_args!(
+            "a benchmark gets the reserved CPUs by joining the control group: echo $$ > {group}/cgroup.procs"
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Undoes `quiet on`.
+pub fn off(context: &Context) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    change::must_be_writable(&*host)?;
+    let state = context.state()?;
+    let contents = Journal::load(&state)?;
+    // A command that was killed before its first write has changed nothing.
+    let pending: Vec<_> = contents
+        .iter()
+        .flat_map(Contents::pending)
+        .filter(|entry| entry.writes > 0)
+        .collect();
+    let Some(position) = pending.iter().rposition(|entry| entry.purpose == Some(Purpose::QuietOn)) else {
+        output::line("not quiet: nothing to undo")?;
+        return Ok(Exit::Done);
+    };
+    if position + 1 != pending.len() {
+        return Err(Failure::failed(format!(
+            "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",
+            pending[position + 1].command
+        )));
+    }
+    let restored = hold::restore(&*host, &state, &change::command_line(), Scope::Last)?;
+    output::line(&restored.restoration)?;
+    Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
+}
+

@@ -1,0 +1,101 @@
+//! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a quiet machine.
+
+use flyball_control::{
+    Location, Snapshot,
+    plan::plan,
+    quiet::extras,
+};
+use flyball_host::{CpuList, Host};
+
+use crate::{
+    change,
+    context::Context,
+    exit::{Exit, Failure},
+    quiet::{Quiet, QuietPlan},
+};
+
+/// Prints the plan, and writes nothing.
+pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let quiet_plan = QuietPlan::decide(&*host, quiet)?;
+    let recipe = &quiet_plan.recipe;
+    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent).map_err(Failure::failed)?;
+    let plan = plan(&snapshot, &quiet_plan.intent)?;
+    let extras = extras(&*host, &snapshot.topology().online, &recipe.cpus);
+    let data = || {
+        let extras: Vec<_> = extras
+            .iter()
+            .map(|(location, new)| serde_json::json!({"location": location, "new": new}))
+            .collect();
+        serde_json::json!({"recipe": recipe, "plan": plan, "extras": extras})
+    };
+    context.output.about(&*host).object(data, || {
+        quiet_plan.say(&*host);
+        let mut out = change::plan_text(&plan, false);
+        if let Some(partition) = &recipe.partition {
+            out += &format!("control group\n  {}  CPUs {}\n", partition.path, partition.content);
+        }
+        if !extras.is_empty() {
+            out += "interrupts and profiling, where possible\n";
+            for line in folded(&*host, &extras) {
+                out += &format!("  {line}\n");
+            }
+        }
+        out
+    })?;
+    Ok(Exit::Done)
+}
+
+/// Writes to files other than knobs, with interrupts of the same old and new CPUs on one line.
+fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
+    let mut interrupts: std::collections::BTreeMap<(String, &str), CpuList> =
+        std::collections::BTreeMap::new();
+    let mut lines = Vec::new();
+    for (location, new) in extras {
+        let path = location.path().unwrap_or_default();
+        let old = host.read(path).unwrap_or_default();
+        let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()?.parse().ok());
+        match number {
+            Some(number) => {
+                interrupts.entry((old, new)).or_default().insert(number);
+            }
+            None => lines.push(format!("{location}  {old} -> {new}")),
+        }
+    }
+    let of_interrupts = interrupts
+        .into_iter()
+        .map(|((old, new), numbers)| format!("/proc/irq/{{{numbers}}}/smp_affinity_list  {old} -> {new}"));
+    of_interrupts.chain(lines).collect()
+}
+
+/// Prints whether the machine is quiet for a level.
+pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
+    let host = context.open()?;
+    let quiet_plan = QuietPlan::decide(&*host, quiet)?;
+    let recipe = &quiet_plan.recipe;
+    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent).map_err(Failure::failed)?;
+    let plan = plan(&snapshot, &quiet_plan.intent)?;
+    let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
+    let data = || {
+        serde_json::json!({
+            "level": quiet.level, "quiet": plan.is_empty(), "settings": recipe.settings, "differs": plan.changes,
+            "interrupts_and_profiling": left, "unavailable": recipe.unavailable, "boot": recipe.boot,
+        })
+    };
+    context.output.about(&*host).object(data, || {
+        let mut out = if plan.is_empty() {
+            format!("quiet for level {}: all {} settings hold\n", quiet.level, recipe.settings.len())
+        } else {
+            let writes = if plan.changes.len() == 1 { "write is" } else { "writes are" };
+            format!("not quiet for level {}: {} {writes} missing\n", quiet.level, plan.changes.len())
+        };
+        if !plan.is_empty() {
+            out += &change::plan_text(&plan, false);
+        }
+        for what in &recipe.unavailable {
+            eprintln!("note: cannot {what}");
+        }
+        out
+    })?;
+    Ok(if plan.is_empty() { Exit::Done } else { Exit::Drifted })
+}
