@@ -10,7 +10,8 @@ use crate::{Form, Value, knob};
 /// What was expected instead.
 pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
     // An attribute is one line; should there be more, the first one counts.
-    let text = text.trim().lines().next().unwrap_or_default().trim_end();
+    // Attributes are ASCII, and there are thousands of them: white space of other scripts is not looked for.
+    let text = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
     if text.is_empty() {
         return match form {
             // An empty list is a list: boost frequencies of a driver without boost.

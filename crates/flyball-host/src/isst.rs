@@ -14,7 +14,7 @@ pub mod registers;
 pub mod tpmi;
 mod wire;
 
-use crate::{CpuInfo, Errno, Host, HostError, Kind, Op};
+use crate::{CpuInfo, Errno, Host, HostError, Kind, Op, Vendor};
 
 /// The node of the common driver (isst_if_common.c).
 pub const NODE: &str = "/dev/isst_interface";
@@ -124,11 +124,32 @@ pub fn module_for(model: u32) -> Option<&'static str> {
     }
 }
 
+/// What a processor is, as far as Speed Select depends on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Processor<'a> {
+    pub vendor: Vendor,
+    pub family: Option<u32>,
+    pub model: Option<u32>,
+    pub name: Option<&'a str>,
+}
+
 /// Why Speed Select does not answer, and what to do about it, for a person.
 pub fn explain(host: &dyn Host, error: &HostError) -> String {
+    let info = CpuInfo::read(host).unwrap_or_default();
+    let processor = Processor {
+        vendor: info.vendor(),
+        family: info.family,
+        model: info.model,
+        name: info.model_name.as_deref(),
+    };
+    explain_on(&host.kind(), processor, error)
+}
+
+/// The same for a processor that is known: /proc/cpuinfo is a megabyte on a machine of 512 CPUs.
+pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> String {
     let node_missing = error.path == NODE && error.is_absent();
     match error.errno {
-        _ if node_missing => explain_absence(host),
+        _ if node_missing => explain_absence(kind, processor),
         Errno::ACCES | Errno::PERM => {
             format!("{error}; Speed Select needs root (the node {NODE} is root's alone)")
         }
@@ -145,11 +166,11 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
     }
 }
 
-fn explain_absence(host: &dyn Host) -> String {
-    let CpuInfo { vendor_id, family, model, model_name, .. } = CpuInfo::read(host).unwrap_or_default();
-    if vendor_id == "GenuineIntel" && family == Some(6) {
+fn explain_absence(kind: &Kind, processor: Processor<'_>) -> String {
+    let Processor { vendor, family, model, name } = processor;
+    if vendor == Vendor::Intel && family == Some(6) {
         if let Some(modules) = model.and_then(module_for) {
-            if host.kind() == Kind::Recorded {
+            if *kind == Kind::Recorded {
                 return format!(
                     "this recording holds nothing of Speed Select: mailboxes cannot be recorded, and the register blocks \
                      that debugfs shows of later processors are not there. On the machine itself the driver is loaded \
@@ -162,12 +183,12 @@ fn explain_absence(host: &dyn Host) -> String {
             );
         }
     }
-    if family == Some(19) && vendor_id == "GenuineIntel" {
+    if vendor == Vendor::Intel && family == Some(19) {
         return format!(
             "no Speed Select driver: {NODE} is missing. Load intel_vsec, intel_vsec_tpmi and isst_tpmi with modprobe"
         );
     }
-    let name = model_name.unwrap_or_else(|| "this CPU".to_owned());
+    let name = name.unwrap_or("this CPU");
     format!("no Speed Select here: {name} has no such feature (Intel Xeon from Cascade Lake on has)")
 }
 

@@ -47,11 +47,7 @@ pub fn interrupts() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Runs a command in the foreground of the terminal until it ends, or until `stop` is set. Its exit code is that of the
 /// command; 128 + N if signal N ended it, as in a shell.
-pub fn run_in_foreground(
-    launch: Launch,
-    program: &str,
-    stop: &AtomicBool,
-) -> Result<Exit, Failure> {
+pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Result<Exit, Failure> {
     let fail = |error: std::io::Error| {
         // As in a shell: 127 if there is no such program, 126 if it cannot be run.
         let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };

@@ -59,7 +59,8 @@ impl QuietPlan {
     pub fn decide(host: &dyn Host, options: &Quiet) -> Result<QuietPlan, Failure> {
         let snapshot = Snapshot::of_knobs(host, KNOBS).map_err(Failure::failed)?;
         let cpus = cpus(&snapshot, options)?;
-        let recipe = quiet::decide(host, &snapshot, options.level, &cpus, options.freq).map_err(Failure::failed)?;
+        let recipe =
+            quiet::decide(host, &snapshot, options.level, &cpus, options.freq).map_err(Failure::failed)?;
         let intent = recipe.intent().map_err(Failure::failed)?;
         Ok(QuietPlan { recipe, intent })
     }

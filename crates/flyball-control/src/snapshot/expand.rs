@@ -5,14 +5,22 @@ use crate::{At, Topology};
 /// The path that `pattern` means at `at`; `None` where the machine has nothing to put for a placeholder.
 pub(crate) fn expand(topology: &Topology, pattern: &str, at: &At) -> Option<String> {
     let mut path = String::with_capacity(pattern.len() + 16);
-    let mut rest = pattern;
-    while let Some(open) = find(rest, b'{') {
-        let close = find(rest, b'}').filter(|close| *close > open)?;
-        path.push_str(&rest[..open]);
-        placeholder(topology, &rest[open + 1..close], at, &mut path)?;
-        rest = &rest[close + 1..];
+    // Where the next piece of text begins, and where the name of a placeholder.
+    let (mut text, mut name) = (0, None);
+    for (index, byte) in pattern.bytes().enumerate() {
+        match byte {
+            b'{' => {
+                path.push_str(&pattern[text..index]);
+                name = Some(index + 1);
+            }
+            b'}' => {
+                placeholder(topology, &pattern[name.take()?..index], at, &mut path)?;
+                text = index + 1;
+            }
+            _ => {}
+        }
     }
-    path.push_str(rest);
+    path.push_str(&pattern[text..]);
     Some(path)
 }
 
@@ -36,11 +44,6 @@ fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> O
         ("any-policy", _) => digits(topology.any_policy()?.number, path),
         _ => None,
     }
-}
-
-/// Where `byte` is first.
-fn find(text: &str, byte: u8) -> Option<usize> {
-    memchr::memchr(byte, text.as_bytes())
 }
 
 /// Appends a number. Tens of thousands of paths are made on a large machine; `write!` takes twice the time.

@@ -88,7 +88,13 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
 fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
     let known = topology.model.and_then(isst::module_for).is_some();
     if known || (error.path == isst::NODE && !error.is_absent()) {
-        Why::NotNow(isst::explain(host, error))
+        let processor = isst::Processor {
+            vendor: topology.vendor,
+            family: topology.family,
+            model: topology.model,
+            name: topology.model_name.as_deref(),
+        };
+        Why::NotNow(isst::explain_on(&host.kind(), processor, error))
     } else {
         Why::NoFile(isst::NODE.to_owned())
     }

@@ -1,6 +1,6 @@
 //! The read pass: from a host to a snapshot.
 //!
-//! Knobs are read one after the other, place by place, each by the first of its mechanisms that has it. Registers hold
+//! Knobs are read scope by scope and place by place, each by the first of its mechanisms that has it. Registers hold
 //! several knobs and are read once per CPU. On a machine of 512 CPUs a pass opens some thousand files, and opening them
 //! is nearly all the time that it takes: what is not asked for is not read, and a knob that a sample of its places lacks
 //! is not looked for at the others.
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz, Op};
 
 use super::{
-    Column, Entry, Slot, Snapshot, expand, is_offline,
+    Column, Entry, SCOPES, Slot, Snapshot, expand, is_offline,
     speed_select::{LEVEL_KNOBS, SpeedSelectView},
 };
 use crate::{
@@ -86,13 +86,20 @@ impl Snapshot {
             registers: HashMap::new(),
             no_msr_driver: false,
         };
+        // By scope, then place by place: the files of a policy or CPU are in one folder, and reading them one after the other
+        // lets the host open them relative to it.
+        let mut by_scope: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
         for &knob in request.knobs {
-            if self.has(knob) {
+            if self.has(knob) || by_scope[knob.knob().scope as usize].contains(&knob) {
                 continue;
             }
             self.find_places(host, knob, request.levels);
-            let column = pass.column(self, knob, request);
-            self.columns[knob as usize] = Some(column);
+            by_scope[knob.knob().scope as usize].push(knob);
+        }
+        for knobs in by_scope.iter().filter(|knobs| !knobs.is_empty()) {
+            for (knob, column) in pass.columns(self, knobs, request) {
+                self.columns[knob as usize] = Some(column);
+            }
         }
     }
 
@@ -166,29 +173,42 @@ impl Attempt {
 }
 
 impl Pass<'_> {
-    fn column(&mut self, snapshot: &Snapshot, knob: Id, request: &Request<'_>) -> Column {
-        let places = snapshot.places[knob.knob().scope as usize].as_deref().unwrap_or_default();
+    /// Reads knobs of one scope.
+    fn columns(&mut self, snapshot: &Snapshot, knobs: &[Id], request: &Request<'_>) -> Vec<(Id, Column)> {
+        let Some(scope) = knobs.first().map(|knob| knob.knob().scope) else { return Vec::new() };
+        let places = snapshot.places[scope as usize].as_deref().unwrap_or_default();
         let is_meant = |place: &Place| request.cpus.is_none_or(|cpus| place.cpus.intersects(cpus));
-        if request.sample_absence && !request.to_plan {
-            let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
-            // The sample costs a few reads: below eight places reading all of them costs no more.
-            if meant.len() > 8
-                && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
-            {
-                return Column::AbsentEverywhere(why);
+        let mut columns = Vec::with_capacity(knobs.len());
+        // The knobs to read at each place, and what was read of them so far.
+        let mut each: Vec<(Id, Vec<Option<Entry>>)> = Vec::with_capacity(knobs.len());
+        for &knob in knobs {
+            if request.sample_absence && !request.to_plan {
+                let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
+                // The sample costs a few reads: below eight places reading all of them costs no more.
+                if meant.len() > 8
+                    && let Some(why) = self.absent_everywhere(snapshot, knob, &meant)
+                {
+                    columns.push((knob, Column::AbsentEverywhere(why)));
+                    continue;
+                }
+            }
+            each.push((knob, Vec::with_capacity(places.len())));
+        }
+        let by_list = request.online_by_list && snapshot.topology.online_is_listed;
+        for place in places {
+            let is_meant = is_meant(place);
+            for (knob, entries) in &mut each {
+                entries.push(is_meant.then(|| {
+                    if *knob == Id::Online && by_list {
+                        Entry { reading: Ok(member(&snapshot.topology, place)), slot: None }
+                    } else {
+                        self.entry(snapshot, *knob, place)
+                    }
+                }));
             }
         }
-        let by_list = knob == Id::Online && request.online_by_list && snapshot.topology.online_is_listed;
-        let entries = places.iter().map(|place| {
-            is_meant(place).then(|| {
-                if by_list {
-                    Entry { reading: Ok(member(&snapshot.topology, place)), slot: None }
-                } else {
-                    self.entry(snapshot, knob, place)
-                }
-            })
-        });
-        Column::Each(entries.collect())
+        columns.extend(each.into_iter().map(|(knob, entries)| (knob, Column::Each(entries))));
+        columns
     }
 
     /// Why a knob is absent, where a sample of its places lacks the file or the register.
@@ -295,7 +315,7 @@ impl Pass<'_> {
         let reading = match (read, std::str::from_utf8(&self.buffer)) {
             (Err(error), _) => refused(topology, path, place, error),
             (Ok(()), Err(_)) => refused(topology, path.clone(), place, not_text(&path)),
-            (Ok(()), Ok(text)) => decode_file(topology, path, form, text.trim_end(), place),
+            (Ok(()), Ok(text)) => decode_file(topology, path, form, text.trim_ascii_end(), place),
         };
         Attempt { reading, slot }
     }

@@ -118,94 +118,107 @@ pub(super) fn notes(manifest: &Manifest, rounds: &[&Round], report: &Report) -> 
             "The processors of this machine are emulated ({what}): times, speeds, energy and heat are a model's."
         ));
     }
-    if let Some(quiet) = &manifest.quiet {
-        let sum = |get: fn(&Grades) -> usize| -> usize {
-            report.arms.iter().filter_map(|arm| arm.grades.as_ref()).map(get).sum()
-        };
-        let out: usize = report.arms.iter().map(|arm| arm.left_out.len()).sum();
-        notes.push(format!(
-            "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}; \
-             {out} rounds are left out of the verdict, whatever their values.",
-            quiet.level,
-            quiet.cpus,
-            if quiet.settings.is_empty() { "nothing to set here".to_owned() } else { quiet.settings.join(" ") },
-            sum(|grades| grades.good),
-            sum(|grades| grades.fair),
-            sum(|grades| grades.bad),
-        ));
-    }
+    notes.extend(quiet_note(manifest, report));
     notes.extend(frequency_by_file(manifest, report));
     for (index, arm) in report.arms.iter().enumerate() {
         notes.extend(left_out_notes(arm));
         notes.extend(round_notes(rounds, index, &arm.name));
-        if arm.rounds == 0 && !arm.left_out.is_empty() {
-            notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
-        }
-        if arm.throttled.is_some_and(|count| count > 0) {
+        notes.extend(arm_notes(arm));
+    }
+    notes.extend(boot_notes(manifest, report));
+    notes
+}
+
+/// How quiet the machine was kept, and in how many rounds that held.
+fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
+    let quiet = manifest.quiet.as_ref()?;
+    let sum = |get: fn(&Grades) -> usize| -> usize {
+        report.arms.iter().filter_map(|arm| arm.grades.as_ref()).map(get).sum()
+    };
+    let out: usize = report.arms.iter().map(|arm| arm.left_out.len()).sum();
+    Some(format!(
+        "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}; \
+         {out} rounds are left out of the verdict, whatever their values.",
+        quiet.level,
+        quiet.cpus,
+        if quiet.settings.is_empty() { "nothing to set here".to_owned() } else { quiet.settings.join(" ") },
+        sum(|grades| grades.good),
+        sum(|grades| grades.fair),
+        sum(|grades| grades.bad),
+    ))
+}
+
+/// What stands between an arm's numbers and a conclusion.
+fn arm_notes(arm: &ArmReport) -> Vec<String> {
+    let mut notes = Vec::new();
+    if arm.rounds == 0 && !arm.left_out.is_empty() {
+        notes.push(format!("{}: no round is left, so there is no verdict.", arm.name));
+    }
+    if arm.throttled.is_some_and(|count| count > 0) {
+        notes.push(format!(
+            "{}: throttled in most of its rounds ({} events); they count, since its settings bring that about. \
+             A longer --cool-down or better cooling would say more.",
+            arm.name,
+            arm.throttled.unwrap_or(0)
+        ));
+    }
+    if let Some(needed) = &arm.waits_for {
+        notes.push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));
+    }
+    for summary in arm.summaries.iter().filter(|summary| Quantity::JUDGED.contains(&summary.quantity)) {
+        let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
+        if without > 0 {
             notes.push(format!(
-                "{}: throttled in most of its rounds ({} events); they count, since its settings bring that about. \
-                 A longer --cool-down or better cooling would say more.",
-                arm.name,
-                arm.throttled.unwrap_or(0)
+                "{}: {} is zero or negative in {without} rounds; changes are ratios, so there is no verdict on it.",
+                arm.name, summary.metric.name
             ));
         }
-        if let Some(needed) = &arm.waits_for {
-            notes
-                .push(format!("{}: not run yet; boot with {needed}, then continue with --resume.", arm.name));
+        if let Some(drift) = summary.drift {
+            notes.push(format!(
+                "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are hardly \
+                 touched by that, medians are.",
+                arm.name,
+                summary.metric.name,
+                crate::numbers::percent(drift.change),
+                crate::numbers::probability(drift.p),
+            ));
         }
-        for summary in arm.summaries.iter().filter(|summary| Quantity::JUDGED.contains(&summary.quantity)) {
-            let without = summary.points.iter().filter(|point| point.value <= 0.0).count();
-            if without > 0 {
-                notes.push(format!(
-                    "{}: {} is zero or negative in {without} rounds; changes are ratios, so there is no verdict on it.",
-                    arm.name, summary.metric.name
-                ));
-            }
-            if let Some(drift) = summary.drift {
-                notes.push(format!(
-                    "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are hardly \
-                     touched by that, medians are.",
-                    arm.name,
-                    summary.metric.name,
-                    crate::numbers::percent(drift.change),
-                    crate::numbers::probability(drift.p),
-                ));
-            }
-            if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {
-                let rounds: Vec<String> =
-                    summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
-                notes.push(format!(
-                    "{}: {} far from the others in round {}; kept, since ranks bear it.",
-                    arm.name,
-                    summary.metric.name,
-                    rounds.join(", ")
-                ));
-            }
-        }
-        for note in &arm.notes {
-            notes.push(format!("{}: {note}", arm.name));
+        // Energy and work per joule follow the performance of the same round: one note for the round is enough.
+        if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {
+            let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
+            notes.push(format!(
+                "{}: {} far from the others in round {}; kept, since ranks bear it.",
+                arm.name,
+                summary.metric.name,
+                rounds.join(", ")
+            ));
         }
     }
+    notes.extend(arm.notes.iter().map(|note| format!("{}: {note}", arm.name)));
+    notes
+}
+
+/// Which arms ran in which boot, where there is more than one.
+fn boot_notes(manifest: &Manifest, report: &Report) -> Vec<String> {
     let in_boot = |boot: usize| -> Vec<&str> {
         report.arms.iter().filter(|arm| arm.boots.contains(&boot)).map(|arm| arm.name.as_str()).collect()
     };
+    // A boot in which the command was stopped before its first round has no arms, and makes no difference.
     let used: Vec<usize> = (0..manifest.boots.len()).filter(|boot| !in_boot(*boot).is_empty()).collect();
-    if used.len() > 1 {
-        for boot in used {
-            let data = &manifest.boots[boot];
-            let driver = data.driver.as_deref().map(|driver| format!(", {driver}")).unwrap_or_default();
-            notes.push(format!(
-                "Boot {} (Linux {}{driver}): {}.",
-                boot + 1,
-                data.kernel,
-                in_boot(boot).join(", ")
-            ));
-        }
-        notes.push(
-            "Arms of different boots were not run in turns: a difference between them holds what differs between \
-             the boots too."
-                .to_owned(),
-        );
+    if used.len() < 2 {
+        return Vec::new();
     }
+    let mut notes = Vec::new();
+    for boot in used {
+        let data = &manifest.boots[boot];
+        let driver = data.driver.as_deref().map(|driver| format!(", {driver}")).unwrap_or_default();
+        let arms = in_boot(boot).join(", ");
+        notes.push(format!("Boot {} (Linux {}{driver}): {arms}.", boot + 1, data.kernel));
+    }
+    notes.push(
+        "Arms of different boots were not run in turns: a difference between them holds what differs between \
+         the boots too."
+            .to_owned(),
+    );
     notes
 }

@@ -45,9 +45,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         (Some(path), None) => (path.as_path(), false),
         (None, None) => return Err(Failure::usage("give a file to write")),
     };
-    let fail = |what: &str, error: &io::Error| {
-        Failure::failed(format!("cannot {what} {}: {error}", path.display()))
-    };
+    let fail =
+        |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }

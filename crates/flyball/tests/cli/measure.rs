@@ -277,7 +277,8 @@ fn arms_are_applied_and_everything_is_put_back() {
     command.arg(&csv);
     let read = ends(command, 0).json();
     let pairs = read["pairs"].as_array().expect("pairs of arms");
-    let compared = |pair: &&Value| (&pair["base"], &pair["compared"]) == (&"now".into(), &"governor=powersave".into());
+    let compared =
+        |pair: &&Value| (&pair["base"], &pair["compared"]) == (&"now".into(), &"governor=powersave".into());
     assert!(pairs.iter().any(|pair| compared(&pair)), "{read}");
 }
 

@@ -93,7 +93,10 @@ fn a_plan_of_base_freq_says_why_and_what_it_costs() {
         // Base-freq is carried out by classes of service, so the plan has changes of other knobs with a reason.
         let changes = plan["changes"].as_array().unwrap();
         let implied = changes.iter().filter(|change| change["knob"] != "sst-bf");
-        assert!(implied.clone().count() > 0 && implied.clone().all(|change| change["because"].is_string()), "{plan}");
+        assert!(
+            implied.clone().count() > 0 && implied.clone().all(|change| change["because"].is_string()),
+            "{plan}"
+        );
         assert!(plan["notes"].as_array().is_some_and(|notes| !notes.is_empty()), "{plan}");
     }
 }

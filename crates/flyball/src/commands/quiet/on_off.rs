@@ -61,4 +61,3 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
     output::line(&restored.restoration)?;
     Ok(if restored.restoration.is_exact() { Exit::Done } else { Exit::HalfDone })
 }
-

@@ -1,10 +1,6 @@
 //! `flyball quiet -n` and `flyball quiet status`: what would be written, and what differs from a quiet machine.
 
-use flyball_control::{
-    Location, Snapshot,
-    plan::plan,
-    quiet::extras,
-};
+use flyball_control::{Location, Snapshot, plan::plan, quiet::extras};
 use flyball_host::{CpuList, Host};
 
 use crate::{
