@@ -18,6 +18,7 @@ pub(super) fn base_freq(session: &mut Session<'_>, id: &Id) -> Result<(BaseFreq,
     let mut found = Vec::new();
     for cpu in session.domain_cpus(id) {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/base_frequency", cpu.number);
+        // Down to 100 MHz, the unit in which the original compares them.
         found.push((cpu.number, session.number(true, &path)?.max(0) / 100_000));
     }
     let high = found.iter().map(|&(_, ratio)| ratio).max().unwrap_or(0);

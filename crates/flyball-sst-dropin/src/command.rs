@@ -82,6 +82,7 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
     let (Some(feature), Some(word)) = (args.get(getopt.index), args.get(getopt.index + 1)) else {
         return Ok(());
     };
+    // Help for a feature is asked for in the place of its command.
     if matches!(word.as_str(), "-h" | "--help") && help::feature(session, feature) {
         return Ok(());
     }
@@ -94,11 +95,13 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
         session.failed = true;
         return if session.strict { Err(Ended(2)) } else { Ok(()) };
     };
+    // Past the feature and the command, whose own options follow.
     getopt.index += 2;
     let options = options::read(session, args, getopt)?;
     if action.writes() {
         session.check_privilege()?;
     }
+    // After the check for root, as in the original: an ordinary user gets no help about commands that write.
     if options.help {
         help::command(session, feature, word);
         return Ok(());

@@ -47,6 +47,7 @@ pub(super) fn run(
     if session.debug {
         session.warn("OOB mode is enabled in debug mode\n");
     }
+    // With a poll interval the original stays in the foreground, although its help says nothing about it.
     if !request.foreground && request.interval.is_none() && !session.debug {
         session.warn("OOB mode is enabled and will run as daemon\n");
         daemon.detach()?;
@@ -59,6 +60,7 @@ pub(super) fn run(
             return Err(refused(session));
         }
         while !daemon.stopped() {
+            // A second, so that a signal is noticed even if no event comes.
             let Some(cpus) = daemon.changes(Duration::from_secs(1)) else { return Err(refused(session)) };
             for cpu in cpus {
                 let id = session.id(cpu);
@@ -101,12 +103,14 @@ fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), End
     }
     let now = session.host.now();
     let last = seen.entry((id.package, id.die, id.domain)).or_insert((Duration::ZERO, None));
+    // The first look is never skipped: it brings the CPUs in line with the level at start.
     if last.1.is_some() && now.saturating_sub(last.0) < QUIET {
         return Ok(());
     }
     last.0 = now;
     let before = last.1;
     let Ok(levels) = session.levels(id)? else { return Ok(()) };
+    // A locked level cannot have changed, whatever the event was about.
     if levels.locked || before == Some(levels.current) {
         return Ok(());
     }

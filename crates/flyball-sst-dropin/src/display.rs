@@ -31,6 +31,7 @@ impl Display {
     /// `name:value` at a depth, or the head of a container.
     fn put(&mut self, depth: usize, name: &str, value: Option<&str>) {
         if !self.json {
+            // One blank for the first depth and two per depth after it.
             let indent = if depth == 1 { " ".to_owned() } else { "  ".repeat(depth - 1) };
             self.text.push_str(&indent);
             self.text.push_str(name);
@@ -41,6 +42,7 @@ impl Display {
             self.text.push('\n');
             return;
         }
+        // Two entries of one depth: the comma belongs to the line before, which did not know of this one.
         if self.depth_before == depth {
             self.text.push_str(",\n");
         }
@@ -150,6 +152,7 @@ impl Display {
             self.text.push_str(&format!("{kind}: {text}\n"));
             return;
         }
+        // A message outside of a record is a document of its own.
         if !self.open {
             self.brace("{");
         }
@@ -205,6 +208,7 @@ pub(super) fn mask(cpus: &flyball_host::CpuList, room: u32) -> String {
         groups[cpu as usize / 32] |= 1 << (cpu % 32);
     }
     let mut text = groups.iter().rev().map(|group| format!("{group:08x}")).collect::<Vec<_>>().join(",");
+    // The buffer of the original ends here, and the list with it.
     text.truncate(LONGEST);
     text
 }

@@ -73,6 +73,7 @@ fn set_base_of(
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
     }
+    // Classes first: base-freq without them would slow the wrong cores for a moment.
     if options.auto && on {
         if let Err(code) = prefer_high_cores(session, id)? {
             return Ok(Err(code));
@@ -82,12 +83,14 @@ fn set_base_of(
     if options.auto {
         match result {
             Err(_) => {
+                // The failure of base-freq is the result; that of this clean-up is not reported.
                 let _ = power::set_qos(session, id, false, 0)?;
             }
             Ok(()) if on => online::raise_min(session, id)?,
             Ok(()) => online::lower_min(session, id)?,
         }
         if !on {
+            // Also after a failure above, and then a second time, as in the original.
             let _ = power::set_qos(session, id, false, 1)?;
         }
     }
@@ -123,6 +126,7 @@ fn set_features(session: &mut Session<'_>, id: &Id, base: bool, on: bool) -> Res
         session.display.message(false, "Make sure to execute before: core-power enable");
     }
     let features = control.features;
+    // One command sets both, so the other one is written as it was read.
     let (base_freq, turbo_freq) =
         if base { (on, features.turbo_freq_on) } else { (features.base_freq_on, on) };
     let answer = session.at(id, |access, place| access.set_features(place, base_freq, turbo_freq));
@@ -174,6 +178,7 @@ fn set_classes(
                 return Ok(Err(code));
             }
         };
+        // Weight 0 and EPP 0 are the highest priority, 15 the lowest.
         let (min, least) = if class == 0 { (high, 0) } else { (low, 15) };
         let clos = Clos { min, max: Clos::NO_LIMIT, epp: least, weight: least, desired: before.desired };
         if let Err(code) = power::write_class(session, id, class, &clos)? {
@@ -259,6 +264,7 @@ fn set_turbo_of(
     }
     let mut result = set_features(session, id, false, on)?;
     if on && result.is_ok() {
+        // The original reads the levels here only for their error.
         result = session.levels(id)?.map(|_| ());
         if result.is_ok() && id.cpu >= 0 {
             result = turbo::set_limits(session, id, options.turbo_limits)?;
@@ -281,6 +287,7 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
         let Ok(levels) = session.levels(id)? else { return Ok(()) };
         let row = session.at(id, |access, place| access.turbo_limits(place, levels.current));
         let Ok(row) = session.ask(row)? else { return Ok(()) };
+        // The register has eight ratios of 100 MHz, bucket 0 in its lowest byte.
         limits = u64::from_le_bytes(row[0].map(|limit| (limit.0 / 100).min(0xff) as u8));
     }
     let register = MSR_TURBO_RATIO_LIMIT;
@@ -293,6 +300,7 @@ fn restore_turbo_limits(session: &mut Session<'_>, id: &Id, given: u64) -> Resul
 fn prefer_targets(session: &mut Session<'_>) -> Result<(Id, Result<(), Code>), Ended> {
     let mut targets = session.targets.clone().unwrap_or_default().intersection(session.map.present());
     for cpu in targets.clone().iter() {
+        // A class belongs to a core: a sibling left in class 3 would undo what the target got.
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         if let Some(siblings) = session.host.read(&path).ok().and_then(|text| text.parse().ok()) {
             targets = targets.union(&siblings);

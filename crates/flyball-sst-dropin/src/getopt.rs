@@ -46,6 +46,7 @@ impl<'a> Getopt<'a> {
     /// The next option. `only`: long options may have one dash.
     pub(super) fn next(&mut self, short: &str, long: &[Long], only: bool) -> Found {
         if self.rest.is_empty() {
+            // The caller has moved the index back to read a second list of options, as it may by getopt(3).
             self.last_plain = self.last_plain.min(self.index);
             self.first_plain = self.first_plain.min(self.index);
             if self.word() == Some("--") {
@@ -62,6 +63,7 @@ impl<'a> Getopt<'a> {
                 }
                 return Found::End;
             };
+            // POSIXLY_CORRECT order ("+" in the original's option string): the first plain word ends the options.
             if !word.starts_with('-') || word == "-" {
                 return Found::End;
             }
@@ -70,6 +72,7 @@ impl<'a> Getopt<'a> {
             }
             let letters = &word[1..];
             let first = letters.chars().next().unwrap_or('-');
+            // One dash and one known letter is a short option; everything else is tried as a long one first.
             if only && (letters.len() > first.len_utf8() || spec(short, first).is_none()) {
                 if let Some(found) = self.long(letters, "-", short, long, only) {
                     return found;
@@ -116,6 +119,7 @@ impl<'a> Getopt<'a> {
             None => {
                 let fitting: Vec<&Long> =
                     long.iter().filter(|option| option.name.starts_with(name)).collect();
+                // Abbreviations of two names for one option are not ambiguous, except with getopt_long_only.
                 let same =
                     |a: &Long, b: &Long| !only && a.takes_value == b.takes_value && a.letter == b.letter;
                 match fitting.as_slice() {

@@ -73,6 +73,7 @@ pub(super) fn read(
                 session.note("Debug Mode ON\n");
                 session.debug_host.begin();
             }
+            // A prefix is enough, and there is no way back to text: strncmp(optarg, "json", 4).
             'f' => session.display.json |= value.starts_with("json"),
             'h' => {
                 help::usage(session);
@@ -120,6 +121,7 @@ fn send_results_to(session: &mut Session<'_>, path: &str) -> Result<(), Ended> {
         }
         Err(error) => {
             // The tool has closed stderr by now, so its message is lost.
+            // A sink from here on, so that the message below is lost here as well.
             session.results = Results::File(Box::new(std::io::sink()));
             Err(session.fatal(1, &format!("{path}: open failed"), Some((&error).into())))
         }

@@ -206,12 +206,14 @@ fn without_levels(session: &mut Session<'_>, id: &Id, level: &mut LevelInfo) -> 
     let base =
         session.number(false, &format!("/sys/devices/system/cpu/cpu{}/cpufreq/base_frequency", id.cpu))?;
     if base > 0 {
+        // Rounded down to 100 MHz, the unit of ratios.
         level.data.base[0] = MegaHertz((base / 100_000 * 100) as u32);
         level.data.tdp_ratio = (base / 100_000) as u32;
     }
     let cpu = id.cpu.unsigned_abs();
     let limits = legacy::read_msr(session.host, cpu, MSR_TURBO_RATIO_LIMIT);
     if let Ok(limits) = session.ask_msr(id, MSR_TURBO_RATIO_LIMIT, false, limits)? {
+        // Eight ratios, bucket 0 in the lowest byte (SDM vol. 4, MSR_TURBO_RATIO_LIMIT).
         level.limits[0] = limits.to_le_bytes().map(|ratio| MegaHertz(u32::from(ratio) * 100));
     }
     let buckets = session.at(id, |access, place| access.bucket_cores(place, level.number));

@@ -141,8 +141,10 @@ fn isolate_others(session: &Session<'_>, id: &Id, cpus: &CpuList) -> bool {
 
 fn isolate(session: &Session<'_>, group: &Group, mut list: String) -> Result<(), HostError> {
     group.create(session.host)?;
+    // snprintf(3) into a fixed buffer: a longer list loses its end, in the middle of a number if need be.
     list.truncate(LONGEST_LIST);
     group.set_cpus(session.host, &list)?;
+    // "isolated" also keeps the scheduler from balancing (cgroup-v2.rst, since Linux 5.19); older kernels know "root" only.
     group.set_kind(session.host, Kind::Isolated).or_else(|_| group.set_kind(session.host, Kind::Root))
 }
 
@@ -193,6 +195,7 @@ pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), E
     let max = session.number(false, &limit(cpu, "scaling_max_freq"))?;
     let base = session.number(false, &limit(cpu, "base_frequency"))?;
     if max < base || no_turbo(session)? {
+        // INT_MAX: cpufreq clamps it to what the hardware can do. Errors are ignored, as in the original.
         let _ = session.host.write(&limit(cpu, "scaling_max_freq"), b"2147483647");
     }
     Ok(())
@@ -245,8 +248,10 @@ fn online_cpus(session: &Session<'_>, id: &Id) -> Vec<u32> {
 fn set_mesh_limits(session: &mut Session<'_>, id: &Id, level: u8) -> Result<(), Ended> {
     let uncore = session.at(id, |access, place| access.uncore(place, level));
     let Ok([max, _, min]) = session.ask(uncore)? else { return Ok(()) };
+    // Without the uncore driver the level keeps the limits that the firmware gives it.
     let Some(folder) = mesh_folder(session, id) else { return Ok(()) };
     for (name, MegaHertz(value)) in [("min_freq_khz", min), ("max_freq_khz", max)] {
+        // Firmware leaves 0 where a level has no limit of its own.
         if value != 0 {
             let _ = session.host.write(&format!("{folder}/{name}"), (value * 1000).to_string().as_bytes());
         }

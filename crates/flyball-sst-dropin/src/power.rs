@@ -38,6 +38,7 @@ pub(super) fn set_qos(
 ) -> Result<Result<(), Code>, Ended> {
     let tpmi = session.platform.is_tpmi();
     if !tpmi {
+        // Only mailbox parts check this; TPMI drivers refuse it themselves.
         if !on {
             let level = session.levels(id)?.map_or(0, |levels| levels.current);
             match session.control(id, level)? {
@@ -53,6 +54,7 @@ pub(super) fn set_qos(
         if session.ask(answer)?.is_err() {
             session.display.message(false, "WRITE_PM_CONFIG command failed, ignoring error");
         }
+        // Asked for its error alone: the write below replaces all of it.
         let answer = session.at(id, |access, place| access.qos(place));
         if let Err(code) = session.ask(answer)? {
             session.error("CLOS_PM_QOS_CONFIG command failed");
@@ -66,6 +68,7 @@ pub(super) fn set_qos(
         return Ok(Err(FAILED));
     }
     let qos = Qos { enabled: on, ordered: kind != 0 };
+    // The switch is per package on TPMI parts, but each domain has its own register.
     for place in places(session, id) {
         let answer = session.access().set_qos(&place, qos);
         if let Err(code) = session.ask(answer)? {
@@ -77,6 +80,7 @@ pub(super) fn set_qos(
 
 /// `core-power enable` and `disable`.
 pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> Result<(), Ended> {
+    // CPU 0 stands for all, as in the original.
     if on && session.host.exists("/sys/devices/system/cpu/cpu0/cpufreq") {
         session.warn("cpufreq subsystem and core-power enable will interfere with each other!\n");
     }
@@ -87,6 +91,7 @@ pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> 
             session.error("core-power not supported");
             return Ok(());
         }
+        // The original asks these parts for the ordered type whatever the option says.
         let kind = if session.model.is_skylake_based() { 1 } else { options.priority };
         let result = set_qos(session, id, on, kind)?;
         if result.is_err() {
@@ -177,6 +182,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     };
     let epp = nibble(session, options.epp, "clos epp");
     let weight = nibble(session, options.weight, "clos frequency weight");
+    // Ratios on the mailbox, MHz on TPMI.
     let unit = if session.platform.is_tpmi() { 1 } else { 100 };
     let (min, max) = (options.min.map(|min| min / unit), options.max.map(|max| max / unit));
     if min.is_none() {
@@ -191,12 +197,14 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     let (min, max) = (scaled(session, min.unwrap_or(0)), scaled(session, max.unwrap_or(0xff)));
     session.display.start();
     session.each(|session, id| {
+        // An IO die has registers and no cores to put into a class.
         if id.cpu < 0 {
             return Ok(());
         }
         let result = if fits(min) && fits(max) {
             write_class(session, id, class, &Clos { min, max, epp, weight, desired: MegaHertz(0) })?
         } else {
+            // Eight bits per field: a larger ratio would spill into the next one. Older drivers do not check.
             let error = HostError::new(Op::Isst, format!("a class from {min} to {max}"), Errno::INVAL);
             session.ask::<()>(Err(error))?
         };

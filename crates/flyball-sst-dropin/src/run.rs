@@ -38,6 +38,7 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
     if args.is_empty() {
         args.push("intel-speed-select".to_owned());
     }
+    // The original would refuse the word, so it is taken out before anything is parsed as the original does.
     let strict = take_strict(&mut args);
     let Surroundings { host, root, out, err, daemon } = surroundings;
     let debug_host = DebugHost::new(host);
@@ -52,6 +53,7 @@ pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
         results: if strict { Results::Out } else { Results::Err },
         display: Display::default(),
         program: args[0].clone(),
+        // Until the driver has said which interface it has: the messages before that are those of the mailbox code.
         access: Box::new(Mailbox::new(host, &model)),
         platform: isst::Platform {
             api_version: 1,
@@ -91,11 +93,13 @@ fn take_strict(args: &mut Vec<String>) -> bool {
 /// What the tool checks and prints before it reads its options: root, processor, driver.
 fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
     let platform = isst::Platform::read(session.host);
+    // Asked before the check for root: without the node the original ends with another message than with it.
     let node_missing = platform.as_ref().is_err_and(|error| error.path == isst::NODE);
     if !root {
         if node_missing {
             session.warn("Must run as root\n");
             session.failed = true;
+            // Its main() returns 0 after this message, and scripts have come to depend on it; --strict changes the code.
             return Err(Ended(0));
         }
         // With the driver loaded, commands that only read go on.
@@ -109,6 +113,7 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
     if session.is_bios_set()
         && !["6252N", "6230N", "5218N"].iter().any(|part| session.model.name.contains(part))
     {
+        // exit(1) here, where other refusals at start end with 0.
         session.warn(&format!("Invalid CPU model ({shown})\n"));
         return Err(Ended(1));
     }
@@ -135,6 +140,7 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
             Err(Ended(0))
         }
         Ok(platform) if platform.api_version > isst::HIGHEST_API => {
+            // A later interface may have other structures under the same numbers.
             session.line(&format!("Version {VERSION}\n"));
             session.note("Incompatible API versions; Upgrade of tool is required\n");
             Err(Ended(1))
@@ -147,6 +153,7 @@ fn start(session: &mut Session<'_>, root: bool) -> Result<(), Ended> {
         Ok(platform) => {
             session.platform = platform;
             session.display.domains = platform.is_tpmi();
+            // The defaults of --retry and --pause; options that are read next may change them.
             session.set_access(3, Duration::ZERO);
             Ok(())
         }
@@ -161,6 +168,7 @@ fn options_and_command(
 ) -> Result<(), Ended> {
     let mut getopt = Getopt::new(args);
     let options = global_options::read(session, args, &mut getopt)?;
+    // A feature and a command word are required, unless it runs as a daemon.
     if getopt.index + 2 > args.len() && !options.out_of_band.requested {
         return Err(help::usage_error(session));
     }
@@ -176,6 +184,7 @@ fn options_and_command(
     if options.all_online {
         online::all_online(session)?;
     }
+    // Before CPUs are read: the commands below may take CPUs offline, and sysfs forgets where those are.
     keep_topology(session);
     session.read_cpus();
     if options.out_of_band.requested {
@@ -186,6 +195,7 @@ fn options_and_command(
 
 /// Stores the topology for the time when CPUs are offline and sysfs no longer has it.
 fn keep_topology(session: &mut Session<'_>) {
+    // An older file is kept: it may be from a time when more CPUs were online.
     let Some(file) = TopologyFile::of(session.host).filter(|file| !file.exists()) else { return };
     match file.store(session.host, session.map.room) {
         Ok(()) => session.warn("Caching topology information\n"),

@@ -38,6 +38,10 @@ pub(super) enum Results {
 }
 
 /// One run.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the options and states of the original, which has each as a global variable"
+)]
 pub(super) struct Session<'a> {
     pub host: &'a dyn Host,
     pub debug_host: &'a DebugHost<'a>,
@@ -72,6 +76,7 @@ pub(super) const FAILED: Code = -1;
 impl Session<'_> {
     /// Opens the interface. A mailbox command is tried `tries` times, each after a `pause`.
     pub(super) fn set_access(&mut self, tries: u32, pause: Duration) {
+        // The driver retries TPMI requests itself; --retry and --pause are about the mailbox.
         self.access = if self.platform.is_tpmi() {
             Box::new(Tpmi::new(self.host, self.platform.api_version))
         } else {
@@ -93,6 +98,7 @@ impl Session<'_> {
 
     /// Hands finished output to its stream, so that warnings come after it.
     pub(super) fn flush(&mut self) {
+        // Traces of calls come before the results of those calls, as the original prints them while it calls.
         let traced = self.debug_host.take();
         if !traced.is_empty() {
             self.note(&traced);
@@ -112,6 +118,7 @@ impl Session<'_> {
     /// A warning on stderr.
     pub(super) fn warn(&mut self, text: &str) {
         self.flush();
+        // The original redirects stderr itself into nothing with --out: warnings are lost there.
         if !matches!(self.results, Results::File(_)) || self.strict {
             let _ = self.err.write_all(text.as_bytes());
         }
@@ -181,6 +188,7 @@ impl Session<'_> {
         let Some(known) = self.map.get(cpu) else {
             return Id { cpu: cpu as i32, package: -1, die: 0, domain: -1 };
         };
+        // The original indexes arrays of these sizes and prints -1 for what is beyond them.
         let within = |value: u32, end: u32| if value < end { value as i32 } else { -1 };
         Id {
             cpu: cpu as i32,
@@ -201,9 +209,11 @@ impl Session<'_> {
 
     /// CPUs of a domain's core mask.
     pub(super) fn of_cores(&self, id: &Id, cores: u64) -> CpuList {
+        // A domain without CPUs has no cores that a mask could name.
         if id.cpu < 0 {
             return CpuList::new();
         }
+        // Masks have 64 bits; a core number beyond would shift out of the word.
         let has = |cpu: &Cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0;
         self.domain_cpus(id).iter().filter(|cpu| has(cpu)).map(|cpu| cpu.number).collect()
     }
@@ -213,6 +223,7 @@ impl Session<'_> {
         &mut self,
         mut run: impl FnMut(&mut Self, &Id) -> Result<(), Ended>,
     ) -> Result<(), Ended> {
+        // A copy, because each run borrows the whole session.
         let ids = match self.targets.clone() {
             Some(targets) => {
                 let online: Vec<u32> =
@@ -253,10 +264,12 @@ impl Session<'_> {
             1 + highest(&mut self.map.iter().filter(|cpu| cpu.package == 0).map(|cpu| cpu.die));
         for cpu in self.map.present().iter().collect::<Vec<_>>() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+            // Missing for CPU 0 on most kernels, where it answers -1 and counts as online.
             if self.number(cpu != 0, &path)? == 0 {
                 continue;
             }
             let id = self.id(cpu);
+            // Beyond the arrays of the original, which skips them too.
             if id.package < 0 || id.die < 0 || id.domain < 0 {
                 continue;
             }
@@ -284,6 +297,7 @@ impl Session<'_> {
                 }
             }
         }
+        // Some drivers fault when asked about a domain without registers (see flyball_host::isst).
         ids.retain(|id| place(id).is_some_and(|place| self.access().has(&place)));
         Ok(ids)
     }
@@ -304,6 +318,7 @@ impl Session<'_> {
                 return Err(self.fatal(1, &message, Some(error.errno)));
             }
         };
+        // fscanf(3) with %d: leading white space, one sign, digits, and whatever follows is ignored.
         let digits: String = text
             .trim_start()
             .char_indices()
@@ -322,6 +337,7 @@ impl Session<'_> {
             Ok(value) => return Ok(Ok(value)),
             Err(error) => error,
         };
+        // The errno is all that the original shows; the explanation is for people, who use --strict.
         if self.strict {
             let why = isst::explain(self.host, &error);
             self.warn(&format!("{why}\n"));
@@ -331,6 +347,7 @@ impl Session<'_> {
             return Ok(Err(FAILED));
         }
         if error.path == isst::NODE {
+            // err(-1, ...), whose exit status is the low byte: 255.
             return Err(self.fatal(255, &format!("{} open failed", isst::NODE), Some(error.errno)));
         }
         if error.errno == Errno::NOTTY {
@@ -342,6 +359,7 @@ impl Session<'_> {
             self.warn(&format!("{call}\n: {}\n", error.errno.describe()));
             self.warn(&format!("Check presence of kernel modules: {modules}\n"));
             self.failed = true;
+            // exit(0) after this message, as if it had succeeded.
             return Err(Ended(0));
         }
         if error.path.starts_with("MSR") {
@@ -392,6 +410,7 @@ impl Session<'_> {
     pub(super) fn levels(&mut self, id: &Id) -> Result<Result<Levels, Code>, Ended> {
         let answer = self.at(id, |access, place| access.levels(place));
         let answer = self.ask(answer)?;
+        // Some platforms have other features and no levels: their firmware refuses the question.
         if answer.is_err() && !self.platform.is_tpmi() {
             return Ok(Ok(Levels { version: 0, highest: 0, current: 0, locked: true, enabled: false }));
         }
@@ -409,6 +428,7 @@ impl Session<'_> {
         let power = match self.ask(power)? {
             Ok(power) => power,
             Err(code) if self.platform.is_tpmi() => return Ok(Err(code)),
+            // Mailbox firmware without SST-CP refuses the question; it then counts as not there.
             Err(_) => PmConfig::default(),
         };
         Ok(Ok(Control { features, core_power: power.supported, core_power_on: power.enabled }))

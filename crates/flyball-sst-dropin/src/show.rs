@@ -78,6 +78,7 @@ impl Shown {
         }
         let LevelData { tdp_ratio, base, uncore, second_uncore, memory, .. } = level.data;
         lines.value("thermal-design-power-ratio", tdp_ratio);
+        // TPMI has the ratio in MHz, the mailbox in units of 100 MHz.
         let unit = if self.tpmi { 1 } else { 100 };
         let sse = if base[0].0 == 0 { tdp_ratio * unit } else { base[0].0 };
         lines.value("base-frequency(MHz)", sse);
@@ -107,6 +108,7 @@ impl Shown {
         lines.value_unless_zero("thermal-design-power(W)", level.data.tdp_w);
         lines.value_unless_zero("tjunction-max(C)", level.data.tjunction_c);
         for (kind, limits) in self.kinds.iter().zip(&level.limits) {
+            // Firmware without this kind of limit leaves the first bucket at 0.
             if limits[0].0 == 0 {
                 continue;
             }
@@ -161,6 +163,7 @@ impl Shown {
                 if bucket.is_some_and(|bucket| bucket != index as u32) {
                     continue;
                 }
+                // Buckets are filled from the first one on: an empty one is the end.
                 if cores == 0 {
                     break;
                 }

@@ -16,6 +16,7 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
     for cpu in 0..session.map.room {
         // The tool ends at the first CPU that the kernel has room for and the machine has not.
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        // Holes in the numbers are normal on machines that leave room for hotplug.
         if session.strict && !session.map.present().contains(cpu) {
             continue;
         }
@@ -24,6 +25,7 @@ pub(super) fn set_mode(session: &mut Session<'_>, on: bool) -> Result<(), Ended>
         }
         let id = session.id(cpu);
         if on {
+            // Once per domain, since each call goes over all CPUs of it.
             if lifted.insert((id.package, id.die, id.domain)) {
                 lift_base_limit(session, &id)?;
             }

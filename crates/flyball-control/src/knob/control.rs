@@ -202,6 +202,8 @@ pub enum When {
     OnRequest,
     /// Also where a knob has this value.
     Holds(Id, &'static str),
+    /// Also where no place has a value of this knob, which says the same or more.
+    Lacks(Id),
 }
 
 impl Shown {
@@ -213,6 +215,11 @@ impl Shown {
     /// When asked for.
     pub const fn on_request(section: Section) -> Shown {
         Shown { section, when: When::OnRequest }
+    }
+
+    /// When asked for, and where no place has a value of `id`.
+    pub const fn without(section: Section, id: Id) -> Shown {
+        Shown { section, when: When::Lacks(id) }
     }
 
     /// When asked for, and where `id` has the value `value`.

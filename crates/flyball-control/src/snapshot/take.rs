@@ -10,7 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 use flyball_host::{CpuList, Errno, Host, HostError, KiloHertz, Op};
 
 use super::{
-    Column, Entry, SCOPES, Slot, Snapshot, expand, is_offline,
+    Column, Entry, SCOPES, Slot, Snapshot,
+    expand::Pattern,
+    is_offline,
     speed_select::{LEVEL_KNOBS, SpeedSelectView},
 };
 use crate::{
@@ -84,6 +86,7 @@ impl Snapshot {
             to_plan: request.to_plan,
             buffer: Vec::with_capacity(256),
             registers: HashMap::new(),
+            patterns: HashMap::new(),
             no_msr_driver: false,
         };
         // By scope, then place by place: the files of a policy or CPU are in one folder, and reading them one after the other
@@ -157,6 +160,8 @@ struct Pass<'h> {
     buffer: Vec<u8>,
     /// Registers by CPU and number: several knobs are fields of one.
     registers: HashMap<(u32, u32), Result<u64, HostError>>,
+    /// Patterns of the table by where they are in memory.
+    patterns: HashMap<*const u8, Pattern<'static>>,
     no_msr_driver: bool,
 }
 
@@ -271,7 +276,8 @@ impl Pass<'_> {
         let topology = &snapshot.topology;
         match *mechanism {
             Mechanism::File { path, form, write } => {
-                let Some(path) = expand::expand(topology, path, &place.at) else {
+                let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
+                let Some(path) = pattern.path(topology, &place.at) else {
                     return Attempt::absent(Why::NoCpufreq);
                 };
                 self.file(topology, path, form, write, place)

@@ -118,7 +118,8 @@ pub(super) const NOMINAL_FREQ: Knob = Knob {
     title: "nominal frequency of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::in_section(Section::Cpus),
+    // Intel processors have it as base_frequency, one file per policy instead of one per CPU.
+    shown: Shown::without(Section::Cpus, Id::BaseFreq),
     mechanisms: &[ro(cppc!("nominal_freq"), Form::MHz)],
     about: "The frequency that goes with the nominal performance of CPPC: what the firmware calls sustained with all cores \
             busy. On AMD it is the frequency without boost. The firmware rounds it to MHz.",
@@ -252,7 +253,9 @@ pub(super) const CPPC_HIGHEST: Knob = Knob {
     title: "highest performance of CPPC",
     scope: Scope::Cpu,
     vendor: None,
-    shown: Shown::in_section(Section::Levels),
+    // Where there is a base frequency, hw-max-freq has what the best core can do, in kHz (intel_pstate.c, from HWP's highest
+    // performance). The kernel asks the firmware for each read of this file (drivers/acpi/cppc_acpi.c, cppc_get_perf_caps).
+    shown: Shown::without(Section::Levels, Id::BaseFreq),
     mechanisms: &[ro(cppc!("highest_perf"), Form::Perf), amd(MSR_AMD_CPPC_CAP1, (31, 24), Form::Perf)],
     about: "The performance level of one core's highest boost, on the firmware's abstract scale. Cores of one machine \
             differ where some are preferred: the best core has the highest number.",

@@ -7,8 +7,8 @@ mod lines;
 mod screen;
 
 use flyball_control::{
-    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Why, knob::When,
-    survey,
+    Id, Knob, KnobName, Location, Outcome, ReadError, Row, Snapshot, SurveyOptions, TABLE, Value, Why,
+    knob::When, survey,
 };
 use flyball_host::{CpuList, Host};
 
@@ -89,13 +89,18 @@ fn whole(
     if all {
         return Ok(rows);
     }
-    // What says something only while another knob has some value.
-    let holds = |id: Id, value: &str| {
-        rows.iter()
-            .any(|row| row.knob == id && row.outcome.value().is_some_and(|found| found.to_string() == value))
+    // What says something only while another knob has some value, or none.
+    let has = |id: Id, is_it: &dyn Fn(&Value) -> bool| {
+        rows.iter().any(|row| row.knob == id && row.outcome.value().is_some_and(is_it))
     };
-    let more = rows_of(&|knob| matches!(knob.shown.when, When::Holds(id, value) if holds(id, value)))?;
+    let more = rows_of(&|knob| match knob.shown.when {
+        When::Holds(id, value) => has(id, &|found| found.to_string() == value),
+        When::Lacks(id) => !has(id, &|_| true),
+        When::Always | When::OnRequest => false,
+    })?;
     rows.extend(more);
+    // As the table lists them, whichever pass found them.
+    rows.sort_by_key(|row| row.knob);
     Ok(rows)
 }
 

@@ -124,7 +124,8 @@ fn both_ways(choice: (&str, flyball_sim::Kernel, &str), work: &str) -> [Vec<flyb
 fn a_trace_says_the_same_as_text_and_as_pages() {
     use flyball_sim::Kernel;
     use flyball_trace::Event;
-    let kinds: [(&str, fn(&Event) -> bool); 6] = [
+    type IsOfKind = fn(&Event) -> bool;
+    let kinds: [(&str, IsOfKind); 6] = [
         ("amd_pstate_perf", |event| matches!(event, Event::AmdPerf(_))),
         ("amd_pstate_epp_perf", |event| matches!(event, Event::AmdEpp(_))),
         ("pstate_sample", |event| matches!(event, Event::Intel(_))),

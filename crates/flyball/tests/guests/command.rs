@@ -134,12 +134,13 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
 /// The boots of this suite.
 pub fn suite() -> Vec<Suited> {
     let newest = Cache::of_user().kernel_versions().pop();
-    let tests: [(&str, fn(&str)); 3] = [
+    type Test = fn(&str);
+    let tests: [(&str, Test); 3] = [
         ("a_recording_is_read_by_trace_report", a_recording_is_read_by_trace_report),
         ("a_shell_runs_a_script_that_is_piped_in", a_shell_runs_a_script_that_is_piped_in),
         ("a_shell_takes_what_is_typed", a_shell_takes_what_is_typed),
     ];
-    let suited = |(name, test): (&str, fn(&str))| {
+    let suited = |(name, test): (&str, Test)| {
         let kernel = newest.clone().unwrap_or_default();
         Suited {
             name: name.to_owned(),

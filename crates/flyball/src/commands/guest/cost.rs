@@ -72,9 +72,12 @@ struct Table {
     rows: Vec<Row>,
 }
 
-/// Lines with the host's time at which they came.
+/// Bytes with the host's time at which they came.
+type StampedBytes = (Instant, Vec<u8>);
+
+/// What was written, with the host's time.
 #[derive(Clone, Default)]
-struct Stamped(Arc<Mutex<Vec<(Instant, Vec<u8>)>>>);
+struct Stamped(Arc<Mutex<Vec<StampedBytes>>>);
 
 impl Write for Stamped {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

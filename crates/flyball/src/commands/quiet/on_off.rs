@@ -42,11 +42,8 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
     let state = context.state()?;
     let contents = Journal::load(&state)?;
     // A command that was killed before its first write has changed nothing.
-    let pending: Vec<_> = contents
-        .iter()
-        .flat_map(Contents::pending)
-        .filter(|entry| entry.writes > 0)
-        .collect();
+    let pending: Vec<_> =
+        contents.iter().flat_map(Contents::pending).filter(|entry| entry.writes > 0).collect();
     let Some(position) = pending.iter().rposition(|entry| entry.purpose == Some(Purpose::QuietOn)) else {
         output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);

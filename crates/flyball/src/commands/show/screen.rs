@@ -13,7 +13,6 @@ use crate::paint::{Cell, Columns, Paint, Style, cpus_within, wrapped};
 /// How wide the screen is taken to be.
 const WIDTH: usize = 110;
 
-/// The screen.
 /// Reads what the screen has beyond its rows: the times of the idle states, which one CPU knows for all.
 pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
     let first: CpuList = snapshot.topology().online.first().into_iter().collect();
@@ -203,7 +202,8 @@ impl Screen<'_> {
             }
         }
         let mut classes: Vec<Class> = Vec::new();
-        let mut index: BTreeMap<(Option<CoreType>, bool, Vec<Option<usize>>), usize> = BTreeMap::new();
+        type Key = (Option<CoreType>, bool, Vec<Option<usize>>);
+        let mut index: BTreeMap<Key, usize> = BTreeMap::new();
         for (number, cpu) in &self.snapshot.topology().cpus {
             let Some(rows) = where_from.get(*number as usize) else { continue };
             if rows.iter().all(Option::is_none) {

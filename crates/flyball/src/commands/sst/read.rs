@@ -40,6 +40,7 @@ fn mhz(value: MegaHertz) -> String {
     if value.0 == 0 { "-".to_owned() } else { value.0.to_string() }
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "the features of a processor, each there or not")]
 #[derive(Serialize)]
 struct Info {
     interface: &'static str,
