@@ -20,7 +20,8 @@ const UNEXPLAINED: &str = "record task switches too (--sched): they show whether
 
 /// Adds to the findings what the kernel's isolation of CPUs explains of them, and what only it makes suspicious.
 pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &mut Vec<Finding>) {
-    let options = if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
+    let options =
+        if isolation.words.is_empty() { "no nohz_full".to_owned() } else { isolation.words.join(" ") };
     for finding in findings.iter_mut() {
         let Some(cpu) = finding.cpu else { continue };
         let tickless = isolation.tickless.contains(cpu);
@@ -53,7 +54,12 @@ pub(super) fn explain(diagnoser: &Diagnoser, isolation: &Isolation, findings: &m
 }
 
 /// CPUs without a tick that made no decision in the whole trace: a fault if a task ran there, else only suspicious.
-fn without_decisions(diagnoser: &Diagnoser, isolation: &Isolation, options: &str, findings: &mut Vec<Finding>) {
+fn without_decisions(
+    diagnoser: &Diagnoser,
+    isolation: &Isolation,
+    options: &str,
+    findings: &mut Vec<Finding>,
+) {
     let decided = |cpu: u32| diagnoser.cpus.get(cpu as usize).is_some_and(|state| state.samples > 0);
     // Without a decision anywhere the driver has no such callback (HWP, CPPC's active mode), or was not recorded.
     if !diagnoser.cpus.iter().any(|state| state.samples > 0) {

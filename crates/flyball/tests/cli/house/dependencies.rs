@@ -1,0 +1,112 @@
+//! What the binary is built from: sources, licences, and known advisories of the locked versions.
+
+use std::{collections::BTreeSet, path::Path, process::Command};
+
+use semver::{Version, VersionReq};
+use serde_json::Value;
+
+/// Licences that allow distribution with flyball's own (MIT or Apache-2.0). Of a choice, one must be here; of a
+/// conjunction, all.
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Advisories that apply and are accepted, each with the reason.
+const ACCEPTED: &[(&str, &str)] = &[(
+    "RUSTSEC-2026-0192",
+    "ttf-parser is unmaintained; it reads one font, which is part of the binary, for the labels of PNG pictures",
+)];
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--all-features"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Whether an SPDX expression is met by [`LICENCES`]. `/` is the old spelling of OR.
+fn allowed(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ");
+    expression.split(" OR ").any(|choice| {
+        choice
+            .split(" AND ")
+            .map(|licence| licence.trim_matches(['(', ')', ' ']))
+            .all(|licence| LICENCES.contains(&licence))
+    })
+}
+
+#[test]
+fn packages_come_from_the_registry_under_a_known_licence() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 100, "{} packages", packages.len());
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        let Some(source) = package["source"].as_str() else { continue };
+        if source != "registry+https://github.com/rust-lang/crates.io-index" {
+            wrong.push(format!("{name} comes from {source}"));
+        }
+        match package["license"].as_str() {
+            Some(licence) if allowed(licence) => {}
+            licence => wrong.push(format!("{name} has the licence {licence:?}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_expression_needs_one_choice_and_all_of_a_conjunction() {
+    assert!(allowed("MIT OR GPL-3.0"));
+    assert!(allowed("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    assert!(allowed("Unlicense/MIT"));
+    assert!(!allowed("MIT AND GPL-3.0"));
+    assert!(!allowed("GPL-2.0-only"));
+}
+
+fn is_safe(version: &Version, requirements: &str) -> bool {
+    requirements.split(';').map(str::trim).filter(|requirement| !requirement.is_empty()).any(|requirement| {
+        VersionReq::parse(requirement)
+            .unwrap_or_else(|error| panic!("{requirement}: {error}"))
+            .matches(version)
+    })
+}
+
+#[test]
+fn no_locked_version_has_an_advisory() {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock: toml::Table = std::fs::read_to_string(lock).unwrap().parse().unwrap();
+    let packages = lock["package"].as_array().unwrap();
+    let mut found = BTreeSet::new();
+    let mut compared = 0;
+    for line in include_str!("advisories.txt").lines().filter(|line| !line.starts_with('#')) {
+        let [name, id, kind, safe] = line.split('|').map(str::trim).collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        for package in packages.iter().filter(|package| package["name"].as_str() == Some(name)) {
+            compared += 1;
+            let version = package["version"].as_str().unwrap().parse().unwrap();
+            if !is_safe(&version, safe) && !ACCEPTED.iter().any(|(accepted, _)| *accepted == id) {
+                found.insert(format!("{name} {version}: {id} ({kind})"));
+            }
+        }
+    }
+    assert!(compared > 20, "{compared} versions compared");
+    assert!(found.is_empty(), "{}", found.into_iter().collect::<Vec<_>>().join("\n"));
+    // The comparison finds something where there is something.
+    assert!(!is_safe(&"0.4.10".parse().unwrap(), ">= 0.4.11; < 0.4.10"));
+}
