@@ -42,29 +42,24 @@ pub(crate) fn expand(topology: &Topology, pattern: &str, at: &At) -> Option<Stri
 }
 
 fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> Option<()> {
-    match (name, at) {
+    let number = match (name, at) {
         ("cpu", At::Cpu(number) | At::IdleState { cpu: number, .. }) | ("policy", At::Policy(number)) => {
-            digits(*number, path)
+            *number
         }
-        ("state", At::IdleState { state, .. }) => digits(*state, path),
-        ("zone", At::Zone(zone) | At::Constraint { zone, .. }) | ("uncore", At::Uncore(zone)) => {
-            path.push_str(zone);
-            Some(())
-        }
-        ("constraint", At::Constraint { constraint, .. }) => digits(*constraint, path),
-        ("hwmon", At::Sensor { hwmon, .. }) => {
-            path.push_str(hwmon);
-            Some(())
-        }
-        ("sensor", At::Sensor { sensor, .. }) => digits(*sensor, path),
+        ("state", At::IdleState { state, .. }) => *state,
+        ("constraint", At::Constraint { constraint, .. }) => *constraint,
+        ("sensor", At::Sensor { sensor, .. }) => *sensor,
         // One cpufreq driver serves the whole machine, so any policy that is online will do.
-        ("any-policy", _) => digits(topology.any_policy()?.number, path),
-        _ => None,
-    }
-}
-
-/// Appends a number. `write!` takes several times as long.
-fn digits(number: u32, path: &mut String) -> Option<()> {
+        ("any-policy", _) => topology.any_policy()?.number,
+        ("zone", At::Zone(text) | At::Constraint { zone: text, .. })
+        | ("uncore", At::Uncore(text))
+        | ("hwmon", At::Sensor { hwmon: text, .. }) => {
+            path.push_str(text);
+            return Some(());
+        }
+        _ => return None,
+    };
+    // `write!` takes several times as long.
     path.push_str(itoa::Buffer::new().format(number));
     Some(())
 }
