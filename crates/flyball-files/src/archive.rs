@@ -50,6 +50,8 @@ pub enum Kind {
     Link(PathBuf),
     /// Another name of an earlier file of the archive.
     HardLink(PathBuf),
+    /// A device, a FIFO, or of a type that is not known.
+    Other,
 }
 
 /// Why an archive is not read.
@@ -67,8 +69,6 @@ pub enum TarError {
     Many(usize),
     #[error("it takes longer than {} s to unpack", .0.as_secs())]
     Slow(Duration),
-    #[error("it holds something that is neither file, folder nor link at {0}")]
-    Foreign(String),
     #[error("it has a header that is not understood at {0}")]
     Header(String),
 }
@@ -188,7 +188,9 @@ pub fn read<E: From<TarError>>(
             EntryType::Regular | EntryType::Continuous => {
                 Kind::File { size, mode: entry.header().mode().unwrap_or(0o644) & 0o777 }
             }
-            _ => return Err(TarError::Foreign(shown(&name)).into()),
+            // A file with holes: its content is not what its size says.
+            EntryType::GNUSparse => return Err(TarError::Header(shown(&name)).into()),
+            _ => Kind::Other,
         };
         each(Item { path, kind }, &mut entry)?;
         // What `each` met at a bound, it may have taken for an end.

@@ -23,7 +23,7 @@ pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Unsafe, check_private, private};
 pub use scratch::Scratch;
-pub use unpack::{Unpacked, unpack};
+pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};
 
 /// Bytes of a path below a [`Dir`], and of a link's target. The longest of a Debian kernel package has 140, the longest of

@@ -33,7 +33,7 @@ pub enum UnpackError {
 ///
 /// Files get mode 0644, or 0755 if any user may execute them; directories 0755. There are no owners and no set-user-ID bits.
 /// A file that is there already is replaced, because packages share some (`lib64` is `usr/lib64`). A link that could lead
-/// out is left out and counted; the paths behind it then are ordinary directories.
+/// out is left out and counted; the paths behind it then are ordinary directories. Devices and FIFOs are left out.
 ///
 /// # Errors
 /// As [`archive::read`], and where something cannot be made.
@@ -58,6 +58,8 @@ fn one(into: &Dir, item: Item, content: &mut dyn Read, done: &mut Unpacked) -> i
     let Item { path, kind } = item;
     let folder = path.parent().unwrap_or(Path::new(""));
     match kind {
+        // Nothing that is unpacked here has devices or FIFOs.
+        Kind::Other => {}
         Kind::Directory => {
             into.make_dirs(&path, 0o755)?;
         }

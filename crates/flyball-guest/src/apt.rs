@@ -3,6 +3,10 @@
 //! apt is run with a state directory, a source list and a status file of our own. The mirror's address is asked of
 //! apt; only the suites are ours, because the kernels of several releases are wanted. It works on Debian, whose
 //! archive holds all its releases at one address.
+//!
+//! apt verifies the signature of the mirror's lists, and the lists state the SHA-256 of every package. flyball compares that
+//! hash itself with the bytes that it then unpacks, so that neither the mirror, nor who sits on the way, nor a failed apt
+//! can choose what runs here.
 
 use std::{
     fs,
@@ -12,7 +16,10 @@ use std::{
 };
 
 use crate::{
-    archive, cache::Cache, cache::compare_versions, cache::starts_with_version, error::GuestError, kernel,
+    cache::{Cache, compare_versions, starts_with_version},
+    deb::Package,
+    error::GuestError,
+    kernel,
 };
 
 /// Suites that kernels are looked for in.
@@ -64,7 +71,13 @@ impl Apt {
             format!("Dir::State::lists={dir}/lists"),
             format!("Dir::Cache={dir}"),
             format!("Dir::Log={dir}"),
-            "APT::Sandbox::User=root".into(),
+            // The machine's own configuration may allow what is refused here: unsigned mirrors, and signatures that got lost.
+            "Acquire::AllowInsecureRepositories=false".into(),
+            "Acquire::AllowWeakRepositories=false".into(),
+            "Acquire::AllowDowngradeToInsecureRepositories=false".into(),
+            "APT::Get::AllowUnauthenticated=false".into(),
+            // Lists that could not be had again are an error, not a warning about older ones.
+            "APT::Update::Error-Mode=any".into(),
             "APT::Architecture=amd64".into(),
             "APT::Architectures=amd64".into(),
             "Acquire::Languages=none".into(),
@@ -104,18 +117,85 @@ impl Apt {
         Ok(())
     }
 
-    /// Downloads one package and gives its file.
-    fn download(&self, package: &str) -> Result<PathBuf, GuestError> {
+    /// What apt would download for `packages` (`NAME` or `NAME=VERSION`), with the hash from the signed lists.
+    fn listed(&self, packages: &[String]) -> Result<Vec<Listed>, GuestError> {
+        let mut words = vec!["download", "--print-uris"];
+        words.extend(packages.iter().map(String::as_str));
+        let text = self.run("apt-get", &words)?;
+        let listed: Option<Vec<Listed>> = text.lines().map(Listed::parse).collect();
+        let listed = listed.filter(|listed| listed.len() == packages.len());
+        listed.ok_or_else(|| {
+            let first = text.lines().next().unwrap_or("no output");
+            GuestError::Fetch(format!("apt-get does not state a SHA-256 for each package: {first}"))
+        })
+    }
+
+    /// Downloads packages; each is handed out only if its bytes have the hash of the signed lists.
+    fn download(&self, packages: &[String]) -> Result<Vec<Verified>, GuestError> {
+        let listed = self.listed(packages)?;
         let dir = self.dir.join("download");
+        // A fresh directory: apt takes a file that is there for a download that it need not make.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(|e| GuestError::file("make", &dir, e))?;
-        let status = self.command("apt-get").current_dir(&dir).args(["download", package]).output();
-        let out = status.map_err(|e| GuestError::Fetch(format!("cannot run apt-get: {e}")))?;
-        let file = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path()).next();
-        file.ok_or_else(|| {
+        let out = self.command("apt-get").current_dir(&dir).arg("download").args(packages).output();
+        let out = out.map_err(|e| GuestError::Fetch(format!("cannot run apt-get: {e}")))?;
+        if !out.status.success() {
+            // With a wrong hash apt leaves NAME.FAILED in the directory.
             let said = String::from_utf8_lossy(&out.stderr);
-            GuestError::Fetch(format!("{package} could not be downloaded: {}", said.trim()))
-        })
+            return Err(GuestError::Fetch(format!("apt-get download failed: {}", said.trim())));
+        }
+        Ok(listed.into_iter().map(|listed| Verified { path: dir.join(&listed.file), listed }).collect())
+    }
+}
+
+/// A package as the signed lists have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Listed {
+    /// The name of the file that apt makes of it.
+    file: String,
+    /// In hexadecimal.
+    sha256: String,
+}
+
+impl Listed {
+    /// A line of `apt-get download --print-uris`: `'ADDRESS' FILE SIZE SHA256:HASH`.
+    fn parse(line: &str) -> Option<Listed> {
+        // Blanks in an address are encoded.
+        let [_, file, _, hash] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let sha256 = hash.strip_prefix("SHA256:")?;
+        let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+        // The name becomes part of a path.
+        let is_name = file.ends_with(".deb") && !file.starts_with('.') && !file.contains('/');
+        (is_hash && is_name).then(|| Listed { file: file.to_owned(), sha256: sha256.to_ascii_lowercase() })
+    }
+}
+
+/// A downloaded package, checked when it is opened.
+#[derive(Debug)]
+struct Verified {
+    path: PathBuf,
+    listed: Listed,
+}
+
+impl Verified {
+    fn open(&self) -> Result<Package, GuestError> {
+        let package = Package::read(&self.path)?;
+        let found = package.sha256();
+        if found != self.listed.sha256 {
+            return Err(GuestError::Fetch(format!(
+                "{} is not what the mirror's signed lists name: its SHA-256 is {found}, and should be {}; nothing of it \
+                 was unpacked",
+                self.listed.file, self.listed.sha256
+            )));
+        }
+        Ok(package)
+    }
+
+    /// Unpacks what is wanted of it, and removes the file.
+    fn unpack(&self, into: &Path, want: impl Fn(&Path) -> bool) -> Result<(), GuestError> {
+        self.open()?.unpack(into, want)?;
+        let _ = fs::remove_file(&self.path);
+        Ok(())
     }
 }
 
@@ -171,7 +251,7 @@ impl Mirror {
 /// Fetches kernels, the emulator and busybox, as far as they are not in the cache; `say` is told of every step.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
-    fs::create_dir_all(cache.root()).map_err(|e| GuestError::file("make", cache.root(), e))?;
+    cache.make()?;
     if !cache.qemu().join("root/usr/bin/qemu-system-x86_64").is_file() || !cache.busybox().is_file() {
         fetch_emulator(cache, &mirror, say)?;
     }
@@ -194,14 +274,17 @@ pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Re
         let part = cache.kernels().join(format!("{version}.part"));
         let _ = fs::remove_dir_all(&part);
         // One package once; the image, its binary and its modules apart in newer releases.
-        for piece in ["image", "binary", "modules"] {
-            let package = format!("linux-{piece}-{version}-amd64");
-            if names.lines().any(|name| name == package) {
-                let deb = apt.download(&package)?;
-                archive::unpack_deb(&deb, &part, kernel::is_kernel_file)?;
-                let _ = fs::remove_file(deb);
-            }
+        let pieces = ["image", "binary", "modules"].map(|piece| format!("linux-{piece}-{version}-amd64"));
+        let pieces: Vec<String> =
+            pieces.into_iter().filter(|piece| names.lines().any(|name| name == piece)).collect();
+        let mut origin = String::new();
+        for package in apt.download(&pieces)? {
+            package.unpack(&part, kernel::is_kernel_file)?;
+            origin.push_str(&format!("{}  {}\n", package.listed.sha256, package.listed.file));
         }
+        // What the kernel was made from, in the form that sha256sum(1) prints.
+        let path = part.join("packages");
+        fs::write(&path, origin).map_err(|e| GuestError::file("write", &path, e))?;
         fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
     }
     Ok(())
@@ -215,9 +298,11 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
     apt.update()?;
     if !cache.busybox().is_file() {
         say("busybox: fetching");
-        let deb = apt.download("busybox-static")?;
         let dir = apt.dir.join("busybox");
-        archive::unpack_deb(&deb, &dir, |path| path.ends_with("busybox"))?;
+        let _ = fs::remove_dir_all(&dir);
+        for package in apt.download(&["busybox-static".to_owned()])? {
+            package.unpack(&dir, |path| path.ends_with("busybox"))?;
+        }
         let found = ["bin/busybox", "usr/bin/busybox"].iter().map(|p| dir.join(p)).find(|p| p.is_file());
         let found = found.ok_or_else(|| GuestError::Fetch("busybox-static holds no busybox".into()))?;
         let bytes = fs::read(&found).map_err(|e| GuestError::file("read", &found, e))?;
@@ -228,19 +313,17 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
         return Ok(());
     }
     say("QEMU and its libraries: fetching");
-    apt.run("apt-get", &["install", "--no-install-recommends", "-y", "--download-only", "qemu-system-x86"])?;
+    // `install` knows what QEMU depends on, `download` states the hashes of the lists: the one asks, the other fetches.
+    let text =
+        apt.run("apt-get", &["install", "--print-uris", "--no-install-recommends", "-y", "qemu-system-x86"])?;
+    let packages: Option<Vec<String>> = text.lines().map(name_and_version).collect();
+    let packages = packages.filter(|packages| !packages.is_empty()).ok_or_else(|| {
+        GuestError::Fetch("apt-get install --print-uris does not name packages and versions".into())
+    })?;
     let part = cache.root().join("qemu.part");
     let _ = fs::remove_dir_all(&part);
-    let archives = apt.dir.join("archives");
-    let mut debs: Vec<PathBuf> = fs::read_dir(&archives)
-        .map_err(|e| GuestError::file("list", &archives, e))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "deb"))
-        .collect();
-    debs.sort();
-    for deb in &debs {
-        archive::unpack_deb(deb, &part.join("root"), |path| {
+    for package in apt.download(&packages)? {
+        package.unpack(&part.join("root"), |path| {
             [
                 "usr/bin/qemu-system-x86_64",
                 "usr/lib",
@@ -256,8 +339,16 @@ fn fetch_emulator(cache: &Cache, mirror: &Mirror, say: &mut dyn FnMut(&str)) -> 
     }
     let _ = fs::remove_dir_all(&done);
     fs::rename(&part, &done).map_err(|e| GuestError::file("rename", &part, e))?;
-    let _ = fs::remove_dir_all(&archives);
+    let _ = fs::remove_dir_all(apt.dir.join("download"));
     Ok(())
+}
+
+/// `NAME=VERSION` of a line of `apt-get install --print-uris`, whose second word is `NAME_VERSION_ARCHITECTURE.deb` with the
+/// version's colon encoded.
+fn name_and_version(line: &str) -> Option<String> {
+    let mut parts = line.split(' ').nth(1)?.split('_');
+    let (name, version) = (parts.next()?, parts.next()?.replace("%3a", ":"));
+    (!name.is_empty() && !name.starts_with('-')).then(|| format!("{name}={version}"))
 }
 
 /// The newest version in `names` (apt's package names) of an ordinary amd64 kernel that begins with `wanted`.
@@ -295,5 +386,77 @@ mod tests {
         assert_eq!(mirror.address, "http://mirror.example.org/debian");
         assert!(mirror.line("sid").ends_with("] http://mirror.example.org/debian sid main\n"));
         assert_eq!(Mirror::choose("https://example.org/x/|stream9|BaseOS|\n", ""), None);
+    }
+
+    #[test]
+    fn only_lines_with_a_hash_and_a_plain_name_count() {
+        let hash = "3d3fdbe91d4660c873e14b092c213fe81c1da6362daa236eb25d0171eb108744";
+        let line =
+            |file: &str, hash: &str| Listed::parse(&format!("'http://m/pool/x.deb' {file} 928188 {hash}"));
+        let good = format!("SHA256:{hash}");
+        let found = line("busybox-static_1%3a1.35.0-4_amd64.deb", &good).unwrap();
+        assert_eq!(found.sha256, hash);
+        for file in ["x.deb.FAILED", "../x.deb", ".deb", "a/x.deb"] {
+            assert_eq!(line(file, &good), None, "{file}");
+        }
+        for hash in ["MD5Sum:d04c2e9639dee67aa836d8232b1ca658", "SHA256:", "SHA256:xyz", hash] {
+            assert_eq!(line("x.deb", hash), None, "{hash}");
+        }
+        let line = "'http://m/b.deb' busybox-static_1%3a1.35.0-4+deb12u1+b1_amd64.deb 928188 MD5Sum:d04c";
+        assert_eq!(name_and_version(line).as_deref(), Some("busybox-static=1:1.35.0-4+deb12u1+b1"));
+        assert_eq!(name_and_version("'http://m/b.deb' -o_1_amd64.deb 1 x"), None);
+    }
+
+    /// A mirror below `root` with one package, whose lists are taken as signed.
+    fn mirror(root: &Path) -> Option<Apt> {
+        let pool = root.join("mirror");
+        fs::create_dir_all(&pool).unwrap();
+        let deb = crate::deb::tests::package();
+        fs::write(pool.join("vm_1_amd64.deb"), &deb).unwrap();
+        let (size, hash) = (deb.len(), crate::cache::sha256(&deb));
+        let packages = format!(
+            "Package: vm\nVersion: 1\nArchitecture: amd64\nMaintainer: nobody <n@example.org>\nDescription: a test\n\
+             Filename: ./vm_1_amd64.deb\nSize: {size}\nSHA256: {hash}\n\n"
+        );
+        fs::write(pool.join("Packages"), packages).unwrap();
+        let nowhere = Mirror { address: String::new(), signed_by: None };
+        let apt = Apt::new(root.join("apt"), &nowhere, &[], "").unwrap();
+        let line = format!("deb [trusted=yes arch=amd64] file:{} ./\n", pool.display());
+        fs::write(root.join("apt/sources.list"), line).unwrap();
+        match apt.run("apt-get", &["update"]) {
+            Ok(_) => Some(apt),
+            Err(error) => {
+                eprintln!("skipped 1 test: {error}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_package_is_taken_by_its_hash() {
+        let root = tempfile::tempdir().unwrap();
+        let Some(apt) = mirror(root.path()) else { return };
+        let packages = apt.download(&["vm".to_owned()]).unwrap();
+        packages[0].unpack(&root.path().join("out"), |_| true).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join("out/boot/vmlinuz-1")).unwrap(), "kernel");
+        assert!(apt.download(&["other".to_owned()]).is_err());
+    }
+
+    /// Another package of the same length in the mirror's pool, as who sits on the way would send it.
+    #[test]
+    fn a_package_that_was_replaced_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let Some(apt) = mirror(root.path()) else { return };
+        let deb = root.path().join("mirror/vm_1_amd64.deb");
+        let mut bytes = fs::read(&deb).unwrap();
+        // In the header of the first member, which holds no content: the package can still be unpacked.
+        bytes[8 + 20] ^= 1;
+        fs::write(&deb, &bytes).unwrap();
+        let result = apt.download(&["vm".to_owned()]).and_then(|packages| packages[0].open().map(drop));
+        assert!(matches!(result, Err(GuestError::Fetch(_))), "{result:?}");
+        // If apt let it through, flyball would not.
+        let listed = apt.listed(&["vm".to_owned()]).unwrap().remove(0);
+        let error = Verified { path: deb, listed }.open().unwrap_err().to_string();
+        assert!(error.contains("SHA-256"), "{error}");
     }
 }

@@ -11,9 +11,13 @@
 
 use std::{
     cmp::Ordering,
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
+
+use sha2::{Digest, Sha256};
 
 use crate::error::GuestError;
 
@@ -25,13 +29,16 @@ pub struct Cache {
 
 impl Cache {
     /// The user's cache: `$FLYBALL_CACHE`, else `$XDG_CACHE_HOME/flyball`, else `~/.cache/flyball`.
-    pub fn of_user() -> Cache {
-        let var = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let base = var("FLYBALL_CACHE")
-            .or_else(|| var("XDG_CACHE_HOME").map(|dir| dir.join("flyball")))
-            .or_else(|| var("HOME").map(|dir| dir.join(".cache/flyball")))
-            .unwrap_or_else(|| env::temp_dir().join("flyball-cache"));
-        Cache { root: base.join("guest") }
+    ///
+    /// Programs of the cache are run, so it must be a place where only this user and root can have put something.
+    ///
+    /// # Errors
+    /// [`GuestError::NoHome`] where there is no such place, [`GuestError::Cache`] where others can write to it.
+    pub fn of_user() -> Result<Cache, GuestError> {
+        let base = location(&|name| env::var_os(name), env::home_dir())?;
+        let root = std::path::absolute(base.join("guest")).map_err(|e| GuestError::file("find", base, e))?;
+        flyball_files::check_private(&root)?;
+        Ok(Cache { root })
     }
 
     /// A cache at `root`.
@@ -42,6 +49,11 @@ impl Cache {
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Makes the directory, closed to other users.
+    pub fn make(&self) -> Result<(), GuestError> {
+        Ok(flyball_files::private(&self.root)?)
     }
 
     /// The private package state.
@@ -67,7 +79,7 @@ impl Cache {
     /// Where `name`, made from other things in the cache, is kept; the directory exists afterwards.
     pub fn made(&self, name: &str) -> Result<PathBuf, GuestError> {
         let dir = self.root.join("made");
-        fs::create_dir_all(&dir).map_err(|e| GuestError::file("make", &dir, e))?;
+        flyball_files::private(&dir)?;
         Ok(dir.join(name))
     }
 
@@ -89,6 +101,28 @@ impl Cache {
     pub fn kernel_version(&self, prefix: &str) -> Option<String> {
         self.kernel_versions().into_iter().rfind(|version| starts_with_version(version, prefix))
     }
+}
+
+/// Where the cache is: from the environment, or in the home directory. That of the password database counts where `$HOME` is
+/// not set (a system service, cron); a place that all users share, such as /tmp, never does.
+fn location(
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    home: Option<PathBuf>,
+) -> Result<PathBuf, GuestError> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(named) = set("FLYBALL_CACHE") {
+        return Ok(named);
+    }
+    // "All paths set in these environment variables must be absolute. If an implementation encounters a relative path in any
+    // of these variables it should consider the path invalid and ignore it." (XDG Base Directory Specification)
+    let xdg = set("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()).map(|dir| dir.join("flyball"));
+    let home = home.filter(|dir| dir.is_absolute()).map(|dir| dir.join(".cache/flyball"));
+    xdg.or(home).ok_or(GuestError::NoHome)
+}
+
+/// The SHA-256 of `bytes`, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes `bytes` to `path` so that nobody ever sees half a file.
@@ -146,6 +180,23 @@ mod tests {
         let mut versions = ["7.2.13+deb14", "6.12.107+deb13", "6.1.0-50", "6.12.9+deb13", "6.18.15+deb13"];
         versions.sort_by(|a, b| compare_versions(a, b));
         assert_eq!(versions, ["6.1.0-50", "6.12.9+deb13", "6.12.107+deb13", "6.18.15+deb13", "7.2.13+deb14"]);
+    }
+
+    #[test]
+    fn the_cache_is_the_users_own() {
+        let at = |variables: &[(&str, &str)], home: Option<&str>| {
+            let find =
+                |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
+            location(&find, home.map(PathBuf::from)).ok()
+        };
+        let all = [("FLYBALL_CACHE", "/a"), ("XDG_CACHE_HOME", "/b")];
+        assert_eq!(at(&all, Some("/h")), Some("/a".into()));
+        assert_eq!(at(&all[1..], Some("/h")), Some("/b/flyball".into()));
+        assert_eq!(at(&[("XDG_CACHE_HOME", "b")], Some("/h")), Some("/h/.cache/flyball".into()));
+        assert_eq!(at(&[("FLYBALL_CACHE", "")], Some("/h")), Some("/h/.cache/flyball".into()));
+        // Nothing is left but what all users share.
+        assert_eq!(at(&[], None), None);
+        assert_eq!(at(&[], Some("")), None);
     }
 
     #[test]

@@ -28,6 +28,15 @@ impl Compression {
     }
 }
 
+/// Memory that an xz stream may ask for. What `xz -9` packs takes 65 MiB to unpack (xz(1)), four times of which leaves room for
+/// larger dictionaries; the format allows 4 GiB.
+const MOST_XZ: u64 = 256 << 20;
+
+fn xz(bytes: &[u8]) -> io::Result<liblzma::read::XzDecoder<&[u8]>> {
+    let stream = liblzma::stream::Stream::new_stream_decoder(MOST_XZ, 0).map_err(io::Error::from)?;
+    Ok(liblzma::read::XzDecoder::new_stream(bytes, stream))
+}
+
 /// Unpacks `bytes` into memory, at most `limit` bytes. Bytes that follow the compressed stream are ignored: a
 /// kernel image is padded, and the kernel's build appends the unpacked size to an xz stream.
 pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
@@ -40,7 +49,7 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
         Compression::Gzip => {
             flate2::read::GzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64
         }
-        Compression::Xz => liblzma::read::XzDecoder::new(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
+        Compression::Xz => xz(bytes)?.take(limit + 1).read_to_end(&mut out)? as u64,
         Compression::Zstd => ZstdReader::first_frame(bytes).take(limit + 1).read_to_end(&mut out)? as u64,
     };
     if read > limit {
@@ -53,13 +62,13 @@ pub fn unpack(bytes: &[u8], limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// A reader that unpacks `bytes`.
-pub fn reader(bytes: &[u8]) -> Box<dyn Read + '_> {
-    match Compression::of(bytes) {
+pub fn reader(bytes: &[u8]) -> io::Result<Box<dyn Read + '_>> {
+    Ok(match Compression::of(bytes) {
         Compression::None => Box::new(bytes),
         Compression::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
-        Compression::Xz => Box::new(liblzma::read::XzDecoder::new(bytes)),
+        Compression::Xz => Box::new(xz(bytes)?),
         Compression::Zstd => Box::new(ZstdReader::new(bytes)),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -74,7 +83,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn xz(text: &[u8]) -> Vec<u8> {
+    fn pack_xz(text: &[u8]) -> Vec<u8> {
         let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
@@ -83,7 +92,7 @@ mod tests {
     #[test]
     fn unpacks_what_it_knows_and_ignores_what_follows() {
         let text = b"the kernel's own build appends four bytes ".repeat(50);
-        for mut packed in [gzip(&text), xz(&text), zstd::encode_all(&text[..], 1).unwrap()] {
+        for mut packed in [gzip(&text), pack_xz(&text), zstd::encode_all(&text[..], 1).unwrap()] {
             packed.extend_from_slice(&[1, 2, 3, 4]);
             assert_eq!(unpack(&packed, 1 << 20).unwrap(), text);
         }
@@ -94,7 +103,7 @@ mod tests {
     fn refuses_bombs_and_broken_streams() {
         let bomb = gzip(&vec![0; 1 << 20]);
         assert_eq!(unpack(&bomb, 1000).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        for packed in [gzip(b"abcdef"), xz(b"abcdef"), zstd::encode_all(&b"abcdef"[..], 1).unwrap()] {
+        for packed in [gzip(b"abcdef"), pack_xz(b"abcdef"), zstd::encode_all(&b"abcdef"[..], 1).unwrap()] {
             for cut in 6..packed.len() - 1 {
                 let _ = unpack(&packed[..cut], 1000); // whatever it says, it must say it without a panic
             }

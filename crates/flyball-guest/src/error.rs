@@ -28,6 +28,17 @@ pub enum GuestError {
         /// The command that fetches it.
         remedy: String,
     },
+    /// There is no place for the cache that belongs to the user.
+    #[error(
+        "there is no home directory for the cache; set FLYBALL_CACHE to a directory that only you can write"
+    )]
+    NoHome,
+    /// Another user could have put programs into the cache.
+    #[error(
+        "{0}; flyball runs programs of its cache, so it does not use this one. Set FLYBALL_CACHE to a directory that \
+         only you can write"
+    )]
+    Cache(#[from] flyball_files::Unsafe),
     /// The package mirror or apt did not deliver.
     #[error("{0}")]
     Fetch(String),

@@ -3,12 +3,14 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
-    os::fd::AsRawFd,
+    fs::{self, File},
+    io,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use flyball_files::{Dir, Scratch};
 use flyball_guest_plugin::{
     machine::Interface,
     punit,
@@ -18,6 +20,7 @@ use flyball_silicon::{WorkloadClass, spec::InterfaceSpec};
 
 use crate::{
     cache::Cache,
+    copy_back::{self, Rule},
     error::GuestError,
     initramfs::{self, JobFile},
     kernel::{self, Kernel},
@@ -72,8 +75,10 @@ pub struct Request {
     pub append: Vec<String>,
     /// Where `/job/out`, the console and the register log go.
     pub out: Option<PathBuf>,
-    /// Where `/job/out` alone goes.
+    /// Where `/job/out` alone goes: the directory that the user works in.
     pub copy_back: Option<PathBuf>,
+    /// What may be replaced there, relative to it: files, and directories with all that is in them.
+    pub replaced: Vec<PathBuf>,
     /// Limit of host time.
     pub timeout: Option<Duration>,
     /// When a guest that makes no progress is ended.
@@ -104,6 +109,7 @@ impl Request {
             append: Vec::new(),
             out: None,
             copy_back: None,
+            replaced: Vec::new(),
             timeout: Some(Duration::from_secs(300)),
             patience: Patience::default(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
@@ -149,7 +155,8 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let qemu = Qemu::find(cache)?;
     let plugin = find_plugin()?;
     let kernel = kernel::find(cache, &request.kernel, request.modules_dir.as_deref())?;
-    let work = tempfile::tempdir().map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
+    // In it are the user's files, and sockets that decide what the guest's firmware answers: it is closed to others.
+    let work = Scratch::new("flyball-guest").map_err(|e| GuestError::file("make", env::temp_dir(), e))?;
     let initramfs = pack(cache, request, &kernel, work.path())?;
     let words = kernel_words(request, &machine);
     let command_line = machine.command_line(request.driver, &kernel.release, &words);
@@ -157,8 +164,12 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let no_memory = |e: io::Error| GuestError::Emulator(format!("cannot make the guest's memory: {e}"));
     let memory = run::memory(request.memory_mb).map_err(no_memory)?;
     run::keep_open(&memory).map_err(no_memory)?;
-    let memory_path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
+    let memory_path = path_of(&memory);
+    let results = request.out.as_deref().map(Results::open).transpose()?;
     let mut settings = settings(request, &machine, interface, work.path())?;
+    if let Some(results) = &results {
+        (settings.log, settings.trace) = (Some(path_of(&results.registers)), Some(path_of(&results.silicon)));
+    }
     if let Some((base, contents)) = machine.mailbox_contents() {
         run::fill(&memory, base, &contents).map_err(no_memory)?;
         settings.memory = Some(memory_path.clone());
@@ -190,17 +201,63 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         patience: request.patience,
         interactive: request.command.is_empty(),
     };
-    let end = run::run(boot, outlets)?;
-    if let Some(out) = &request.out {
-        write(&out.join("console.log"), end.console.as_bytes())?;
+    let mut end = run::run(boot, outlets)?;
+    let (into, rule) = match (&results, &request.copy_back) {
+        (Some(results), _) => (Some(&results.path), Rule::Results { reserved: LOGS }),
+        (None, back) => (back.as_ref(), Rule::Work { replaced: request.replaced.clone() }),
+    };
+    if let (Some(into), Some(tar)) = (into, &end.out) {
+        end.notes.extend(copy_back::copy(tar, into, &rule)?.into_texts());
     }
-    if let (Some(dir), Some(tar)) = (request.out.as_ref().or(request.copy_back.as_ref()), &end.out) {
-        // The tar crate lets nothing out of the directory, whatever a guest has put into the archive.
-        let mut archive = tar::Archive::new(&tar[..]);
-        archive.set_preserve_mtime(!request.closed);
-        archive.unpack(dir).map_err(|e| GuestError::file("unpack into", dir, e))?;
+    if let Some(results) = &results {
+        let mut file = results.create(CONSOLE)?;
+        io::Write::write_all(&mut file, end.console.as_bytes())
+            .map_err(|e| GuestError::file("write", results.path.join(CONSOLE), e))?;
     }
     Ok(end)
+}
+
+const CONSOLE: &str = "console.log";
+const REGISTERS: &str = "registers.log";
+const SILICON: &str = "silicon.log";
+/// The files that flyball itself makes in a directory for results.
+const LOGS: &[&str] = &[CONSOLE, REGISTERS, SILICON];
+
+/// The directory for a guest's results, with the logs that the plug-in writes while it runs.
+///
+/// An earlier guest may have left links there under these names. So the files are made here, new, and the emulator inherits
+/// them; by their paths it would follow a link.
+#[derive(Debug)]
+struct Results {
+    path: PathBuf,
+    dir: Dir,
+    registers: File,
+    silicon: File,
+}
+
+impl Results {
+    fn open(path: &Path) -> Result<Results, GuestError> {
+        let error = |e| GuestError::file("make", path, e);
+        fs::create_dir_all(path).map_err(error)?;
+        let dir = Dir::open(path).map_err(error)?;
+        let log = |name: &str| -> Result<File, GuestError> {
+            let error = |e| GuestError::file("write", path.join(name), e);
+            let file = dir.replace(name, 0o644).map_err(error)?;
+            run::keep_open(&file).map_err(error)?;
+            Ok(file)
+        };
+        let (registers, silicon) = (log(REGISTERS)?, log(SILICON)?);
+        Ok(Results { path: path.to_owned(), dir, registers, silicon })
+    }
+
+    fn create(&self, name: &str) -> Result<File, GuestError> {
+        self.dir.replace(name, 0o644).map_err(|e| GuestError::file("write", self.path.join(name), e))
+    }
+}
+
+/// The path by which the emulator opens a file that it inherits from this process.
+fn path_of(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Writes the guest's initramfs, the cached base followed by the job, into `work`.
@@ -245,7 +302,7 @@ fn settings(
     interface: Option<Interface>,
     work: &Path,
 ) -> Result<Settings, GuestError> {
-    let mut settings = Settings {
+    let settings = Settings {
         machine: work.join("machine.toml"),
         cpus: machine.layout.cpus(),
         interface,
@@ -257,12 +314,6 @@ fn settings(
         ..Settings::default()
     };
     write(&settings.machine, machine.toml.as_bytes())?;
-    if let Some(out) = &request.out {
-        fs::create_dir_all(out).map_err(|e| GuestError::file("make", out, e))?;
-        let out = fs::canonicalize(out).map_err(|e| GuestError::file("find", out, e))?;
-        settings.log = Some(out.join("registers.log"));
-        settings.trace = Some(out.join("silicon.log"));
-    }
     Ok(settings)
 }
 
@@ -314,8 +365,11 @@ fn interface(request: &Request) -> Result<Option<Interface>, GuestError> {
     Ok(request.interface)
 }
 
+/// Writes a new file that only this user can read: the initramfs holds the files that the user gave to the guest.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
-    fs::write(path, bytes).map_err(|e| GuestError::file("write", path, e))
+    let error = |e| GuestError::file("write", path, e);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(error)?;
+    io::Write::write_all(&mut file, bytes).map_err(error)
 }
 
 /// A line for the guest's shell that runs `command` under the kernel's tracer and leaves the trace in `out/trace.txt`.

@@ -8,15 +8,14 @@ use std::{
     collections::hash_map::DefaultHasher,
     fs,
     hash::{Hash, Hasher},
-    io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use crate::{
     cache::{self, Cache},
     cpio::Cpio,
+    dynamic::Search,
     elf::Elf,
     error::GuestError,
     kernel::Kernel,
@@ -54,9 +53,9 @@ impl JobFile {
 }
 
 /// The libraries and the loader that programs among `files` are run with, each under its own path, so that a guest
-/// without a root file system of the host's can run what the host can. The loader says itself what it would load
-/// (`LOADER --list PROGRAM`, which runs nothing of the program); what it cannot find the guest will complain about.
+/// without a root file system of the host's can run what the host can.
 pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
+    let search = Search::of_this_machine();
     let mut found: Vec<JobFile> = Vec::new();
     let mut open: Vec<PathBuf> = files.iter().map(|file| file.source.clone()).collect();
     while let Some(path) = open.pop() {
@@ -64,49 +63,14 @@ pub fn libraries(files: &[JobFile]) -> Vec<JobFile> {
             open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
             continue;
         }
-        for library in needed(&path) {
-            if found.iter().all(|file| file.name != library) && Path::new(&library).is_file() {
+        for library in search.needed(&path) {
+            if found.iter().all(|file| file.name != library) {
                 found.push(JobFile { source: PathBuf::from(&library), name: library });
             }
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     found
-}
-
-/// Absolute paths of what a dynamically linked program is run with; none for anything else.
-fn needed(program: &Path) -> Vec<String> {
-    let mut head = [0; 4];
-    let is_elf =
-        fs::File::open(program).and_then(|mut file| io::Read::read_exact(&mut file, &mut head)).is_ok()
-            && head == *b"\x7fELF";
-    // The program's headers and its loader's name are in the first pages.
-    let Some(loader) = is_elf
-        .then(|| {
-            let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut io::Read::take(fs::File::open(program).ok()?, 1 << 20), &mut bytes)
-                .ok()?;
-            Elf::new(&bytes)?.interpreter()
-        })
-        .flatten()
-        .filter(|loader| loader.starts_with('/'))
-    else {
-        return Vec::new();
-    };
-    // A bare name would be searched for among the libraries.
-    let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
-    let listed = Command::new(&loader).arg("--list").arg(program).stdin(Stdio::null()).output();
-    let text = listed.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-    let mut paths: Vec<String> = text.lines().filter_map(listed_path).collect();
-    paths.push(loader);
-    paths
-}
-
-/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f00)`, or without the arrow.
-fn listed_path(line: &str) -> Option<String> {
-    let path = line.split_once("=>").map_or(line, |(_, path)| path);
-    let path = path.rsplit_once(" (0x").map_or(path, |(path, _)| path).trim();
-    path.starts_with('/').then(|| path.to_owned())
 }
 
 /// The base archive for this kernel: made once, then taken from the cache.
@@ -283,13 +247,6 @@ mod tests {
 
     #[test]
     fn programs_come_with_what_they_need() {
-        assert_eq!(listed_path("\tlinux-vdso.so.1 (0x00007ffc)"), None);
-        assert_eq!(listed_path("\tlibx.so => not found"), None);
-        assert_eq!(
-            listed_path("\tlibc.so.6 => /lib/libc.so.6 (0x00007f)").as_deref(),
-            Some("/lib/libc.so.6")
-        );
-        assert_eq!(listed_path("\t/lib64/ld.so (0x00007f)").as_deref(), Some("/lib64/ld.so"));
         // This test is a program itself: what it is mapped with is what must be found.
         let program = JobFile { source: std::env::current_exe().unwrap(), name: "test".into() };
         let bytes = fs::read(&program.source).unwrap();

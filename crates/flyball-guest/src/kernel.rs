@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{archive, cache, cache::Cache, decompress, elf::Elf, error::GuestError};
+use crate::{cache, cache::Cache, deb::Package, decompress, elf::Elf, error::GuestError};
 
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,14 +116,14 @@ pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kerne
     Ok(kernel)
 }
 
-fn of_deb(cache: &Cache, deb: &Path) -> Result<Kernel, GuestError> {
-    let name = deb.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let meta = fs::metadata(deb).map_err(|e| GuestError::file("read", deb, e))?;
-    let tree = cache.made(&format!("{name}-{:x}", meta.len()))?;
+fn of_deb(cache: &Cache, path: &Path) -> Result<Kernel, GuestError> {
+    let deb = Package::read(path)?;
+    // By content: another package may have the name, and the length too.
+    let tree = cache.made(&format!("deb-{}", deb.sha256()))?;
     if !tree.is_dir() {
         let part = tree.with_extension("part");
         let _ = fs::remove_dir_all(&part);
-        archive::unpack_deb(deb, &part, is_kernel_file)?;
+        deb.unpack(&part, is_kernel_file)?;
         fs::rename(&part, &tree).map_err(|e| GuestError::file("rename", &part, e))?;
     }
     of_tree(cache, &tree)
@@ -164,11 +164,9 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
         return Ok(Kernel { release: "unknown".into(), boot: image.to_owned(), pvh: true, modules: None });
     }
     let bz = BzImage::parse(&bytes).map_err(|why| GuestError::format(image, why.to_string()))?;
-    // The payload's length and last bytes (its checksum) tell builds of one release apart.
-    let mark = bz.payload.iter().rev().take(64).fold(bz.payload.len() as u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let unpacked = cache.made(&format!("vmlinux-{}-{mark:016x}", bz.release.replace('/', "_")))?;
+    // By content: builds of one release differ, and an image that was made to look like another must not be taken for it.
+    let mark = cache::sha256(bz.payload);
+    let unpacked = cache.made(&format!("vmlinux-{}-{mark}", bz.release.replace('/', "_")))?;
     let pvh = if unpacked.is_file() {
         true
     } else {

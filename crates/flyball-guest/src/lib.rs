@@ -5,12 +5,13 @@
 //! simulated frequency, so a driver's decisions change how fast the guest's work goes, what energy it takes and how warm
 //! the processor gets.
 //!
-//! - `apt`, `archive`, `cache`: kernels and the emulator, from the distribution's own packages, without root;
+//! - `apt`, `deb`, `cache`: kernels and the emulator, from the distribution's own packages, without root;
 //! - `kernel`, `elf`, `modules`: a bootable kernel from a package or image, and the modules a guest needs;
-//! - `cpio`, `initramfs`, `init.sh`: what it boots into;
+//! - `cpio`, `initramfs`, `dynamic`, `init.sh`: what it boots into;
 //! - `aml`, `acpi`, `machine`: the firmware's tables, from the machine's file;
 //! - `fixed_loop`: a workload of a known number of instructions, to measure guest time with;
-//! - `qemu`, `run`, `guest`: the emulator's command line, a run, and all of it from one request.
+//! - `qemu`, `run`, `guest`: the emulator's command line, a run, and all of it from one request;
+//! - `copy_back`: what of the guest's files comes to the host.
 //!
 //! All that the guest prints about itself comes from a real kernel. What our firmware provides is listed in
 //! docs/guest.md, with its source or marked as assumed.
@@ -18,10 +19,12 @@
 mod acpi;
 mod aml;
 pub mod apt;
-mod archive;
 pub mod cache;
+mod copy_back;
 mod cpio;
+mod deb;
 mod decompress;
+mod dynamic;
 mod elf;
 pub mod error;
 pub mod fixed_loop;

@@ -114,8 +114,23 @@ impl End {
     }
 }
 
+/// Bytes of the tar that a guest may send; more than its memory can hold is sent by no honest init.
+const MOST_OUT: u64 = 1 << 30;
+/// Bytes that are kept of the console, of the emulator's standard error, and of output that is kept: the last of them.
+const MOST_KEPT: usize = 64 << 20;
+/// Notes of init that are kept. An honest one makes one for each module.
+const MOST_NOTES: usize = 1000;
+
+/// Adds to what is kept. A guest can print without end, so at twice the bound the older half goes.
+fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.extend_from_slice(bytes);
+    if kept.len() > 2 * MOST_KEPT {
+        kept.drain(..kept.len() - MOST_KEPT);
+    }
+}
+
 /// Passes bytes on and keeps them.
-fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keep: bool) -> Vec<u8> {
+fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keeps: bool) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut buffer = [0u8; 16 * 1024];
     loop {
@@ -131,8 +146,8 @@ fn pump(mut from: impl Read, mut to: Option<Box<dyn Write + Send>>, keep: bool) 
                 to = None;
             }
         }
-        if keep {
-            kept.extend_from_slice(&buffer[..count]);
+        if keeps {
+            keep(&mut kept, &buffer[..count]);
         }
     }
 }
@@ -164,7 +179,9 @@ impl Control {
                 self.end.uptimes[2] = words.next().and_then(|w| w.parse().ok());
             }
             Some("out") => return words.next().and_then(|w| w.parse().ok()),
-            Some("note") => self.end.notes.push(line[4..].trim().to_owned()),
+            Some("note") if self.end.notes.len() < MOST_NOTES => {
+                self.end.notes.push(line[4..].trim().to_owned());
+            }
             _ => {}
         }
         None
@@ -182,7 +199,7 @@ impl Control {
                 Ok(_) => {}
             }
             let text = String::from_utf8_lossy(&line);
-            if let Some(size) = self.line(text.trim_end(), start.elapsed()) {
+            if let Some(size) = self.line(text.trim_end(), start.elapsed()).filter(|size| *size <= MOST_OUT) {
                 let mut out = Vec::new();
                 if io::Read::take(&mut from, size).read_to_end(&mut out).is_ok() && out.len() as u64 == size {
                     self.end.out = Some(out);
@@ -342,7 +359,7 @@ impl Kept {
 impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Ok(mut kept) = self.0.lock() {
-            kept.extend_from_slice(bytes);
+            keep(&mut kept, bytes);
         }
         Ok(bytes.len())
     }
@@ -397,6 +414,19 @@ mod tests {
         let long = "x".repeat(100_000);
         assert_eq!(control(&format!("{long}\nexit 0 1\n")).code, Some(0));
         assert_eq!(control("").exit_code(), 125);
+    }
+
+    #[test]
+    fn endless_output_is_kept_in_part() {
+        let mut kept = Vec::new();
+        let block = vec![1; 1 << 20];
+        for _ in 0..200 {
+            keep(&mut kept, &block);
+            assert!(kept.len() <= 2 * MOST_KEPT);
+        }
+        assert!(kept.len() >= MOST_KEPT);
+        let end = control(&"note x\n".repeat(5000));
+        assert_eq!(end.notes.len(), MOST_NOTES);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct Ended {
 impl Guest {
     /// A turn at the emulator, if everything that a guest needs is there.
     pub fn new(test: &str) -> Option<(Guest, Vec<String>)> {
-        let cache = Cache::of_user();
+        let cache = Cache::of_user().expect("the cache is this user's own");
         let why = match (Qemu::find(&cache), guest::find_plugin()) {
             (Err(e), _) | (_, Err(e)) => Some(e.to_string()),
             _ if cache.kernel_versions().is_empty() => Some("no kernels in the cache".to_owned()),

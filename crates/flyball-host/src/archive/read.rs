@@ -99,7 +99,10 @@ impl Archive {
                 return Ok(());
             }
             Kind::Link(target) => Node::Link(text(&target).unwrap_or_default()),
-            Kind::HardLink(_) => return Err(TarError::Foreign(path).into()),
+            Kind::HardLink(_) | Kind::Other => {
+                let what = "it holds something that is neither file, folder nor link at";
+                return Err(Stop::Content(format!("{what} {path}")));
+            }
             Kind::File { size, mode } => {
                 let mut bytes = Vec::with_capacity(size as usize);
                 content.read_to_end(&mut bytes).map_err(TarError::Damaged)?;

@@ -202,6 +202,7 @@ impl GuestArgs {
             append: self.append.clone(),
             out: self.out.clone(),
             copy_back: None,
+            replaced: Vec::new(),
             patience: Patience::default(),
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             command,
@@ -222,19 +223,18 @@ impl From<GuestError> for Failure {
 
 /// Runs the subcommand.
 pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
-    let cache = Cache::of_user();
     match &args.action {
         Action::Fetch => {
             let wanted = kernel.unwrap_or(GUEST_KERNEL);
             let kernels: Vec<String> = wanted.split(',').map(|version| version.trim().to_owned()).collect();
-            apt::fetch(&cache, &kernels, &mut |step| eprintln!("flyball: {step}"))?;
+            apt::fetch(&Cache::of_user()?, &kernels, &mut |step| eprintln!("flyball: {step}"))?;
             Ok(Exit::Done)
         }
-        Action::List => list(output, &cache),
+        Action::List => list(output, &Cache::of_user()?),
         Action::Cost(args) => cost::run(kernel, output, args),
         Action::Run(args) => {
             let request = args.guest.request(kernel, args.command.clone())?;
-            let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
+            let end = boot(&request, args.guest.verbose)?;
             Ok(finish(&end, args.guest.verbose))
         }
         Action::Shell(args) => {
@@ -247,7 +247,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
                     .map_err(|e| Failure::usage(format!("the script on standard input: {e}")))?;
                 request.command = vec![script];
             }
-            let end = guest::run(&cache, &request, outlets(args.verbose)).map_err(before)?;
+            let end = boot(&request, args.verbose)?;
             Ok(finish(&end, args.verbose))
         }
         Action::Record(args) => {
@@ -259,10 +259,16 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
                 return Err(Failure::usage("record needs --out DIR for the recording"));
             }
             request.modules.push("?msr_trace".into());
-            let end = guest::run(&cache, &request, outlets(args.guest.verbose)).map_err(before)?;
+            let end = boot(&request, args.guest.verbose)?;
             Ok(finish(&end, args.guest.verbose))
         }
     }
+}
+
+/// Runs a guest from the user's cache, with its output on this process's.
+fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
+    let cache = Cache::of_user().map_err(before)?;
+    guest::run(&cache, request, outlets(verbose)).map_err(before)
 }
 
 /// If the emulator does not start, the command did not run either (125). A wrong request stays a usage error.

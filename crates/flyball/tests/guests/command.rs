@@ -133,7 +133,7 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
 
 /// The boots of this suite.
 pub fn suite() -> Vec<Suited> {
-    let newest = Cache::of_user().kernel_versions().pop();
+    let newest = Cache::of_user().expect("the cache is this user's own").kernel_versions().pop();
     type Test = fn(&str);
     let tests: [(&str, Test); 3] = [
         ("a_recording_is_read_by_trace_report", a_recording_is_read_by_trace_report),

@@ -287,7 +287,7 @@ fn module_for(cache: &Cache, kernel: &str) -> Option<PathBuf> {
 
 /// The boots of this suite.
 pub fn suite() -> Vec<Suited> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user().expect("the cache is this user's own");
     let diagnosed = BOOTS.iter().map(|boot| {
         let module = module_for(&cache, boot.kernel).filter(|_| boot.module);
         let unbuilt = boot.module && module.is_none();

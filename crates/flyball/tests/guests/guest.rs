@@ -18,7 +18,7 @@ pub fn all() -> bool {
 
 /// Why no guest can be booted here, if so: the emulator, the plug-in or the kernel is missing.
 pub fn missing(kernel: &str) -> Option<String> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user().expect("the cache is this user's own");
     let beside = Path::new(env!("CARGO_BIN_EXE_flyball")).parent().unwrap_or(Path::new("/"));
     let plugin =
         ["", "deps/"].iter().any(|dir| beside.join(format!("{dir}libflyball_guest_plugin.so")).is_file());

@@ -78,7 +78,7 @@ fn kernel(name: &str) -> &'static str {
 /// The unmodified tool of a version: that which the kernel's distribution has.
 fn tool(kernel: &str) -> PathBuf {
     let folder = if kernel == "6.12" { "sst-tool-trixie" } else { "sst-tool" };
-    Cache::of_user().root().join(folder)
+    Cache::of_user().expect("the cache is this user's own").root().join(folder)
 }
 
 /// Boots the machine of a recording and gives what the command printed.

@@ -115,8 +115,10 @@ fn laboratory(whole: bool) -> Result<Laboratory, String> {
         Ok(done) => return Err(format!("cannot build raw.c: {}", String::from_utf8_lossy(&done.stderr))),
         Err(error) => return Err(format!("no C compiler: {error}")),
     }
-    let tool = std::env::var_os("FLYBALL_SST_TOOL")
-        .map_or_else(|| Cache::of_user().root().join("sst-tool"), PathBuf::from);
+    let tool = std::env::var_os("FLYBALL_SST_TOOL").map_or_else(
+        || Cache::of_user().expect("the cache is this user's own").root().join("sst-tool"),
+        PathBuf::from,
+    );
     let tool = Some(tool).filter(|tool| tool.join("intel-speed-select").is_file());
     if tool.is_none() {
         skip(1, "side-by-side with the unmodified tool", "it is not in the cache (scripts/fetch-sst-tool)");

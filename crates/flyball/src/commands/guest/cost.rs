@@ -138,7 +138,7 @@ fn load() -> f64 {
 
 /// Measures and prints the results.
 pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit, Failure> {
-    let cache = Cache::of_user();
+    let cache = Cache::of_user()?;
     let kernel = kernel.unwrap_or(GUEST_KERNEL).to_owned();
     let dir = tempfile::tempdir().map_err(Failure::failed)?;
     let program = dir.path().join("loop");

@@ -6,7 +6,10 @@
 //! If the arms of a comparison need different boots, the run directory's manifest says which kernel parameters the waiting
 //! arms need. The guest is then booted again with these, and runs `compare --resume`.
 
-use std::io;
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+};
 
 use flyball_guest::{
     cache::Cache,
@@ -28,7 +31,7 @@ use crate::{
 pub fn inside(choice: GuestArg) -> Result<Exit, Failure> {
     let (mut request, words) = prepare(choice)?;
     request.command = in_its_directory(&words, &request.files);
-    let end = guest::run(&Cache::of_user(), &request, super::outlets(false)).map_err(before)?;
+    let end = super::boot(&request, false)?;
     Ok(finish(&end, false))
 }
 
@@ -52,8 +55,32 @@ fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
             "nothing here is a measurement"
         }
     );
-    let words = std::iter::once(program).chain(without_machine(std::env::args().skip(1))).collect();
+    let words: Vec<String> =
+        std::iter::once(program).chain(without_machine(std::env::args().skip(1))).collect();
+    request.replaced = named(&words[1..]);
     Ok((request, words))
+}
+
+/// The files and directories below the current one that a command line may name: its words, and what follows `=` or an
+/// option's letter in one. A guest may replace these; what else is in the directory, the user has not offered.
+fn named(words: &[String]) -> Vec<PathBuf> {
+    let parts = words.iter().flat_map(|word| {
+        let value = word.split_once('=').map(|(_, value)| value);
+        let letter = word.strip_prefix('-').and_then(|rest| rest.get(1..));
+        [Some(word.as_str()), value, letter]
+    });
+    let inside = parts.flatten().filter_map(|part| {
+        let mut path = PathBuf::new();
+        for part in Path::new(part).components() {
+            match part {
+                Component::Normal(name) => path.push(name),
+                Component::CurDir => {}
+                _ => return None,
+            }
+        }
+        Some(path)
+    });
+    inside.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// A line for the guest's shell: the command, run in the directory that is copied back. The user's files are linked there
@@ -77,6 +104,7 @@ exit $code"
 
 /// Runs a comparison in a guest, with as many boots as its arms need.
 pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Result<Exit, Failure> {
+    let cache = Cache::of_user().map_err(before)?;
     let (mut request, mut words) = prepare(choice)?;
     let directory = args.directory();
     if directory.is_absolute() || directory.components().any(|part| part.as_os_str() == "..") {
@@ -92,12 +120,14 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["-o".to_owned(), place.clone()]);
     }
+    // Its default name is not on the command line.
+    request.replaced.push(directory.clone());
     let (files, append) = (request.files.clone(), request.append.clone());
     loop {
         request.command = in_its_directory(&words, &request.files);
         let said = Kept::default();
         let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
-        let end: End = guest::run(&Cache::of_user(), &request, outlets).map_err(before)?;
+        let end: End = guest::run(&cache, &request, outlets).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {
             let _ = io::Write::write_all(&mut io::stdout(), &said.bytes());
@@ -117,7 +147,7 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
 }
 
 /// The first arm that waits for another boot, and the kernel parameters that it needs.
-fn waiting(directory: &std::path::Path) -> Option<(String, String)> {
+fn waiting(directory: &Path) -> Option<(String, String)> {
     let found = RunDirectory::open(directory).ok()?;
     let manifest = &found.manifest;
     manifest.arms.iter().enumerate().find_map(|(index, arm)| {
@@ -152,6 +182,18 @@ fn without_machine(words: impl Iterator<Item = String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_may_replace_what_the_command_line_names() {
+        let words =
+            ["record", "-o", "./a.zst", "--csv=b/c.csv", "-od.txt", "--", "make", "..", "/etc/x", "."];
+        let named = named(&words.map(str::to_owned));
+        for path in ["a.zst", "b/c.csv", "d.txt", "make"] {
+            assert!(named.contains(&PathBuf::from(path)), "{path} is not in {named:?}");
+        }
+        assert!(named.iter().all(|path| path.is_relative() && !path.as_os_str().is_empty()));
+        assert!(!named.contains(&PathBuf::from("Makefile")));
+    }
 
     #[test]
     fn the_guests_command_line_does_not_name_the_guest() {

@@ -1,0 +1,250 @@
+//! What a guest leaves behind, copied to the host.
+//!
+//! The guest's kernel, its programs and the archive that they send are not trusted. Only regular files and directories come
+//! back, below the directory that the user named, and never through a link or onto something that the user has not offered.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use flyball_files::{Dir, Item, Kind, Limits, TarError, archive};
+
+use crate::error::GuestError;
+
+/// How much a guest can leave. The archive is in memory already, which `run::MOST_OUT` bounds.
+const LIMITS: Limits =
+    Limits { entries: 100_000, file: 1 << 30, total: 1 << 30, time: Duration::from_secs(300) };
+/// How many notes are kept of what was left out.
+const MOST_NOTES: usize = 20;
+
+/// What may come back into a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rule {
+    /// A directory for results: everything that is there may be replaced, but for these names, which are flyball's own, and
+    /// nothing goes into a `.git`, whose hooks the user's git would run.
+    Results { reserved: &'static [&'static str] },
+    /// A directory that the user works in. Hidden files stay as they are: programs read many of them unasked. Of the others
+    /// those below these paths may be replaced; what else is there is kept, and the guest's file comes as `NAME.guest`.
+    Work { replaced: Vec<PathBuf> },
+}
+
+impl Rule {
+    /// Why an entry does not come back, if it does not.
+    fn refuses(&self, path: &Path) -> Option<&'static str> {
+        let hidden = |name: &[u8]| name.first() == Some(&b'.');
+        let git = |name: &[u8]| name.eq_ignore_ascii_case(b".git");
+        let any = |wrong: &dyn Fn(&[u8]) -> bool| path.iter().any(|name| wrong(name.as_bytes()));
+        match self {
+            Rule::Results { reserved } if reserved.iter().any(|name| path == Path::new(name)) => {
+                Some("its name is that of one of flyball's own files")
+            }
+            Rule::Results { .. } => any(&git).then_some("it is in .git"),
+            Rule::Work { .. } => any(&hidden).then_some("it is hidden"),
+        }
+    }
+
+    fn replaces(&self, path: &Path) -> bool {
+        match self {
+            Rule::Results { .. } => true,
+            Rule::Work { replaced } => replaced.iter().any(|named| path.starts_with(named)),
+        }
+    }
+}
+
+/// What was left out or renamed, in words, and how much more.
+#[derive(Debug, Default)]
+pub struct Notes {
+    pub texts: Vec<String>,
+    more: usize,
+}
+
+impl Notes {
+    fn add(&mut self, path: &Path, why: &str) {
+        if self.texts.len() < MOST_NOTES {
+            self.texts.push(format!("{}: {why}", path.to_string_lossy().escape_debug()));
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// All of them.
+    pub fn into_texts(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.texts.push(format!("{} more files were left out or renamed", self.more));
+        }
+        self.texts
+    }
+}
+
+/// Copies the files of the guest's archive below `into`, as far as the rule lets them.
+pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
+    let dir = Dir::open(into).map_err(|e| GuestError::file("open", into, e))?;
+    let mut notes = Notes::default();
+    let read = archive::read(tar, LIMITS, &mut |item: Item, content: &mut dyn Read| {
+        if item.path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        if let Some(why) = rule.refuses(&item.path) {
+            notes.add(&item.path, &format!("left out: {why}"));
+            return Ok(());
+        }
+        // One file that cannot be made is not worth the loss of the others.
+        if let Err(error) = one(&dir, &item, content, rule, &mut notes) {
+            notes.add(&item.path, &format!("left out: {error}"));
+        }
+        Ok::<(), TarError>(())
+    });
+    read.map_err(|why| GuestError::Emulator(format!("the guest's files cannot be copied: {why}")))?;
+    Ok(notes)
+}
+
+fn one(dir: &Dir, item: &Item, content: &mut dyn Read, rule: &Rule, notes: &mut Notes) -> io::Result<()> {
+    let path = &item.path;
+    match item.kind {
+        Kind::Directory => dir.make_dirs(path, 0o755).map(drop),
+        Kind::Link(_) | Kind::HardLink(_) | Kind::Other => {
+            notes.add(path, "left out: only regular files and directories come back from a guest");
+            Ok(())
+        }
+        Kind::File { mode, .. } => {
+            dir.make_dirs(path.parent().unwrap_or(Path::new("")), 0o755)?;
+            let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
+            // Not std's file: it must be a new one, and no link to another.
+            let mut file: File = match dir.create(path, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && rule.replaces(path) => {
+                    dir.replace(path, mode)?
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let mut name = path.clone().into_os_string();
+                    name.push(".guest");
+                    let beside = PathBuf::from(name);
+                    let file = dir.create(&beside, mode).map_err(|_| {
+                        io::Error::other("it is here already, and so is one with the ending .guest")
+                    })?;
+                    notes.add(
+                        path,
+                        "here already and not named on the command line: the guest's is PATH.guest",
+                    );
+                    file
+                }
+                other => other?,
+            };
+            io::copy(content, &mut file).map(drop)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, content) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o4755);
+            if let Some(target) = content.strip_prefix("-> ") {
+                header.set_entry_type(tar::EntryType::Symlink);
+                header.set_size(0);
+                tar.append_link(&mut header, path, target).unwrap();
+            } else {
+                header.set_size(content.len() as u64);
+                tar.append_data(&mut header, path, content.as_bytes()).unwrap();
+            }
+        }
+        tar.into_inner().unwrap()
+    }
+
+    fn read(path: impl AsRef<Path>) -> String {
+        fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// A directory for results that an earlier guest has filled with links.
+    #[test]
+    fn links_of_an_earlier_guest_redirect_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let (out, victim) = (root.path().join("out"), root.path().join("victim"));
+        fs::create_dir(&out).unwrap();
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, out.join("result")).unwrap();
+        symlink(root.path(), out.join("folder")).unwrap();
+        let rule = Rule::Results { reserved: &["console.log"] };
+        let entries = [
+            ("./", ""),
+            ("./result", "new"),
+            ("./folder/victim", "new"),
+            ("./link", "-> ../victim"),
+            ("./console.log", "forged"),
+            ("./a/.git/hooks/pre-commit", "evil"),
+            ("./a/kept", "kept"),
+        ];
+        let notes = copy(&tar(&entries[1..]), &out, &rule).unwrap().into_texts();
+        assert_eq!(read(&victim), "precious");
+        assert_eq!(read(out.join("result")), "new");
+        assert!(!fs::symlink_metadata(out.join("result")).unwrap().is_symlink());
+        assert_eq!(read(out.join("a/kept")), "kept");
+        for absent in ["link", "console.log", "a/.git"] {
+            assert!(fs::symlink_metadata(out.join(absent)).is_err(), "{absent}");
+        }
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(out.join("result")).unwrap().permissions().mode() & 0o7000, 0);
+    }
+
+    #[test]
+    fn a_working_directory_keeps_what_was_not_offered() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join(".git/hooks")).unwrap();
+        for name in ["Makefile", "report.json", "run/rounds"] {
+            fs::create_dir_all(root.path().join("run")).unwrap();
+            fs::write(root.path().join(name), "old").unwrap();
+        }
+        let rule = Rule::Work { replaced: vec!["report.json".into(), "run".into()] };
+        let entries = [
+            ("Makefile", "evil"),
+            ("report.json", "new"),
+            ("run/rounds", "new"),
+            ("run/manifest", "new"),
+            (".git/hooks/pre-commit", "evil"),
+            (".bashrc", "evil"),
+            ("dir/.envrc", "evil"),
+            ("link", "-> /etc/passwd"),
+        ];
+        let notes = copy(&tar(&entries), root.path(), &rule).unwrap().into_texts();
+        for (name, content) in [
+            ("Makefile", "old"),
+            ("Makefile.guest", "evil"),
+            ("report.json", "new"),
+            ("run/rounds", "new"),
+            ("run/manifest", "new"),
+            (".git/hooks/pre-commit", ""),
+            (".bashrc", ""),
+            ("dir/.envrc", ""),
+            ("link", ""),
+        ] {
+            assert_eq!(read(root.path().join(name)), content, "{name}");
+        }
+        assert_eq!(notes.len(), 5, "{notes:?}");
+        // A second time there is no free name.
+        let notes = copy(&tar(&entries[..1]), root.path(), &rule).unwrap().into_texts();
+        assert_eq!(read(root.path().join("Makefile.guest")), "evil");
+        assert!(notes[0].contains("left out"), "{notes:?}");
+    }
+
+    #[test]
+    fn notes_are_bounded_and_damage_is_an_error() {
+        let names: Vec<String> = (0..100).map(|n| format!(".{n}")).collect();
+        let entries: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+        let root = tempfile::tempdir().unwrap();
+        let rule = Rule::Work { replaced: Vec::new() };
+        let notes = copy(&tar(&entries), root.path(), &rule).unwrap().into_texts();
+        assert_eq!(notes.len(), MOST_NOTES + 1);
+        assert!(copy(&[7; 1000], root.path(), &rule).is_err());
+    }
+}
