@@ -68,10 +68,14 @@ impl MachineArg {
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
             MachineArg::Recorded(path) if path.is_file() => {
+                bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
             }
             MachineArg::Recorded(path) => match Recorded::open(path) {
-                Ok(host) => Ok(Box::new(host)),
+                Ok(host) => {
+                    bound();
+                    Ok(Box::new(host))
+                }
                 Err(error) => Err(Failure::usage(format!(
                     "no machine at '{self}': {error}; give live, sim:NAME (see 'flyball sim list'), guest:NAME, an archive or a \
                      facts file of 'flyball record', or a directory that holds sys/ and proc/"
@@ -103,6 +107,18 @@ impl MachineArg {
         arguments.extend(["-M".into(), MachineArg::Simulated(setup).to_string().into()]);
         arguments
     }
+}
+
+/// Memory of a command that looks at a recorded machine: 40 times what `show` takes for 512 CPUs.
+const MOST_MEMORY: u64 = 2 << 30;
+/// Seconds of processor time of such a command: 300 times what `doctor` takes for 512 CPUs.
+const MOST_SECONDS: u64 = 300;
+
+/// Bounds this process before it reads a machine that may come from anybody. What the readers bound each by itself can still
+/// add up: a file of 16 MiB that 8192 CPUs have links to.
+fn bound() {
+    // A process that may not even lower its limits goes on as it is.
+    let _ = flyball_host::process::bound(MOST_MEMORY, MOST_SECONDS);
 }
 
 /// Boots a simulated machine and says that it is one.
