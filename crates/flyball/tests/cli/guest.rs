@@ -83,3 +83,68 @@ fn what_cannot_be_is_refused() {
     assert!(list["machines"].as_array().is_some_and(|machines| machines.len() >= 9));
     assert_eq!(list["kernels"].as_array().map(Vec::len), Some(0));
 }
+
+/// A cache that another user could have filled: programs of it would run as this one.
+#[test]
+fn a_cache_that_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let shared = tempfile::tempdir().unwrap();
+    let cache = shared.path().join("flyball-cache");
+    let bin = cache.join("guest/qemu/root/usr/bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::create_dir_all(cache.join("guest/qemu/root/usr/lib/x86_64-linux-gnu")).unwrap();
+    let ran = shared.path().join("ran");
+    for program in [
+        bin.join("qemu-system-x86_64"),
+        cache.join("guest/qemu/root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+    ] {
+        fs::write(&program, format!("#!/bin/sh\necho ran >> {}\n", ran.display())).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut run = flyball();
+    run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("FLYBALL_CACHE", &cache);
+    let (code, text) = ended(&run.output().unwrap());
+    assert!(code == 125 && text.contains("FLYBALL_CACHE"), "{code}: {text}");
+    // Without any variable that says where, a cache in the directory for temporary files is not looked for.
+    let mut run = flyball();
+    run.args(["guest", "run", "ryzen-5750g", "--", "true"]).env("TMPDIR", shared.path());
+    run.env_remove("FLYBALL_CACHE").env_remove("XDG_CACHE_HOME").env("HOME", shared.path().join("home"));
+    run.env("FLYBALL_QEMU", "/nonexistent/qemu");
+    run.output().unwrap();
+    assert!(!ran.exists());
+}
+
+/// A Debian package whose link leads out of the cache, given as a kernel.
+#[test]
+fn a_hostile_package_writes_nothing_outside() {
+    let root = tempfile::tempdir().unwrap();
+    let victim = root.path().join("victim");
+    fs::create_dir(&victim).unwrap();
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_size(0);
+    tar.append_link(&mut header, "boot/x", &victim).unwrap();
+    let mut header = tar::Header::new_gnu();
+    header.set_size(4);
+    header.set_mode(0o4755);
+    tar.append_data(&mut header, "boot/x/passwd", &b"root"[..]).unwrap();
+    let data = zstd::encode_all(&tar.into_inner().unwrap()[..], 1).unwrap();
+    let mut deb = b"!<arch>\n".to_vec();
+    deb.extend(
+        format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", "data.tar.zst", 0, 0, 0, 100_644, data.len()).bytes(),
+    );
+    deb.extend(data);
+    let package = root.path().join("evil.deb");
+    fs::write(&package, deb).unwrap();
+    let emulator = root.path().join("qemu");
+    fs::write(&emulator, "#!/bin/sh\necho QEMU emulator version 11.1.3\n").unwrap();
+    fs::set_permissions(&emulator, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut run = flyball();
+    run.arg("--kernel").arg(&package).args(["guest", "run", "ryzen-5750g", "--", "true"]);
+    run.env("FLYBALL_CACHE", root.path().join("cache")).env("FLYBALL_QEMU", &emulator);
+    let (code, text) = ended(&run.output().unwrap());
+    assert!(code == 125 && text.contains("no kernel image"), "{code}: {text}");
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
+}

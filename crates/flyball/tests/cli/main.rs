@@ -6,6 +6,7 @@ mod change;
 mod doctor;
 #[cfg(feature = "guest")]
 mod guest;
+mod hostile;
 mod house;
 mod measure;
 mod odd;

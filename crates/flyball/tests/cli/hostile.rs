@@ -1,0 +1,113 @@
+//! Recorded machines that were made to attack: they may make flyball fail, but not hang, fill the memory or lead out.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+/// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort, and has no exit code.
+fn flyball(machine: &Path, words: &[&str]) -> Output {
+    let start = Instant::now();
+    let mut run = Command::new("sh");
+    run.args(["-c", "ulimit -v 1500000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_flyball"), "-M"]);
+    let output = run.arg(machine).args(words).output().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(60), "{} took {:?}", machine.display(), start.elapsed());
+    output
+}
+
+fn archive(folder: &Path, entries: &[(&str, &str)]) -> PathBuf {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (path, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        if let Some(target) = content.strip_prefix("-> ") {
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            tar.append_link(&mut header, path, target).unwrap();
+        } else {
+            header.set_size(content.len() as u64);
+            tar.append_data(&mut header, path, content.as_bytes()).unwrap();
+        }
+    }
+    let path = folder.join("machine.tar.zst");
+    fs::write(&path, zstd::encode_all(tar.into_inner().unwrap().as_slice(), 19).unwrap()).unwrap();
+    path
+}
+
+const HEAD: (&str, &str) = ("flyball.json", "{\"format\": 1}");
+
+#[test]
+fn small_archives_that_grow_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = format!("sys/{}y", "x/".repeat(60_000));
+    let error = format!("5|/{deep}\n");
+    let long = format!("-> {}", "y/".repeat(40_000));
+    let bombs: [&[(&str, &str)]; 3] = [
+        &[HEAD, (&deep, "1")],
+        &[HEAD, ("sys/x", "1"), ("errors.txt", &error)],
+        &[HEAD, ("sys/devices/system/cpu/online", &long)],
+    ];
+    for entries in bombs {
+        let machine = archive(folder.path(), entries);
+        assert!(fs::metadata(&machine).unwrap().len() < 1000, "it is a small file");
+        let output = flyball(&machine, &["show"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.len() < 2000, "{} bytes of message", text.len());
+    }
+}
+
+/// Every CPU's attribute is a link to one file of 16 MiB.
+#[test]
+fn a_file_with_many_names_does_not_fill_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = "a".repeat(16 << 20);
+    let links: Vec<String> =
+        (0..1000).map(|n| format!("sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor")).collect();
+    let mut entries = vec![HEAD, ("sys/devices/system/cpu/online", "0-999\n"), ("sys/large", large.as_str())];
+    entries.extend(links.iter().map(|path| (path.as_str(), "-> /sys/large")));
+    let machine = archive(folder.path(), &entries);
+    // Whatever comes of it: its own bounds or the process's end it.
+    let output = flyball(&machine, &["get", "governor"]);
+    assert_ne!(output.status.code(), Some(101), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_directory_leads_nowhere_and_never_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = folder.path().join("machine");
+    let cpus = machine.join("sys/devices/system/cpu");
+    let policy = cpus.join("cpufreq/policy0");
+    fs::create_dir_all(&policy).unwrap();
+    fs::create_dir_all(machine.join("proc")).unwrap();
+    fs::write(folder.path().join("secret"), "topsecret\n").unwrap();
+    for name in ["online", "present", "possible"] {
+        fs::write(cpus.join(name), "0\n").unwrap();
+    }
+    fs::write(policy.join("affected_cpus"), "0\n").unwrap();
+    fs::write(policy.join("scaling_driver"), "acpi-cpufreq\n").unwrap();
+    symlink(folder.path().join("secret"), policy.join("scaling_governor")).unwrap();
+    symlink("/dev/zero", machine.join("proc/cpuinfo")).unwrap();
+    let fifo = policy.join("scaling_max_freq");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for words in
+        [&["show", "--all"][..], &["get", "governor"], &["doctor"], &["plan", "governor=performance"]]
+    {
+        let output = flyball(&machine, words);
+        assert!(output.status.code().is_some_and(|code| code != 101), "{words:?}");
+        let text = [output.stdout, output.stderr].concat();
+        assert!(!String::from_utf8_lossy(&text).contains("topsecret"), "{words:?}");
+    }
+    let record = folder.path().join("record.tar.zst");
+    flyball(&machine, &["record", "-o", record.to_str().unwrap()]);
+    let copy =
+        fs::read(&record).map(|packed| zstd::decode_all(packed.as_slice()).unwrap()).unwrap_or_default();
+    assert!(!String::from_utf8_lossy(&copy).contains("topsecret"));
+    // As a description of a machine to simulate.
+    let simulated = format!("sim:{}", machine.display());
+    let output = flyball(Path::new(&simulated), &["show"]);
+    assert!(output.status.code().is_some_and(|code| code != 101 && code != 0));
+}
