@@ -184,6 +184,7 @@ impl Mailbox {
     }
 
     fn register(number: u32, at: u32, bits: u8) -> Aml {
+        // Addresses in the PCC space begin behind the header (GET_PCC_VADDR, drivers/acpi/cppc_acpi.c).
         let address = u64::from(Mailbox::block(number) + at - Mailbox::HEADER);
         Register { space: Space::Pcc, bits, offset: 0, access: 0, address }.resource()
     }
@@ -209,6 +210,7 @@ impl Firmware {
 /// (drivers/acpi/bus.c, `acpi_bus_osc_negotiate_platform_control`).
 fn capabilities() -> Aml {
     let platform = aml::uuid("0811b06e-4a27-44f9-8d60-3cbbc22e7b48");
+    // Bit 2 of the first word of the answer (6.2.11, "Unrecognized UUID").
     let unknown_uuid = aml::int(4);
     let method = aml::method(
         "_OSC",
@@ -281,6 +283,7 @@ impl Cppc {
                 ]);
             }
             CppcRegisters::AmdMsr => {
+                // Fields of the registers by width and first bit, as arch/x86/include/asm/msr-index.h has them (AMD_CPPC_*_MASK).
                 let msr = |address, bits, offset| {
                     Register { space: Space::FixedHardware, bits, offset, access: 4, address }.resource()
                 };
@@ -300,6 +303,7 @@ impl Cppc {
                     none(),
                     none(),
                     none(),
+                    // MPERF and APERF: reference and delivered performance counters.
                     msr(0xe7, 64, 0),
                     msr(0xe8, 64, 0),
                     msr(STATUS, 1, 1),

@@ -15,6 +15,7 @@ fn with_length(body: &[u8]) -> Aml {
     };
     let length = body.len() + bytes;
     assert!(length < 1 << 28, "an AML package holds less than 256 MiB");
+    // One byte holds six bits. Of several, the first holds the count of the others and four bits, each other eight.
     if bytes == 1 {
         out.push(length as u8);
     } else {
@@ -32,6 +33,7 @@ pub fn path(text: &str) -> Aml {
         None => (Vec::new(), text),
     };
     let segments: Vec<&str> = rest.split('.').filter(|segment| !segment.is_empty()).collect();
+    // DualNamePrefix and MultiNamePrefix (20.2.2).
     match segments.len() {
         0 => out.push(0),
         1 => {}
@@ -48,6 +50,7 @@ pub fn path(text: &str) -> Aml {
 /// An integer in its shortest form.
 pub fn int(value: u64) -> Aml {
     match value {
+        // ZeroOp, OneOp, then BytePrefix to QWordPrefix (20.2.3).
         0 => vec![0x00],
         1 => vec![0x01],
         2..=0xff => vec![0x0a, value as u8],
@@ -83,6 +86,7 @@ pub fn scope(at: &str, terms: &[Aml]) -> Aml {
 
 /// `Method (path, arguments, Serialized) { terms }`.
 pub fn method(at: &str, arguments: u8, terms: &[Aml]) -> Aml {
+    // Bit 3: serialized (20.2.5.2), because the method makes a field by name.
     let body = [path(at), vec![arguments & 7 | 8], terms.concat()].concat();
     [&[0x14][..], &with_length(&body)].concat()
 }

@@ -235,6 +235,7 @@ impl Mirror {
             let (address, release, component) = (fields.next()?, fields.next()?, fields.next()?);
             let known = Some(release) == codename || KERNEL_SUITES.contains(&release) || release == "stable";
             let signed_by = fields.next().filter(|key| key.starts_with('/')).map(str::to_owned);
+            // The archive of security updates has none of the suites that are wanted, at an address of its own.
             (known && component == "main" && !address.contains("security"))
                 .then(|| Mirror { address: address.trim_end_matches('/').to_owned(), signed_by })
         })
@@ -358,6 +359,7 @@ fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
         .filter_map(|name| name.strip_prefix("linux-image-")?.strip_suffix("-amd64"))
         .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()))
         .filter(|version| !["cloud", "rt", "unsigned"].iter().any(|flavour| version.ends_with(flavour)))
+        // Names of a series alone (`linux-image-6.1-amd64`) are of packages that hold nothing.
         .filter(|version| version.split('.').count() >= 3 && starts_with_version(version, wanted))
         .max_by(|a, b| compare_versions(a, b))
         .map(str::to_owned)

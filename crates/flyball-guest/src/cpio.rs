@@ -58,6 +58,7 @@ impl Cpio {
     pub fn finish(mut self) -> Vec<u8> {
         self.inode = 0;
         self.entry("TRAILER!!!", 0, &[], (0, 0));
+        // The kernel takes zeros between archives (buffer-format).
         let padded = self.bytes.len().next_multiple_of(512);
         self.bytes.resize(padded, 0);
         self.bytes
@@ -72,6 +73,7 @@ impl Cpio {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8], (major, minor): (u32, u32)) {
         self.inode += 1;
         let size = u32::try_from(content.len()).expect("a file of an initramfs has less than 4 GiB");
+        // Inode, mode, owner, group, links, time, size, device, special device, length of the name with its zero, checksum.
         let fields = [self.inode, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name.len() as u32 + 1, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {

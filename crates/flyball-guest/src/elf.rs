@@ -30,6 +30,7 @@ impl<'a> Elf<'a> {
 
     /// Offset and size of entry `index` of the section table, and its name's offset.
     fn section_header(&self, index: u64) -> Option<(u64, u64, u64)> {
+        // e_shoff, e_shentsize; sh_name, sh_offset, sh_size (elf(5)).
         let table = self.uint::<8>(0x28)?;
         let entry = table.checked_add(index.checked_mul(self.uint::<2>(0x3a)?)?)?;
         let name = self.uint::<4>(entry)?;
@@ -38,6 +39,7 @@ impl<'a> Elf<'a> {
 
     /// The bytes of the section with this name.
     pub fn section(&self, name: &str) -> Option<&'a [u8]> {
+        // e_shnum, e_shstrndx.
         let count = self.uint::<2>(0x3c)?;
         let (names, size, _) = self.section_header(self.uint::<2>(0x3e)?)?;
         let names = self.range(names, size)?;
@@ -88,6 +90,7 @@ impl<'a> Elf<'a> {
             }
             let mut notes = self
                 .range(self.uint::<8>(entry.checked_add(8)?)?, self.uint::<8>(entry.checked_add(0x20)?)?)?;
+            // Name and content are each filled up to four bytes.
             while notes.len() >= 12 {
                 let word =
                     |at: usize| u32::from_le_bytes([notes[at], notes[at + 1], notes[at + 2], notes[at + 3]]);

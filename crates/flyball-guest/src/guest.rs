@@ -164,6 +164,7 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
     let no_memory = |e: io::Error| GuestError::Emulator(format!("cannot make the guest's memory: {e}"));
     let memory = run::memory(request.memory_mb).map_err(no_memory)?;
     run::keep_open(&memory).map_err(no_memory)?;
+    // The emulator maps it as the guest's memory, and the plug-in the same file for the mailbox and the feedback table.
     let memory_path = path_of(&memory);
     let results = request.out.as_deref().map(Results::open).transpose()?;
     let mut settings = settings(request, &machine, interface, work.path())?;

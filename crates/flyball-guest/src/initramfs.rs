@@ -82,6 +82,7 @@ pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<P
     kernel.modules.as_deref().map(stamp).hash(&mut key);
     let path =
         cache.made(&format!("initramfs-{}-{:016x}", kernel.release.replace('/', "_"), key.finish()))?;
+    // Written whole under its name or not at all, so what is there is complete.
     if path.is_file() {
         return Ok(path);
     }
@@ -90,6 +91,7 @@ pub fn base(cache: &Cache, kernel: &Kernel, more_modules: &[String]) -> Result<P
     for dir in ["proc", "sys", "dev", "run", "tmp", "root", "etc", "job", "usr/bin", "usr/sbin", "var"] {
         archive.dir(dir);
     }
+    // The kernel opens it as init's input and output before init can mount anything (console_on_rootfs(), init/main.c).
     archive.device("dev/console", 5, 1);
     archive.device("dev/null", 1, 3);
     archive.file("init", 0o755, INIT.as_bytes());
@@ -123,6 +125,7 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
         }
         archive.file(&format!("{home}/{}", module.path), 0o644, &module.content);
     }
+    // depmod's work, which packages leave to the installation.
     archive.file(&format!("{home}/modules.alias"), 0o644, aliases.as_bytes());
     archive.file(&format!("{home}/modules.symbols"), 0o644, b"");
     for name in ["modules.builtin", "modules.order", "modules.builtin.modinfo"] {
@@ -157,6 +160,7 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
         inside.sort();
         for path in inside {
             let part = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // Links stay links: the guest follows them in its own tree, not in the host's.
             if fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink()) {
                 let target = fs::read_link(&path).map_err(|e| GuestError::file("read", &path, e))?;
                 archive.link(&format!("{name}/{part}"), &target.to_string_lossy());
@@ -165,6 +169,7 @@ fn add_file(archive: &mut Cpio, source: &Path, name: &str) -> Result<(), GuestEr
             }
         }
     } else if meta.is_file() {
+        // The format has eight hexadecimal digits for a size.
         if meta.len() >= u64::from(u32::MAX) {
             return Err(GuestError::format(source, "too large for an initramfs (4 GiB)"));
         }

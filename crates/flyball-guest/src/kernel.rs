@@ -61,17 +61,20 @@ impl<'a> BzImage<'a> {
             return Err(ImageError::Unknown);
         }
         let protocol = word(0x206).unwrap_or(0);
+        // payload_offset and payload_length came with 2.08.
         if protocol < 0x208 {
             return Err(ImageError::OldProtocol(protocol));
         }
         let cut = || ImageError::Truncated;
         let setup = match bytes[0x1f1] {
+            // "For backwards compatibility, if the setup_sects field contains 0, the real value is 4" (boot.rst).
             0 => 4,
             sectors => usize::from(sectors),
         };
         let start = (setup + 1) * 512 + long(0x248).ok_or_else(cut)? as usize;
         let length = long(0x24c).ok_or_else(cut)? as usize;
         let payload = bytes.get(start..start + length).ok_or_else(cut)?;
+        // kernel_version points to the text less 0x200.
         let text = usize::from(word(0x20e).ok_or_else(cut)?) + 0x200;
         let text = bytes.get(text..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
         let release = String::from_utf8_lossy(&text[..text.len().min(256)]);
@@ -94,6 +97,7 @@ impl<'a> BzImage<'a> {
 /// a version in the cache. `modules` overrides where its modules are (`.../lib/modules/RELEASE`).
 pub fn find(cache: &Cache, wanted: &str, modules: Option<&Path>) -> Result<Kernel, GuestError> {
     let path = Path::new(wanted);
+    // A file wins over a version of the same name.
     let mut kernel = if path.is_file() {
         if path.extension().is_some_and(|e| e == "deb") {
             of_deb(cache, path)?
@@ -175,6 +179,7 @@ fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
                 cache::write_whole(&unpacked, &kernel)?;
                 true
             }
+            // What is not unpacked here, the kernel unpacks itself, in emulated time.
             _ => false,
         }
     };

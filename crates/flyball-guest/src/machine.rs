@@ -230,6 +230,7 @@ impl GuestMachine {
             initcall_blacklist=load_system_certificate_list,jent_mod_init,crypto_kdf108_init,init_encrypted,init_ima";
         let mut words: Vec<String> = WORDS.split_whitespace().map(str::to_owned).collect();
         if self.spec.firmware.interface == InterfaceSpec::CppcShared {
+            // The kernel must not use the pages: the plug-in writes to them as firmware does.
             words.push(format!("memmap={:#x}${:#x}", layout::MAILBOX_RESERVED, layout::MAILBOX));
         }
         words.extend(driver.words(&self.spec, release));

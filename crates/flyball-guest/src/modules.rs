@@ -101,6 +101,7 @@ pub fn collect<'a>(dir: &Path, wanted: impl IntoIterator<Item = &'a str>) -> Res
     let mut done: BTreeMap<String, Module> = BTreeMap::new();
     let mut open: Vec<String> = wanted.into_iter().map(normal).collect();
     while let Some(name) = open.pop() {
+        // Several modules need the same one.
         let Some(file) = index.get(&name).filter(|_| !done.contains_key(&name)) else { continue };
         let packed = fs::read(file).map_err(|e| GuestError::file("read", file, e))?;
         let content =

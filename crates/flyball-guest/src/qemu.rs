@@ -74,10 +74,12 @@ impl Qemu {
         }
         let libraries = root.join("usr/lib/x86_64-linux-gnu");
         let modules = libraries.join("qemu");
+        // The machine's own libraries may be older than those that this emulator was built for.
         let mut path = libraries.clone().into_os_string();
         path.push(":");
         path.push(&modules);
         let mut first: Vec<OsString> = vec!["--library-path".into(), path, program.into()];
+        // Firmware is searched where the package would be installed, which it is not.
         for data in ["usr/share/seabios", "usr/share/qemu", "usr/lib/ipxe/qemu"] {
             first.extend(["-L".into(), root.join(data).into_os_string()]);
         }
@@ -164,6 +166,7 @@ impl Board<'_> {
             "none",
             "-monitor",
             "none",
+            // The kernel's command line has panic=-1, reboot at once: this ends the emulator instead.
             "-no-reboot",
             "-machine",
             "q35,memory-backend=ram",
@@ -251,6 +254,7 @@ pub fn functions(places: &[Place], sockets: &Path) -> Vec<OsString> {
 /// Whether `dir` can be given to a guest as its root.
 pub fn check_root(dir: &Path) -> Result<(), GuestError> {
     fs::read_dir(dir).map_err(|e| GuestError::file("list", dir, e))?;
+    // Not followed: an absolute link means a place below the directory once that is the root.
     if ["bin/sh", "usr/bin/sh"].iter().any(|sh| fs::symlink_metadata(dir.join(sh)).is_ok()) {
         return Ok(());
     }

@@ -295,6 +295,7 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
     let mut end = control.join().unwrap_or_default();
     end.console = String::from_utf8_lossy(&console.join().unwrap_or_default()).into_owned();
     end.take_stderr(&String::from_utf8_lossy(&said.join().unwrap_or_default()));
+    // A guest that has reported its code has run its command; what hung was its way down.
     end.timed_out = timed_out && end.code.is_none();
     end.stuck = stuck.filter(|_| end.code.is_none());
     end.host[2] = Some(host_end);
@@ -308,6 +309,7 @@ fn command(boot: &Boot<'_>, lines: &[Line]) -> Command {
     command.args(&boot.board);
     for (n, ((id, irq), line)) in LINES.iter().zip(lines).enumerate() {
         if boot.interactive && *id == "out" {
+            // Ctrl-C is the guest's: without the option it would end the emulator.
             command.args(["-chardev", "stdio,id=out,signal=off"]);
         } else {
             command.args(line.chardev(id));
@@ -332,6 +334,7 @@ fn spawn(command: &mut Command) -> Result<Child, GuestError> {
     // SAFETY: between fork and exec only this one system call is made, and it takes no lock and no memory.
     unsafe {
         command.pre_exec(|| {
+            // Sent when the thread that forks ends, not the process (prctl(2)); that thread waits for the emulator.
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
             Ok(())
         });

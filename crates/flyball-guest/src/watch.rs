@@ -58,6 +58,7 @@ pub fn wait(
     let pid = child.id();
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut watched = Watched::default();
+    // Short at first: an emulator that refuses its arguments ends within milliseconds.
     let mut pause = Duration::from_millis(5);
     let (mut used, mut since) = (Duration::ZERO, Instant::now());
     loop {
@@ -70,6 +71,7 @@ pub fn wait(
         if let Some((stopped, now)) =
             std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|t| usage(&t))
         {
+            // One that a debugger or job control has stopped is not stuck.
             if now != used || stopped {
                 (used, since) = (now, Instant::now());
             }

@@ -144,6 +144,8 @@ pub fn gives_cpusets(host: &dyn Host) -> Result<bool, HostError> {
         Ok::<bool, HostError>(text.split_whitespace().any(|word| word == "cpuset"))
     };
     match has("cgroup.controllers") {
+        // The kernel has the controller; whether groups below get its files is written here (cgroup-v2.rst, "Enabling and
+        // Disabling").
         Ok(true) => has("cgroup.subtree_control"),
         Ok(false) => Err(missing()),
         Err(error) if error.is_absent() => Err(missing()),

@@ -213,6 +213,7 @@ impl Launch {
         }
         let own_session = self.own_group && self.niceness.is_some();
         if self.own_group && !own_session {
+            // So that `stop` reaches what the program starts. setsid(2) below makes a group too, and would fail in one that has been made.
             self.command.process_group(0);
         }
         if self.own_group {
@@ -232,11 +233,14 @@ impl Launch {
                 if dies_with_us {
                     // The kernel clears this at execve of a set-user-ID program, which is as it should be.
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    // A parent that died before the prctl sends no signal any more (prctl(2), PR_SET_PDEATHSIG).
                     if libc::getppid() != parent {
                         return Err(io::Error::from_raw_os_error(libc::ESRCH));
                     }
                 }
                 if own_session {
+                    // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c), and its niceness is what counts against
+                    // other sessions. That a kernel has no such file, or allows no better niceness, is not worth a failure.
                     libc::setsid();
                     let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if let Some(text) = &session_niceness
@@ -256,10 +260,12 @@ impl Launch {
                     libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
                 }
                 if fixed_addresses {
+                    // This value asks without changing anything (personality(2)).
                     let now = libc::personality(0xffff_ffff);
                     libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
                 }
                 if let Some(mask) = &mask
+                    // The system call itself: the C library's cpu_set_t ends at CPU 1023.
                     && libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) < 0
                 {
                     return Err(io::Error::last_os_error());

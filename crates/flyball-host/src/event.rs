@@ -55,6 +55,7 @@ impl LiveCounter {
             let raw = libc::syscall(
                 libc::SYS_perf_event_open,
                 &raw const attributes,
+                // All tasks of the CPU, which needs CAP_PERFMON or kernel.perf_event_paranoid 0.
                 -1 as libc::pid_t,
                 cpu as libc::c_int,
                 -1 as libc::c_int,

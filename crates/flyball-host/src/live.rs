@@ -311,6 +311,7 @@ impl Host for Live {
         }
         let mut buffer = vec![0u8; size as usize];
         // SAFETY: the buffer is ours and `size` bytes long; the kernel writes at most that many.
+        // READ_ALL leaves the lines where they are. READ would take them away from the system's logger.
         let count = unsafe { libc::klogctl(READ_ALL, buffer.as_mut_ptr().cast(), size) };
         if count < 0 {
             return Err(fail());

@@ -154,6 +154,7 @@ const REGISTERS: &[u32] = &[
     msr::MSR_AMD_CPPC_REQ2,
 ];
 
+// The kernel keeps 15 bytes of a name (TASK_COMM_LEN, include/linux/sched.h), so some end early.
 /// Programs that change CPU settings; the names of those that run are recorded, nothing else of them.
 const DAEMONS: &[&str] = &[
     "tuned",
@@ -245,7 +246,9 @@ impl Redactor {
             names.push(name.split('.').next().unwrap_or_default().to_owned());
             names.push(name);
         }
+        // Shorter names are parts of too many other words to be replaced.
         names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
+        // The longest first: a shorter name may be part of a longer one, the rest of which would stay.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         names.dedup();
         Redactor { names }
@@ -366,6 +369,7 @@ impl<W: Write> Recorder<'_, W> {
                 }
                 continue;
             }
+            // None of these folders is deeper; a file system that is mounted into itself would not end.
             if !self.file(&path)? && depth < 12 {
                 self.tree(&path, depth + 1)?;
             }
@@ -377,6 +381,7 @@ impl<W: Write> Recorder<'_, W> {
     fn file(&mut self, path: &str) -> io::Result<bool> {
         let mut bytes = Vec::new();
         match self.host.read_into(path, &mut bytes) {
+            // No attribute has that size, and the archive's reader refuses files of twice as much.
             Ok(()) if bytes.len() > 8 << 20 => {}
             Ok(()) if self.seen.insert(path.to_owned()) => {
                 let bytes = match std::str::from_utf8(&bytes) {
@@ -445,11 +450,13 @@ impl<W: Write> Recorder<'_, W> {
                         line.push_str(&format!(" {cpu}|{value:x}"));
                         self.summary.registers += 1;
                     }
+                    // No msr driver, for this CPU as for the others.
                     Err(error) if error.errno == Errno::NOENT => break,
                     Err(error) if matches!(error.errno, Errno::PERM | Errno::ACCES) => {
                         self.summary.denied += 1;
                         break;
                     }
+                    // EIO: this processor has no such register (arch/x86/kernel/msr.c).
                     Err(_) => {}
                 }
             }

@@ -70,6 +70,7 @@ impl Spool {
         let count = stretches.max(1) as u64;
         let stretch = ((MOST - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
         let block = ALIGNMENT as u64;
+        // Tried out on the empty file: nothing else says whether a file system can do it, and after a recording it is too late.
         file.set_len(3 * block).ok()?;
         rustix::fs::fallocate(&file, FallocateFlags::COLLAPSE_RANGE, block, block).ok()?;
         file.set_len(FRONT + count * stretch).ok()?;

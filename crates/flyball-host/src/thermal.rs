@@ -70,6 +70,7 @@ impl CapabilityEvents {
         let mut request = Vec::new();
         let name = b"thermal\0";
         let length = 16 + 4 + 4 + name.len();
+        // nlmsghdr (length, type, flags, sequence, port), genlmsghdr (command, version, padding), and one attribute: the name.
         request.extend((length as u32).to_ne_bytes());
         request.extend(number::GENL_ID_CTRL.to_ne_bytes());
         request.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
@@ -112,6 +113,7 @@ impl CapabilityEvents {
             count if count < 0 => return Err(last()),
             _ => {}
         }
+        // A message has at most 16 CPUs (HFI_MAX_THERM_NOTIFY_COUNT, intel_hfi.c), but several may wait.
         let mut buffer = vec![0; 65_536];
         let message = receive(&self.socket, &mut buffer)?;
         Ok(capabilities(message, self.family))
@@ -137,6 +139,7 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
+        // The two upper bits are flags (NLA_TYPE_MASK, include/uapi/linux/netlink.h).
         let kind = u16_at(rest, 2)? & 0x3fff;
         let content = rest.get(4..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();

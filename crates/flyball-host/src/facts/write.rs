@@ -341,6 +341,7 @@ fn repeated(text: &[u8], shown: &str, operator: &str) -> Option<String> {
             by_number.insert(number, line.split_once(": ").unwrap_or((line, "")));
         }
     }
+    // One section is shorter as it is.
     if sections.len() < 2 {
         return None;
     }

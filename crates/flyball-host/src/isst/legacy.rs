@@ -73,6 +73,7 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
         let done = match host.isst(number::GET_PHY_ID, &mut argument) {
             // The number of CPUs answered; the one after them is the one that the driver refused.
             Ok(done) => usize::try_from(done).unwrap_or(0).min(count),
+            // The first of the row was refused: then the call itself fails, instead of counting.
             Err(error) if error.errno == Errno::INVAL => 0,
             Err(error) => return Err(error),
         };
@@ -107,6 +108,7 @@ pub struct Mailbox {
 
 /// Commands and parts that the driver lets through; anything else is answered with `EINVAL`.
 fn mailbox_allows(command: u16, sub_command: u16) -> bool {
+    // `isst_valid_cmds` of isst_if_common.c.
     match command {
         0xd0 => sub_command <= 0x03,
         0x7f => matches!(sub_command, 0x00..=0x0c | 0x10..=0x12 | 0x20..=0x23),

@@ -51,6 +51,7 @@ pub fn domains(host: &dyn Host, package: u8) -> Result<Vec<Domain>, HostError> {
         Err(error) if error.errno == Errno::NOTTY => return Ok(Vec::new()),
         Err(error) => return Err(error),
     }
+    // `valid_mask` of isst_tpmi_instance_count has 16 bits.
     let mask = wire::u16_at(&argument, 2);
     Ok((0..16).filter(|id| mask >> id & 1 != 0).map(|id| Domain { package, id }).collect())
 }
@@ -332,6 +333,7 @@ impl LevelData {
         argument[2] = level.0;
         call(host, number::GET_PERF_LEVEL_INFO, domain, "level's numbers", &mut argument)?;
         let at = |offset: usize| wire::u16_at(&argument, offset);
+        // The driver states how many are filled; the arrays of the structure end at these bounds whatever it says.
         let buckets = usize::from(at(38)).min(BUCKETS);
         let levels = usize::from(at(40)).min(TRL_LEVELS);
         let mut data = LevelData {
@@ -365,6 +367,7 @@ pub fn second_fabric(host: &dyn Host, domain: Domain, level: Level) -> Result<Op
     argument[0] = domain.package;
     argument[1] = domain.id;
     wire::put(&mut argument, 2, &u16::from(level.0).to_le_bytes());
+    // The answer is three arrays of eight from byte 6 on, by mesh; the second mesh is the second of each.
     match call(host, number::GET_PERF_LEVEL_FABRIC_INFO, domain, "mesh frequencies", &mut argument) {
         Ok(()) => {
             Ok(Some([wire::u16_at(&argument, 8), wire::u16_at(&argument, 24), wire::u16_at(&argument, 40)]))

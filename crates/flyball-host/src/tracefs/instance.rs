@@ -54,15 +54,21 @@ impl Instance {
     }
 
     fn set_up(&self, options: &InstanceOptions) -> Result<(), HostError> {
+        // A new instance has tracing on; nothing may be recorded before all is set.
         self.write("tracing_on", "0")?;
+        // A new clock empties the buffers, because times before and after cannot be compared (tracing_set_clock(),
+        // kernel/trace/trace.c), so it comes first.
         if let Some(clock) = &options.clock {
             self.write("trace_clock", clock)?;
         }
+        // Before the size: sub-buffers of another order are allocated anew, and the size is counted in them
+        // (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;
         } else if let Some(kib) = options.wished_page_kib {
             let _ = self.write("buffer_subbuf_size_kb", &kib.to_string());
         }
+        // Two pages at least, as the kernel itself takes (ring_buffer_resize()).
         self.write("buffer_size_kb", &options.buffer_kib.max(8).to_string())?;
         if let Some(cpus) = &options.cpus {
             self.write("tracing_cpumask", &mask(cpus))?;

@@ -10,6 +10,7 @@ mod hostile;
 mod house;
 mod measure;
 mod odd;
+mod privileges;
 mod recorded;
 mod simulated;
 mod speed_select;

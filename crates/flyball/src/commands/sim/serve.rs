@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use flyball_files::Scratch;
 use flyball_sim::serve::{self, Paced, Supervisor};
 
 use crate::{
@@ -42,10 +43,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
         ));
     }
     let (ours, theirs) = serve::connection().map_err(|error| failed("make a socket", error))?;
-    let stage = tempfile::Builder::new()
-        .prefix("flyball-sim.")
-        .tempdir()
-        .map_err(|error| failed("make a directory", error))?;
+    let stage = Scratch::new("flyball-sim").map_err(|error| failed("make a directory", error))?;
     let mut command = Command::new(own_program()?);
     command
         .arg("sim")
