@@ -35,5 +35,5 @@ pub const MOST_PARTS: usize = 64;
 pub const MOST_NAME: usize = 255;
 /// Links that are followed on the way to one file, as in Linux (`MAXSYMLINKS`, include/linux/namei.h).
 pub const MOST_LINKS: usize = 40;
-/// Names that are listed of one directory: four times what a recorded machine of 512 CPUs has in all.
+/// Names that are listed of one directory: six times the files of a recorded machine of 512 CPUs, which has 61,500 in all.
 pub const MOST_LISTED: usize = 400_000;

@@ -109,9 +109,9 @@ impl MachineArg {
     }
 }
 
-/// Memory of a command that looks at a recorded machine: 40 times what `show` takes for 512 CPUs.
+/// Memory of a command that looks at a recorded machine: 64 times what `show` takes for 512 CPUs (32 MiB).
 const MOST_MEMORY: u64 = 2 << 30;
-/// Seconds of processor time of such a command: 300 times what `doctor` takes for 512 CPUs.
+/// Seconds of processor time of such a command. `doctor` takes a third of one for 512 CPUs.
 const MOST_SECONDS: u64 = 300;
 
 /// Bounds this process before it reads a machine that may come from anybody. What the readers bound each by itself can still

@@ -102,9 +102,8 @@ fn a_directory_leads_nowhere_and_never_waits() {
         assert!(!String::from_utf8_lossy(&text).contains("topsecret"), "{words:?}");
     }
     let record = folder.path().join("record.tar.zst");
-    flyball(&machine, &["record", "-o", record.to_str().unwrap()]);
-    let copy =
-        fs::read(&record).map(|packed| zstd::decode_all(packed.as_slice()).unwrap()).unwrap_or_default();
+    flyball(&machine, &["record", record.to_str().unwrap()]);
+    let copy = zstd::decode_all(fs::read(&record).unwrap().as_slice()).unwrap();
     assert!(!String::from_utf8_lossy(&copy).contains("topsecret"));
     // As a description of a machine to simulate.
     let simulated = format!("sim:{}", machine.display());

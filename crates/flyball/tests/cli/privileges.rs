@@ -67,7 +67,6 @@ fn what_needs_nothing_works_without_rights() {
         ("explain", &["explain", "governor"]),
         ("doctor", &["doctor"]),
         ("plan", &["plan", "governor=powersave"]),
-        ("save", &["save"]),
         ("sim", &["sim", "list"]),
         ("man", &["man"]),
         ("completions", &["completions", "bash"]),
