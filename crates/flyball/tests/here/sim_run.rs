@@ -101,6 +101,7 @@ fn as_cpupower_prints(khz: &str) -> String {
 
 /// Every number that Debian's tools print of every machine's settings is the number that flyball says of it.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one session per machine answers all tools")]
 fn tools_say_what_flyball_says_of_every_machine() {
     if !has_fuse() {
         return;

@@ -36,6 +36,7 @@ Examples:
 
 Recording uses a trace instance of its own and does not affect other tracing. Lost records are counted: received plus \
 lost is what the kernel wrote.")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {
     /// The file to write; trace-cmd and kernelshark can open it.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
