@@ -21,10 +21,15 @@ type Pattern<'a> = (&'a str, Option<&'a str>, u8);
 /// A path, its number, what is there.
 type Member<'a> = (&'a str, u32, &'a Fact);
 
-/// Lines by section. The natural order has `cpu2` before `cpu10`.
+/// Where a folder comes among the sections: its parts in their natural order, which has `cpu2` before `cpu10`.
+type Place = Vec<(String, usize, String)>;
+/// A path, which orders the lines of a section, and its line.
+type Line = (String, String);
+
+/// Folders and their lines, by section.
 #[derive(Default)]
 struct Sections {
-    lines: BTreeMap<Vec<(String, usize, String)>, (String, BTreeSet<(String, String)>)>,
+    lines: BTreeMap<Place, (String, BTreeSet<Line>)>,
 }
 
 impl Sections {

@@ -15,10 +15,13 @@ use crate::{Errno, Host, HostError, Kind, Op};
 
 type Answer = Box<dyn Fn(u32, &mut [u8]) -> Result<i32, Errno> + Send + Sync>;
 
+/// A call's number and argument.
+type Call = (u32, Vec<u8>);
+
 /// A host that answers calls with a function and keeps what was asked.
 struct Calls {
     answer: Answer,
-    seen: std::sync::Mutex<RefCell<Vec<(u32, Vec<u8>)>>>,
+    seen: std::sync::Mutex<RefCell<Vec<Call>>>,
 }
 
 impl Calls {

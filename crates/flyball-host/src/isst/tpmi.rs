@@ -209,6 +209,7 @@ impl Level {
 }
 
 /// The performance levels of a domain (isst_perf_level_info, 11 bytes).
+#[expect(clippy::struct_excessive_bools, reason = "the kernel's structure: each is a state of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct PerfLevels {
     /// The domain asked.
