@@ -32,6 +32,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     let arms: Vec<ArmReport> =
         (0..manifest.arms.len()).map(|arm| report_arm(manifest, &counted, arm)).collect();
     let mut comparisons = Vec::new();
+    // Each quantity is a question of its own; Holm's correction counts the arms within it, as the report says.
     for quantity in Quantity::JUDGED {
         comparisons.extend(compare(manifest, &arms, quantity));
     }
@@ -49,6 +50,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
         no_frequency: reason(|meters| &meters.no_frequency),
         notes: Vec::new(),
     };
+    // A meter that stands still was found, so the list of meters has no reason; only the rounds show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
     report.notes = notes(manifest, &counted, &report);
     report
@@ -57,6 +59,7 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
 /// The widest half-width of the performance intervals of a boot's arms against its first, as a fraction; `None`
 /// while there is none. What `--until` waits for.
 pub fn half_width(manifest: &Manifest, rounds: &[Round], boot: usize) -> Option<f64> {
+    // Other boots share no blocks with this one, so more rounds here do not narrow those intervals.
     let counted: Vec<&Round> = rounds.iter().filter(|round| !round.warm_up && round.boot == boot).collect();
     let arms = &manifest.boots.get(boot)?.arms;
     let reports: Vec<ArmReport> = arms.iter().map(|arm| report_points(manifest, &counted, *arm)).collect();
@@ -70,6 +73,7 @@ pub fn half_width(manifest: &Manifest, rounds: &[Round], boot: usize) -> Option<
     }
     others.iter().try_fold(0.0_f64, |widest, other| {
         let ratios = log_ratios(base.summary(Quantity::Performance)?, other.summary(Quantity::Performance)?);
+        // One arm without an interval yet means that there is none for all.
         Some(widest.max(stats::walsh_interval(&ratios, level)?.half_width()))
     })
 }

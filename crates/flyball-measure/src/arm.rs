@@ -97,6 +97,7 @@ impl Arm {
             if values.is_empty() {
                 return Err(ArmError::Row(row.clone()));
             }
+            // Before the product is made: it grows exponentially with the rows.
             let size = product.len().saturating_mul(values.len());
             if size > Arm::MOST {
                 return Err(ArmError::Many(size));
@@ -124,6 +125,7 @@ impl Arm {
             return Err(ArmError::Many(all.len()));
         }
         for (index, arm) in all.iter().enumerate() {
+            // Reports and resumed comparisons know arms by their names.
             if all[..index].iter().any(|other| other.name == arm.name) {
                 return Err(ArmError::Twice(arm.name.clone()));
             }

@@ -237,12 +237,15 @@ impl Conductor<'_> {
         progress: &mut dyn FnMut(&Event<'_>),
     ) -> Result<End, MeasureError> {
         let boot = self.enter_boot(directory)?;
+        // Not an error: with --resume, a boot may have nothing left to run.
         let outcome = if directory.manifest.boots[boot].arms.is_empty() {
             Ok(End::Complete)
         } else {
             directory.write(&format!("snapshot-{boot}-before.json"), &pretty(&self.settings.snapshot()))?;
             self.blocks(directory, boot, progress)
         };
+        // Before anything is done with the outcome: settings are restored whatever the rounds did. The failure to restore is
+        // reported first, because it concerns the machine and not only this comparison.
         if let Err(cause) = self.settings.restore() {
             return Err(MeasureError::Restore { cause, first: outcome.err().map(Box::new) });
         }
@@ -262,6 +265,7 @@ impl Conductor<'_> {
             id => id,
         };
         let mut needs = Vec::new();
+        // Asked even in a known boot: an arm that no boot makes possible must fail before hours of rounds, not after.
         for arm in &directory.manifest.arms {
             needs.push(
                 self.settings
@@ -286,6 +290,8 @@ impl Conductor<'_> {
             arms,
             meters: MeterList::clone(self.meters.list()),
         });
+        // An arm that this boot can run has no need here, but keeps what an earlier boot recorded: the report of an arm
+        // without rounds says what to boot with.
         for (known, new) in directory.manifest.boot_needs.iter_mut().zip(&needs) {
             if new.is_some() {
                 known.clone_from(new);
@@ -330,6 +336,7 @@ impl Conductor<'_> {
                 }
                 let arm_data = directory.manifest.arms[arm].clone();
                 progress(&Event::Begin { arm: &arm_data, done, of });
+                // After the event: what the front end draws takes time, and must not be part of the round.
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
@@ -337,6 +344,7 @@ impl Conductor<'_> {
                     self.round(&arm_data, &schedule, trace, watched)?;
                 done += 1;
                 let known = &directory.manifest.boots[boot].meters.energy;
+                // The manifest's list was made when the boot was entered; after --resume another user may have other meters.
                 let readings = readings.in_order_of(known, &self.meters.list().energy);
                 let round = Round {
                     boot,
@@ -352,10 +360,14 @@ impl Conductor<'_> {
                     conditions,
                 };
                 let spent = self.host.now().saturating_sub(began);
+                // Rounds done in this session only: rounds of before may have been of other arms, which take another time.
                 let left = spent.mul_f64((of - done.min(of)) as f64 / done as f64);
                 progress(&Event::Over { arm: &arm_data, round: &round, done, of, left });
+                // Flushed here, between rounds: no meter runs, and a crash in the next round loses only that one.
                 directory.append(round)?;
             }
+            // Judged after whole blocks, so that arms keep equal numbers of rounds. The rule looks at the interval's width and never
+            // at the difference or its p: stopping when p is small would make false differences frequent.
             if let Length::Until { half_width: wanted, least, .. } = schedule.length
                 && !warm_up
                 && block + 1 >= least
@@ -390,12 +402,16 @@ impl Conductor<'_> {
             }
         }
         let failed = |cause| MeasureError::Trace { arm: arm.name.clone(), cause };
+        // From here to the workload's start nothing may be slow: tracer, then counters, then meters, and they end in the
+        // opposite order, so that each covers those within.
         let mut tracer = self.tracer.as_deref_mut().zip(trace);
         if let Some((tracer, _)) = &mut tracer {
             tracer.begin(self.host).map_err(failed)?;
         }
         let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default()));
         let mut recording = self.meters.start(self.host);
+        // A tick cannot fail: the first error is kept and reported when the workload has ended, which must not be interrupted
+        // with the settings in effect.
         let mut attended = Ok(());
         let mut tick = || {
             recording.tick();
@@ -410,6 +426,7 @@ impl Conductor<'_> {
             Ok(outcome) => outcome,
             Err(error) => {
                 if let Some((tracer, _)) = tracer {
+                    // Or the buffers stay enabled in tracefs after the process has gone.
                     tracer.abandon();
                 }
                 return Err(error.into());
@@ -449,6 +466,7 @@ impl Conductor<'_> {
             if left.is_zero() {
                 return Ok(());
             }
+            // A signal sets a flag only; a tenth of a second is how late it is noticed.
             self.host.sleep(left.min(Duration::from_millis(100)));
         }
     }
@@ -458,6 +476,8 @@ impl Conductor<'_> {
 fn finished(directory: &RunDirectory, arm: usize, most: usize) -> bool {
     let wanted = match directory.manifest.schedule.length {
         Length::Rounds(rounds) => rounds,
+        // How many are needed depends on the noise; with the least number an arm is taken as finished and does not run
+        // again in another boot.
         Length::Until { least, .. } => least.min(most),
     };
     (0..directory.manifest.boots.len()).any(|boot| {

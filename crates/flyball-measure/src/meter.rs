@@ -103,6 +103,7 @@ impl Meters {
             throttled: None,
             switches: None,
         };
+        // Slow readings first (registers of all CPUs cost an interrupt each), so that they are outside of what energy covers.
         let throttled = self.heat.throttle_count(host);
         let switches = context_switches(host);
         self.heat.read(host, 0.0, &mut readings.temperature);

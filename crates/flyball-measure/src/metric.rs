@@ -65,10 +65,12 @@ impl Metric {
     /// Performance per watt of one round.
     pub fn value_per_watt(&self, value: f64, seconds: f64, joules: f64) -> Option<f64> {
         let result = if self.is_rate() {
+            // Rate x time is work: work per joule.
             value * seconds / joules
         } else if self.is_time_of_work() {
             1.0 / joules
         } else {
+            // 1 / (latency x mean power).
             seconds / (value * joules)
         };
         (joules > 0.0 && result.is_finite()).then_some(result)

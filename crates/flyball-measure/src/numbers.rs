@@ -19,6 +19,7 @@ pub fn number(value: f64) -> String {
     } else if size >= 1e7 || (size > 0.0 && size < 1e-4) {
         format!("{value:.3e}")
     } else {
+        // Capped at eight: below 1e-4 the form with an exponent is used in any case.
         let digits = if size == 0.0 { 0 } else { (3 - size.log10().floor() as i32).clamp(0, 8) as usize };
         format!("{value:.digits$}")
     }
@@ -44,6 +45,7 @@ pub fn percent(fraction: f64) -> String {
 
 /// A confidence as a percentage without its sign, `99` or `99.99`: never rounded to 100.
 pub fn level(confidence: f64) -> String {
+    // Display of f64 has no trailing zeros; the rounding removes what 0.99 * 100 adds in binary.
     ((confidence * 1e4).round() / 1e2).to_string()
 }
 

@@ -248,6 +248,7 @@ impl RunDirectory {
         let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
         fs::create_dir_all(path).map_err(|cause| fail("make", cause))?;
         let mut entries = fs::read_dir(path).map_err(|cause| fail("read", cause))?;
+        // Two comparisons in one directory would mix their rounds.
         if entries.next().is_some() {
             return Err(fail(
                 "use",
@@ -285,6 +286,7 @@ impl RunDirectory {
         let file = path.join("rounds.jsonl");
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
+            // The manifest is written first: a crash right after it leaves a directory without rounds, which can be resumed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(cause) => return Err(RecordError::Io { what: "read", path: file, cause }),
         };
@@ -318,6 +320,7 @@ impl RunDirectory {
         let go = || {
             let mut file = File::create(&new)?;
             file.write_all(bytes)?;
+            // Data before name: after a crash the name must not lead to an empty file.
             file.sync_data()?;
             fs::rename(&new, &path)
         };
@@ -341,6 +344,7 @@ impl RunDirectory {
         line.push('\n');
         if let Some(log) = &mut self.log {
             log.write_all(line.as_bytes())
+                // A round may take minutes and cannot be repeated under the same conditions; a flush per round costs milliseconds.
                 .and_then(|()| log.sync_data())
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }
@@ -356,6 +360,7 @@ impl RunDirectory {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {
+            // Otherwise the next round would be appended to the torn line, and both would be unreadable.
             let keep = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
             file.set_len(keep as u64).map_err(fail)?;
         }
@@ -375,6 +380,7 @@ fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
     if head.format != FORMAT {
         return Err(format!("the format is '{}', not '{FORMAT}'", head.format));
     }
+    // Checked before the rest is parsed: a newer format may have other fields.
     if head.version > VERSION {
         return Err(format!(
             "written by a newer flyball (version {}; this one reads up to {VERSION})",
@@ -397,6 +403,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
             continue;
         }
         match serde_json::from_slice::<Round>(line) {
+            // Refused here, so that the analysis may index arms and boots without checking.
             Ok(round) if round.arm >= manifest.arms.len() || round.boot >= manifest.boots.len() => {
                 return Err((index + 1, "an arm or boot that the manifest does not have".to_owned()));
             }

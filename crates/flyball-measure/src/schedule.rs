@@ -47,6 +47,7 @@ pub struct Schedule {
 impl Schedule {
     /// The pause before each round.
     pub fn pause(&self) -> Duration {
+        // from_secs_f64 panics on what does not fit; manifests are read from files.
         Duration::from_secs_f64(self.cool_down.clamp(0.0, 86_400.0))
     }
 
@@ -56,6 +57,7 @@ impl Schedule {
 
     /// Time between two readings of the meters.
     pub fn tick(&self) -> Duration {
+        // A millisecond at least: reading the meters takes tens of microseconds and must not become the workload.
         Duration::from_secs_f64(self.interval.clamp(0.001, Schedule::LONGEST_INTERVAL))
     }
 
@@ -64,6 +66,8 @@ impl Schedule {
     pub fn order(&self, block: usize, arms: &[usize]) -> Vec<usize> {
         let mut order = arms.to_vec();
         let mut random =
+            // The odd constant is 2^64 divided by the golden ratio (the step of SplitMix64): neighbouring blocks get seeds that
+            // differ in about half of their bits. Each block has its own generator, so that a resumed comparison needs no replay.
             Pcg64Mcg::seed_from_u64(self.seed ^ (block as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         order.shuffle(&mut random);
         order

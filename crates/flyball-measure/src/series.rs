@@ -23,6 +23,7 @@ pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesErro
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|e| error(format!("not text: a byte that is not UTF-8 at offset {}", e.valid_up_to())))?;
+    // The byte order mark of spreadsheets would become part of the first column's name.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         return Err(error("the file is empty"));

@@ -34,6 +34,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
+        // 1999 and the observed order are 2000: alpha of them is a whole number, 10. Two wild values
+        // do not move the median of five runs.
         Options { alpha: 0.005, permutations: 1999, shortest: 5, seed: 1 }
     }
 }
@@ -95,6 +97,8 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     let mut found = Vec::new();
     let mut open = Vec::new();
     open.push(0..values.len());
+    // Binary segmentation (Scott and Knott 1974): the order of segments does not matter for the result's shifts, but it
+    // decides which random numbers a segment gets, so it is fixed.
     while let Some(segment) = open.pop() {
         let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
         let shape = shape::of(&values[segment.clone()], split, options.shortest);
@@ -103,6 +107,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
         open.push(segment.start..from);
         open.push(to..segment.end);
     }
+    // Segments were searched depth first, later ones before earlier ones.
     found.sort_by_key(|(change, ..)| change.start);
     describe(values, &with_tails(values, found, options), options)
 }
@@ -110,6 +115,7 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
 /// What slows down to a level does so ever more slowly, and the last of it looks like further, smaller changes: they are
 /// the tail of the drift before them.
 fn with_tails(values: &[f64], found: Vec<Found>, options: &Options) -> Vec<Found> {
+    // A twentieth of the series: heat settles exponentially, and a gap of more is a change of its own.
     let near = options.shortest.max(values.len() / 20);
     let mean = |range: std::ops::Range<usize>| stats::mean(&values[range]).unwrap_or(0.0);
     // How far the values move over a change, between some runs on either side of its ends.
@@ -147,6 +153,7 @@ fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
         let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
+            // A split found while a later shift was still in the segment may be off; between its neighbours it is placed again.
             let at = best_split(&scores, options.shortest).map_or(change.start, |(split, _)| start + split);
             return Shift {
                 form: Form::Step,
@@ -189,6 +196,7 @@ fn normal_scores(values: &[f64]) -> Vec<f64> {
         }
         // Ties share the middle rank.
         let rank = (first + last) as f64 / 2.0 + 1.0;
+        // Van der Waerden's scores. n + 1, because the normal quantile of 1 is infinite.
         let score = normal.inverse_cdf(rank / (count as f64 + 1.0));
         for &index in &order[first..=last] {
             scores[index] = score;
@@ -216,6 +224,8 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
         if left < shortest {
             continue;
         }
+        // The scores sum to 0, so the left sum is all that is needed: sum^2 / (k (n - k)) is, up to constants, the squared
+        // two-sample statistic of this split.
         let score = sum * sum / (left as f64 * (count - left) as f64);
         if score > best.1 {
             best = (left, score);
@@ -231,6 +241,7 @@ fn test(values: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize,
     let block = block_length(&scores, split);
     let mut shuffled = scores.clone();
     let mut blocks: Vec<usize> = (0..scores.len().div_ceil(block)).collect();
+    // More than this many and p cannot be at most alpha: the search stops early, which most segments do.
     let allowed = (options.alpha * f64::from(options.permutations + 1)).floor() as u32;
     let mut as_high = 1; // the order that was seen is one of the permutations
     for _ in 0..options.permutations {
@@ -242,14 +253,17 @@ fn test(values: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize,
             }
         }
     }
+    // (b + 1) / (B + 1), never 0 (Phipson and Smyth 2010).
     Some((split, f64::from(as_high) / f64::from(options.permutations + 1)))
 }
 
 /// Shuffles whole blocks of `block` neighbours, from a random offset.
 fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block: usize, rng: &mut impl Rng) {
+    // Fisher-Yates. The blocks need not be reset before: any order is as good a start.
     for index in (1..blocks.len()).rev() {
         blocks.swap(index, rng.random_range(0..=index));
     }
+    // Blocks that always began at the same runs would keep the same neighbours together in every permutation.
     let offset = if block > 1 { rng.random_range(0..scores.len()) } else { 0 };
     shuffled.clear();
     for &chosen in blocks.iter() {
@@ -267,6 +281,7 @@ fn block_length(scores: &[f64], split: usize) -> usize {
     let rest: Vec<f64> =
         scores.iter().enumerate().map(|(i, score)| score - if i < split { left } else { right }).collect();
     let square: f64 = rest.iter().map(|r| r * r).sum();
+    // Two constant levels: nothing is left to correlate.
     if square <= f64::EPSILON {
         return 1;
     }
@@ -275,6 +290,8 @@ fn block_length(scores: &[f64], split: usize) -> usize {
     if correlation < 2.0 / (scores.len() as f64).sqrt() {
         return 1;
     }
+    // (1 + r) / (1 - r) is how many values of a first-order autoregression weigh as one independent value; twice that,
+    // so that little correlation is left between blocks. At least eight blocks, or there is nothing to permute.
     let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
     (length as usize).clamp(1, (scores.len() / 8).max(1))
 }

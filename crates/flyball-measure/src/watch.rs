@@ -1,4 +1,4 @@
-//! What the machine did while something ran: frequency, heat, throttling, other people's load, stolen time,
+//! What the machine did while something ran: frequency, heat, throttling, load of other programs, stolen time,
 //! interrupts, context switches, memory pressure.
 //!
 //! [`Watch::start`] reads the counters and starts the [`Meters`], [`Watch::tick`] may be called while the work goes on,
@@ -76,6 +76,7 @@ impl<'a> Counting<'a> {
     pub fn stop(self, readings: &Readings) -> Conditions {
         let after = counters(self.host, &self.cpus);
         let seconds = self.host.now().saturating_sub(self.started).as_secs_f64();
+        // Saturating: iowait may decrease (Documentation/filesystems/proc.rst), and a CPU may go offline in between.
         let total = after.total.saturating_sub(self.before.total);
         // The kernel counts in hundredths of a second: of a run that is shorter than some of them nothing can be said.
         let long_enough = total >= SHORTEST_JIFFIES * self.cpus.len().max(1) as u64;
@@ -92,6 +93,7 @@ impl<'a> Counting<'a> {
             interrupts_per_s: rate(difference(after.interrupts, self.before.interrupts)),
             switches_per_s: rate(readings.switches),
             memory_pressure: rate(difference(after.memory_wait, self.before.memory_wait))
+                // Microseconds of waiting per second: a share.
                 .map(|micros| micros / 1e6),
             load: self
                 .host
@@ -136,6 +138,7 @@ fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
             let field = |index: usize| fields.get(index).copied().unwrap_or(0);
             let sum: u64 = fields.iter().sum();
             counters.total += sum;
+            // idle, iowait and steal: a CPU that a hypervisor gave to others did not run this machine's tasks.
             counters.busy += sum - field(3) - field(4) - field(7);
             counters.steal += field(7);
         } else if name == "intr" {
@@ -147,6 +150,8 @@ fn parse_stat(text: &str, cpus: &CpuList) -> Counters {
 
 /// /proc/pressure/memory: `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345` in microseconds.
 fn parse_pressure(text: &str) -> Option<u64> {
+    // `some`: one task waiting is enough to disturb a run; `full` counts only when all of them wait
+    // (Documentation/accounting/psi.rst). The total, because the averages reach back before the run.
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }

@@ -108,6 +108,7 @@ impl Quantity {
                     Domain::Platform
                 };
                 let energy = joules(domain)?;
+                // Of tbench the time limit less one second, as the kernel's selftest computes it (tbench.sh).
                 let seconds = outcome.work_seconds.unwrap_or(outcome.seconds);
                 manifest.workload.metric.value_per_watt(outcome.value?, seconds, energy)
             }
@@ -120,6 +121,7 @@ impl Quantity {
             Quantity::Switches => outcome
                 .usage
                 .map(|usage| usage.voluntary_switches + usage.involuntary_switches)
+                // A simulated workload has no process to account for.
                 .or(round.readings.switches)
                 .map(|count| count as f64),
             Quantity::User => outcome.usage.map(|usage| usage.user_seconds),

@@ -17,6 +17,7 @@ const RESAMPLES: usize = 4000;
 pub(super) fn disturbances(round: &Round, manifest: &Manifest) -> Vec<Disturbance> {
     let Some(conditions) = &round.conditions else { return Vec::new() };
     let cpus = manifest.quiet.as_ref().and_then(|quiet| quiet.cpus.parse::<flyball_host::CpuList>().ok());
+    // Shares are of the CPUs that were watched: those made quiet, otherwise all.
     let count = cpus.map_or(manifest.machine.cpus, |cpus| cpus.len()).max(1);
     let own = round.outcome.usage.map(|usage| {
         (usage.user_seconds + usage.system_seconds) / (round.outcome.seconds * count as f64).max(1e-9)
@@ -35,6 +36,7 @@ pub(super) struct Sifted<'a> {
 /// never by their values.
 pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) -> Sifted<'a> {
     let own: Vec<&Round> = rounds.iter().copied().filter(|round| round.arm == arm).collect();
+    // The kernel's counts; a round in which nothing counted is not hot.
     let hot = own.iter().filter(|round| round.readings.throttled.is_some_and(|count| count > 0)).count();
     // An arm that throttles more often than not does so because of its settings: that is its performance.
     let throttles_always = hot * 2 > own.len();
@@ -58,6 +60,8 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
             }
         }
         let disturbance = disturbed.iter().find(|found| {
+            // Without `--quiet` disturbances are only shown: leaving rounds out was not asked for. Heat has its own rule below,
+            // from the same counter.
             manifest.quiet.is_some() && bad(found) && found.source != Source::Heat && !usual(found.source)
         });
         let why = if let Some(failure) = &round.outcome.failure {
@@ -132,6 +136,7 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
     let schedule = &manifest.schedule;
     for summary in &mut report.summaries {
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
+        // Quantities are fewer than 256: each arm and quantity has draws of its own, the same in every report.
         let seed = schedule.seed ^ ((arm as u64) << 8) ^ summary.quantity as u64;
         // Even from the least to the greatest of n rounds the median lies with a probability of 1 - 2^(1-n) only.
         summary.interval = (values.len() >= stats::pairs_needed(1.0 - schedule.confidence, 1))
@@ -147,7 +152,9 @@ pub(super) fn report_arm(manifest: &Manifest, rounds: &[&Round], arm: usize) -> 
             .flatten();
         // A trend over boots would be a difference between boots.
         let one_boot = summary.points.windows(2).all(|pair| pair[0].boot == pair[1].boot);
+        // 1 %: with ten arms and three quantities a level of 5 % would show a drift in most reports by chance.
         summary.drift = stats::trend(&values).filter(|trend| one_boot && trend.p < 0.01).map(|trend| Drift {
+            // Slope per round times the steps between first and last: the movement over the whole comparison.
             change: trend.slope * (values.len() - 1) as f64 / summary.median.abs(),
             p: trend.p,
         });
@@ -166,6 +173,7 @@ pub(super) fn outliers(summary: &Summary) -> Vec<usize> {
     let away: Vec<f64> = summary.points.iter().map(|point| (point.value - summary.median).abs()).collect();
     // 1.4826: the deviation of normal noise with a median absolute deviation of 1.
     let scale = 1.4826 * stats::median(&away).unwrap_or(0.0);
+    // More than half of the values equal makes the scale 0, and everything else an outlier.
     if summary.points.len() < 5 || scale <= 0.0 {
         return Vec::new();
     }

@@ -44,6 +44,7 @@ impl Registers {
         // The counters may wrap at 64 bits, and are set to 0 by a reset or hotplug: a difference beyond the TSC's
         // by far is neither.
         let effective = Effective {
+            // APERF and MPERF wrap; the TSC of a 5 GHz machine does so after a century, so there a smaller value is a reset.
             aperf: after.aperf.wrapping_sub(before.aperf),
             mperf: after.mperf.wrapping_sub(before.mperf),
             tsc: after.tsc.checked_sub(before.tsc)?,
@@ -58,6 +59,7 @@ pub(super) fn effective(registers: &[Option<Effective>]) -> Option<f64> {
     let (mut cycles, mut running) = (0.0, 0.0);
     for counted in registers.iter().flatten().filter(|c| c.seconds > 0.0) {
         // MPERF runs at the TSC's frequency, which the round itself measures.
+        // Neither CPUID nor cpufreq has the exact frequency on all machines.
         let tsc_khz = counted.tsc as f64 / counted.seconds / 1000.0;
         cycles += counted.aperf as f64;
         running += counted.mperf as f64 / tsc_khz;
@@ -90,11 +92,13 @@ impl Clocks {
             .unwrap_or_default();
         let wanted: Vec<u32> =
             online.iter().filter(|cpu| cpus.is_none_or(|only| only.contains(*cpu))).collect();
+        // Some hypervisors let the registers be read and return 0 for good.
         let registers: Vec<u32> = wanted
             .iter()
             .copied()
             .filter(|cpu| read_registers(host, *cpu).is_some_and(|registers| registers.mperf > 0))
             .collect();
+        // Spread over the list, so that all packages and kinds of core are among them.
         let step = wanted.len().div_ceil(FILES).max(1);
         let files: Vec<(u32, String)> = wanted
             .iter()
@@ -138,6 +142,8 @@ impl Clocks {
 }
 
 fn read_registers(host: &dyn Host, cpu: u32) -> Option<Registers> {
+    // The same order at both ends of a round: the time between the reads is nearly the same and drops out of the
+    // differences. MPERF and APERF next to each other, since their ratio counts.
     let tsc = host.msr(cpu, IA32_TIME_STAMP_COUNTER).ok()?;
     let at = host.now();
     let mperf = host.msr(cpu, IA32_MPERF).ok()?;

@@ -61,6 +61,7 @@ impl EnergySource {
     /// that went back further than any power explains was set to 0 in between (a driver loaded again, a suspend):
     /// what it had counted until then is lost, so that the whole is not known.
     pub fn joules(&self, series: &[(f64, u64)]) -> Option<f64> {
+        // A meter that never moves would report 0 J, and performance per watt would be infinite.
         if series.len() < 2 || self.stands_still(series) {
             return None;
         }
@@ -68,6 +69,7 @@ impl EnergySource {
         for pair in series.windows(2) {
             let ((start, before), (end, after)) = (pair[0], pair[1]);
             if self.is_power {
+                // The trapezoidal rule: the readings are instants, or averages over the driver's own interval.
                 sum += f64::midpoint(before as f64, after as f64) * (end - start);
             } else {
                 sum += match (after.checked_sub(before), self.wraps_after) {
@@ -113,6 +115,8 @@ impl EnergyMeters {
     /// Finds the meters, or says why there are none.
     pub(super) fn find(host: &dyn Host) -> (EnergyMeters, Option<String>) {
         let mut reasons = Vec::new();
+        // powercap first: it names its zones and their range. The PMU counts the same registers, for machines whose powercap
+        // files only root may read. Meters are never mixed: the same package would count twice.
         for find in [powercap, event, hwmon] {
             match find(host) {
                 Ok(meters) if meters.iter().any(|(source, _)| source.domain != Domain::Cores) => {
@@ -162,10 +166,12 @@ fn powercap(host: &dyn Host) -> Found {
         let Ok(title) = host.read(&format!("{zone}/name")) else { continue };
         let depth = name.matches(':').count();
         let domain = match title.as_str() {
+            // A package of several dies has a zone for each, `package-0-die-1`; the sum over all zones is what counts.
             title if title.starts_with("package") && depth == 1 => Domain::Package,
             title if title.strip_prefix("psys").is_some_and(platform) => Domain::Platform,
             "dram" => Domain::Dram,
             "core" => Domain::Cores,
+            // `uncore` is the integrated graphics: a part of the package.
             _ => continue,
         };
         let path = format!("{zone}/energy_uj");

@@ -49,6 +49,7 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
     for device in host.list(HWMON).unwrap_or_default() {
         let root = format!("{HWMON}/{device}");
         let driver = host.read(&format!("{root}/name")).unwrap_or_default();
+        // Other hwmon devices are disks, boards and network adapters: their heat is not the processor's.
         if !matches!(driver.as_str(), "coretemp" | "k10temp" | "zenpower") {
             continue;
         }
@@ -60,6 +61,7 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
             let label = host.read(&format!("{root}/temp{stem}_label")).unwrap_or_default();
             // Cores one by one would be hundreds of files; the package's sensor is the hottest of them.
             let package = label.starts_with("Package id") || label == "Tctl" || label == "Tdie";
+            // k10temp of older kernels has one sensor without a label.
             if package || (label.is_empty() && stem == "1") {
                 own.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
             }

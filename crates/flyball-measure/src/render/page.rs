@@ -69,6 +69,7 @@ fn by_arm(report: &Report, quantity: Quantity) -> Option<Chart> {
         let Some(summary) = arm.summary(quantity) else { continue };
         let values: Vec<f64> = summary.points.iter().map(|point| point.value).collect();
         // Dots in the order of rounds, left to right, so that a trend shows.
+        // 0.4 of the space between two arms: neighbouring arms' dots never meet, and two dots are not drawn at its ends.
         let step = 0.4 / values.len().max(2) as f64;
         let left = place as f64 - step * (values.len().saturating_sub(1)) as f64 / 2.0;
         let dots =
@@ -94,12 +95,14 @@ fn changes(report: &Report) -> Option<Chart> {
                 "{} % confidence; an interval that crosses 0 shows no difference",
                 crate::numbers::level(report.schedule.confidence)
             ))
+            // 7 is the palette's grey. Quantities take 3 and on below: the first colours stand for arms in the other charts.
             .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
     let quantities: Vec<Quantity> = Quantity::JUDGED
         .into_iter()
         .filter(|quantity| report.comparisons.iter().any(|comparison| comparison.quantity == *quantity))
         .collect();
     for (number, quantity) in quantities.iter().enumerate() {
+        // Side by side, 0.16 of an arm's place apart, centred on it.
         let offset = (number as f64 - (quantities.len() - 1) as f64 / 2.0) * 0.16;
         let intervals: Vec<(f64, f64, f64, f64)> = report
             .comparisons
@@ -151,6 +154,7 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Option<C
         let Some(summary) = arm.summary(Quantity::Performance) else { continue };
         let mut ordered = summary.points.clone();
         ordered.sort_by(|a, b| a.value.total_cmp(&b.value));
+        // A round that was run, not the interpolated median: its readings are drawn.
         let Some(middle) = ordered.get(ordered.len() / 2) else { continue };
         let round = rounds.iter().find(|round| {
             !round.warm_up && round.arm == index && round.boot == middle.boot && round.block == middle.block
@@ -160,6 +164,7 @@ fn frequency(report: &Report, manifest: &Manifest, rounds: &[Round]) -> Option<C
         let mut at: std::collections::BTreeMap<u64, (f64, f64)> = std::collections::BTreeMap::new();
         for (seconds, khz) in round.readings.frequency.iter().take(followed).flatten() {
             // Readings of one tick have the same time.
+            // The bits of positive floats sort like the numbers, and f64 is not Ord.
             let entry = at.entry(seconds.to_bits()).or_default();
             entry.0 += *khz as f64 / 1e6;
             entry.1 += 1.0;
@@ -319,6 +324,7 @@ fn comparisons(report: &Report) -> Table {
                 comparison.rounds_for_one_percent.map_or_else(
                     || "-".to_owned(),
                     |rounds| {
+                        // Hopeless in either case, and wide numbers would stretch the table.
                         if rounds > 100_000 { "more than 100000".to_owned() } else { rounds.to_string() }
                     },
                 ),

@@ -150,6 +150,7 @@ pub(super) fn between(interval: Interval) -> String {
 
 /// What differs: a sentence for each comparison, or a table where there are many.
 fn judgement(report: &Report) -> String {
+    // Sentences read well for one or two arms; above that a table compares better.
     const SENTENCES: usize = 4;
     let comparisons = &report.comparisons;
     let one_base = comparisons.windows(2).all(|pair| pair[0].base == pair[1].base);

@@ -19,6 +19,7 @@ impl Decimal {
         };
         let (whole, part) = plain.split_once('.').unwrap_or((plain, ""));
         let all = format!("{whole}{part}");
+        // i128 holds 18 digits aligned to 18 decimals (`minus`); products and quotients are checked.
         if all.is_empty() || all.len() > 18 || !all.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
@@ -61,6 +62,7 @@ impl Decimal {
                 (self.digits, other.digits.checked_mul(Decimal::power(less))?)
             }
         };
+        // Integer division cuts towards zero, for negative numbers too, as bc does.
         Some(Decimal { digits: numerator / denominator, scale })
     }
 
@@ -93,8 +95,10 @@ pub fn six_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value.is_finite() { "0".to_owned() } else { value.to_string() };
     }
+    // Rounded first: 999999.5 becomes 1e+06, and only then is the exponent known.
     let scientific = format!("{value:.5e}");
     let exponent: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
+    // The bounds of %g with six digits (C standard, fprintf).
     if !(-4..6).contains(&exponent) {
         let (mantissa, _) = scientific.split_once('e').unwrap_or((&scientific, ""));
         let mantissa = trim(mantissa);

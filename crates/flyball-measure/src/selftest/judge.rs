@@ -131,11 +131,13 @@ fn factor(sheet: &Sheet) -> Option<i64> {
             continue;
         };
         let seconds = per_watt * energy / rate;
+        // Cells are rounded: with 199 s the factor of published sheets comes out between 198.97 and 199.06.
         if seconds.is_finite() && seconds > 0.5 && (seconds - seconds.round()).abs() < 0.01 * seconds.sqrt() {
             found.push(seconds.round() as i64);
         }
     }
     found.sort_unstable();
+    // The median: a misprint in one row must not decide.
     let middle = *found.get(found.len() / 2)?;
     let rows: usize = sheet.groups.iter().map(|group| group.rounds.len()).sum();
     let agreed = found.iter().filter(|seconds| **seconds == middle).count() * 2 > rows;
@@ -161,6 +163,7 @@ fn most_follow(sheet: &Sheet, seconds: Option<i64>) -> bool {
 fn per_watt(sheet: &Sheet, row: &Line, seconds: Option<i64>) -> Option<Decimal> {
     let energy = row.columns.number(Columns::ENERGY)?;
     if sheet.is_time {
+        // Nine digits for gitsource and four for tbench, cut off by bc: so are all rows of the published sheets.
         return Decimal::parse("1")?.over(energy, 9);
     }
     row.columns.number(Columns::PERFORMANCE)?.times(seconds?)?.over(energy, 4)
@@ -245,6 +248,7 @@ fn one_slip(values: &[String], average: &str) -> Option<(usize, String)> {
         let text = &values[place];
         for at in 0..text.len() {
             let (before, after) = (text.get(..at)?, text.get(at + 1..)?);
+            // A digit too many; then another digit; then one too few.
             candidates.push(format!("{before}{after}"));
             if text.as_bytes()[at].is_ascii_digit() {
                 candidates.extend((0..10).map(|digit| format!("{before}{digit}{after}")));
@@ -253,6 +257,7 @@ fn one_slip(values: &[String], average: &str) -> Option<(usize, String)> {
                 (0..10).map(|digit| format!("{before}{digit}{}", text.get(at..).unwrap_or_default())),
             );
         }
+        // A lost or extra sign.
         candidates.push(text.strip_prefix('-').map_or(format!("-{text}"), str::to_owned));
         for candidate in candidates {
             // A leading zero is the same number without it.
@@ -286,6 +291,7 @@ fn check_comparisons(sheet: &Sheet, checks: &mut Vec<Check>) {
                 compared.columns.number(column),
             );
             let (Some(printed), Some(base), Some(compared)) = cells else { continue };
+            // In the order of the script, because each bc division cuts digits off.
             let percent = compared.minus(base).times(100).and_then(|hundredfold| hundredfold.over(base, 4));
             let Some(percent) = percent else { continue };
             let row = format!("{} VS {}", comparison.base, comparison.compared);
@@ -296,6 +302,7 @@ fn check_comparisons(sheet: &Sheet, checks: &mut Vec<Check>) {
                 &printed.text,
                 &percent.to_string(),
             );
+            // A published table of the amd-pstate document has this misprint.
             if !result.agrees && printed.number.equals(percent.negated()) {
                 result.likely = Some("the sign is lost".to_owned());
             }
@@ -311,6 +318,7 @@ fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
         .iter()
         .filter_map(|row| row.columns.number(Columns::PERFORMANCE).map(Decimal::to_f64))
         .collect();
+    // Two rounds always go one way.
     if values.len() < 3 {
         return None;
     }
@@ -318,6 +326,7 @@ fn drift(sheet: &Sheet, group: &Group) -> Option<String> {
     let change = (last - first) / first * 100.0;
     let steady =
         values.windows(2).all(|pair| pair[1] < pair[0]) || values.windows(2).all(|pair| pair[1] > pair[0]);
+    // Three rounds are in order by chance in two of six cases; only the size makes that worth a note.
     (steady && change.abs() >= 1.0).then(|| {
         format!(
             "{}: {} goes one way from round to round, {change:+.1} % from first to last: the rounds are not \
@@ -334,6 +343,7 @@ fn pairs(sheet: &Sheet) -> Vec<PairVerdict> {
         group.rounds.iter().filter_map(|row| row.columns.number(column).map(Decimal::to_f64)).collect()
     };
     let mut all = Vec::new();
+    // Each column is a family of its own, as the quantities of a comparison are.
     for column in [Columns::PERFORMANCE, Columns::ENERGY, Columns::PER_WATT] {
         let mut family = Vec::new();
         for (index, base) in sheet.groups.iter().enumerate() {
@@ -356,6 +366,7 @@ fn pairs(sheet: &Sheet) -> Vec<PairVerdict> {
                     smallest_p: stats::smallest_rank_sum_p(a.len(), b.len()),
                     welch_corrected: stats::welch(&a, &b),
                     apart: delta.abs() >= 1.0,
+                    // Set below, when all pairs of the column are known to Holm's correction.
                     shown: false,
                 });
             }

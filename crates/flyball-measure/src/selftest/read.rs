@@ -123,6 +123,7 @@ pub fn read(bytes: &[u8]) -> Result<Sheet, SheetError> {
     let text = String::from_utf8_lossy(bytes);
     let mut sheet = Sheet::default();
     let mut lines = text
+        // Spreadsheets that save as UTF-8 begin with a byte order mark.
         .trim_start_matches('\u{feff}')
         .lines()
         .enumerate()
@@ -143,6 +144,7 @@ pub fn read(bytes: &[u8]) -> Result<Sheet, SheetError> {
             cell(7).clone_into(&mut sheet.per_watt_unit);
             continue;
         }
+        // 0 stands for 'Average' and comparisons; rounds count from 1.
         let row = Line { line, round: cell(1).parse().unwrap_or(0), columns: columns(line, &cells)? };
         // The script spells it 'Comprison(%)'.
         if let Some((base, compared)) = cell(0).split_once(" VS ") {

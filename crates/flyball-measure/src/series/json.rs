@@ -12,6 +12,7 @@ use crate::{
 pub(super) fn parse(text: &str) -> Result<Value, SeriesError> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
+        // The first error is reported: its position is that of the user's file, not of the replaced text.
         Err(first) if text.contains("NaN") || text.contains("Infinity") => {
             serde_json::from_str(&without_nan(text)).map_err(|_| error(format!("bad JSON: {first}")))
         }
@@ -46,6 +47,7 @@ fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     if list.is_empty() {
         return Err(error("an empty list: no runs"));
     }
+    // null is what NaN became; it keeps its place, so that the numbers of runs stay right.
     if list.iter().all(|one| one.is_number() || one.is_null()) {
         let values: Vec<Option<f64>> = list.iter().map(Value::as_f64).collect();
         return Ok(Series::of("value".to_owned(), String::new(), &values, Vec::new()));
@@ -137,9 +139,11 @@ fn google(benchmarks: &[Value]) -> Vec<Series> {
         else {
             continue;
         };
+        // Means and deviations are not runs, and a run that failed has the time until its failure.
         if aggregate || entry.get("error_occurred").and_then(Value::as_bool) == Some(true) {
             continue;
         }
+        // `run_name` is the same for all repetitions.
         let name = text(entry, "run_name").unwrap_or(name);
         let cpu = entry.get("cpu_time").and_then(Value::as_f64);
         let unit = text(entry, "time_unit").unwrap_or_else(|| "ns".to_owned());
@@ -193,6 +197,7 @@ fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
                     .flatten()
                     .filter_map(Value::as_f64)
                     .collect();
+                // One point per process: values of one process share its memory layout and hash seed, and are not independent.
                 if let Some(median) = stats::median(&numbers) {
                     values.push(median);
                     metadata.push(run.get("metadata").unwrap_or(&Value::Null));
@@ -217,6 +222,7 @@ fn pyperf(root: &Value, benchmarks: &[Value]) -> Vec<Series> {
 fn pyperf_columns(metadata: &[&Value]) -> Vec<Column> {
     let mut keys: Vec<&String> =
         metadata.iter().filter_map(|m| m.as_object()).flat_map(|m| m.keys()).collect();
+    // Runs may have different keys; sorted, so that the order of columns does not depend on the first run.
     keys.sort();
     keys.dedup();
     let mut columns = Vec::new();
@@ -239,6 +245,7 @@ fn pyperf_columns(metadata: &[&Value]) -> Vec<Column> {
                 _ => None,
             }
         };
+        // One text among the numbers makes the column words: what it stands for is not known.
         let values = if cells.iter().flatten().all(|cell| number(cell).is_some()) {
             Values::Numbers(cells.iter().map(|cell| cell.and_then(number)).collect())
         } else {

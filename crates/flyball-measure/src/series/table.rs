@@ -25,12 +25,14 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     let header = body.lines().next().unwrap_or_default();
     let delimiter = said.unwrap_or_else(|| most_of(header, b",;\t"));
     let mut reader = csv::ReaderBuilder::new()
+        // Rows may lack trailing cells; rows with more than the header are refused below, with their line.
         .flexible(true)
         .trim(csv::Trim::All)
         .delimiter(delimiter)
         .from_reader(body.as_bytes());
     let header: Vec<String> =
         reader.headers().map_err(|e| error(format!("bad CSV: {e}")))?.iter().map(str::to_owned).collect();
+    // Otherwise the first run would be lost as names, unnoticed.
     if header.iter().all(|name| name.parse::<f64>().is_ok()) {
         return Err(error("the first line holds numbers, not the columns' names"));
     }
@@ -55,6 +57,7 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
     if cells.first().is_none_or(Vec::is_empty) {
         return Err(error("a header but no runs"));
     }
+    // Tools are recognised by their header, only if the user names no column.
     let has = |names: &[&str]| names.iter().all(|name| header.iter().any(|column| column == name));
     if value.is_none() && has(&["command", "mean", "stddev"]) {
         return Err(error("hyperfine's CSV holds summaries, not runs: use --export-json"));
@@ -68,6 +71,7 @@ pub(super) fn read(text: &str, value: Option<&str>) -> Result<Vec<Series>, Serie
 /// The one of these bytes that is most often in a line; the first where none is.
 fn most_of(line: &str, bytes: &[u8]) -> u8 {
     let count = |byte: u8| line.bytes().filter(|&found| found == byte).count();
+    // max_by_key keeps the last maximum: reversed, the first of `bytes` wins a tie.
     bytes.iter().copied().rev().max_by_key(|&byte| count(byte)).unwrap_or(b',')
 }
 

@@ -59,6 +59,7 @@ pub struct Blame {
 /// A column of numbers is blamed when its two sides differ (rank test, corrected for the number of columns) and its
 /// own best split is near the shift's; a column of words when its usual word changes there.
 pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame> {
+    // The column's own split has the uncertainty of the series' split: a twentieth of the runs, ten at least.
     let near = (shift.after.end - shift.before.start).div_ceil(20).max(10);
     // What makes a value drift may begin as long before as it takes, or change while it goes on.
     let going = shift.after.start - shift.before.end;
@@ -77,6 +78,7 @@ pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame>
         .into_iter()
         .zip(corrected)
         .filter_map(|(candidate, p)| Some(Blame { p, ..candidate? }))
+        // The level of the other hints to a reader, such as drift in a report.
         .filter(|candidate| candidate.p < 0.01)
         .collect();
     candidates.sort_by(|a, b| a.p.total_cmp(&b.p));
@@ -102,6 +104,7 @@ fn numbers(
             .collect()
     };
     let (before, after) = (side(&first), side(&last));
+    // The median of two runs is moved by either of them.
     if before.len() < 3 || after.len() < 3 {
         return None;
     }
@@ -125,6 +128,7 @@ fn numbers(
         at,
         p,
     })
+    // A significant difference that does not show in four digits (a sensor's noise) explains nothing to a reader.
     .filter(|blame| blame.before != blame.after)
 }
 
@@ -149,6 +153,7 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Bl
     }
     // Chance of a clean split of this size among all orders: one of binomial(n, k).
     let m = before.2 as f64;
+    // As a running product: factorials of hundreds of runs overflow. It may underflow, and no chance is exactly 0.
     let p = (1..=after.2).fold(1.0, |p, i| p * i as f64 / (m + i as f64)).max(f64::MIN_POSITIVE);
     Some(Blame {
         name: column.name.clone(),

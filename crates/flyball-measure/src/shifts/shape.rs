@@ -15,11 +15,13 @@ const GRID: usize = 120;
 pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let count = values.len();
     let step = split..split;
+    // Too few values for two levels and a ramp between them.
     if count < 4 * shortest {
         return step;
     }
     let values = clipped(values);
     let sums = Sums::of(&values);
+    // Every pair of ends on the grid is tried: about 7000 fits of constant time, whatever the length of the series.
     let stride = count.div_ceil(GRID);
     let mut best = (split..split, sums.rest(&(split..split)));
     for from in (0..count).step_by(stride) {
@@ -45,7 +47,7 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     from..to
 }
 
-/// The values, without what lies far outside: beyond the outermost fiftieths by more than their distance.
+/// The values, with the outermost fiftieth at either end cut off at its border: a fit by least squares follows outliers.
 fn clipped(values: &[f64]) -> Vec<f64> {
     let low = stats::quantile(values, 0.02).unwrap_or(f64::NEG_INFINITY);
     let high = stats::quantile(values, 0.98).unwrap_or(f64::INFINITY);
@@ -66,6 +68,7 @@ impl Sums {
         let mut sums = Sums { value: vec![0.0], moment: vec![0.0], square: 0.0 };
         let (mut value, mut moment) = (0.0, 0.0);
         for (index, one) in values.iter().enumerate() {
+            // Centred before summing: with values near 1e9 (counters) the squares would cancel.
             let one = one - mean;
             value += one;
             moment += index as f64 * one;
@@ -89,11 +92,13 @@ impl Sums {
         let mut product = total - self.value[to];
         if length > 0.0 {
             sum += length / 2.0;
+            // The sum of ((j - 1/2) / L)^2 over j = 1..L.
             square += length / 3.0 - 1.0 / (12.0 * length);
             let offset = 0.5 - from as f64;
             product +=
                 (self.moment[to] - self.moment[from] + offset * (self.value[to] - self.value[from])) / length;
         }
+        // The ramp's own sum of squares around its mean; least squares explains product^2 / spread.
         let spread = square - sum * sum / count;
         if spread <= 0.0 {
             return self.square;

@@ -48,6 +48,8 @@ pub fn bootstrap(
     if values.len() < 2 || resamples == 0 {
         return None;
     }
+    // A fixed algorithm, not rand's StdRng: that one may change with a release of rand, and a stored run must give the
+    // same report with every later flyball.
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut draw = vec![0.0; values.len()];
     let mut draws: Vec<f64> = (0..resamples)
@@ -56,9 +58,11 @@ pub fn bootstrap(
             statistic(&draw)
         })
         .collect();
+    // Plain total order: a NaN of `statistic` sorts to the end and does not panic.
     draws.sort_by(f64::total_cmp);
     let estimate = statistic(values);
     let tail = (1.0 - level) / 2.0;
+    // Without a correction this is the percentile interval (Efron and Tibshirani 1993, chapter 13).
     let (low, high) = corrected(values, &statistic, &draws, estimate, tail).unwrap_or((tail, 1.0 - tail));
     Some(Interval { low: sorted_quantile(&draws, low)?, high: sorted_quantile(&draws, high)? })
 }
@@ -79,6 +83,8 @@ fn corrected(
     if share <= 0.0 || share >= 1.0 {
         return None;
     }
+    // z0 of Efron and Tibshirani (1993), equation 14.14: how far the draws' centre is from the estimate, in normal units.
+    // The same as `scipy.stats.bootstrap(method="BCa")`, which counts ties by half too.
     let bias = normal.inverse_cdf(share);
     let mut rest = Vec::with_capacity(values.len());
     let left_out: Vec<f64> = (0..values.len())
@@ -96,8 +102,10 @@ fn corrected(
     if squares <= 0.0 {
         return None;
     }
+    // Equation 14.15: the skewness of the jackknife, a sixth of it, says how the spread changes with the value.
     let acceleration = cubes / (6.0 * squares.powf(1.5));
     let place = |tail: f64| {
+        // Equation 14.10. A negative denominator turns the ends around; the check below then refuses the correction.
         let z = bias + normal.inverse_cdf(tail);
         normal.cdf(bias + z / (1.0 - acceleration * z))
     };

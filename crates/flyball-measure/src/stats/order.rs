@@ -11,6 +11,8 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
         return None;
     }
     let centre = mean(values)?;
+    // Two passes: the shortcut of sum of squares less squared sum cancels when the spread is a millionth of the value,
+    // as with energy counters.
     let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
@@ -30,6 +32,7 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
 /// [`quantile`] of values that are sorted already.
 pub(super) fn sorted_quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
+    // Type 7 of Hyndman and Fan (1996), the default of NumPy and R.
     let place = q.clamp(0.0, 1.0) * last as f64;
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
@@ -48,6 +51,7 @@ pub fn midranks(values: &[f64]) -> (Vec<u32>, f64) {
     let mut start = 0;
     while start < order.len() {
         let mut end = start + 1;
+        // Ties are exactly equal values: programs that print few digits give many of them.
         while end < order.len() && values[order[end]] == values[order[start]] {
             end += 1;
         }

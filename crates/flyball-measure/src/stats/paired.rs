@@ -21,12 +21,14 @@ pub struct SignedRank {
 
 /// Tests whether differences are symmetric around zero. Differences of exactly zero are left out (Wilcoxon's way).
 pub fn signed_rank(differences: &[f64]) -> SignedRank {
+    // `zero_method="wilcox"` of scipy.stats.wilcoxon, its default. Rounds with equal results say nothing on the side.
     let differing: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0 && d.is_finite()).collect();
     let sizes: Vec<f64> = differing.iter().map(|d| d.abs()).collect();
     let (ranks, ties) = midranks(&sizes);
     let positive: u32 = ranks.iter().zip(&differing).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
     let n = differing.len();
     let statistic = f64::from(positive) / 2.0;
+    // All pairs equal: no evidence, not a division by zero.
     let p = if n == 0 {
         1.0
     } else if n <= EXACT_UP_TO {
@@ -40,6 +42,8 @@ pub fn signed_rank(differences: &[f64]) -> SignedRank {
 /// The two-sided probability of a doubled sum of positive ranks, counted.
 fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
     let null = sign_flips(doubled_ranks);
+    // Both tails include the observed sum, so together they exceed 1 in the middle: hence the bound. With ties this equals
+    // `wilcoxon(method=PermutationMethod(n_resamples=inf))`, without them `method="exact"`.
     let below: f64 = null[..=positive as usize].iter().sum();
     let above: f64 = null[positive as usize..].iter().sum();
     (2.0 * below.min(above)).min(1.0)
@@ -49,6 +53,7 @@ fn exact(doubled_ranks: &[u32], positive: u32) -> f64 {
 fn approximate(pairs: usize, statistic: f64, ties: f64) -> f64 {
     let count = pairs as f64;
     let centre = count * (count + 1.0) / 4.0;
+    // The tie term of Lehmann (1975): the sum of t^3 - t over 48. No continuity correction, as SciPy's default.
     let variance = count * (count + 1.0) * (2.0 * count + 1.0) / 24.0 - ties / 48.0;
     (2.0 * Normal::standard().sf((statistic - centre).abs() / variance.sqrt())).min(1.0)
 }
@@ -62,6 +67,8 @@ fn sign_flips(doubled_ranks: &[u32]) -> Vec<f64> {
     for rank in doubled_ranks {
         let rank = *rank as usize;
         reached += rank;
+        // Downwards, so that a rank is added once only. Halving at each step keeps entries probabilities: counts of 2^200
+        // sign patterns would lose the small ones.
         for sum in (0..=reached).rev() {
             let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
             chance[sum] = f64::midpoint(chance[sum], with);
@@ -99,6 +106,7 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
         let mut drop = 0;
         for chance in sign_flips(&ranks) {
             below += chance;
+            // `level` is a decimal fraction: (1 - 0.99) / 2 is rounded, and a probability that equals it must not be lost.
             if below > tail * (1.0 + 1e-12) {
                 break;
             }
@@ -110,6 +118,8 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
         let spread = (count * (count + 1.0) * (2.0 * count + 1.0) / 24.0).sqrt();
         (count * (count + 1.0) / 4.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
     };
+    // The ends are the C-th smallest and C-th largest average, where P(W <= C - 1) is at most the tail (Hollander and
+    // Wolfe 1999, section 3.3; `wilcox.test(conf.int=TRUE)` of R). C = 0: no interval of this level exists.
     let low = averages.get(drop.checked_sub(1)?)?;
     let high = averages.get(averages.len().checked_sub(drop)?)?;
     Some(Interval { low: *low, high: *high })
@@ -119,6 +129,7 @@ pub fn walsh_interval(differences: &[f64], level: f64) -> Option<Interval> {
 pub fn pairs_needed(alpha: f64, questions: usize) -> usize {
     // All signs equal is the most extreme outcome: its two-sided probability is 2 / 2^n.
     let wanted = alpha / questions.max(1) as f64;
+    // 2^-1074 is the smallest positive f64: beyond it the power is 0, so that the search always ends.
     (1..1100).find(|n| 2.0_f64.powi(1 - *n) <= wanted).unwrap_or(1100) as usize
 }
 

@@ -12,8 +12,10 @@ pub fn rounds_to_show(effect: f64, spread: f64, alpha: f64, power: f64) -> usize
     let normal = Normal::standard();
     let z = normal.inverse_cdf(1.0 - alpha / 2.0) + normal.inverse_cdf(power);
     // One or two more than the normal formula, as small samples of the t test need (Guenther 1981).
+    // The normal formula divided by the efficiency: a rank test needs pi/3 times the pairs of a t test.
     let pairs = ((z * spread / effect.abs()).powi(2) + normal.inverse_cdf(1.0 - alpha / 2.0).powi(2) / 2.0)
         / EFFICIENCY;
+    // Below this no outcome is significant, however large the effect.
     let floor = super::paired::pairs_needed(alpha, 1);
     if pairs.is_finite() { (pairs.ceil() as usize).max(floor) } else { usize::MAX }
 }
@@ -23,6 +25,7 @@ pub fn mean_shift_shown(pairs: usize, spread: f64, alpha: f64, power: f64) -> Op
     let normal = Normal::standard();
     let z_alpha = normal.inverse_cdf(1.0 - alpha / 2.0);
     let z = z_alpha + normal.inverse_cdf(power);
+    // The formula above, solved for the effect.
     let left = pairs as f64 * EFFICIENCY - z_alpha.powi(2) / 2.0;
     (left > 0.0 && pairs >= super::paired::pairs_needed(alpha, 1)).then(|| z * spread / left.sqrt())
 }

@@ -35,9 +35,12 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
             };
         }
     }
+    // `scipy.stats.theilslopes`; S and its p are Kendall's tau against the index (`scipy.stats.kendalltau`).
     let slope = median(&slopes)?;
     let (_, ties) = midranks(values);
     let n = values.len() as f64;
+    // The tie term is a sum of whole numbers, exactly 0 without ties. The exact distribution holds for different values
+    // only; above 30 of them the normal one is close enough for a note.
     let p = if ties == 0.0 && values.len() <= 30 {
         exact(values.len(), s)
     } else {
@@ -46,6 +49,7 @@ pub fn trend(values: &[f64]) -> Option<Trend> {
         if variance <= 0.0 {
             1.0
         } else {
+            // S moves in steps of two: the continuity correction is 1 (Kendall 1975).
             let z = ((s as f64).abs() - 1.0).max(0.0) / variance.sqrt();
             (2.0 * Normal::standard().sf(z)).min(1.0)
         }
@@ -80,6 +84,7 @@ fn exact(n: usize, s: i64) -> f64 {
         chance = next;
     }
     let pairs = (n * (n - 1) / 2) as i64;
+    // S = pairs - 2 x falling pairs.
     let extreme = ((pairs - s.abs()) / 2).max(0) as usize;
     let tail: f64 = chance[..=extreme.min(chance.len() - 1)].iter().sum();
     (2.0 * tail).min(1.0)

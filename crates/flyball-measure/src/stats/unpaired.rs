@@ -19,6 +19,7 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     let all: Vec<f64> = a.iter().chain(b).copied().collect();
     let (ranks, ties) = midranks(&all);
     let sum: u32 = ranks[..a.len()].iter().sum();
+    // `scipy.stats.mannwhitneyu(method="exact")`, which ignores ties; with ties this equals its PermutationMethod.
     if all.len() <= EXACT_UP_TO {
         let null = choices(&ranks, a.len());
         let below: f64 = null[..=sum as usize].iter().sum();
@@ -27,6 +28,7 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let (m, n, total) = (a.len() as f64, b.len() as f64, all.len() as f64);
     let centre = m * (total + 1.0) / 2.0;
+    // Variance under ties and the continuity correction of 1/2: `mannwhitneyu(method="asymptotic")`.
     let variance = m * n / 12.0 * ((total + 1.0) - ties / (total * (total - 1.0)));
     if variance <= 0.0 {
         return Some(1.0);
@@ -37,6 +39,7 @@ pub fn rank_sum(a: &[f64], b: &[f64]) -> Option<f64> {
 
 /// The smallest p value that [`rank_sum`] can give groups of these sizes.
 pub fn smallest_rank_sum_p(m: usize, n: usize) -> f64 {
+    // The number of ways to choose m of m + n: only one of them puts all ranks of a group at one end, one at the other.
     let ways: f64 = (1..=m).map(|i| (n + i) as f64 / i as f64).product();
     (2.0 / ways).min(1.0)
 }
@@ -51,7 +54,9 @@ fn choices(doubled_ranks: &[u32], take: usize) -> Vec<f64> {
     for (seen, rank) in doubled_ranks.iter().enumerate() {
         let rank = *rank as usize;
         let left = (doubled_ranks.len() - seen) as f64;
+        // Downwards: the entry for one more has been thinned already when this one adds to it.
         for taken in (0..=take.min(seen)).rev() {
+            // The chance that the next rank is drawn, of those still to draw among those left.
             let draw = ((take - taken) as f64 / left).min(1.0);
             let (low, high) = chance.split_at_mut(taken + 1);
             for sum in 0..=total {
@@ -110,6 +115,7 @@ pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
         let spread = (m * n * (m + n + 1.0) / 12.0).sqrt();
         (m * n / 2.0 + Normal::standard().inverse_cdf(tail) * spread).floor() as usize
     };
+    // Moses' interval (Hollander and Wolfe 1999, section 4.3), as `wilcox.test(conf.int=TRUE)` of R gives it.
     let low = all.get(drop.checked_sub(1)?)?;
     let high = all.get(all.len().checked_sub(drop)?)?;
     Some(Interval { low: *low, high: *high })
@@ -120,8 +126,10 @@ pub fn shift_interval(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
 pub fn welch(a: &[f64], b: &[f64]) -> Option<f64> {
     let part = |values: &[f64]| Some(standard_deviation(values)?.powi(2) / values.len() as f64);
     let (va, vb) = (part(a)?, part(b)?);
+    // Welch and Satterthwaite's degrees of freedom; `scipy.stats.ttest_ind(equal_var=False)`.
     let freedom = (va + vb).powi(2) / (va.powi(2) / (a.len() - 1) as f64 + vb.powi(2) / (b.len() - 1) as f64);
     let t = (mean(b)? - mean(a)?) / (va + vb).sqrt();
+    // Groups without any spread give 0/0 here, which StudentsT refuses.
     let distribution = StudentsT::new(0.0, 1.0, freedom).ok()?;
     t.is_finite().then(|| (2.0 * distribution.sf(t.abs())).min(1.0))
 }

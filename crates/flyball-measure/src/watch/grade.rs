@@ -83,6 +83,7 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
     let mut found = Vec::new();
     let mut judge = |source, value: Option<f64>, (fair, bad): (f64, f64), words: &dyn Fn(f64) -> String| {
         if let Some(value) = value
+            // Exactly at the limit is good: a limit of 0 would otherwise find everything disturbed.
             && value > fair
         {
             found.push(Disturbance {
@@ -107,14 +108,17 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
     judge(Source::Memory, conditions.memory_pressure, limits.memory_pressure, &|share| {
         format!("tasks waited for memory in {:.1} % of the time", share * 100.0)
     });
+    // The two counts end at slightly different times, so a small negative difference is none.
     let foreign = conditions.busy.zip(own_busy).map(|(busy, own)| (busy - own).max(0.0));
     judge(Source::Load, foreign, limits.foreign_load, &|share| {
         format!("others used {:.0} % of the CPUs' time", share * 100.0)
     });
     if let Some(count) = conditions.throttles.filter(|&count| count > 0) {
         let what = format!("throttled {count} times for heat");
+        // One event is enough: after it the clock was not the one that was set.
         found.push(Disturbance { source: Source::Heat, grade: Grade::Bad, what });
     }
+    // Stable: of equal grades the order above remains, what others caused first.
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
     (found.first().map_or(Grade::Good, |worst| worst.grade), found)
 }

@@ -104,6 +104,7 @@ impl Workload for Command {
         })?;
         let ended = loop {
             match running.wait(interval).map_err(|cause| io("wait for the command", cause))? {
+                // The end comes before the stop flag: a command that has ended by itself needs no signal.
                 Some(ended) => break ended,
                 None if stop.asked() => {
                     running.stop(PATIENCE).map_err(|cause| io("stop the command", cause))?;
@@ -117,6 +118,7 @@ impl Workload for Command {
             return Err(WorkloadError::Stopped);
         }
         let output = Output { stdout: tail(&mut stdout), stderr: tail(&mut stderr) };
+        // f64 holds nanoseconds exactly up to 104 days.
         let seconds = ended.wall.as_nanos() as f64 * 1e-9;
         let failure = match (ended.status.code(), ended.status.signal()) {
             (Some(0), _) => None,
@@ -126,6 +128,7 @@ impl Workload for Command {
         };
         let reading = self.reader.read(&output, seconds, &self.argv);
         let value = match &self.reader {
+            // Commands shorter than the kernel's accounting step may have 0; there is no ratio to 0.
             Reader::UserTime => ended.usage.map(|usage| usage.user_seconds).filter(|time| *time > 0.0),
             Reader::Model { .. } => Some(ended.rate.unwrap_or(seconds)),
             _ => reading.map(|reading| reading.value),
@@ -135,6 +138,7 @@ impl Workload for Command {
             work_seconds: reading.and_then(|reading| reading.work_seconds),
             seconds,
             usage: ended.usage,
+            // Wall time needs no output to be read again, and run directories stay small.
             output: if failure.is_some() || !matches!(self.reader, Reader::WallTime) {
                 join(&output)
             } else {
@@ -165,6 +169,8 @@ fn unnamed() -> std::io::Result<File> {
     if let Ok(file) = options.clone().custom_flags(O_TMPFILE).open(&directory) {
         return Ok(file);
     }
+    // In a directory that other users may write to: create_new (O_EXCL) follows no link and takes no file of theirs, mode
+    // 0600 keeps the output private. Unlinked at once, so that nothing remains after a crash.
     for attempt in 0..100 {
         let path = directory.join(format!("flyball-{}-{attempt}", std::process::id()));
         match options.clone().create_new(true).mode(0o600).open(&path) {
@@ -183,7 +189,9 @@ fn unnamed() -> std::io::Result<File> {
 fn tail(file: &mut File) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
     let mut bytes = Vec::new();
+    // The offset is shared with the command's copy of the descriptor: seeking is safe because it has ended.
     if file.seek(SeekFrom::Start(length.saturating_sub(KEPT))).is_ok() {
+        // What cannot be read is missing from a message; the value's absence is reported in any case.
         let _ = file.take(KEPT).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -100,10 +100,12 @@ impl Reader {
             Reader::Preset { preset } => preset.read(output, argv),
             Reader::Expression { pattern, .. } => {
                 let expression = Regex::new(pattern).ok()?;
+                // The last match: programs print intermediate results first and the summary at the end.
                 let last = |text: &str| {
                     let found = expression.captures_iter(text).last()?;
                     grouped_number(found.get(1)?.as_str().trim())
                 };
+                // Standard output first: many programs log to standard error what looks like a result.
                 last(&output.stdout).or_else(|| last(&output.stderr)).map(plain)
             }
         }
@@ -180,6 +182,7 @@ impl Preset {
             "tbench" | "dbench" => Some(Preset::Tbench),
             "fio" if words.iter().any(|word| word.starts_with("--output-format=json")) => Some(Preset::Fio),
             "sysbench" => Some(Preset::Sysbench),
+            // Without the option it prints no rates, so that wall time is what remains. The same for fio without JSON.
             "stress-ng" if words.iter().any(|word| word.starts_with("--metrics")) => Some(Preset::StressNg),
             "openssl" if has("speed") => Some(
                 if words
@@ -246,6 +249,7 @@ fn grouped_number(text: &str) -> Option<f64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let mut groups = whole.trim_start_matches(['-', '+']).split(',');
     let first = groups.next().unwrap_or("");
+    // `0,125` is a decimal comma: no grouped number begins with a group of 0.
     let by_three =
         !first.is_empty() && first.len() <= 3 && first != "0" && groups.all(|group| group.len() == 3);
     let plain = if !text.contains(',') || (by_three && !part.contains(',')) {
@@ -311,6 +315,7 @@ fn fio(text: &str, latency: bool) -> Option<f64> {
             let count = part.get("total_ios").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
             rate += part.get("iops").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
             // lat_ns from fio 3; fio 2 had microseconds in lat.
+            // Weighted by the number of operations: jobs of different lengths are in one file.
             let mean = part
                 .pointer("/lat_ns/mean")
                 .and_then(serde_json::Value::as_f64)
@@ -349,6 +354,7 @@ fn stress_ng(text: &str) -> Option<f64> {
         words.next()?.parse::<u64>().ok()?;
         let numbers: Vec<f64> = words.map_while(number).collect();
         // Real, user and system time, then two rates at least.
+        // The fourth is the rate per second of real time.
         if numbers.len() >= 5 { Some(numbers[3]) } else { None }
     }))
 }
@@ -361,6 +367,7 @@ fn openssl(text: &str) -> Option<f64> {
     let machine_readable = text.lines().filter(|line| line.starts_with("+F:")).flat_map(|line| {
         line.split(':').skip(3).filter_map(|cell| cell.trim().parse::<f64>().ok()).map(|bytes| bytes / 1000.0)
     });
+    // Cells are of very different size (16 bytes to 16 KiB): the arithmetic mean would be that of the largest blocks.
     geometric_mean(table.chain(machine_readable))
 }
 
@@ -383,6 +390,7 @@ fn openssl_sign(text: &str) -> Option<f64> {
 }
 
 fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    // Stressors and ciphers that do not run print 0; one of them would make the whole mean 0.
     let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::ln).collect();
     crate::stats::mean(&logs).map(f64::exp)
 }

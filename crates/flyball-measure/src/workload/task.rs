@@ -22,6 +22,7 @@ pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
     let mut peer = peer.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let ends = (peer.stdin.take(), peer.stdout.take());
     let (Some(mut to), Some(mut from)) = ends else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    // Four bytes, as `perf bench sched pipe` sends (tools/perf/bench/sched-pipe.c).
     let mut word = [0; 4];
     // The first trip waits for the peer's start.
     to.write_all(&word)?;
@@ -32,6 +33,7 @@ pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
         from.read_exact(&mut word)?;
     }
     let time = start.elapsed();
+    // The peer ends at the end of its input; waiting before that would never return.
     drop(to);
     peer.wait()?;
     Ok(time)
@@ -60,6 +62,7 @@ pub fn pipe_peer() -> io::Result<()> {
 /// frequency of its core and nothing else.
 pub fn spin(rounds: u64) -> Duration {
     let start = Instant::now();
+    // Without black_box the compiler computes the loop, or its closed form.
     let mut state = black_box(0x2545_f491_4f6c_dd1d_u64);
     for _ in 0..rounds {
         // Each step needs the last one's result, so the loop runs at the multiplier's latency everywhere.
@@ -86,10 +89,12 @@ pub struct Reads {
 /// What the system answered; a file smaller than a block.
 pub fn random_reads(path: &Path, count: u64, seed: u64) -> io::Result<Reads> {
     const BLOCK: u64 = 4096;
+    // x86 (include/uapi/asm-generic/fcntl.h): the page cache would answer from memory.
     const O_DIRECT: i32 = 0o40_000;
     let direct = File::options().read(true).custom_flags(O_DIRECT).open(path);
     let (mut file, direct) = match direct {
         Ok(file) => (file, true),
+        // tmpfs before Linux 6.6 and some network file systems refuse O_DIRECT with EINVAL (open(2)).
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => (File::open(path)?, false),
         Err(error) => return Err(error),
     };
