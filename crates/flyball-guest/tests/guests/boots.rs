@@ -63,6 +63,36 @@ fn drivers_bind() {
     }
 }
 
+/// Links under the names of flyball's own logs, as an earlier guest could have left them, and what a guest can leave now.
+#[test]
+fn what_a_guest_leaves_redirects_nothing() {
+    use std::os::unix::fs::symlink;
+    let Some((guest, kernels)) = Guest::new("what_a_guest_leaves_redirects_nothing") else { return };
+    let kernel = kernels.last().expect("a kernel");
+    let dir = tempfile::tempdir().expect("a directory");
+    let (out, victim) = (dir.path().join("out"), dir.path().join("victim"));
+    fs::create_dir(&out).expect("a directory");
+    fs::write(&victim, "precious").expect("a file");
+    for name in ["console.log", "registers.log", "silicon.log", "result"] {
+        symlink(&victim, out.join(name)).expect("a link");
+    }
+    let command = "cd out; echo new > result; ln -s /etc/passwd link; ln -s /etc/passwd console.log; mkfifo fifo; \
+                   mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; chmod 4755 result";
+    let mut request = Request::new("ryzen-5750g", kernel, &[command]);
+    request.out = Some(out.clone());
+    let ended = guest.run(&request);
+    assert_eq!(ended.end.exit_code(), 0, "{}", ended.err);
+    assert_eq!(fs::read_to_string(&victim).expect("the file"), "precious");
+    for name in ["console.log", "registers.log", "silicon.log", "result"] {
+        assert!(fs::symlink_metadata(out.join(name)).expect("the file").is_file(), "{name}");
+    }
+    assert_eq!(fs::read_to_string(out.join("result")).expect("the file"), "new\n");
+    for name in ["link", "fifo", ".git"] {
+        assert!(fs::symlink_metadata(out.join(name)).is_err(), "{name}");
+    }
+    assert!(ended.end.notes.iter().any(|note| note.contains("left out")), "{:?}", ended.end.notes);
+}
+
 #[test]
 fn a_guest_says_how_it_ended() {
     let Some((guest, kernels)) = Guest::new("a_guest_says_how_it_ended") else { return };
