@@ -64,10 +64,12 @@ impl Axis {
     pub(crate) fn fit(&self, data: Option<(f64, f64)>) -> Fitted {
         if let Scale::Categories(names) = &self.scale {
             let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
+            // Half a place at either end: a box or bar of the outermost category is as wide as the others.
             return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, log: false, ticks };
         }
         let log = self.scale == Scale::Log;
         let given = self.range.filter(|(low, high)| low.is_finite() && high.is_finite() && low < high);
+        // A logarithmic axis cannot begin at 0: such ends are as good as not given.
         let given = given.filter(|(low, _)| !log || *low > 0.0);
         let (mut low, mut high) = given.or(data).unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
         if given.is_none() {
@@ -75,6 +77,7 @@ impl Axis {
                 (low, high) = (low.min(0.0), high.max(0.0));
             }
             if log {
+                // Room in decades: an added amount would be invisible at one end and everything at the other.
                 let room = ((high / low).log10() * 0.05).max(0.05);
                 (low, high) = (low / 10_f64.powf(room), high * 10_f64.powf(room));
                 // A room beyond the smallest and largest numbers is none.
@@ -83,6 +86,7 @@ impl Axis {
                 let spread = high - low;
                 // Data without spread gets an axis around it.
                 let room = if spread > 0.0 { spread * 0.06 } else { (low.abs() * 0.05).max(0.5) };
+                // Bars stand on the axis: below their foot there is no room.
                 let touches_zero = |end: f64| self.from_zero && end == 0.0;
                 if !touches_zero(low) {
                     low -= room;
@@ -90,6 +94,7 @@ impl Axis {
                 if !touches_zero(high) {
                     high += room;
                 }
+                // The room around the largest numbers overflows to infinity, at which no tick can be placed.
                 (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
             }
         }
@@ -117,6 +122,7 @@ impl Fitted {
             // Halved first, so that ends near the largest number do not overflow.
             (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
         };
+        // An axis of no length gives 0/0.
         place.is_finite().then_some(place)
     }
 }
@@ -127,10 +133,12 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
     if !raw.is_finite() || raw <= 0.0 {
         return Vec::new();
     }
+    // The step is rounded up, so there are at most as many ticks as wanted: rounded to the nearest, labels would touch.
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|nice| nice * power).find(|step| *step >= raw);
     let Some(step) = step.filter(|step| step.is_finite() && *step > 0.0) else { return Vec::new() };
     let first = (low / step).ceil();
+    // By index, not by adding the step again and again, which drifts. The bound stops steps that vanish against the value.
     let count = ((high / step).floor() - first).clamp(0.0, 50.0) as usize;
     (0..=count)
         .map(|index| {
@@ -143,6 +151,7 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
 /// Powers of ten, and 2 and 5 times them where these are few.
 fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    // Up to four decades there is room for 2 and 5 between the powers.
     let factors: &[f64] = if to - from <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let every = ((to - from) / 8).max(1);
     (from..=to)
@@ -155,7 +164,9 @@ fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
 
 /// A tick's label: as many digits as the step needs.
 fn label(value: f64, step: f64) -> String {
+    // Zero is labelled 0, never -0 or a rounding error.
     let value = if value.abs() < step * 1e-9 { 0.0 } else { value };
+    // The step counts too, so that the 0 of an axis in GHz has the unit of its neighbours.
     let size = value.abs().max(step);
     if size >= 1e6 {
         for (unit, name) in [(1e12, "T"), (1e9, "G"), (1e6, "M")] {
@@ -172,6 +183,7 @@ fn plain(value: f64, step: f64) -> String {
     // A step of 2.5 needs a digit more than one of 2.
     let digits = (0..=9).find(|digits| {
         let scaled = step * 10_f64.powi(*digits);
+        // A tolerance, because 2.5e-3 x 1000 is not exactly 2.5.
         (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1.0)
     });
     format!("{value:.*}", digits.unwrap_or(6) as usize)

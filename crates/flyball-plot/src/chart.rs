@@ -75,6 +75,7 @@ impl Chart {
         let (x, y) = self.fit();
         let mut shapes = Vec::new();
         let legend = self.legend();
+        // The widest label of the y axis decides where the frame begins, with room for the axis title on its side.
         let left = 24.0 + TEXT + y.ticks.iter().map(|(_, label)| text_width(label, TICK)).fold(0.0, f32::max);
         let mut top = 14.0;
         let mut words = |text: &str, size: f32, bold: bool, colour: Colour, top: &mut f32| {
@@ -100,12 +101,14 @@ impl Chart {
         let bottom = self.height as f32 - 20.0 - TEXT - TICK - 6.0;
         let frame = Frame {
             left,
+            // Never inside out, however small the picture or long the labels.
             right: right.max(left + 10.0),
             top: top + 6.0,
             bottom: bottom.max(top + 16.0),
             x,
             y,
         };
+        // Painting order: grid below the data, axes above it, so that the ends of bars do not cover the lines.
         frame.grid(self, &mut shapes);
         let bars = self.series.iter().filter(|series| matches!(series.mark, Mark::Bars(_))).count();
         let mut bar = 0;
@@ -320,6 +323,7 @@ impl Frame {
                 }
             }
             Mark::Band(band) => {
+                // There along the upper edge and back along the lower: one closed outline.
                 let upper = band.iter().filter_map(|(x, _, high)| self.point((*x, *high)));
                 let lower = band.iter().rev().filter_map(|(x, low, _)| self.point((*x, *low)));
                 let points: Vec<(f32, f32)> = upper.chain(lower).collect();
@@ -348,6 +352,7 @@ impl Frame {
             let mut places: Vec<(f32, f32)> = Vec::with_capacity(part.len().min(8192));
             for point in part {
                 let Some(place) = self.point(*point) else { continue };
+                // The old value holds until the next point: a corner at the new x.
                 if let (true, Some(last)) = (steps, places.last().copied()) {
                     places.push((place.0, last.1));
                 }
@@ -356,6 +361,7 @@ impl Frame {
             let places = thin(&places);
             match places.as_slice() {
                 [] => {}
+                // A line of one point (between two gaps) would not be visible.
                 [(x, y)] => {
                     shapes.push(Shape::Dot { x: *x, y: *y, radius: 1.5, colour, opacity: 1.0, hint: None });
                 }
@@ -370,6 +376,7 @@ impl Frame {
         for point in points.iter().filter(|point| self.inside(point.0)) {
             let Some((x, y)) = self.point(*point) else { continue };
             // Dots that cover each other exactly are drawn once.
+            // In half pixels: with many thousands of dots the file would hold mostly dots that nobody can see.
             if !hinted && !seen.insert(((x * 2.0) as i32, (y * 2.0) as i32)) {
                 continue;
             }
@@ -389,6 +396,7 @@ impl Frame {
             shapes.push(Shape::Bar {
                 x: left.min(right),
                 y: y.min(zero),
+                // A pixel between neighbours; a bar of a long histogram is still one pixel wide.
                 width: ((right - left).abs() - 1.0).max(1.0),
                 height: (zero - y).abs(),
                 colour,
@@ -405,6 +413,7 @@ impl Frame {
         else {
             return;
         };
+        // Half the space of a category; bounded, so that a chart of two arms is not all box.
         let half = self.px(stat.at + 0.25).map_or(12.0, |edge| (edge - x).abs()).clamp(3.0, 36.0);
         let line = |points: Vec<(f32, f32)>, width: f32| Shape::Line { points, colour, width, dashed: false };
         shapes.push(line(vec![(x, low), (x, lower)], 1.2));
@@ -474,6 +483,7 @@ fn short(value: f64) -> String {
 
 /// Of the points in one column of pixels the first, the lowest, the highest and the last: what is seen of them all.
 fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
+    // Below this all of them together are smaller than what thinning saves.
     if points.len() < 2000 {
         return points.to_vec();
     }
@@ -486,6 +496,7 @@ fn thin(points: &[(f32, f32)]) -> Vec<(f32, f32)> {
                 .reduce(|a, b| if wanted(b.1.1, a.1.1) { b } else { a })
                 .map_or(0, |(at, _)| at)
         };
+        // In their order: the line enters the column at the first and leaves at the last, as the full line does.
         let mut keep = [0, extreme(|a, b| a < b), extreme(|a, b| a > b), column.len() - 1];
         keep.sort_unstable();
         let mut last = None;

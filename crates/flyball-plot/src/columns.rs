@@ -58,6 +58,8 @@ impl Cell {
     }
 
     fn width(&self) -> usize {
+        // Characters, not bytes: names of CPUs and machines may hold more than ASCII. Styles are applied afterwards and have no
+        // width.
         self.text.chars().count()
     }
 }
@@ -98,6 +100,7 @@ impl Columns {
 
     /// Drops the columns whose cells below the heading are all empty.
     pub fn drop_empty(&mut self) {
+        // From the right, so that removing a column does not move those still to be looked at.
         for column in (0..self.width()).rev() {
             if self.rows.iter().skip(1).all(|row| row.get(column).is_none_or(|cell| cell.text.is_empty())) {
                 for row in &mut self.rows {
@@ -127,6 +130,7 @@ impl Columns {
                 let free = widths[column] - cell.width();
                 let right = self.right.contains(&column);
                 let (before, after) = if right { (free, 0) } else { (0, free) };
+                // Trailing blanks would wrap on narrow terminals and show up in diffs of snapshots.
                 let after = if column + 1 == shown { 0 } else { after + 2 };
                 let _ = write!(out, "{:before$}{}{:after$}", "", painter.apply(cell.style, &cell.text), "");
             }

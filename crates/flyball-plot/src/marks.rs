@@ -24,6 +24,7 @@ impl BoxStat {
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
         let quantile = |q: f64| {
+            // Type 7 of Hyndman and Fan (1996), as flyball-measure and NumPy compute quartiles.
             let place = q * last as f64;
             let below = place.floor() as usize;
             sorted[below] + (sorted[(below + 1).min(last)] - sorted[below]) * (place - below as f64)
@@ -70,19 +71,24 @@ impl Mark {
             return Mark::Histogram(Vec::new());
         };
         if low == high {
+            // One value has no range to divide: a bin around it.
             let room = (low.abs() * 0.01).max(0.5);
             return Mark::Histogram(vec![(low - room, low + room, sorted.len() as f64)]);
         }
         let count = sorted.len();
         let spread = sorted[count * 3 / 4] - sorted[count / 4];
+        // Freedman and Diaconis (1981): twice the interquartile range over the cube root of n. Unlike a rule by the standard
+        // deviation it does not widen for a few outliers.
         let width = 2.0 * spread / (count as f64).cbrt();
         // Values at both ends of what a float can hold are further apart than a float can hold.
         let range = (high - low).min(f64::MAX);
+        // Half of the values equal makes the range of quartiles 0; outliers far out would ask for millions of bins.
         let bins = if width > 0.0 { (range / width).ceil().clamp(1.0, 200.0) } else { 20.0 };
         let width = range / bins;
         let mut heights = vec![0.0; bins as usize];
         for value in sorted {
             let bin = ((value - low) / width) as usize;
+            // The largest value lies on the upper edge of the last bin and belongs to it.
             heights[bin.min(bins as usize - 1)] += 1.0;
         }
         let edge = |bin: usize| low + bin as f64 * width;

@@ -43,6 +43,7 @@ pub struct Page {
     pub blocks: Vec<Block>,
 }
 
+// No reference to anything outside the file: pages are sent by mail and opened on machines without a network.
 const STYLE: &str = "\
 body{font:15px/1.5 system-ui,'DejaVu Sans',Helvetica,Arial,sans-serif;color:#222;background:#fff;margin:2rem auto;\
 max-width:84rem;padding:0 1rem}\

@@ -51,6 +51,7 @@ impl Scene {
         let (width, height) = (size(self.width), size(self.height));
         // 64 million pixels are 256 MB.
         if !(width >= 1.0 && height >= 1.0 && width * height <= 64e6) {
+            // Written so that NaN (a scale that is not a number) is refused too.
             return Err(PngError::Size);
         }
         let mut painter = Painter {
@@ -105,6 +106,7 @@ impl Painter {
                 if *dashed {
                     stroke.dash = StrokeDash::new(vec![5.0, 4.0], 0.0);
                 }
+                // tiny-skia has no path of fewer than two points; nothing is drawn for it.
                 if let Some(path) = polygon(points, false) {
                     self.pixels.stroke_path(&path, &paint_of(*colour, 1.0), &stroke, self.scale, None);
                 }
@@ -113,6 +115,7 @@ impl Painter {
                 self.fill(polygon(points, true), &paint_of(*colour, *opacity));
             }
             Shape::Bar { x, y, width, height, colour, opacity, .. } => {
+                // None of a size that is negative or not finite: nothing to fill.
                 let path = Rect::from_xywh(*x, *y, *width, *height).map(PathBuilder::from_rect);
                 self.fill(path, &paint_of(*colour, *opacity));
             }
@@ -142,6 +145,7 @@ impl Painter {
         for letter in text.chars() {
             let id = font.glyph_id(letter);
             if let Some(last) = last {
+                // As browsers do, so that SVG and PNG have the same widths.
                 pen += scaled.kern(last, id);
             }
             glyphs.push((id, pen));
@@ -155,9 +159,12 @@ impl Painter {
         };
         let mut builder = PathBuilder::new();
         for (id, place) in glyphs {
+            // Blanks have no outline, only an advance.
             let Some(outline) = font.outline(id) else { continue };
             // Font units grow upwards, pixels downwards.
             let at = |point: Point| (point.x * factor + place + shift, -point.y * factor);
+            // ab_glyph gives the curves of all contours in one list: a contour ends where the next curve does not begin at the last
+            // point.
             let mut end: Option<Point> = None;
             for curve in &outline.curves {
                 let (start, stop) = match curve {

@@ -137,6 +137,7 @@ pub struct Scene {
 
 /// The width of a text, by the mean width of a sans-serif letter; layout leaves room for its error.
 pub(crate) fn text_width(text: &str, size: f32) -> f32 {
+    // By hand and not by the font: without the feature `png` there is none, and a browser's font may be another one.
     text.chars()
         .map(|letter| match letter {
             'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' | 'f' | 't' | 'r' => 0.38,

@@ -19,6 +19,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
+            // XML 1.0 allows no control characters but tab and line ends, not even as references: one would make the file unreadable.
             letter if letter.is_control() && letter != '\n' && letter != '\t' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }
@@ -28,6 +29,7 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// A place, to a tenth of a pixel.
 fn place(value: f32) -> String {
+    // A tenth of a pixel is below what screens show, and long traces are mostly coordinates.
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
@@ -44,6 +46,7 @@ impl Scene {
     /// The picture as an SVG element that can stand alone or in a page.
     pub fn svg(&self) -> String {
         let mut out = String::new();
+        // viewBox and size: alone it has its size, in a page the style sheet scales it.
         let (width, height) = (self.width, self.height);
         let description = escape(&self.description);
         let _ = write!(

@@ -75,6 +75,7 @@ impl SimHost {
     pub(crate) fn sleep_metered(&self, time: Duration) {
         let mut inner = self.lock();
         inner.machine.advance(time);
+        // Power at the end of the slice stands for the whole of it: slices are 10 ms at most, and power moves in milliseconds.
         let watts = inner.machine.silicon().platform_power().0;
         inner.wall_energy.0 += watts * time.as_secs_f64();
         inner.wall_energy.1 += time.as_secs_f64();
@@ -119,6 +120,7 @@ impl Drop for Inner {
         // The journal of a machine that no longer exists has no use.
         let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
+        // Time passes without calls too (sleeps, workloads): the next process must begin at the same moment.
         self.note(&format!("until {now}"));
     }
 }
@@ -137,6 +139,7 @@ impl Software for SimHost {
         let mut machine = setup.boot().map_err(program::invalid)?;
         machine.vary(setup.seed);
         let ran = inner.machine.now();
+        // The clock of the host goes on over a reboot, as a wall clock does; the machine's own begins at 0.
         inner.before += ran;
         inner.machine = machine;
         Ok(())
@@ -230,6 +233,7 @@ impl Host for SimHost {
         inner.note(&format!("isst {at} {number} {asked}"));
         result.map_err(|errno| match errno {
             flyball_sim::Errno::NOENT => error(Op::Isst, flyball_host::isst::NODE, errno),
+            // The lowest eight bits of an ioctl number are its index; the rest is size and direction.
             _ => error(Op::Isst, &format!("call {} of {}", number & 0xff, flyball_host::isst::NODE), errno),
         })
     }

@@ -77,6 +77,7 @@ impl fmt::Display for SimSetup {
         if let Some(word) = self.interface {
             write!(f, ",interface={word}")?;
         }
+        // Defaults are left out, so that the text is what a user would have typed.
         if self.seed != 0 {
             write!(f, ",seed={}", self.seed)?;
         }
@@ -187,6 +188,7 @@ impl SimSetup {
     /// # Errors
     /// There is no machine of that name, or its file cannot be used.
     pub fn spec(&self) -> Result<MachineSpec, SimError> {
+        // Built-in names first: a file of the same name in the current directory must not change what a command means.
         if MachineSpec::builtin_text(&self.name).is_some() {
             return MachineSpec::builtin(&self.name).map_err(|error| SimError::Setup(error.to_string()));
         }
@@ -224,6 +226,7 @@ impl SimSetup {
         let boot = Boot { options: self.boot.clone(), ..Boot::default() };
         let mut spec = self.spec()?;
         if let Some(word) = self.interface {
+            // The same word is a different interface on each vendor's processors (`p-states`).
             let intel = spec.identity.vendor == Vendor::Intel;
             let meant = INTERFACES.iter().find(|(known, ..)| *known == word);
             let meant = meant.and_then(|(_, of_intel, of_amd)| if intel { *of_intel } else { *of_amd });
@@ -292,6 +295,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
         if model.seconds > 0.0 {
             model.seconds = amount as f64;
         } else {
+            // Groups without turns are background load that lasts as long as the others.
             for group in model.task.iter_mut().filter(|group| group.turns > 0) {
                 group.turns = amount;
             }
@@ -303,6 +307,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
 /// The name that was probably meant: at most a third of its letters differ.
 fn nearest<'n>(wanted: &str, names: &[&'n str]) -> Option<&'n str> {
     let near = names.iter().map(|name| (strsim::levenshtein(wanted, name), *name)).min()?;
+    // More distant names are guesses that mislead.
     (near.0 * 3 <= near.1.chars().count().max(3)).then_some(near.1)
 }
 

@@ -24,7 +24,9 @@ const VERSION: &str = "flyball-sim 1 ";
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |what: String| SimError::NotItsState { path: path.to_owned(), what };
+    // Append: each line goes to the end even if another process opened the file before.
     let mut file = File::options().read(true).append(true).create(true).open(path).map_err(fail)?;
+    // Before reading: what is read must be what the machine continues from.
     hold(&file, path)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(fail)?;
@@ -53,6 +55,7 @@ pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) ->
     // A crash may have cut the last line short; the truncated record is ignored.
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     if whole < bytes.len() {
+        // Otherwise the next call would be appended to the torn line.
         file.set_len(whole as u64).map_err(fail)?;
     }
     for (number, line) in bytes[heading.len()..whole].split(|byte| *byte == b'\n').enumerate() {
@@ -74,6 +77,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One command at a time leads the machine on: two that start from the same state would write two histories into one
 /// file. The second waits, names the holder, and is refused after a while. The kernel releases the lock with the process.
 fn hold(file: &File, path: &Path) -> Result<(), SimError> {
+    // The guardian of a `set` restores while its parent holds the lock; waiting for it would be a deadlock.
     if std::env::var_os(STATE_HELD).is_some() {
         return Ok(());
     }
@@ -89,10 +93,12 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
         if started.elapsed() > PATIENCE {
             return Err(SimError::Busy { path: path.to_owned(), holder, seconds: PATIENCE.as_secs() });
         }
+        // Most commands end within this time: a message for each would be noise.
         if !told && started.elapsed() > Duration::from_millis(300) {
             eprintln!("flyball: waiting for {holder}, which has the machine in {}", path.display());
             told = true;
         }
+        // flock has no time limit of its own, and a signal as alarm would change the process.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -115,6 +121,7 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
     let kind = words.next()?;
     let at: u64 = words.next()?.parse().ok()?;
     let gap = Duration::from_nanos(at).saturating_sub(machine.now());
+    // A damaged number must not let the machine run for years.
     if gap > LONGEST {
         return None;
     }
@@ -124,6 +131,7 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
         "write" => {
             let path = words.next()?;
             let text = unhex(words.next()?)?;
+            // The result was the caller's at the time. Refused writes are in the file too, and are refused again.
             let _ = machine.write(path, &text);
         }
         "read" => {
@@ -136,6 +144,7 @@ fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
         "isst" => {
             let number = words.next()?.parse().ok()?;
             let mut argument = unhex(words.next()?)?;
+            // Callers of a simulated machine are its root, as in SimHost::isst.
             let _ = machine.isst(number, &mut argument, Caller::Root);
         }
         _ => return None,

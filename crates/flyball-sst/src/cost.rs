@@ -35,6 +35,7 @@ pub fn base_freq(layout: &Layout, access: &dyn Access, domain: &Domain, level: u
     if domain.cpus.is_empty() {
         return None;
     }
+    // The mask of high-priority cores may hold cores that the level does not run.
     let running = cpus_of_level(layout, access, domain, level)?;
     let high = layout.of_cores(domain, base.cores).intersection(&running);
     let rest = running.len() - high.len();
@@ -48,6 +49,7 @@ pub fn turbo_freq(access: &dyn Access, domain: &Domain, level: u8) -> Option<Str
     let limits = access.turbo_limits(&domain.place, level).ok();
     let mut parts = Vec::new();
     for (bucket, &cores) in turbo.bucket_cores.iter().enumerate() {
+        // SSE, the row of ordinary code.
         let limit = turbo.limits[0][bucket];
         if cores == 0 || limit.0 == 0 {
             break;
@@ -57,6 +59,7 @@ pub fn turbo_freq(access: &dyn Access, domain: &Domain, level: u8) -> Option<Str
     if parts.is_empty() {
         return None;
     }
+    // The last bucket that is given: the limit with the most cores active.
     let full = limits.and_then(|limits| limits[0].iter().rev().copied().find(|limit| limit.0 != 0));
     let was = full.map_or(String::new(), |full| format!(" instead of {full} with every core busy"));
     Some(format!("high-priority cores: {}; all others no more than {}{was}", parts.join(", "), turbo.clip[0]))

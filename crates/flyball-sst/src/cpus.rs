@@ -43,6 +43,7 @@ pub struct CpuMap {
 /// The size of this kernel's CPU masks, from the width of the first CPU's siblings mask.
 pub fn room(host: &dyn Host) -> Option<u32> {
     let text =
+        // CPU 0 may be offline, and an offline CPU has no topology directory.
         (0..256).find_map(|cpu| host.read(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings")).ok())?;
     let groups = text.trim().split(',').take_while(|group| u32::from_str_radix(group, 16).is_ok()).count();
     Some(groups as u32 * 32)
@@ -58,6 +59,7 @@ impl CpuMap {
     /// domain 0 and core 0.
     pub fn read(host: &dyn Host, info: &CpuInfo, tpmi: bool) -> CpuMap {
         let topology = CpuTopology::read(host, info).unwrap_or_default();
+        // sysfs has no topology of offline CPUs; what was stored while they were online names their package.
         let stored = TopologyFile::of(host).map_or(Vec::new(), |file| file.read());
         let known: Vec<Cpu> = topology
             .positions
@@ -85,6 +87,7 @@ impl CpuMap {
         self.unplaced = tpmi && raw.is_err();
         for (index, mut cpu) in known.into_iter().enumerate() {
             if self.unplaced {
+                // No domain has this number: a wrong one would set registers of other CPUs.
                 cpu.domain = u8::MAX;
             }
             match raw.as_ref().ok().and_then(|raw| raw.get(index).copied().flatten()) {
@@ -95,6 +98,7 @@ impl CpuMap {
                         cpu.domain = 0;
                     }
                 }
+                // The driver asks each CPU as it comes online (isst_if_common.c, isst_if_cpu_online): one that never was has no number.
                 None if raw.is_ok() => self.unmapped.push(cpu.number),
                 None => {}
             }
@@ -125,6 +129,7 @@ fn punit_numbers(host: &dyn Host, cpus: &[u32], tpmi: bool) -> Result<Vec<Option
     isst::legacy::punit_cpus(host, cpus).or_else(|error| {
         let read = |cpu: &u32| host.msr(*cpu, MSR_PM_LOGICAL_ID).ok().map(|raw| PunitCpu(raw as u32));
         let raw: Vec<Option<PunitCpu>> = cpus.iter().map(read).collect();
+        // Only on TPMI parts: the driver numbers the cores of mailbox parts by MSR 0x53 (isst_if_common.c).
         if tpmi && raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
     })
 }

@@ -43,6 +43,7 @@ impl Layout {
             Err(error) if error.is_absent() => {
                 let Ok(dump) = Dump::read(host) else { return Err(error) };
                 let platform = isst::Platform {
+                    // The dump does not say which version its driver would have: the newest describes all fields that it shows.
                     api_version: isst::HIGHEST_API,
                     driver_version: 0,
                     max_commands: 0,
@@ -106,6 +107,7 @@ impl Layout {
         domain
             .cpus
             .iter()
+            // Core masks have 64 bits on both interfaces; a shift by more would be an overflow.
             .filter(|&cpu| self.map.get(cpu).is_some_and(|cpu| cpu.core < 64 && cores >> cpu.core & 1 != 0))
             .collect()
     }
@@ -121,6 +123,7 @@ fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
     let mut domains = Vec::new();
     let packages: BTreeSet<u32> = map.iter().map(|cpu| cpu.package).collect();
     for package in packages {
+        // The calls of the drivers have eight bits for the package (include/uapi/linux/isst_if.h).
         let Ok(number) = u8::try_from(package) else { continue };
         // On mailbox parts with several dies, dies share the domain number 0 and are domains of their own.
         let dies: BTreeSet<(u32, u8)> =
@@ -133,6 +136,7 @@ fn domains(host: &dyn Host, access: &dyn Access, map: &CpuMap) -> Vec<Domain> {
                 .filter(|cpu| (cpu.package, cpu.die, cpu.domain) == (package, die, domain))
                 .map(|cpu| cpu.number)
                 .collect();
+            // Mailboxes are reached through a CPU that must be online: the driver runs there.
             let place = DomainAddress { cpu: cpus.intersection(&online).first(), package: number, domain };
             if access.has(&place) {
                 domains.push(Domain { place, die, cpus });

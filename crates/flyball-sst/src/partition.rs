@@ -37,6 +37,7 @@ impl Partition {
             let cpus: CpuList = list.parse().map_err(|_| {
                 HostError::new(Op::Read, format!("CPUs of the partition, '{list}'"), Errno::INVAL)
             })?;
+            // A partition without CPUs keeps nothing from work: the same as none.
             return Ok(if cpus.is_empty() { Partition::Ready } else { Partition::Cpus(cpus) });
         }
         Ok(if gives { Partition::Ready } else { Partition::None })
@@ -59,12 +60,14 @@ impl Partition {
         if !gives_cpusets(host)? {
             set_gives_cpusets(host, true)?;
         }
+        // Cpusets must be enabled in the root first: the group gets its cpuset files when the controller is handed down.
         group.create(host)?;
         // The CPUs of a partition can only change while it is an ordinary group.
         group.set_kind(host, Kind::Member)?;
         group.set_cpus(host, &cpus.to_string())?;
         // Older kernels know only `root`; others accept a kind and then print that it is invalid, and why.
         let mut reason = String::new();
+        // Isolated first: it also takes the CPUs out of load balancing, which `root` leaves on within the partition.
         for kind in [Kind::Isolated, Kind::Root] {
             match group.set_kind(host, kind).and_then(|()| group.kind(host)) {
                 Ok(now) if now.starts_with(kind.word()) && !now.contains("invalid") => return Ok(()),

@@ -84,6 +84,7 @@ pub enum Goal {
 }
 
 fn full_turbo(level: &Level) -> MegaHertz {
+    // The first class of instructions (SSE) and the last bucket: ordinary code with every core busy.
     level.turbo.first().and_then(|turbo| turbo.buckets.last()).map_or(level.base_mhz[0], |bucket| bucket.mhz)
 }
 
@@ -104,6 +105,7 @@ pub fn candidates(
     let mut found = Vec::new();
     let levels = access.levels(&domain.place)?;
     for number in model::level_numbers(access.as_ref(), domain)? {
+        // A locked level cannot be changed, so only what is in effect can be recommended.
         if levels.locked && number != levels.current {
             continue;
         }
@@ -150,6 +152,7 @@ fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -
         settings: settings(&[]),
     };
     let base_freq = level.base_freq.as_ref().map(|offer| {
+        // The slowest of the CPUs decides: one ordinary CPU among them has only the low base frequency.
         let all_high = served.is_subset(&offer.high_cpus);
         Candidate {
             feature: Feature::BaseFreq,
@@ -161,6 +164,7 @@ fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -
     });
     let turbo_freq = level.turbo_freq.as_ref().and_then(|offer| {
         let cores: BTreeSet<u16> =
+            // Cores, not CPUs: buckets count cores, and both threads of a core share its class.
             served.iter().filter_map(|cpu| layout.map.get(cpu)).map(|cpu| cpu.core).collect();
         let buckets = offer.high.first().map(|turbo| turbo.buckets.as_slice()).unwrap_or_default();
         // The smallest bucket that holds all of the cores has their turbo frequency.

@@ -108,6 +108,7 @@ impl Field {
     }
 
     fn of(name: &str, index: Option<u16>) -> Option<Field> {
+        // Journals are files: a class that no processor has must not reach the firmware.
         let class = || index.and_then(|index| u8::try_from(index).ok()).filter(|&class| class < 4);
         Some(match (name, index) {
             ("level", None) => Field::Level,
@@ -298,6 +299,7 @@ impl Setting {
                     _ => self.on_or_off(content).map(|on| (on, on))?,
                 };
                 let ordered = access.qos(at)?.ordered;
+                // SST-CP before the classes, as the tool does; on TPMI the first call does nothing.
                 access.set_pm_config(at, power)?;
                 access.set_qos(at, Qos { enabled, ordered })
             }
@@ -314,6 +316,7 @@ impl Setting {
             | Field::ClosMax(class)
             | Field::ClosWeight(class)
             | Field::ClosEpp(class) => {
+                // All four values share one register.
                 let mut clos = access.clos(at, class)?;
                 match self.field {
                     Field::ClosMin(_) => clos.min = MegaHertz(self.number(content)?),
@@ -327,6 +330,7 @@ impl Setting {
             Field::TurboLimits => {
                 let digits = content.trim_start_matches("0x");
                 let limits = u64::from_str_radix(digits, 16).map_err(|_| self.bad(content))?;
+                // Through the Speed Select driver, which writes it again after a resume; /dev/cpu/N/msr does not.
                 legacy::write_msr(host, self.cpu()?, MSR_TURBO_RATIO_LIMIT, limits)
             }
             // Read-only; `write` has done the partition.
@@ -367,6 +371,7 @@ impl Setting {
                     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
                     host.read(&path).ok().and_then(|text| text.parse::<u8>().ok())
                 };
+                // Any CPU of the package reaches its mailbox; without one online the old number gives the driver's own error.
                 place.cpu = all.iter().find(|&cpu| package(cpu) == Some(place.package)).or(place.cpu);
             }
         }

@@ -86,8 +86,10 @@ impl Program {
     pub(crate) fn start(host: SimHost, launch: Launch, run: Option<u64>) -> Result<Program, SimError> {
         let request = Request::parse(&launch.words())?;
         let model = workload_model(&request.name, request.amount)?;
+        // What the caller pins has precedence over --pin among the model's words, as taskset around a program.
         let pins = launch.cpus().map_or(request.pins, |cpus| cpus.iter().collect());
         let engine = match run {
+            // The run's number makes rounds differ as on a real machine; the seed makes them repeat.
             Some(run) => Engine::varied(model.clone(), pins, host.seed() ^ run),
             None => Engine::new(model.clone(), pins, host.seed()),
         };
@@ -112,6 +114,7 @@ impl Program {
         );
         Ended {
             status: ExitStatus::from_raw(0),
+            // A model has no process that a kernel would account for.
             usage: None,
             wall: Duration::from_nanos(progress.ns),
             rate: (self.model.seconds > 0.0).then(|| progress.rate() * self.model.scale),
@@ -124,6 +127,7 @@ impl Process for Program {
     /// between them. Does nothing but look if `limit` is zero.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         let began = self.host.now();
+        // 10 ms: short against the time in which power and heat change, long against the cost of a step.
         let slice = limit.clamp(Duration::from_millis(1), Duration::from_millis(10));
         loop {
             if self.progress().done {

@@ -28,6 +28,7 @@ pub struct Dump {
 }
 
 fn ratio(value: u64) -> MegaHertz {
+    // Ratios of 100 MHz in all TPMI blocks; eight bits, so the cast loses nothing.
     MegaHertz(value as u32 * 100)
 }
 
@@ -47,6 +48,7 @@ impl Dump {
             if host.read_into(&format!("{DEBUGFS}/{device}/tpmi-id-05/mem_dump"), &mut bytes).is_err() {
                 continue;
             }
+            // Not a dump of registers: passed over, as a device without one is.
             let Ok(instances) = memdump::parse(&bytes) else { continue };
             packages.push(instances.iter().map(|instance| Block::decode(&instance.registers())).collect());
         }
@@ -132,7 +134,9 @@ impl Access for Dump {
         let profile = self.profile(at)?;
         Ok(Levels {
             version: profile.revision as u8,
+            // The highest bit of the level mask; `| 1`, because level 0 always exists and 0 has no highest bit.
             highest: (u64::BITS - 1).saturating_sub((profile.enabled | 1).leading_zeros()) as u8,
+            // Three bits of the status register: the cast loses nothing.
             current: profile.status[0] as u8,
             locked: profile.status[1] != 0,
             enabled: true,
@@ -167,6 +171,7 @@ impl Access for Dump {
         let level = self.level(at, level)?;
         Ok(LevelData {
             tdp_ratio: level.base[0] as u32,
+            // The register counts eighths of a watt (isst_tpmi_core.c).
             tdp_w: level.tdp as u32 / 8,
             tjunction_c: level.tjunction as u32,
             base: level.base.map(ratio),

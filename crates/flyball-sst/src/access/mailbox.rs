@@ -134,6 +134,7 @@ impl<'h> Mailbox<'h> {
         write: Option<u32>,
     ) -> Result<u32, HostError> {
         if self.classes_in_mailbox {
+            // Skylake-X has no MMIO device for the classes (isst_if_mmio.c lists Ice Lake and later).
             let flag = if write.is_some() { MBOX_CMD_WRITE_BIT } else { 0 };
             return self.send(at, CONFIG_CLOS, sub, flag | index, write.unwrap_or(0));
         }
@@ -164,6 +165,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn has(&self, place: &DomainAddress) -> bool {
+        // A package, or a die of it, is one domain.
         place.cpu.is_some() && place.domain == 0
     }
 
@@ -220,6 +222,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
+        // The command sets both features at once: what is not in the data is switched off.
         let mut data = 0;
         if turbo_freq {
             data |= TURBO_FREQ_ON;
@@ -240,6 +243,7 @@ impl Access for Mailbox<'_> {
         let tjunction = self.tdp(at, CONFIG_TDP_GET_TJMAX_INFO, request)?;
         let mut data = LevelData {
             tdp_ratio: byte(tdp, 2),
+            // Bit 15 of the answer is not part of the power.
             tdp_w: tdp & 0x7fff,
             tjunction_c: byte(tjunction, 0),
             uncore: self.uncore(at, level)?,
@@ -281,6 +285,7 @@ impl Access for Mailbox<'_> {
         let mut limits = TurboLimits::default();
         for (kind, row) in limits.iter_mut().enumerate().take(self.kinds.len()) {
             for half in 0..2 {
+                // Four ratios fit into an answer, so eight buckets take two commands.
                 let request = u32::from(level) | (half * SECOND_HALF) | (kind as u32) << 16;
                 let answer = self.tdp(at, CONFIG_TDP_GET_TURBO_LIMIT_RATIOS, request)?;
                 for index in 0..4 {
@@ -294,6 +299,7 @@ impl Access for Mailbox<'_> {
     fn bucket_cores(&self, at: &DomainAddress, _level: u8) -> Result<[u32; 8], HostError> {
         let counts =
             legacy::read_msr(self.host, Mailbox::cpu(at)?, flyball_host::msr::MSR_TURBO_RATIO_LIMIT1)?;
+        // Bucket 0 is the lowest byte. The counts are in MSR 0x1AE for the current level; the mailbox has none by level.
         Ok(counts.to_le_bytes().map(u32::from))
     }
 
@@ -318,6 +324,7 @@ impl Access for Mailbox<'_> {
         let request = u32::from(level);
         let mut turbo = TurboFreq::default();
         let clip = self.tdp(at, CONFIG_TDP_GET_FACT_LP_CLIPPING_RATIO, request)?;
+        // SSE, AVX2 and AVX-512; the fourth byte is not used.
         for index in 0..3 {
             turbo.clip[index as usize] = ratio(clip, index);
         }
@@ -344,6 +351,7 @@ impl Access for Mailbox<'_> {
     }
 
     fn clos(&self, at: &DomainAddress, class: u8) -> Result<Clos, HostError> {
+        // Four classes; a larger number would be read from the registers behind them.
         let word = self.class_register(at, CLOS_PM_CLOS, u32::from(class & 3), None)?;
         Ok(Clos {
             epp: (word & 0xf) as u8,
@@ -356,6 +364,7 @@ impl Access for Mailbox<'_> {
 
     fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
         let fits = |frequency: MegaHertz| frequency.0 / 100 <= 0xff;
+        // Checked here: the mailbox takes any word, and a field that is too large would spill into the next one.
         if class > 3 || clos.epp > 15 || clos.weight > 15 || !fits(clos.min) || !fits(clos.max) {
             let what = format!("class of service {class} as {clos:?}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));
@@ -364,6 +373,7 @@ impl Access for Mailbox<'_> {
             | u32::from(clos.weight) << 4
             | (clos.min.0 / 100) << 8
             | (clos.max.0 / 100) << 16
+            // Nothing uses this field; it is written back as it was read.
             | (clos.desired.0 / 100).min(0xff) << 24;
         self.class_register(at, CLOS_PM_CLOS, class.into(), Some(word)).map(|_| ())
     }

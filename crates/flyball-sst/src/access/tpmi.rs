@@ -34,6 +34,7 @@ impl<'h> Tpmi<'h> {
     }
 
     fn all(&self, package: u8) -> Result<Vec<Domain>, HostError> {
+        // Asked once per package: every request looks its domain up first, and domains do not change while the driver is loaded.
         if let Some(known) = self.domains.borrow().get(&package) {
             return Ok(known.clone());
         }
@@ -157,6 +158,7 @@ impl Access for Tpmi<'_> {
     fn level_data(&self, at: &DomainAddress, level: u8) -> Result<LevelData, HostError> {
         let (domain, _, level) = self.level(at, level)?;
         let data = tpmi::LevelData::read(self.host, domain, level)?;
+        // Kernels before the second fabric have no such call; not given is 0 in this form.
         let second = tpmi::second_fabric(self.host, domain, level)?.unwrap_or_default();
         Ok(LevelData {
             tdp_ratio: data.tdp_ratio.into(),
@@ -223,6 +225,7 @@ impl Access for Tpmi<'_> {
     }
 
     fn set_clos(&self, at: &DomainAddress, class: u8, clos: &Clos) -> Result<(), HostError> {
+        // Saturated: cut to 16 bits it would be another frequency, and a valid one.
         let register = |frequency: MegaHertz| u16::try_from(frequency.0).unwrap_or(u16::MAX);
         let words =
             tpmi::Clos { min_mhz: register(clos.min), max_mhz: register(clos.max), priority: clos.weight };
