@@ -41,20 +41,20 @@ pub(crate) fn expand(topology: &Topology, pattern: &str, at: &At) -> Option<Stri
     Pattern::new(pattern).path(topology, at)
 }
 
+/// Puts what stands for a placeholder at a place.
 fn placeholder(topology: &Topology, name: &str, at: &At, path: &mut String) -> Option<()> {
     let number = match (name, at) {
-        ("cpu", At::Cpu(number) | At::IdleState { cpu: number, .. }) | ("policy", At::Policy(number)) => {
-            *number
-        }
-        ("state", At::IdleState { state, .. }) => *state,
-        ("constraint", At::Constraint { constraint, .. }) => *constraint,
-        ("sensor", At::Sensor { sensor, .. }) => *sensor,
+        ("cpu", At::Cpu(number) | At::IdleState { cpu: number, .. })
+        | ("policy", At::Policy(number))
+        | ("state", At::IdleState { state: number, .. })
+        | ("constraint", At::Constraint { constraint: number, .. })
+        | ("sensor", At::Sensor { sensor: number, .. }) => *number,
         // One cpufreq driver serves the whole machine, so any policy that is online will do.
         ("any-policy", _) => topology.any_policy()?.number,
-        ("zone", At::Zone(text) | At::Constraint { zone: text, .. })
-        | ("uncore", At::Uncore(text))
-        | ("hwmon", At::Sensor { hwmon: text, .. }) => {
-            path.push_str(text);
+        ("zone", At::Zone(name) | At::Constraint { zone: name, .. })
+        | ("uncore", At::Uncore(name))
+        | ("hwmon", At::Sensor { hwmon: name, .. }) => {
+            path.push_str(name);
             return Some(());
         }
         _ => return None,

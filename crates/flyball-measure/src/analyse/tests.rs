@@ -245,7 +245,7 @@ fn rounds_of_one_boot_without_common_blocks_are_not_of_other_boots() {
     let rounds: Vec<Round> =
         (0..20).map(|block| round(block, block % 2, 1.0 + block as f64 * 1e-3)).collect();
     let report = analyse(&manifest, &rounds);
-    assert_eq!((report.comparisons[0].paired, report.comparisons[0].pairs), (false, 0));
+    assert!(!report.comparisons[0].paired);
     assert!(!crate::render::text(&report).contains("other boot"));
 }
 
