@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::CpuList;
+use crate::{
+    CpuList,
+    user::{SUDO_VARIABLES, User},
+};
 
 /// What a process and the descendants that it waited for used, by the kernel's accounting (getrusage(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
@@ -95,6 +98,7 @@ pub struct Launch {
     niceness: Option<i32>,
     fixed_addresses: bool,
     group: Option<std::ffi::CString>,
+    user: Option<User>,
 }
 
 impl Launch {
@@ -111,6 +115,7 @@ impl Launch {
             niceness: None,
             fixed_addresses: false,
             group: None,
+            user: None,
         }
     }
 
@@ -152,6 +157,18 @@ impl Launch {
     #[must_use]
     pub fn in_control_group(mut self, path: &str) -> Launch {
         self.group = std::ffi::CString::new(format!("{path}/cgroup.procs")).ok();
+        self
+    }
+
+    /// Runs it as `user`, with the groups and the home of that user; everything else here is still done as root.
+    #[must_use]
+    pub fn as_user(mut self, user: Option<&User>) -> Launch {
+        let Some(user) = user.filter(|user| !user.is_self()) else { return self };
+        self.command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
+        for variable in SUDO_VARIABLES {
+            self.command.env_remove(variable);
+        }
+        self.user = Some(user.clone());
         self
     }
 
@@ -199,7 +216,10 @@ impl Launch {
                 let _ = file.write_all(text.as_bytes());
             }
             None if self.silent => {}
-            None => eprint!("flyball: {name} (model): {text}"),
+            // stderr may be full or closed; the result is in the report too.
+            None => {
+                let _ = write!(io::stderr(), "flyball: {name} (model): {text}");
+            }
         }
     }
 
@@ -226,18 +246,14 @@ impl Launch {
         let group = self.group.take();
         let dies_with_us = self.own_group;
         let (niceness, fixed_addresses) = (self.niceness, self.fixed_addresses);
+        let user = self.user.take();
         // SAFETY: between fork and exec the closure makes only system calls that are async-signal-safe
-        // (prctl, getppid, sched_setaffinity, setsid, setpriority, open, write, personality) and allocates nothing; `mask` was made before the fork.
+        // (signal, prctl, getppid, sched_setaffinity, setsid, setpriority, open, write, personality, setgroups, setgid,
+        // setuid) and allocates nothing; `mask` and the user's groups were made before the fork.
         unsafe {
             self.command.pre_exec(move || {
-                if dies_with_us {
-                    // The kernel clears this at execve of a set-user-ID program, which is as it should be.
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // A parent that died before the prctl sends no signal any more (prctl(2), PR_SET_PDEATHSIG).
-                    if libc::getppid() != parent {
-                        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                    }
-                }
+                // flyball ignores it; a program expects the default, which an ignored signal does not become at execve.
+                libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
                 if own_session {
                     // A new session gets an autogroup of its own (ksys_setsid() in kernel/sys.c), and its niceness is what counts against
                     // other sessions. That a kernel has no such file, or allows no better niceness, is not worth a failure.
@@ -270,6 +286,18 @@ impl Launch {
                 {
                     return Err(io::Error::last_os_error());
                 }
+                if let Some(user) = &user {
+                    become_user(user)?;
+                }
+                // Last: the kernel forgets this request when the user changes (kernel/cred.c, commit_creds).
+                if dies_with_us {
+                    // The kernel clears this at execve of a set-user-ID program, which is as it should be.
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    // A parent that died before the prctl sends no signal any more (prctl(2), PR_SET_PDEATHSIG).
+                    if libc::getppid() != parent {
+                        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                    }
+                }
                 Ok(())
             });
         }
@@ -289,6 +317,19 @@ impl Launch {
             OwnedFd::from_raw_fd(raw as i32)
         };
         Ok(Running { pid, descriptor, started, own_group: self.own_group })
+    }
+}
+
+/// Gives up root for `user`, for good. Called between fork and exec.
+fn become_user(user: &User) -> io::Result<()> {
+    let check = |answer: libc::c_long| if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    // Groups first, the user last: each step needs the root that the last one gives up. As system calls, because the C
+    // library's functions take locks to tell other threads, which a forked child does not have.
+    // SAFETY: the pointer and the length are those of a live slice; the others are numbers.
+    unsafe {
+        check(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()))?;
+        check(libc::syscall(libc::SYS_setgid, user.gid))?;
+        check(libc::syscall(libc::SYS_setuid, user.uid))
     }
 }
 

@@ -31,6 +31,7 @@ pub mod thermal;
 pub mod topology;
 pub mod tracefs;
 mod units;
+mod user;
 
 pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Process, Running, Usage};
@@ -48,6 +49,7 @@ pub use units::{
     Celsius, Epb, Epp, Joules, KiloHertz, MegaHertz, MicroJoules, MicroWatts, Micros, ParseUnitError,
     Percent, Perf, Watts,
 };
+pub use user::{FilesOfUser, User};
 
 use std::time::Duration;
 
@@ -256,11 +258,13 @@ pub struct Model {
     pub rate_unit: Option<String>,
 }
 
-/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore.
+/// Takes SIGPIPE's default action (end the process), which Rust's runtime had set to ignore, and ignores SIGXFSZ: where a
+/// file may not grow (ulimit -f), a write answers EFBIG, which can be handled between two settings.
 #[allow(unsafe_code, reason = "signal(2)")]
-pub fn default_sigpipe() {
-    // SAFETY: signal(2) with SIG_DFL installs no handler and touches no memory of ours.
+pub fn set_signal_actions() {
+    // SAFETY: signal(2) with SIG_DFL or SIG_IGN installs no handler and touches no memory of ours.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }

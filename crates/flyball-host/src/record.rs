@@ -1,10 +1,13 @@
 //! Records a machine into an archive: what flyball reads, and nothing that says whose machine it is.
 
+mod redact;
+
 use std::{
     collections::BTreeSet,
     io::{self, Write},
 };
 
+use self::redact::{Redactor, without_addresses};
 use crate::{CpuList, Errno, Host, HostError, archive::Writer, msr};
 
 /// What was recorded.
@@ -232,76 +235,6 @@ pub fn covers_process(name: &str) -> bool {
     DAEMONS.iter().any(|daemon| name.starts_with(daemon))
 }
 
-/// Words that must not leave the machine, and what stands for them.
-#[derive(Debug, Default)]
-struct Redactor {
-    names: Vec<String>,
-}
-
-impl Redactor {
-    fn new(host: &dyn Host) -> Redactor {
-        let mut names = Vec::new();
-        for path in ["/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname", "/etc/hostname"] {
-            let name = host.read(path).unwrap_or_default();
-            names.push(name.split('.').next().unwrap_or_default().to_owned());
-            names.push(name);
-        }
-        // Shorter names are parts of too many other words to be replaced.
-        names.retain(|name| name.len() > 2 && name != "(none)" && name != "localhost");
-        // The longest first: a shorter name may be part of a longer one, the rest of which would stay.
-        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        names.dedup();
-        Redactor { names }
-    }
-
-    /// `text` without host names, UUIDs, hardware addresses and `user@host`.
-    fn clean(&self, text: &str) -> String {
-        let mut out = text.to_owned();
-        for name in &self.names {
-            out = replace_word(&out, name, "HOST");
-        }
-        let mut clean = String::with_capacity(out.len());
-        for piece in out.split_inclusive(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)) {
-            let end = piece.trim_end_matches(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)).len();
-            let (word, tail) = piece.split_at(end);
-            clean.push_str(stand_in(word).unwrap_or(word));
-            clean.push_str(tail);
-        }
-        clean
-    }
-}
-
-/// What stands for a word that identifies a machine.
-fn stand_in(word: &str) -> Option<&'static str> {
-    let hex =
-        |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let groups: Vec<&str> = word.split('-').collect();
-    if groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, length)| hex(group, length)) {
-        return Some("UUID");
-    }
-    let pairs: Vec<&str> = word.split(':').collect();
-    if pairs.len() == 6 && pairs.iter().all(|pair| hex(pair, 2)) {
-        return Some("ADDRESS");
-    }
-    let (user, host) = word.split_once('@')?;
-    (!user.is_empty() && !host.is_empty()).then_some("USER@HOST")
-}
-
-/// Replaces `name` where it is not part of a longer word.
-fn replace_word(text: &str, name: &str, stand_in: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(name) {
-        let before = rest[..at].chars().next_back().or(out.chars().next_back());
-        let after = rest[at + name.len()..].chars().next();
-        let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        out.push_str(&rest[..at]);
-        out.push_str(if part(before) || part(after) { name } else { stand_in });
-        rest = &rest[at + name.len()..];
-    }
-    out + rest
-}
-
 struct Recorder<'a, W: Write> {
     host: &'a dyn Host,
     writer: Writer<W>,
@@ -384,8 +317,10 @@ impl<W: Write> Recorder<'_, W> {
             // No attribute has that size, and the archive's reader refuses files of twice as much.
             Ok(()) if bytes.len() > 8 << 20 => {}
             Ok(()) if self.seen.insert(path.to_owned()) => {
-                let bytes = match std::str::from_utf8(&bytes) {
-                    Ok(text) if wants_cleaning(path) => self.redactor.clean(text).into_bytes(),
+                let bytes = match (path, std::str::from_utf8(&bytes)) {
+                    ("/proc/cmdline", Ok(text)) => redact::parameters(text).into_bytes(),
+                    ("/proc/modules", Ok(text)) => without_addresses(text).into_bytes(),
+                    (_, Ok(text)) if wants_cleaning(path) => self.redactor.clean(text).into_bytes(),
                     _ => bytes,
                 };
                 self.writer.file(path.trim_start_matches('/'), &bytes, self.host.writable(path))?;
@@ -473,7 +408,11 @@ impl<W: Write> Recorder<'_, W> {
         for line in log.lines() {
             let lower = line.to_ascii_lowercase();
             if LOG_WORDS.iter().any(|word| lower.contains(word)) {
-                text.push_str(&self.redactor.clean(line));
+                let line = match line.split_once("ommand line: ") {
+                    Some((head, words)) => format!("{head}ommand line: {}", redact::parameters(words)),
+                    None => line.to_owned(),
+                };
+                text.push_str(&self.redactor.clean(&line));
                 text.push('\n');
                 self.summary.log_lines += 1;
             }
@@ -509,24 +448,6 @@ fn wants_cleaning(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_identifies_a_machine_is_taken_out() {
-        let redactor = Redactor { names: vec!["build7".to_owned()] };
-        assert_eq!(
-            redactor.clean(
-                "BOOT_IMAGE=/vmlinuz root=UUID=1234abcd-12ab-34cd-56ef-1234567890ab ro ifname=eth0:aa:bb"
-            ),
-            "BOOT_IMAGE=/vmlinuz root=UUID=UUID ro ifname=eth0:aa:bb"
-        );
-        assert_eq!(redactor.clean("Linux version 6.1 (me@build7) #1"), "Linux version 6.1 (USER@HOST) #1");
-        assert_eq!(redactor.clean("build7 build77 on build7.\n"), "HOST build77 on HOST.\n");
-        assert_eq!(redactor.clean("mac=52:54:00:12:34:56\n"), "mac=ADDRESS\n");
-        assert_eq!(
-            redactor.clean("model name\t: AMD EPYC 7543 32-Core @ 2.8GHz\n"),
-            "model name\t: AMD EPYC 7543 32-Core @ 2.8GHz\n"
-        );
-    }
 
     #[test]
     fn links_out_of_the_recorded_tree_are_left() {

@@ -32,7 +32,7 @@ pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Re
 pub use metric::{Better, Metric};
 pub use record::{
     Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory, TraceNote, VERSION,
-    WorkloadNote,
+    WorkloadNote, write_fresh,
 };
 pub use schedule::{Length, Schedule};
-pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, task};
+pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};

@@ -14,11 +14,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use flyball_files::Dir;
+use flyball_host::User;
+
 use crate::{
     arm::Arm,
     meter::{MeterList, Readings},
     metric::Metric,
-    schedule::Schedule,
+    schedule::{Length, Schedule},
     watch::Conditions,
     workload::{Outcome, preset::Reader},
 };
@@ -28,6 +31,10 @@ pub const FORMAT: &str = "flyball-comparison";
 
 /// The version of the format that is written. Older ones are read.
 pub const VERSION: u32 = 1;
+
+/// Bytes of a manifest, and of the rounds: a hundred thousand rounds of ten kilobytes.
+const MOST_MANIFEST: u64 = 16 << 20;
+const MOST_ROUNDS: u64 = 1 << 30;
 
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -236,15 +243,22 @@ pub struct RunDirectory {
     pub rounds: Vec<Round>,
     /// What had to be passed over when it was read.
     pub warnings: Vec<String>,
+    /// Whom its files belong to, if not the user of this process.
+    owner: Option<User>,
     log: Option<File>,
 }
 
 impl RunDirectory {
-    /// Makes a new one at `path`, which must not exist or be empty.
+    /// Makes a new one at `path`, which must not exist or be empty. With an owner, everything in it belongs to that user.
     ///
     /// # Errors
     /// What the system answered; EEXIST for a directory with something in it.
-    pub fn create(path: &Path, manifest: Manifest) -> Result<RunDirectory, RecordError> {
+    pub fn create(
+        path: &Path,
+        manifest: Manifest,
+        owner: Option<User>,
+    ) -> Result<RunDirectory, RecordError> {
+        let _as_owner = owner.as_ref().map(User::for_files);
         let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
         fs::create_dir_all(path).map_err(|cause| fail("make", cause))?;
         let mut entries = fs::read_dir(path).map_err(|cause| fail("read", cause))?;
@@ -263,6 +277,7 @@ impl RunDirectory {
             manifest,
             rounds: Vec::new(),
             warnings: Vec::new(),
+            owner: owner.clone(),
             log: None,
         };
         directory.save()?;
@@ -275,16 +290,19 @@ impl RunDirectory {
     /// # Errors
     /// Files that are missing, unreadable or not what they should be.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
+        let dir = Dir::open(path)
+            .map_err(|cause| RecordError::Io { what: "read", path: path.to_owned(), cause })?;
         let file = path.join("manifest.json");
-        let bytes =
-            fs::read(&file).map_err(|cause| RecordError::Io { what: "read", path: file.clone(), cause })?;
+        let bytes = dir
+            .read("manifest.json", MOST_MANIFEST)
+            .map_err(|cause| RecordError::Io { what: "read", path: file.clone(), cause })?;
         let manifest = parse_manifest(&bytes).map_err(|cause| RecordError::Content {
             path: file.clone(),
             line: None,
             cause,
         })?;
         let file = path.join("rounds.jsonl");
-        let bytes = match fs::read(&file) {
+        let bytes = match dir.read("rounds.jsonl", MOST_ROUNDS) {
             Ok(bytes) => bytes,
             // The manifest is written first: a crash right after it leaves a directory without rounds, which can be resumed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -292,7 +310,17 @@ impl RunDirectory {
         };
         let (rounds, warnings) = parse_rounds(&bytes, &manifest)
             .map_err(|(line, cause)| RecordError::Content { path: file, line: Some(line), cause })?;
-        Ok(RunDirectory { path: path.to_owned(), manifest, rounds, warnings, log: None })
+        Ok(RunDirectory { path: path.to_owned(), manifest, rounds, warnings, owner: None, log: None })
+    }
+
+    /// From now on what is written belongs to `owner`.
+    pub fn give_to(&mut self, owner: Option<User>) {
+        self.owner = owner;
+    }
+
+    /// Whom its files belong to, if not the user of this process.
+    pub fn owner(&self) -> Option<&User> {
+        self.owner.as_ref()
     }
 
     /// Where it is.
@@ -315,16 +343,9 @@ impl RunDirectory {
     /// # Errors
     /// What the system answered.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
-        let path = self.path.join(name);
-        let new = self.path.join(format!(".{name}.new"));
-        let go = || {
-            let mut file = File::create(&new)?;
-            file.write_all(bytes)?;
-            // Data before name: after a crash the name must not lead to an empty file.
-            file.sync_data()?;
-            fs::rename(&new, &path)
-        };
-        go().map_err(|cause| RecordError::Io { what: "write", path: path.clone(), cause })
+        let _as_owner = self.owner.as_ref().map(User::for_files);
+        write_fresh(&self.path, name, bytes)
+            .map_err(|cause| RecordError::Io { what: "write", path: self.path.join(name), cause })
     }
 
     /// Adds a round and makes sure that it is on disk.
@@ -356,7 +377,12 @@ impl RunDirectory {
     fn open_log(&mut self) -> Result<(), RecordError> {
         let path = self.path.join("rounds.jsonl");
         let fail = |cause| RecordError::Io { what: "write", path: path.clone(), cause };
-        let mut file = File::options().create(true).read(true).append(true).open(&path).map_err(fail)?;
+        let _as_owner = self.owner.as_ref().map(User::for_files);
+        let mut options = File::options();
+        options.create(true).read(true).append(true);
+        // A log that is a link would put the rounds into another file.
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NOFOLLOW);
+        let mut file = options.open(&path).map_err(fail)?;
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -367,6 +393,23 @@ impl RunDirectory {
         self.log = Some(file);
         Ok(())
     }
+}
+
+/// O_NOFOLLOW of open(2) on x86 (include/uapi/asm-generic/fcntl.h).
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Writes a file into a directory in one step: under another name first, then renamed. Links that are in the way are
+/// replaced, not followed: a run directory may come from another user.
+///
+/// # Errors
+/// What the system answered.
+pub fn write_fresh(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let dir = Dir::open(directory)?;
+    let new = format!(".{name}.new");
+    let mut file = dir.replace(&new, 0o644)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    dir.rename(&new, name)
 }
 
 /// Reads a manifest, refusing what is none or from the future.
@@ -387,7 +430,48 @@ fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
             head.version
         ));
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    manifest.check()?;
+    Ok(manifest)
+}
+
+impl Manifest {
+    /// Refuses numbers that no command line of flyball's gives, before something is computed with them.
+    fn check(&self) -> Result<(), String> {
+        let Schedule { length, warm_up, cool_down, interval, confidence, .. } = self.schedule;
+        let within = |what: &str, value: f64, low: f64, high: f64| {
+            // Not the other way round: a number that is none is outside of every range.
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("{what} is {value}, outside of {low} to {high}"))
+            }
+        };
+        within("the confidence", confidence, 0.5, 0.9999)?;
+        within("the pause before a round", cool_down, 0.0, 86_400.0)?;
+        within("the interval of the meters", interval, 0.0, 86_400.0)?;
+        within("the number of warm-up rounds", warm_up as f64, 0.0, 1e6)?;
+        match length {
+            Length::Rounds(rounds) => within("the number of rounds", rounds as f64, 0.0, 1e6)?,
+            Length::Until { half_width, least, most } => {
+                within("the half-width", half_width, 0.0, 1.0)?;
+                within("the lowest number of rounds", least as f64, 0.0, 1e6)?;
+                within("the highest number of rounds", most as f64, 0.0, 1e6)?;
+            }
+        }
+        if self.arms.is_empty() {
+            return Err("it has no arms".to_owned());
+        }
+        for boot in &self.boots {
+            if let Some(arm) = boot.arms.iter().find(|arm| **arm >= self.arms.len()) {
+                return Err(format!("a boot ran arm {arm}, and there are {}", self.arms.len()));
+            }
+            for source in &boot.meters.energy {
+                within("the unit of an energy meter", source.unit, 0.0, 1e9)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 type Parsed = Result<(Vec<Round>, Vec<String>), (usize, String)>;
@@ -422,7 +506,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{metric::Metric, schedule::Length};
+    use crate::metric::Metric;
 
     pub(crate) fn manifest(arms: &[&str]) -> Manifest {
         Manifest {
@@ -512,13 +596,13 @@ pub(crate) mod tests {
         let path = place.path().join("run");
         let mut manifest = manifest(&["a", "b"]);
         manifest.boots.push(boot(&[0, 1]));
-        let mut written = RunDirectory::create(&path, manifest).expect("it can be made");
+        let mut written = RunDirectory::create(&path, manifest, None).expect("it can be made");
         written.append(round(0, 1, 0.1 + 0.2)).expect("it can be written");
         written.append(round(0, 0, 1.0 / 3.0)).expect("it can be written");
         let read = RunDirectory::open(&path).expect("it can be read");
         assert_eq!(read.manifest, written.manifest);
         assert_eq!(read.rounds, written.rounds);
-        assert!(RunDirectory::create(&path, read.manifest).is_err(), "it is not empty");
+        assert!(RunDirectory::create(&path, read.manifest, None).is_err(), "it is not empty");
     }
 
     #[test]
@@ -527,7 +611,7 @@ pub(crate) mod tests {
         let path = place.path().join("run");
         let mut manifest = manifest(&["a", "b"]);
         manifest.boots.push(boot(&[0, 1]));
-        let mut run = RunDirectory::create(&path, manifest).expect("it can be made");
+        let mut run = RunDirectory::create(&path, manifest, None).expect("it can be made");
         for block in 0..3 {
             run.append(round(block, 0, 1.0)).expect("it can be written");
         }

@@ -8,7 +8,7 @@ mod command;
 pub mod preset;
 pub mod task;
 
-pub use command::Command;
+pub use command::{Command, quote};
 pub use preset::Output;
 
 use std::{

@@ -110,7 +110,7 @@ impl Inner {
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
             && !std::mem::replace(&mut self.failed, true)
         {
-            eprintln!("flyball: warning: cannot keep the simulated machine's state: {error}");
+            let _ = writeln!(std::io::stderr(), "flyball: warning: cannot keep the simulated machine's state: {error}");
         }
     }
 }

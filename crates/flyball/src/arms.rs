@@ -50,7 +50,7 @@ pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
 /// What applying an arm would write now.
 pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
     let intent = intent(arm)?;
-    let snapshot = Snapshot::for_intent(host, &intent).map_err(Failure::failed)?;
+    let snapshot = Snapshot::for_intent(host, &intent)?;
     let in_arm = |failure: Failure| failure.reworded(|message| format!("arm '{}': {message}", arm.name));
     plan(&snapshot, &intent).map_err(|error| in_arm(error.into()))
 }

@@ -219,10 +219,10 @@ fn render(plan: &Plan, each: bool) -> String {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Failure {
-        let exit = match &error {
+        let exit = match error {
             PlanError::Refused(_) => Exit::Usage,
             PlanError::NotHere(_) => Exit::NotHere,
-            PlanError::Read(_) => Exit::Failed,
+            PlanError::Read(error) => return error.into(),
         };
         Failure::new(exit, error)
     }

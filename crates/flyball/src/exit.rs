@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use flyball_control::ReadError;
 use flyball_measure::RecordError;
 use flyball_simhost::SimError;
 
@@ -50,6 +51,8 @@ exits! {
     Warning = 8;
     /// `doctor`: the worst finding is a fault.
     Fault = 9;
+    /// Done, but stdout or stderr could not be written (a full disk behind `>`); settings are as after success.
+    Unwritten = 10;
 }
 
 impl From<Exit> for ExitCode {
@@ -139,6 +142,16 @@ impl fmt::Display for Reworded {
 impl Error for Reworded {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.cause)
+    }
+}
+
+impl From<ReadError> for Failure {
+    /// A file that should be readable and is not. Without /sys there is no machine to speak of.
+    fn from(error: ReadError) -> Failure {
+        match error {
+            ReadError::Host(error) => error.into(),
+            ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
+        }
     }
 }
 

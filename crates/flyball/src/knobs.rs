@@ -1,7 +1,7 @@
 //! Arguments that name knobs and CPUs.
 
 use clap::builder::{PossibleValue, TypedValueParser};
-use flyball_control::{KnobName, ReadError, Snapshot, TABLE, select};
+use flyball_control::{KnobName, Snapshot, TABLE, select};
 use flyball_host::CpuList;
 
 use crate::exit::Failure;
@@ -32,12 +32,4 @@ impl TypedValueParser for Name {
 /// The CPUs that a selector names on a machine.
 pub fn cpus(text: &str, snapshot: &Snapshot) -> Result<CpuList, Failure> {
     select(text, snapshot.topology()).map_err(Failure::usage)
-}
-
-/// The failure for a file that should be readable and is not.
-pub fn unreadable(error: ReadError) -> Failure {
-    match error {
-        ReadError::Host(error) => error.into(),
-        ReadError::Content { .. } | ReadError::NotTaken(_) => Failure::failed(error),
-    }
 }

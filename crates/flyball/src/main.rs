@@ -5,6 +5,11 @@
 //! in this list: `cli`, `commands`, `arms`, `quiet`, `change`, `context`, `machine`, `output`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
+/// As the standard library's, without its panic: see [`output::complain`].
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::output::complain(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod arms;
 mod change;
 mod cli;
@@ -17,6 +22,7 @@ mod output;
 mod paint;
 mod process;
 mod quiet;
+mod run_as;
 mod seeds;
 mod time;
 mod workloads;
@@ -42,14 +48,14 @@ use crate::{
 fn main() -> ExitCode {
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. What it
     // had changed by then, its guardian puts back.
-    flyball_host::default_sigpipe();
+    flyball_host::set_signal_actions();
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
     let cli = Cli::parse();
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
-        Ok(exit) => exit.into(),
+        Ok(exit) => output::concluded(exit).into(),
         Err(failure) => {
             eprintln!("flyball: {failure}");
             if live && is_for_lack_of_cpufreq(&failure) {

@@ -4,12 +4,13 @@
 use std::{
     fmt::Display,
     io::{self, Write},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use flyball_host::{Host, Kind, emulated};
 use serde::Serialize;
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// In which form data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +98,31 @@ impl Reporter {
     }
 }
 
+/// Whether something could not be written to stderr.
+static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
+pub fn complain(text: impl Display) {
+    // Names in messages come from files and from other users: what would move the cursor or retitle a terminal is shown.
+    let text: String = text.to_string().chars().fold(String::new(), |mut safe, c| {
+        if c.is_control() && !matches!(c, '\n' | '\t') {
+            safe.extend(c.escape_unicode());
+        } else {
+            safe.push(c);
+        }
+        safe
+    });
+    if io::stderr().lock().write_all(text.as_bytes()).is_err() {
+        STDERR_FAILED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How the process ends: a success of which not everything could be said is not quite one. The exit code of a command that
+/// flyball ran is left alone.
+pub fn concluded(exit: Exit) -> Exit {
+    if exit == Exit::Done && STDERR_FAILED.load(Ordering::Relaxed) { Exit::Unwritten } else { exit }
+}
+
 /// Prints text on stdout.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -119,7 +145,7 @@ fn json(data: &impl Serialize) -> Result<(), Failure> {
 pub fn checked(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::failed(format!("cannot write to stdout: {error}")))
+            Err(Failure::new(Exit::Unwritten, format!("cannot write to stdout: {error}")))
         }
         _ => Ok(()),
     }

@@ -65,5 +65,6 @@ pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Re
         }
     };
     let code = ended.status.code().or_else(|| Some(128 + ended.status.signal()?)).unwrap_or(255);
-    Ok(if code == 0 { Exit::Done } else { Exit::Command(code as u8) })
+    // Also 0: what the command answered stands, whatever flyball could or could not say about it.
+    Ok(Exit::Command(code as u8))
 }

@@ -57,7 +57,7 @@ pub struct QuietPlan {
 impl QuietPlan {
     /// Decides for a machine as it is now. Nothing is written.
     pub fn decide(host: &dyn Host, options: &Quiet) -> Result<QuietPlan, Failure> {
-        let snapshot = Snapshot::of_knobs(host, KNOBS).map_err(Failure::failed)?;
+        let snapshot = Snapshot::of_knobs(host, KNOBS)?;
         let cpus = cpus(&snapshot, options)?;
         let recipe =
             quiet::decide(host, &snapshot, options.level, &cpus, options.freq).map_err(Failure::failed)?;
@@ -81,7 +81,7 @@ impl QuietPlan {
         }
         // The settings of level fixed take SMT siblings offline, and the kernel moves their interrupts: look again, so that
         // no interrupt is sent to a CPU that is no longer there.
-        let online = Snapshot::begin(host).map_err(Failure::failed)?.topology().online.clone();
+        let online = Snapshot::begin(host)?.topology().online.clone();
         let extras = extras(host, &online, &self.recipe.cpus);
         let refused = hold.try_writes(&extras).map_err(Failure::from)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");

@@ -156,7 +156,7 @@ fn session(arms: &[&str], change: impl FnOnce(&mut crate::record::Manifest)) -> 
     let place = tempfile::tempdir().expect("a directory");
     let mut manifest = manifest(arms);
     change(&mut manifest);
-    let directory = RunDirectory::create(&place.path().join("run"), manifest).expect("it can be made");
+    let directory = RunDirectory::create(&place.path().join("run"), manifest, None).expect("it can be made");
     let host = Clockwork::default();
     *host.boot.lock().expect("one thread") = "first".to_owned();
     Session {

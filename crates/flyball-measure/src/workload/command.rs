@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Host, Launch};
+use flyball_host::{CpuList, Host, Launch, User};
 
 use super::{
     Outcome, Stop, Workload, WorkloadError,
@@ -38,18 +38,22 @@ pub struct Command {
     pub reader: Reader,
     /// The control group (cgroup v2) that it joins, if not this process's.
     pub group: Option<String>,
+    /// The user that it runs as, if not this process's.
+    pub user: Option<User>,
 }
 
 impl Command {
     /// A command whose wall time counts.
     pub fn new(argv: Vec<String>) -> Command {
-        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime, group: None }
+        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime, group: None, user: None }
     }
 
     fn launch(&self, stdout: File, stderr: File) -> Launch {
         let program = self.argv.first().map_or("", String::as_str);
         let mut launch =
-            Launch::new(program, self.argv.get(1..).unwrap_or_default()).output_to(stdout, stderr);
+            Launch::new(program, self.argv.get(1..).unwrap_or_default())
+                .as_user(self.user.as_ref())
+                .output_to(stdout, stderr);
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);
         }
@@ -198,7 +202,7 @@ fn tail(file: &mut File) -> String {
 }
 
 /// A command line as a shell would take it.
-pub(crate) fn quote(argv: &[String]) -> String {
+pub fn quote(argv: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%".contains(&b))
     };

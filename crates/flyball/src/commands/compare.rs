@@ -2,6 +2,7 @@
 
 mod args;
 mod beside;
+mod confirm;
 mod manifest;
 mod outlook;
 mod progress;
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Host, Launch, Process};
+use flyball_host::{Host, Launch, Process, User};
 use flyball_measure::{
     Arm, Command, Conductor, End, Manifest, MeasureError, Meters, QuietNote, RunDirectory, Stop, Workload,
 };
@@ -44,11 +45,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let wall_power = simulated.map(WallPower::of);
     if let Some(path) = &args.resume {
-        let directory = RunDirectory::open(path)?;
+        let mut directory = RunDirectory::open(path)?;
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return outlook::dry_run(context, &*host, &directory.manifest);
         }
+        confirm::confirm(&directory, args.yes)?;
+        directory.give_to(args.run_as.user(&*host)?);
         return resume(context, &*host, directory, wall_power);
     }
     let workload = workloads::make(&*host, &args.workload)?;
@@ -72,10 +75,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.trace {
         tracer::check(&*host)?;
     }
+    let user = args.run_as.user(&*host)?;
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
-    let directory = RunDirectory::create(&path, manifest)?;
+    let directory = RunDirectory::create(&path, manifest, user)?;
     conduct(context, &*host, directory, taken, interrupted, wall_power)
 }
 
@@ -135,17 +139,19 @@ fn conduct(
     }
     let mut workload = command_of(&directory.manifest.workload);
     workload.group.clone_from(&taken.group);
+    workload.user = directory.owner().cloned();
     let mut prepare = directory.manifest.workload.prepare.as_ref().map(|script| {
         let mut command = Command::new(["/bin/sh", "-c", script].map(str::to_owned).to_vec());
         command.directory.clone_from(&directory.manifest.workload.directory);
+        command.user = directory.owner().cloned();
         command
     });
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
     let mut tracer =
-        directory.manifest.trace.then(|| tracer::CaptureEach::new(host, directory.path())).transpose()?;
+        directory.manifest.trace.then(|| tracer::CaptureEach::new(host, directory.path(), directory.owner())).transpose()?;
     let server =
-        directory.manifest.workload.server.clone().map(|argv| start_server(host, &argv)).transpose()?;
+        directory.manifest.workload.server.clone().map(|argv| start_server(host, &argv, directory.owner())).transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {
         host,
@@ -230,13 +236,13 @@ fn waiting(directory: &RunDirectory) {
 }
 
 /// Starts a server that must run while the workload runs.
-fn start_server(host: &dyn Host, argv: &[String]) -> Result<Box<dyn Process>, Failure> {
+fn start_server(host: &dyn Host, argv: &[String], user: Option<&User>) -> Result<Box<dyn Process>, Failure> {
     let program = argv.first().map_or("", String::as_str);
     let fail = |error: std::io::Error| {
         let hint = if program == "tbench_srv" { "; it is in the package dbench" } else { "" };
         Failure::not_here(format!("cannot start {program}: {error}{hint}"))
     };
-    let mut server = host.spawn(Launch::new(program, &argv[1..]).silent()).map_err(fail)?;
+    let mut server = host.spawn(Launch::new(program, &argv[1..]).as_user(user).silent()).map_err(fail)?;
     // A server whose port is in use exits immediately.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(

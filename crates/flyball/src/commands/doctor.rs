@@ -82,7 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         known(wanted, args)?;
     }
     let host = context.open()?;
-    let mut report = doctor::examine(&*host, Options { storpool: args.storpool }).map_err(Failure::failed)?;
+    let mut report = doctor::examine(&*host, Options { storpool: args.storpool })?;
     if report.not_visible.is_some() {
         left_out(args);
     }

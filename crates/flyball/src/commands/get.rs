@@ -50,13 +50,13 @@ struct Object {
 /// Prints the values.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
+    let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
     let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
-    let rows = survey(&snapshot, &args.knobs, &options).map_err(knobs::unreadable)?;
+    let rows = survey(&snapshot, &args.knobs, &options)?;
     output.list(|| rows.iter().map(object).collect(), || render(&rows))?;
     Ok(show::verdict(&rows, true))
 }

@@ -4,6 +4,7 @@
 
 use std::{
     io::{IsTerminal as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::{ExitCode, Stdio},
     sync::{
@@ -30,8 +31,8 @@ const NAME: &str = "intel-speed-select";
 /// Set for the process that `--oob` leaves in the background.
 const BACKGROUND: &str = "FLYBALL_OOB_BACKGROUND";
 
-/// The pid file of the background process, as in the original tool.
-const PID_FILE: &str = "/tmp/hfi-events.pid";
+/// The pid file of the background process. The original has it in /tmp, where any user can put a link of that name.
+const PID_FILE: &str = "/run/hfi-events.pid";
 
 /// Arguments of `intel-speed-select`.
 #[derive(Debug, clap::Args)]
@@ -180,14 +181,15 @@ impl Daemon for Process {
     }
 }
 
+/// O_NOFOLLOW of open(2) on x86 (include/uapi/asm-generic/fcntl.h).
+const O_NOFOLLOW: i32 = 0o400_000;
+
 /// Locks the pid file; only one daemon can.
 fn keep_pid_file() -> Result<(), Ended> {
-    let linked = std::fs::symlink_metadata(PID_FILE).is_ok_and(|data| !data.is_file());
     let mut options = std::fs::File::options();
-    options.write(true).create(true).truncate(false);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(PID_FILE).ok().filter(|_| !linked);
-    let Some(mut file) = file else { return Err(Ended(1)) };
+    // Not truncated: until it is locked, the content may be that of a daemon that runs.
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW);
+    let Ok(mut file) = options.open(PID_FILE) else { return Err(Ended(1)) };
     if !process::try_lock(&file).unwrap_or(false) {
         return Err(Ended(1));
     }

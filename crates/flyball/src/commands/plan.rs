@@ -40,7 +40,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// Plans `intent` on the machine and prints the plan.
 pub fn print(context: &Context, host: &dyn Host, intent: &Intent, each: bool) -> Result<Exit, Failure> {
-    let snapshot = Snapshot::for_intent(host, intent).map_err(plan::PlanError::Read)?;
+    let snapshot = Snapshot::for_intent(host, intent)?;
     change::print_plan(&context.output.about(host), &plan::plan(&snapshot, intent)?, each)?;
     Ok(Exit::Done)
 }

@@ -14,6 +14,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     quiet::Quiet,
+    run_as::RunAs,
 };
 
 /// Arguments of `quiet`.
@@ -34,6 +35,8 @@ Examples:
   flyball quiet bench -n 400 --cpus 3 -- ./bench    a series of runs, monitored, graded, searched for shifts
   flyball quiet shifts results.json            shifts in results of pyperf, hyperfine, Google Benchmark or CSV
 
+Under sudo the command runs as the user who called sudo; --as-root keeps it root, --user names another user.
+
 Exit codes: that of the command; otherwise 0 done, 1 failed and put back, 2 usage, 3 putting back failed, 6 another \
 flyball holds the machine."
 )]
@@ -47,6 +50,9 @@ pub struct Args {
     /// Print every write and what this machine lacks; write nothing.
     #[arg(short = 'n', long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    run_as: RunAs,
 
     /// The command to run.
     #[arg(last = true, value_name = "COMMAND")]
@@ -78,6 +84,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         None if args.command.is_empty() => Err(Failure::usage(
             "nothing to run: give a command, as in 'flyball quiet -- COMMAND', or one of on, off, status, bench, shifts",
         )),
-        None => around::run(context, &args.quiet, &args.command),
+        None => around::run(context, &args.quiet, &args.run_as, &args.command),
     }
 }

@@ -10,14 +10,16 @@ use flyball_host::{Archive, Host, Summary, record};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    output,
 };
 
 /// Arguments of `record`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Recorded are the kernel's files about CPUs, frequency, idle states, power and temperature; registers, if the msr driver \
-is loaded and you are root; and the kernel's log lines about frequency drivers. Host names, serial numbers, UUIDs and \
-hardware addresses are left out or replaced.
+is loaded and you are root; and the kernel's log lines about frequency drivers. Left out or replaced are names of hosts and \
+users, serial numbers, UUIDs, addresses of hardware, networks and kernel modules, and the values of kernel parameters that \
+have nothing to do with CPUs (docs/record.md). --print-what shows all of it first.
 
 Examples:
   sudo modprobe msr
@@ -26,12 +28,16 @@ Examples:
   flyball -M server7.tar.zst record --facts server7.facts    the same as text to read, review and keep under version control")]
 pub struct Args {
     /// The file to write (.tar.zst).
-    #[arg(value_name = "OUT.tar.zst", required_unless_present = "facts")]
+    #[arg(value_name = "OUT.tar.zst", required_unless_present_any = ["facts", "print_what"])]
     pub out: Option<PathBuf>,
 
     /// Write the machine as text instead, folded over CPUs; -M takes both.
     #[arg(long, value_name = "OUT.facts", conflicts_with = "out")]
     pub facts: Option<PathBuf>,
+
+    /// Print what would be recorded, as text; write nothing.
+    #[arg(long, conflicts_with_all = ["out", "facts"])]
+    pub print_what: bool,
 
     /// Overwrite an existing file.
     #[arg(short, long)]
@@ -40,6 +46,12 @@ pub struct Args {
 
 /// Records the machine.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    if args.print_what {
+        let host = context.open()?;
+        let (_, text) = text(&*host).map_err(|error| Failure::failed(format!("cannot record: {error}")))?;
+        output::print(text)?;
+        return Ok(Exit::Done);
+    }
     let (path, as_facts) = match (&args.out, &args.facts) {
         (_, Some(path)) => (path.as_path(), true),
         (Some(path), None) => (path.as_path(), false),
@@ -99,11 +111,17 @@ fn archive(host: &dyn Host, file: std::fs::File) -> io::Result<Summary> {
     Ok(summary)
 }
 
-/// Writes the machine as text, to the disk. It goes through an archive, so that the two hold the same and leave out the same.
+/// Writes the machine as text, to the disk.
 fn facts(host: &dyn Host, mut file: std::fs::File) -> io::Result<Summary> {
-    let (summary, bytes) = record(host, Vec::new())?;
-    let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;
-    file.write_all(machine.facts().to_text().as_bytes())?;
+    let (summary, text) = text(host)?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     Ok(summary)
+}
+
+/// The recording as text. It goes through an archive, so that both forms hold the same and leave out the same.
+fn text(host: &dyn Host) -> io::Result<(Summary, String)> {
+    let (summary, bytes) = record(host, Vec::new())?;
+    let machine = Archive::read("the recording", bytes.as_slice()).map_err(io::Error::other)?;
+    Ok((summary, machine.facts().to_text()))
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest};
+use flyball_host::User;
+use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest, write_fresh};
 
 use crate::{
     exit::{Exit, Failure},
@@ -55,9 +56,11 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn save(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
+/// Writes a file of the report. One that is there is replaced; a link is not followed, since a run directory may come from
+/// another user.
+fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    write_fresh(place, name, bytes)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", place.join(name).display())))
 }
 
 fn make(place: &Path) -> Result<(), Failure> {
@@ -67,23 +70,25 @@ fn make(place: &Path) -> Result<(), Failure> {
 
 /// A chart as SVG and as PNG.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
-    save(&place.join(format!("{name}.svg")), chart.svg().as_bytes())?;
+    save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
     let png = chart.png(2.0).map_err(Failure::failed)?;
-    save(&place.join(format!("{name}.png")), &png)
+    save(place, &format!("{name}.png"), &png)
 }
 
 /// Writes the report's files into a directory and prints it.
 pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path) -> Result<(), Failure> {
     let (manifest, rounds) = (&directory.manifest, &directory.rounds);
     let report = analyse(manifest, rounds);
+    let as_owner = directory.owner().map(User::for_files);
     make(place)?;
     let json = serde_json::to_vec_pretty(&report).map_err(Failure::failed)?;
-    save(&place.join("report.json"), &json)?;
-    save(&place.join("report.csv"), selftest::write(&report).as_bytes())?;
-    save(&place.join("report.html"), render::page(&report, manifest, rounds).html().as_bytes())?;
+    save(place, "report.json", &json)?;
+    save(place, "report.csv", selftest::write(&report).as_bytes())?;
+    save(place, "report.html", render::page(&report, manifest, rounds).html().as_bytes())?;
     for named in render::charts(&report, manifest, rounds) {
         save_chart(place, named.name, &named.chart)?;
     }
+    drop(as_owner);
     output.object(|| &report, || render::text(&report))?;
     if !output.is_json() {
         eprintln!("report: {}", place.join("report.html").display());
@@ -99,7 +104,7 @@ fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));
     if let Some(place) = &args.output {
         make(place)?;
-        save(&place.join("report.html"), render::sheet_page(&sheet, &report).html().as_bytes())?;
+        save(place, "report.html", render::sheet_page(&sheet, &report).html().as_bytes())?;
         for (name, chart) in render::sheet_charts(&sheet) {
             save_chart(place, &format!("{}_{name}", report.test), &chart)?;
         }

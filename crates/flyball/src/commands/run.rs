@@ -10,7 +10,7 @@ use flyball_control::{
     quiet::Level,
     write::{hold::Hold, journal::Purpose},
 };
-use flyball_host::{CpuList, Host, Launch};
+use flyball_host::{CpuList, Host, Launch, User};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     exit::{Exit, Failure},
     process::{flag_on, run_in_foreground},
     quiet::{Quiet, QuietPlan},
+    run_as::RunAs,
 };
 
 /// Arguments of `run`.
@@ -29,6 +30,9 @@ Examples:
   flyball run --profile quiet.toml --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
   flyball run --quiet=fixed --pin 3 epp=power -- ./bench    a quiet machine with another setting on top
+
+Under sudo the command runs as the user who called sudo, with that user's groups and home; --as-root keeps it root, --user \
+names another user.
 
 Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
 was put back, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
@@ -55,6 +59,9 @@ pub struct Args {
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "steady")]
     quiet: Option<Level>,
 
+    #[command(flatten)]
+    run_as: RunAs,
+
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -75,6 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let host = context.open()?;
     change::must_be_writable(&*host)?;
+    let user = args.run_as.user(&*host)?;
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
     let signals = Signals::catch()?;
@@ -103,7 +111,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for made in applied.clamped() {
         eprintln!("note: {made}");
     }
-    let ended = command(args, group.as_deref(), &signals);
+    let ended = command(args, user.as_ref(), group.as_deref(), &signals);
     let restoration = hold.end();
     if !restoration.is_exact() {
         return Err(Failure::new(Exit::HalfDone, restoration.to_string()));
@@ -144,9 +152,14 @@ impl Signals {
 }
 
 /// Runs the command to its end.
-fn command(args: &Args, group: Option<&str>, signals: &Signals) -> Result<Exit, Failure> {
+fn command(
+    args: &Args,
+    user: Option<&User>,
+    group: Option<&str>,
+    signals: &Signals,
+) -> Result<Exit, Failure> {
     let program = &args.command[0];
-    let mut launch = Launch::new(program, &args.command[1..]);
+    let mut launch = Launch::new(program, &args.command[1..]).as_user(user);
     if let Some(cpus) = &args.pin {
         launch = launch.on(cpus);
     }

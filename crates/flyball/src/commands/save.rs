@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use flyball_control::{
-    Snapshot, plan,
+    Snapshot,
     save::{save, saved},
 };
 
@@ -35,8 +35,8 @@ pub struct Args {
 /// Writes the profile.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let snapshot = Snapshot::of_knobs(&*host, &saved()).map_err(plan::PlanError::Read)?;
-    let text = save(&snapshot).map_err(plan::PlanError::Read)?;
+    let snapshot = Snapshot::of_knobs(&*host, &saved())?;
+    let text = save(&snapshot)?;
     if args.out.as_os_str() == "-" {
         print(text)?;
         return Ok(Exit::Done);

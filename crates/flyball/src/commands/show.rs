@@ -47,17 +47,17 @@ pub struct Args {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
-    let mut snapshot = Snapshot::begin(host.as_ref()).map_err(knobs::unreadable)?;
+    let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
         let options = SurveyOptions { cpus, sample_absence: false, ..SurveyOptions::default() };
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
         snapshot.take(host.as_ref(), &options.request(&ids));
-        let rows = survey(&snapshot, &args.knobs, &options).map_err(knobs::unreadable)?;
+        let rows = survey(&snapshot, &args.knobs, &options)?;
         output.list(|| lines::objects(&rows), || lines::render(&rows, &snapshot, Paint::stdout()))?;
         return Ok(verdict(&rows, true));
     }
-    let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all).map_err(knobs::unreadable)?;
+    let rows = whole(host.as_ref(), &mut snapshot, cpus, args.all)?;
     if !output.is_json() {
         screen::take(host.as_ref(), &mut snapshot);
     }

@@ -286,7 +286,7 @@ impl Session<'_> {
 /// Runs the subcommand.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let mut machine = Snapshot::begin(&*host).map_err(crate::knobs::unreadable)?;
+    let mut machine = Snapshot::begin(&*host)?;
     machine.take_speed_select(&*host);
     let cpus = match &args.cpu {
         Some(text) => Some(select(text, machine.topology()).map_err(Failure::usage)?),

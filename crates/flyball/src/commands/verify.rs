@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use flyball_control::{
     Snapshot,
     owners::owners,
-    plan,
     verify::{Verdict, verify},
 };
 
@@ -35,7 +34,7 @@ pub struct Args {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let intent = args.wanted.intent()?;
     let host = context.open()?;
-    let snapshot = Snapshot::for_intent(&*host, &intent).map_err(plan::PlanError::Read)?;
+    let snapshot = Snapshot::for_intent(&*host, &intent)?;
     let mut verdict = verify(&snapshot, &intent)?;
     if !verdict.holds() {
         verdict.set_owners(owners(&*host));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use flyball_control::quiet::Level;
 use flyball_measure::Schedule;
 
-use crate::workloads;
+use crate::{run_as::RunAs, workloads};
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -21,6 +21,10 @@ With --quiet the machine is made quiet first, for the CPUs of --pin, and restore
 on top. Load of other tasks, stolen time, interrupts and memory pressure are monitored in every round. A round under bad \
 conditions is shown but does not count, whatever its value. A condition that is bad in most rounds of an arm and may be \
 caused by the arm itself (changing frequency, heat) is accepted.
+
+Under sudo the command, --prepare and servers run as the user who called sudo, and the run directory belongs to that user; \
+--as-root keeps them root, --user names another user. --resume prints the command that the directory names, and asks \
+before it runs that of another user's directory.
 
 Examples:
   flyball compare --arm now --arm 'perf: governor=performance' -- make -j8
@@ -100,6 +104,13 @@ pub struct Args {
     /// Print the arms' writes, the order and the duration; run nothing.
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
+
+    /// With --resume: run the command of a directory that belongs to another user without asking.
+    #[arg(long, requires = "resume")]
+    pub(super) yes: bool,
+
+    #[command(flatten)]
+    pub(super) run_as: RunAs,
 
     #[command(flatten)]
     pub(super) workload: workloads::WorkloadArgs,

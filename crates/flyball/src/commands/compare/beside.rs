@@ -80,10 +80,8 @@ pub(super) fn print_published(
     if lines.is_empty() {
         return Ok(());
     }
-    let path = directory.path().join("published.json");
     let text = serde_json::to_string_pretty(&lines).map_err(Failure::failed)?;
-    std::fs::write(&path, text)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
+    directory.write("published.json", text.as_bytes())?;
     if !output.is_json() {
         print(render(&lines))?;
     }

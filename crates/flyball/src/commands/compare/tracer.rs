@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_host::{Errno, Host, tracefs::is_locked_down};
+use flyball_host::{Errno, Host, User, tracefs::is_locked_down};
 use flyball_measure::{RoundTracer, SettingsError, TraceNote};
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
@@ -43,14 +43,20 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
 /// Records each round in its own trace instance.
 pub(super) struct CaptureEach {
     directory: PathBuf,
+    /// Whom the traces belong to, if not the user of this process.
+    owner: Option<User>,
     capture: Option<Capture>,
 }
 
 impl CaptureEach {
     /// Ready to record; pages are kept in `directory` until a round ends.
-    pub(super) fn new(host: &dyn Host, directory: &Path) -> Result<CaptureEach, Failure> {
+    pub(super) fn new(
+        host: &dyn Host,
+        directory: &Path,
+        owner: Option<&User>,
+    ) -> Result<CaptureEach, Failure> {
         check(host)?;
-        Ok(CaptureEach { directory: directory.to_owned(), capture: None })
+        Ok(CaptureEach { directory: directory.to_owned(), owner: owner.cloned(), capture: None })
     }
 }
 
@@ -81,7 +87,15 @@ impl RoundTracer for CaptureEach {
         let Some(capture) = self.capture.take() else { return Err(failed("it was not begun")) };
         let file = format!("{name}.dat");
         let path = directory.join(&file);
+        // A link in its place is not followed; and it is made as root, which tracefs needs, and then given away.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
         let summary = capture.stop(&path, DatVersion::Six).map_err(failed)?;
+        if let Some(owner) = &self.owner {
+            std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
+        }
         let report = report(&path)?;
         Ok(note(file, summary.received, summary.lost, &report))
     }

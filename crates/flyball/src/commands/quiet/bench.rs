@@ -8,7 +8,7 @@ use std::{
 };
 
 use flyball_control::{Snapshot, write::journal::Purpose};
-use flyball_host::{Host, Kind};
+use flyball_host::{Host, Kind, User};
 use flyball_measure::{
     Meters,
     series::Series,
@@ -24,6 +24,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     quiet::{self, Quiet},
+    run_as::RunAs,
     seeds::RunSeeds,
 };
 
@@ -53,6 +54,9 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 
+    #[command(flatten)]
+    run_as: RunAs,
+
     /// The command, whose wall time is measured. On a simulated machine a workload model and its amount: call-simple 1.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -75,6 +79,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if host.kind() != Kind::Live && host.software().is_none() {
         return Err(Failure::usage("a series runs on this machine or on a simulated one (-M sim:NAME)"));
     }
+    let user = args.run_as.user(&*host)?;
     let interrupted = change::interrupts()?;
     let session = if args.as_is {
         None
@@ -90,17 +95,18 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(session)
     };
     let group = session.as_ref().and_then(|session| session.group.clone());
-    let runs = series(&*host, args, group.as_deref(), &interrupted);
+    let runs = series(&*host, args, user.as_ref(), group.as_deref(), &interrupted);
     if let Some(session) = session {
         session.end()?;
     }
-    conclude(&context.output.about(&*host), args, &runs?)?;
+    conclude(&context.output.about(&*host), args, user.as_ref(), &runs?)?;
     Ok(if interrupted.load(Ordering::Relaxed) { Exit::Command(130) } else { Exit::Done })
 }
 
 /// Writes what was asked for, and prints the report.
-fn conclude(output: &Reporter, args: &Args, runs: &[Run]) -> Result<(), Failure> {
+fn conclude(output: &Reporter, args: &Args, user: Option<&User>, runs: &[Run]) -> Result<(), Failure> {
     if let Some(path) = &args.output {
+        let _as_user = user.map(User::for_files);
         write_csv(path, runs)
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
     }
@@ -110,6 +116,7 @@ fn conclude(output: &Reporter, args: &Args, runs: &[Run]) -> Result<(), Failure>
 fn series(
     host: &dyn Host,
     args: &Args,
+    user: Option<&User>,
     group: Option<&str>,
     interrupted: &std::sync::atomic::AtomicBool,
 ) -> Result<Vec<Run>, Failure> {
@@ -122,7 +129,7 @@ fn series(
         // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if the user says so.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
-        quiet::cpus(&Snapshot::begin(host).map_err(Failure::failed)?, &args.quiet)?
+        quiet::cpus(&Snapshot::begin(host)?, &args.quiet)?
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);
@@ -134,7 +141,7 @@ fn series(
         if let Some(software) = host.software() {
             software.vary(seeds.next());
         }
-        let launch = quiet::launch(&args.command, &cpus, &args.quiet, group).silent();
+        let launch = quiet::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
@@ -213,7 +220,9 @@ fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {
     }
     // Beside the place and then into it: a reader never sees half a file.
     let partial = path.with_extension("csv.part");
-    let mut file = std::fs::File::create(&partial)?;
+    // A link that another user has put there is not followed.
+    let _ = std::fs::remove_file(&partial);
+    let mut file = std::fs::File::create_new(&partial)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(partial, path)

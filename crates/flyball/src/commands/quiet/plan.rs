@@ -15,7 +15,7 @@ pub fn preview(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let quiet_plan = QuietPlan::decide(&*host, quiet)?;
     let recipe = &quiet_plan.recipe;
-    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent).map_err(Failure::failed)?;
+    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;
     let extras = extras(&*host, &snapshot.topology().online, &recipe.cpus);
     let data = || {
@@ -69,7 +69,7 @@ pub fn status(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let quiet_plan = QuietPlan::decide(&*host, quiet)?;
     let recipe = &quiet_plan.recipe;
-    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent).map_err(Failure::failed)?;
+    let snapshot = Snapshot::for_intent(&*host, &quiet_plan.intent)?;
     let plan = plan(&snapshot, &quiet_plan.intent)?;
     let left = extras(&*host, &snapshot.topology().online, &recipe.cpus).len();
     let data = || {

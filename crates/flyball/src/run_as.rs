@@ -1,0 +1,58 @@
+//! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs root, and what a build or a
+//! benchmark leaves behind should not belong to root.
+
+use flyball_host::{Host, Kind, User, process};
+
+use crate::exit::Failure;
+
+/// The options of commands that run a command.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct RunAs {
+    /// Run the command as this user [default: under sudo, the user who called sudo].
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+
+    /// Under sudo, run the command as root.
+    #[arg(long, conflicts_with = "user")]
+    pub as_root: bool,
+}
+
+impl RunAs {
+    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as. Says which where flyball was
+    /// started by sudo or is told a user.
+    pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
+        // A machine in software runs models, which are nobody's.
+        if host.kind() == Kind::Simulated {
+            return Ok(None);
+        }
+        let caller = User::of_sudo().map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
+        let user = match &self.user {
+            Some(name) => Some(named(name)?),
+            None if self.as_root => None,
+            None => caller.clone(),
+        };
+        match &user {
+            Some(user) => eprintln!("note: the command runs as {} (user {})", user.name, user.uid),
+            None if caller.is_some() => eprintln!("note: the command runs as root"),
+            None => {}
+        }
+        Ok(user.filter(|user| !user.is_self()))
+    }
+}
+
+fn named(name: &str) -> Result<User, Failure> {
+    let found = User::by_name(name).map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
+    let user = found.ok_or_else(|| Failure::usage(format!("no user '{name}' on this machine")))?;
+    if !process::is_root() && !user.is_self() {
+        return Err(Failure::usage(format!("only root can run a command as {name}")));
+    }
+    Ok(user)
+}
+
+/// The user whose files a command reads and writes: the one who called sudo, or the one that flyball runs as.
+pub fn caller() -> u32 {
+    match User::of_sudo() {
+        Ok(Some(user)) => user.uid,
+        _ => process::user(),
+    }
+}
