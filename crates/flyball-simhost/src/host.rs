@@ -110,7 +110,10 @@ impl Inner {
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
             && !std::mem::replace(&mut self.failed, true)
         {
-            let _ = writeln!(std::io::stderr(), "flyball: warning: cannot keep the simulated machine's state: {error}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "flyball: warning: cannot keep the simulated machine's state: {error}"
+            );
         }
     }
 }

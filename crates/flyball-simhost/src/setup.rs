@@ -2,8 +2,8 @@
 //! `NAME[,kernel=V][,boot=OPTION][,interface=WORD][,seed=N][,state=FILE][,fault=RULE]`.
 
 use std::{
-    io::Write as _,
     fmt,
+    io::Write as _,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -252,7 +252,12 @@ impl SimSetup {
     pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
         for rule in &self.faults {
             if let Some(what) = machine.lacks(&rule.fault) {
-                let _ = writeln!(std::io::stderr(), "flyball: warning: fault '{}': sim:{} has no {what}", rule.text, machine.name());
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "flyball: warning: fault '{}': sim:{} has no {what}",
+                    rule.text,
+                    machine.name()
+                );
             }
         }
     }

@@ -95,7 +95,11 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
         }
         // Most commands end within this time: a message for each would be noise.
         if !told && started.elapsed() > Duration::from_millis(300) {
-            let _ = writeln!(std::io::stderr(), "flyball: waiting for {holder}, which has the machine in {}", path.display());
+            let _ = writeln!(
+                std::io::stderr(),
+                "flyball: waiting for {holder}, which has the machine in {}",
+                path.display()
+            );
             told = true;
         }
         // flock has no time limit of its own, and a signal as alarm would change the process.

@@ -171,6 +171,7 @@ impl<'h> Held<'h> {
         let mut sets = quiet_plan.is_some();
         for arm in arms {
             let intent = intent(arm)?;
+            // Arms of another boot are not planned: their driver, and with it their knobs, is not here.
             let here = boot_needed(host, arm)
                 .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
             if here.is_none() && !intent.is_empty() {
@@ -217,6 +218,7 @@ impl<'h> Held<'h> {
 pub fn notes(applied: &Applied) -> Vec<String> {
     let mut notes: Vec<String> = applied.notes.iter().map(ToString::to_string).collect();
     notes.extend(applied.clamped().map(ToString::to_string));
+    // The same note of many CPUs follows itself.
     notes.dedup();
     notes
 }
@@ -236,6 +238,7 @@ impl Settings for Held<'_> {
             }
             return Err(SettingsError("the machine is not held".to_owned()));
         };
+        // Settings of the arm before that this one does not name must not outlive it.
         let restoration = hold.put_back();
         if !restoration.is_exact() {
             return Err(SettingsError(restoration.to_string()));

@@ -46,6 +46,7 @@ impl SettingArgs {
     pub fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
         for argument in &self.wanted {
+            // A file whose name has an equals sign is taken for what it is, if it exists.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);

@@ -165,6 +165,7 @@ impl From<flyball_host::HostError> for Failure {
 impl From<SimError> for Failure {
     fn from(error: SimError) -> Failure {
         let exit = match error {
+            // What the user has typed is at fault.
             SimError::Setup(_) | SimError::NotItsState { .. } => Exit::Usage,
             SimError::State { .. } => Exit::Failed,
             SimError::Busy { .. } => Exit::Locked,
@@ -176,6 +177,7 @@ impl From<SimError> for Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         let exit = match error {
+            // A directory that cannot be read or used was named on the command line; what cannot be written is this machine's fault.
             RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
             RecordError::Io { .. } => Exit::Failed,
         };

@@ -49,10 +49,12 @@ fn main() -> ExitCode {
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. What it
     // had changed by then, its guardian puts back.
     flyball_host::set_signal_actions();
+    // Before clap: that tool has its own grammar, and a link by its name makes this program that tool.
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
     let cli = Cli::parse();
+    // Before the command line is consumed.
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
         Ok(exit) => output::concluded(exit).into(),

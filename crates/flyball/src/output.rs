@@ -144,6 +144,7 @@ fn json(data: &impl Serialize) -> Result<(), Failure> {
 /// only gets here where SIGPIPE does not end the process.
 pub fn checked(written: io::Result<()>) -> Result<(), Failure> {
     match written {
+        // A reader that has seen enough is not a failure.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Unwritten, format!("cannot write to stdout: {error}")))
         }

@@ -184,6 +184,7 @@ impl<'h> QuietSession<'h> {
                 Ok(QuietSession { hold, group: result.group, notes })
             }
             Err(failure) => {
+                // The failure that led here is the one to report.
                 let _ = hold.end();
                 Err(failure)
             }
@@ -202,6 +203,7 @@ impl<'h> QuietSession<'h> {
 
 /// How to start a benchmark's process: on its CPUs, with the highest priority, and with fixed addresses.
 pub fn launch(command: &[String], cpus: &CpuList, quiet: &Quiet, group: Option<&str>) -> Launch {
+    // -20: whatever shares its CPUs with a benchmark should wait for it.
     let mut launch = Launch::new(&command[0], &command[1..]).on(cpus).at_niceness(-20);
     if let Some(group) = group {
         launch = launch.in_control_group(group);

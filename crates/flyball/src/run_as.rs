@@ -1,7 +1,7 @@
 //! Whom a command runs as. Under sudo that is the user who called it: only flyball itself needs root, and what a build or a
 //! benchmark leaves behind should not belong to root.
 
-use flyball_host::{Host, Kind, User, process};
+use flyball_host::{Host, User, process};
 
 use crate::exit::Failure;
 
@@ -22,10 +22,11 @@ impl RunAs {
     /// started by sudo or is told a user.
     pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
         // A machine in software runs models, which are nobody's.
-        if host.kind() == Kind::Simulated {
+        if host.software().is_some() {
             return Ok(None);
         }
-        let caller = User::of_sudo().map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
+        let caller = User::of_sudo()
+            .map_err(|error| Failure::usage(format!("cannot tell who called sudo: {error}")))?;
         let user = match &self.user {
             Some(name) => Some(named(name)?),
             None if self.as_root => None,
@@ -36,12 +37,14 @@ impl RunAs {
             None if caller.is_some() => eprintln!("note: the command runs as root"),
             None => {}
         }
+        // Nothing to change then, and an ordinary user could not.
         Ok(user.filter(|user| !user.is_self()))
     }
 }
 
 fn named(name: &str) -> Result<User, Failure> {
-    let found = User::by_name(name).map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
+    let found = User::by_name(name)
+        .map_err(|error| Failure::failed(format!("cannot look up user {name}: {error}")))?;
     let user = found.ok_or_else(|| Failure::usage(format!("no user '{name}' on this machine")))?;
     if !process::is_root() && !user.is_self() {
         return Err(Failure::usage(format!("only root can run a command as {name}")));

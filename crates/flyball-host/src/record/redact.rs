@@ -218,7 +218,10 @@ mod tests {
     #[test]
     fn addresses_of_networks_are_taken_out() {
         let redactor = Redactor::default();
-        assert_eq!(redactor.clean("at 192.168.1.17, fe80::1 and 2001:db8:0:0:0:0:0:1"), "at ADDRESS, ADDRESS and ADDRESS");
+        assert_eq!(
+            redactor.clean("at 192.168.1.17, fe80::1 and 2001:db8:0:0:0:0:0:1"),
+            "at ADDRESS, ADDRESS and ADDRESS"
+        );
         assert_eq!(redactor.clean("from http://lab.example.org/x"), "from http://HOST/x");
         let kept = "pci 0000:00:14.0 at 12:34:56, version 6.12.1";
         assert_eq!(redactor.clean(kept), kept);
@@ -239,7 +242,9 @@ mod tests {
     #[test]
     fn modules_lose_their_addresses() {
         assert_eq!(
-            without_addresses("msr 12288 0 - Live 0xffffffffc0a00000\nkvm 1138688 1 kvm_amd, Live 0xffffffffc0b00000 (E)\n"),
+            without_addresses(
+                "msr 12288 0 - Live 0xffffffffc0a00000\nkvm 1138688 1 kvm_amd, Live 0xffffffffc0b00000 (E)\n"
+            ),
             "msr 12288 0 - Live 0x0\nkvm 1138688 1 kvm_amd, Live 0x0 (E)\n"
         );
     }

@@ -27,6 +27,7 @@ pub(super) fn log_ratios(base: &Summary, other: &Summary) -> Vec<f64> {
             (point.value > 0.0 && other > 0.0 && ratio.is_finite()).then_some((key, ratio))
         })
         .collect();
+    // Rounds of a resumed comparison are not in the order of blocks, and the bootstrap depends on the order.
     ratios.sort_by_key(|(key, _)| *key);
     ratios.into_iter().map(|(_, ratio)| ratio).collect()
 }

@@ -87,6 +87,7 @@ fn corrected(
     // The same as `scipy.stats.bootstrap(method="BCa")`, which counts ties by half too.
     let bias = normal.inverse_cdf(share);
     let mut rest = Vec::with_capacity(values.len());
+    // The jackknife: how skewed the statistic is shows in what each single value does to it.
     let left_out: Vec<f64> = (0..values.len())
         .map(|out| {
             rest.clear();
@@ -110,6 +111,7 @@ fn corrected(
         normal.cdf(bias + z / (1.0 - acceleration * z))
     };
     let (low, high) = (place(tail), place(1.0 - tail));
+    // A large acceleration turns the ends around; such a correction is worse than none.
     (low.is_finite() && high.is_finite() && low < high).then_some((low, high))
 }
 

@@ -56,6 +56,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let workload = workloads::make(&*host, &args.workload)?;
     let arms = Arm::all(&args.arm, &args.matrix).map_err(Failure::usage)?;
+    // Before the quiet decision, which takes longer, and long before anything is written.
     arms::check(&*host, &arms)?;
     let mut manifest = manifest(&*host, args, arms, &workload);
     let quiet = args
@@ -96,6 +97,7 @@ fn resume(
         Some(quiet) => Some(quiet_during_arms(host, quiet, &mut manifest)?),
         None => None,
     };
+    // Goes on after the seeds that the earlier rounds have used, so that no two rounds are alike.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
     let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
     conduct(context, host, directory, taken, interrupted, wall_power)
@@ -148,10 +150,18 @@ fn conduct(
     });
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
-    let mut tracer =
-        directory.manifest.trace.then(|| tracer::CaptureEach::new(host, directory.path(), directory.owner())).transpose()?;
-    let server =
-        directory.manifest.workload.server.clone().map(|argv| start_server(host, &argv, directory.owner())).transpose()?;
+    let mut tracer = directory
+        .manifest
+        .trace
+        .then(|| tracer::CaptureEach::new(host, directory.path(), directory.owner()))
+        .transpose()?;
+    let server = directory
+        .manifest
+        .workload
+        .server
+        .clone()
+        .map(|argv| start_server(host, &argv, directory.owner()))
+        .transpose()?;
     let mut progress = Progress::new();
     let outcome = Conductor {
         host,
@@ -172,6 +182,7 @@ fn conduct(
     });
     progress.end();
     if let Some(server) = server {
+        // Its failure would hide that of the comparison.
         let _ = server.stop(Duration::from_secs(1));
     }
     let output = context.output.about(host);
@@ -189,6 +200,7 @@ fn conclude(
     outcome: Result<End, MeasureError>,
 ) -> Result<Exit, Failure> {
     let measured = directory.rounds.iter().any(|round| !round.warm_up);
+    // A report of warm-up rounds alone would have no numbers.
     if measured {
         super::report::write_and_print(output, directory, directory.path())?;
     }

@@ -83,6 +83,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let host = context.open()?;
     let mut report = doctor::examine(&*host, Options { storpool: args.storpool })?;
+    // Before anything else is tried: without control files the other options would only fail one by one.
     if report.not_visible.is_some() {
         left_out(args);
     }
@@ -105,6 +106,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         let place = place.unwrap_or(report.findings.len());
         report.findings.splice(place..place, found);
     }
+    // Filtered at the end, after the findings that options have added.
     if !args.only.is_empty() {
         report
             .findings
@@ -187,6 +189,7 @@ fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<F
     for note in hold.notes() {
         eprintln!("note: {note}");
     }
+    // Its result is looked at after the restore: a test that fails must not leave the machine as it was tested.
     let found = doctor::amd_pstate_write::examine(host, &mut hold, &|| interrupted.load(Ordering::Relaxed));
     let restoration = hold.end();
     if !restoration.is_exact() {
@@ -220,6 +223,7 @@ fn fix(
     if dry_run {
         return super::plan::print(context, host, &intent, false);
     }
+    // JSON has room for one document, and that is what was applied.
     if !context.output.is_json() {
         super::plan::print(context, host, &intent, false)?;
     }

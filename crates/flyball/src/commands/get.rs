@@ -53,6 +53,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let mut snapshot = Snapshot::begin(host.as_ref())?;
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
+    // In JSON one object per place, so that a script can look a CPU up; in text equal values share a line.
     let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));

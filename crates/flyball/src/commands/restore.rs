@@ -52,6 +52,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return preview(&output, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
+    // Not exists(): an ordinary user may not look into the directory, and that is no empty journal.
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
@@ -71,6 +72,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if args.forget {
+        // After a restore has tried: what can be put back is, and only the rest is given up.
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: what could not be put back was dropped from the journal");
     } else {
@@ -104,6 +106,7 @@ fn preview(
         return Ok(Exit::Done);
     }
     let chosen = scope.of(&contents);
+    // Several commands may have changed one location: the oldest value is the one to go back to.
     let goals = Contents::goals(chosen.iter().copied());
     let differing: Vec<_> = goals
         .0

@@ -346,7 +346,7 @@ fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
     let kept = tree.dump();
     let journal = std::fs::read(tree.journal()).unwrap();
     let mut limited = Command::new("sh");
-    let script = r#"trap '' XFSZ; ulimit -f 4; exec "$0" "$@""#;
+    let script = r#"ulimit -f 4; exec "$0" "$@""#;
     limited.args(["-c", script, env!("CARGO_BIN_EXE_flyball"), "-M"]);
     limited.arg(format!("tree:{}", tree.path().display()));
     let ran = Ran::of(limited.args(["set", "governor=performance", "min-freq=1GHz"]));
@@ -401,4 +401,54 @@ fn a_recording_is_planned_for_and_never_written() {
     assert_eq!(plan.json()["changes"].as_array().unwrap().len(), 2);
     assert_eq!(run(&["set", "governor=performance"]).code, 1);
     assert_eq!(first, tree.dump());
+}
+
+/// A full disk behind `2>log` or `>log` ends with the code for it, and the settings are what the command says they are.
+#[test]
+fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let governor = |tree: &Machine| tree.read("cpufreq/policy1/scaling_governor");
+    let tree = Machine::new(2);
+    // The code of a failure says more than that its message could not be written.
+    for (words, code) in [(&["set", "governor=performance"][..], 10), (&["set", "turbo=off"], 4)] {
+        assert_eq!(Ran::of(tree.command(words).stderr(full())).code, code, "{words:?}");
+    }
+    assert_eq!(governor(&tree), "performance");
+    let ran = Ran::of(tree.command(&["restore"]).stdout(full()));
+    assert_eq!((ran.code, governor(&tree).as_str()), (10, "powersave"), "{}", ran.err);
+    let ran = Ran::of(tree.command(&["set", "governor=performance"]).stdout(full()));
+    assert_eq!((ran.code, governor(&tree).as_str()), (10, "performance"), "{}", ran.err);
+    assert!(tree.journal().exists(), "it can be restored");
+    tree.expect(0, &["restore"]);
+    // The command's own code is kept, and everything is put back.
+    for code in [0, 7] {
+        let mut command = tree.command(&["run", "governor=performance", "--user", "root", "--"]);
+        command.args(["sh", "-c", &format!("exit {code}")]).stderr(full());
+        let ended = Ran::of(&mut command).code;
+        // Without root there is no other user to run it as.
+        assert!(ended == code || ended == 2, "{ended}");
+        assert_eq!(governor(&tree), "powersave");
+    }
+}
+
+/// Where there is no /sys, every command ends with the same code.
+#[test]
+fn a_machine_without_sysfs_is_one_that_lacks_what_is_asked_for() {
+    let tree = Tree::new();
+    std::fs::create_dir_all(tree.path().join("sys")).unwrap();
+    for words in [
+        &["show"][..],
+        &["get", "governor"],
+        &["set", "governor=performance"],
+        &["plan", "governor=performance"],
+        &["verify", "governor=performance"],
+        &["save", "-"],
+        &["run", "governor=performance", "--", "true"],
+        &["compare", "--arm", "now", "--arm", "x: governor=performance", "--", "true"],
+    ] {
+        let mut command = flyball!();
+        command.arg("-M").arg(format!("tree:{}", tree.path().display())).args(words).current_dir(tree.path());
+        let ran = Ran::of(&mut command);
+        assert_eq!(ran.code, 4, "{words:?}: {}", ran.text());
+    }
 }

@@ -514,6 +514,35 @@ fn what_cannot_be_is_refused_with_a_remedy() {
     assert_eq!(tree.governor(), "schedutil");
 }
 
+/// A manifest comes from a directory that another user may have written.
+#[test]
+fn a_manifest_with_impossible_numbers_is_refused() {
+    let tree = Machine::new();
+    let mut command =
+        tree.flyball(&["compare", "--arm", "a:", "--arm", "b:", "--rounds", "1", "--warm-up", "0", "-o"]);
+    command.arg(tree.run_directory()).args(["--", "true"]);
+    ends(command, 0);
+    let file = tree.run_directory().join("manifest.json");
+    let good: Value = serde_json::from_slice(&fs::read(&file).expect("it is there")).expect("it is JSON");
+    let path = tree.run_directory().to_str().expect("UTF-8").to_owned();
+    for (key, value) in [
+        ("confidence", 5.0),
+        ("confidence", 0.0),
+        ("confidence", -1.0),
+        ("interval", -1.0),
+        ("cool_down", 1e300),
+    ] {
+        let mut bad = good.clone();
+        bad["schedule"][key] = value.into();
+        fs::write(&file, bad.to_string()).expect("it can be written");
+        for words in [&["report", &path][..], &["compare", "--resume", &path]] {
+            ends(tree.flyball(words), 2);
+        }
+    }
+    fs::write(&file, good.to_string()).expect("it can be written");
+    ends(tree.flyball(&["report", &path]), 0);
+}
+
 #[test]
 fn a_selftest_file_is_checked() {
     let place = tempfile::tempdir().expect("a directory");

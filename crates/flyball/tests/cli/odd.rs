@@ -291,7 +291,7 @@ fn what_cannot_be_printed_is_an_error() {
         let mut command_line = flyball!();
         command_line.arg("-M").arg(machine.tree.path()).args(command.split(' ')).stdout(full);
         let ran = Ran::of(&mut command_line);
-        assert_eq!(ran.code, 1, "{command}: {}", ran.err);
+        assert_eq!(ran.code, 10, "{command}: {}", ran.err);
         assert!(ran.err.contains("No space left on device"), "{command}: {}", ran.err);
     }
 }
@@ -308,4 +308,26 @@ fn ratios_multiply_the_bus_clock_of_their_time() {
         let ran = machine.expect(if khz.is_some() { 0 } else { 4 }, &["get", "base-freq", "--json"]);
         assert_eq!(ran.json()[0]["value"], khz.map_or(Value::Null, Value::from), "{model}");
     }
+}
+
+#[test]
+fn a_recording_shows_first_what_it_holds_and_holds_no_secrets() {
+    let machine = Machine::new();
+    machine.tree.put(
+        "proc/cmdline",
+        "BOOT_IMAGE=http://lab.example.org/k root=UUID=1 ip=192.168.1.17 nohz_full=1-3\n",
+    );
+    machine.tree.put("proc/modules", "msr 12288 0 - Live 0xffffffffc0a00000\n");
+    machine.tree.put("proc/sys/kernel/hostname", "build7.example.org\n");
+    machine.tree.put("proc/version", "Linux version 6.12.1 (me@build7) on build7\n");
+    let shown = machine.expect(0, &["record", "--print-what"]).out;
+    for secret in ["lab.example", "192.168", "UUID=1", "c0a00000", "build7", "me@"] {
+        assert!(!shown.contains(secret), "{secret}");
+    }
+    assert!(shown.contains("nohz_full=1-3"), "what matters is kept");
+    let file = machine.tree.path().join("out.facts");
+    machine.expect(0, &["record", "--facts", file.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), shown);
+    // And it is a machine.
+    assert_eq!(run(&file, &["get", "governor", "--json"]).json(), machine.get("governor"));
 }

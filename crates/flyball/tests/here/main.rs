@@ -8,6 +8,7 @@ mod quiet;
 mod sim_run;
 #[cfg(feature = "serve")]
 mod speed_select_sim;
+mod sudo;
 mod trace_record;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Whether machines can be served here.
+#[cfg(feature = "serve")]
 fn has_fuse() -> bool {
     let there = std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
     if !there {

@@ -68,6 +68,7 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
             }
         }
     } else {
+        // An empty line between findings and the summary, if there are findings.
         if report.worst() >= Verdict::Note {
             out.push('\n');
         }

@@ -146,6 +146,7 @@ impl TraceFacts {
             _ => Verdict::Note,
         };
         let mut finding = self.finding(check, verdict, sentence(first));
+        // A trace may hold hundreds; four show what kind they are.
         for one in found.iter().take(4) {
             let mut value =
                 if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
@@ -183,6 +184,7 @@ impl TraceFacts {
                 "no busy CPU was left without a decision".to_owned(),
             );
         }
+        // Only a tickless CPU that was busy at some time shows that the driver is called on it.
         if tickless.iter().any(|cpu| self.decisions.contains_key(&cpu)) {
             let what =
                 format!("the driver was called on the tickless CPUs ({tickless}) whenever they were busy");

@@ -14,12 +14,7 @@ use crate::{
 };
 
 /// Runs one command on the quiet machine.
-pub fn run(
-    context: &Context,
-    options: &Quiet,
-    run_as: &RunAs,
-    command: &[String],
-) -> Result<Exit, Failure> {
+pub fn run(context: &Context, options: &Quiet, run_as: &RunAs, command: &[String]) -> Result<Exit, Failure> {
     let host = context.open()?;
     if host.kind() != Kind::Live {
         return Err(Failure::usage(

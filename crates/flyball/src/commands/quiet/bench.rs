@@ -164,6 +164,7 @@ fn series(
             )));
         }
         let conditions = watch.stop();
+        // Watched like the others, so that watching is not what distinguishes them.
         if number < args.warm_up {
             continue;
         }

@@ -69,8 +69,10 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
         let access = layout.access(session.host);
         for domain in session.domains()? {
             let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
+            // CPU 0 has no such file on most kernels (arch/x86/kernel/topology.c made it permanent in 6.5).
             let switchable =
                 |cpu: &u32| session.host.exists(&format!("/sys/devices/system/cpu/cpu{cpu}/online"));
+            // On as well as off: a level before this one may have taken CPUs of this one offline.
             let on: CpuList = inside.iter().filter(switchable).collect();
             let off: CpuList = domain.cpus.difference(&inside).iter().filter(switchable).collect();
             let kept = domain.cpus.difference(&inside).difference(&off);
@@ -93,6 +95,7 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
 /// Class 0 with minimum frequency `high` and the highest priority, classes 1 to 3 with `low` and the lowest, as --auto of
 /// both features does in Intel's guide.
 fn classes(session: &Session<'_>, high: &str, low: &str) -> Result<Vec<Assignment>, Failure> {
+    // TPMI parts have no such field in their class registers.
     let has_epp = !session.layout()?.platform.is_tpmi();
     let mut settings = Vec::new();
     for class in 0..4 {
@@ -154,6 +157,7 @@ pub(super) fn turbo_freq(
     let mut settings = Vec::new();
     if on {
         settings.push(everywhere("sst-tf", "on"));
+        // All ones: turbo ratio limits would still cap the cores that the feature lets go higher.
         settings.push(everywhere("trl", trl.unwrap_or("0xffffffffffffffff")));
         if auto {
             let Some(cpus) = &session.cpus else {
@@ -167,6 +171,7 @@ pub(super) fn turbo_freq(
             let topology = session.machine.topology();
             let mut high = CpuList::new();
             for (_, core) in topology.cores() {
+                // A class belongs to a core: the sibling of a chosen CPU has it too.
                 if core.iter().any(|cpu| cpus.contains(cpu)) {
                     high.extend(core.iter());
                 }
@@ -189,6 +194,7 @@ pub(super) fn turbo_freq(
                     let limits = access
                         .turbo_limits(&domain.place, levels.current)
                         .map_err(|error| session.explained(&error))?;
+                    // The register has eight ratios of 100 MHz, one byte each, bucket 0 lowest.
                     let bytes = limits[0].map(|limit| (limit.0 / 100).min(255) as u8);
                     let value = format!("{:#018x}", u64::from_le_bytes(bytes));
                     settings.push(assign("trl", value).on(domain.cpus.clone()));

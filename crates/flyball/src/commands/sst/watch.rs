@@ -87,6 +87,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
     let first = look()?;
     report(&first)?;
+    // Refused events are printed and the loop would try again; --once has only this look.
     if args.once {
         let refused = first.iter().any(|event| matches!(event, Event::Refused(_)));
         return Ok(if refused { Exit::Failed } else { Exit::Done });
@@ -103,18 +104,21 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         _ => None,
     };
     let pause = Duration::from_secs(args.poll.unwrap_or(2));
+    // After the first look: a service that is ready has its CPUs in line with the level.
     notify("READY=1");
     while !stopped.load(Ordering::Relaxed) {
         match &events {
             Some(events) => match events.wait(Duration::from_secs(1)) {
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => {}
+                // EINTR, and ENOBUFS: events were lost. Either way the level is looked at again.
                 Err(error) if matches!(error.errno.0, 4 | 105) => {}
                 Err(error) => return Err(error.into()),
             },
             None => {
                 let mut left = pause;
                 while !left.is_zero() && !stopped.load(Ordering::Relaxed) {
+                    // Short naps, so that a signal is noticed.
                     let nap = left.min(Duration::from_millis(200));
                     session.host.sleep(nap);
                     left -= nap;

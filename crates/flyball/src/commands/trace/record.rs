@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Errno, Host, HostError, Launch, Process, tracefs::is_locked_down};
+use flyball_host::{CpuList, Errno, Host, HostError, Launch, Process, User, tracefs::is_locked_down};
 use flyball_trace::{
     dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
@@ -21,6 +21,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
+    run_as::RunAs,
 };
 
 /// Arguments of `trace record`.
@@ -85,6 +86,9 @@ pub struct Args {
     /// Print records as they arrive.
     #[arg(long)]
     live: bool,
+
+    #[command(flatten)]
+    run_as: RunAs,
 
     /// Record while this command runs.
     #[arg(last = true, value_name = "COMMAND")]
@@ -194,6 +198,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         machine: super::known::of_host(&*host).ok(),
         trace_id: crate::time::trace_id(&*host),
     };
+    let user = if args.command.is_empty() { None } else { args.run_as.user(&*host)? };
     let interrupted = Arc::new(AtomicBool::new(false));
     // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
@@ -203,7 +208,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
     let mut capture = Capture::start(&*host, &options, live).map_err(failure)?;
-    let mut program = if args.command.is_empty() { None } else { Some(spawn(&*host, &args.command)?) };
+    let mut program =
+        if args.command.is_empty() { None } else { Some(spawn(&*host, &args.command, user.as_ref())?) };
     let time = match host.software() {
         Some(_) if program.is_none() => Some(args.time.unwrap_or(DEFAULT_TIME)),
         Some(_) => Some(args.time.unwrap_or(LONGEST)),
@@ -214,6 +220,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     let code = wait(&*host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
+    if let Some(user) = &user {
+        // Made as root, which tracefs needs. Not following: another user may have put a link in its place by now.
+        std::os::unix::fs::lchown(&args.output, Some(user.uid), Some(user.gid)).map_err(|error| {
+            Failure::failed(format!("cannot give {} to {}: {error}", args.output.display(), user.name))
+        })?;
+    }
     if let (Some(_), None, Some(program)) = (host.software(), code, program) {
         // A model that did not come to its end says how far it came. A real program is left to go on.
         let _ = program.stop(Duration::ZERO);
@@ -227,8 +239,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
 }
 
-fn spawn(host: &dyn Host, command: &[String]) -> Result<Box<dyn Process>, Failure> {
-    host.spawn(Launch::new(&command[0], &command[1..]).in_foreground()).map_err(|error| {
+fn spawn(host: &dyn Host, command: &[String], user: Option<&User>) -> Result<Box<dyn Process>, Failure> {
+    host.spawn(Launch::new(&command[0], &command[1..]).as_user(user).in_foreground()).map_err(|error| {
         match host.software() {
             // It says which words it takes.
             Some(_) => Failure::usage(error.to_string()),

@@ -1,0 +1,132 @@
+//! Whom commands run as when flyball is started by sudo, and to whom the results belong. sudo itself is not needed: its
+//! variables are.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use flyball_host::process::is_root;
+use flyball_testing::{Ran, Tree, flyball, skip};
+
+/// The number of a user that no system has.
+const CALLER: u32 = 61_234;
+
+/// A machine of one policy, in a directory in which anybody may write.
+fn machine() -> Option<Tree> {
+    if !is_root() {
+        skip(1, "test of commands under sudo", "needs root");
+        return None;
+    }
+    let tree = Tree::new();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for (file, text) in [
+        ("online", "0"),
+        ("present", "0"),
+        ("possible", "0"),
+        ("cpufreq/policy0/related_cpus", "0"),
+        ("cpufreq/policy0/affected_cpus", "0"),
+        ("cpufreq/policy0/scaling_driver", "acpi-cpufreq"),
+        ("cpufreq/policy0/scaling_governor", "schedutil"),
+        ("cpufreq/policy0/scaling_available_governors", "performance schedutil"),
+    ] {
+        tree.put(Path::new("sys/devices/system/cpu").join(file), format!("{text}\n"));
+    }
+    Some(tree)
+}
+
+/// Runs flyball on the machine as sudo would.
+fn under_sudo(tree: &Tree, words: &[&str]) -> Ran {
+    let mut command = flyball!();
+    command.arg("-M").arg(format!("tree:{}", tree.path().display())).args(words);
+    command
+        .env("SUDO_UID", CALLER.to_string())
+        .env("SUDO_GID", CALLER.to_string())
+        .env("SUDO_USER", "somebody");
+    command.current_dir(tree.path()).stdin(std::process::Stdio::null());
+    Ran::of(&mut command)
+}
+
+const WHO: &[&str] = &["--", "sh", "-c", "id -u; id -g; id -G; echo $HOME ${SUDO_UID:-none}"];
+
+#[test]
+fn a_command_runs_as_the_caller() {
+    let Some(tree) = machine() else { return };
+    let who = |options: &[&str]| {
+        let ran = under_sudo(&tree, &[&["run", "governor=performance"], options, WHO].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    assert_eq!(who(&[]), format!("{CALLER}\n{CALLER}\n{CALLER}\n/ none\n"));
+    assert_eq!(who(&["--as-root"]).lines().next(), Some("0"));
+    assert_eq!(who(&["--user", "root"]).lines().next(), Some("0"));
+    let nobody = who(&["--user", "nobody"]);
+    assert_ne!(nobody.lines().next(), Some("0"));
+    let ran = under_sudo(&tree, &[&["run", "governor=performance", "--user", "no-such-user"], WHO].concat());
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    // The exit code is that of the command, also of one that may not run here.
+    let ran = under_sudo(&tree, &["run", "governor=performance", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(ran.code, 7);
+}
+
+fn compare(tree: &Tree, options: &[&str]) -> (Ran, PathBuf) {
+    let directory = tree.path().join("run-directory");
+    let name = directory.to_str().unwrap();
+    let words = ["compare", "--arm", "now", "--arm", "b:", "--rounds", "2", "--warm-up", "0", "-o", name];
+    let ran = under_sudo(tree, &[&words, options, &["--", "sh", "-c", "id -u >> who"]].concat());
+    (ran, directory)
+}
+
+fn owners(directory: &Path) -> Vec<u32> {
+    let mut owners: Vec<u32> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().metadata().unwrap().uid()).collect();
+    owners.push(fs::metadata(directory).unwrap().uid());
+    owners.sort_unstable();
+    owners.dedup();
+    owners
+}
+
+#[test]
+fn a_comparison_belongs_to_the_caller() {
+    let Some(tree) = machine() else { return };
+    let (ran, directory) = compare(&tree, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let who = fs::read_to_string(tree.path().join("who")).unwrap();
+    assert!(who.lines().all(|line| line == CALLER.to_string()), "{who}");
+    assert_eq!(owners(&directory), [CALLER]);
+}
+
+#[test]
+fn a_directory_of_another_user_is_not_resumed_without_a_word() {
+    let Some(tree) = machine() else { return };
+    let (ran, directory) = compare(&tree, &["--as-root"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(owners(&directory), [0]);
+    let name = directory.to_str().unwrap();
+    let before = fs::read(tree.path().join("who")).unwrap();
+    let rounds = directory.join("rounds.jsonl");
+    fs::write(&rounds, "").unwrap();
+    assert_eq!(under_sudo(&tree, &["compare", "--resume", name]).code, 2);
+    assert_eq!(fs::read(tree.path().join("who")).unwrap(), before, "nothing ran");
+    let ran = under_sudo(&tree, &["compare", "--resume", name, "--yes", "--as-root"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_ne!(fs::read(tree.path().join("who")).unwrap(), before);
+}
+
+#[test]
+fn results_do_not_go_through_links() {
+    let Some(tree) = machine() else { return };
+    let (ran, directory) = compare(&tree, &["--as-root"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    tree.put("victim", "as it was");
+    let victim = tree.path().join("victim");
+    for name in ["report.html", "report.json", ".report.html.new", "performance.svg"] {
+        let _ = fs::remove_file(directory.join(name));
+        symlink(&victim, directory.join(name)).unwrap();
+    }
+    let mut command = flyball!();
+    assert_eq!(Ran::of(command.arg("report").arg(&directory)).code, 0);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+    assert!(fs::symlink_metadata(directory.join("report.html")).unwrap().is_file());
+}
