@@ -38,6 +38,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 putting back failed too, 4 the machine \
 does not have this knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {
     /// An arm: 'NAME: KNOB=VALUE ...', or 'now'. The first arm is the baseline.
     #[arg(long, value_name = "ARM")]
