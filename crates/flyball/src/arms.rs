@@ -71,6 +71,7 @@ pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Setting
                 None => wish.value.clone(),
             };
             let line = host.read("/proc/cmdline").unwrap_or_default();
+            // Whole words: `isolcpus=1` is a prefix of `isolcpus=1-3`.
             if !line.split_whitespace().any(|word| word == parameter) {
                 needed.push(parameter);
             }
@@ -83,6 +84,7 @@ pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, Setting
 fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, SettingsError> {
     let online = host.read("/sys/devices/system/cpu/online").unwrap_or_default();
     let first = online.parse::<flyball_host::CpuList>().ok().and_then(|cpus| cpus.first()).unwrap_or(0);
+    // One CPU is enough: the kernel registers one cpufreq driver at a time (drivers/cpufreq/cpufreq.c, cpufreq_register_driver).
     let now = host.read(&format!("/sys/devices/system/cpu/cpu{first}/cpufreq/scaling_driver")).ok();
     if now.as_deref() == Some(wanted) {
         return Ok(None);
@@ -175,6 +177,7 @@ impl<'h> Held<'h> {
             let here = boot_needed(host, arm)
                 .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
             if here.is_none() && !intent.is_empty() {
+                // Planned now and thrown away: a setting that does not exist here must be refused before the first round.
                 plan_of(host, arm)?;
                 sets = true;
             }
@@ -198,6 +201,7 @@ impl<'h> Held<'h> {
                         group = result.group;
                     }
                     Err(failure) => {
+                        // The failure that led here is the one to report; a restoration that fails too stays in the journal for `flyball restore`.
                         let _ = hold.end();
                         return Err(failure);
                     }
@@ -239,7 +243,9 @@ impl Settings for Held<'_> {
             return Err(SettingsError("the machine is not held".to_owned()));
         };
         // Settings of the arm before that this one does not name must not outlive it.
+        // Back to the baseline between arms: a setting that only the last arm had must not leak into this one.
         let restoration = hold.put_back();
+        // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
             return Err(SettingsError(restoration.to_string()));
         }

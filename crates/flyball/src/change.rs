@@ -47,6 +47,7 @@ impl SettingArgs {
         let mut intent = Intent::default();
         for argument in &self.wanted {
             // A file whose name has an equals sign is taken for what it is, if it exists.
+            // A file name may contain '=': what exists as a file is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
@@ -103,6 +104,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
             return Err(error.into());
         }
     };
+    // The commit is in the journal before anything is printed: from here on the changes remain, whatever happens to stdout.
     hold.keep()?;
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
@@ -128,11 +130,13 @@ fn render_applied(applied: &Applied) -> String {
     // CPUs that were given the same value are one line.
     let mut lines: Vec<(Id, String, String, CpuList)> = Vec::new();
     for Made { change, outcome } in &applied.made {
+        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's text (no_turbo 0).
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {
             Outcome::Applied => format!("{} (was {was})", change.value),
             other => format!("{}: {other} (was {was}); see {}", change.new, change.location),
         };
+        // Compared by the printed text: what looks the same to a reader is one line.
         let same = |(knob, instance, text, _): &&mut (Id, String, String, CpuList)| {
             *knob == change.knob && *instance == change.instance && *text == tail
         };
@@ -181,6 +185,7 @@ fn render(plan: &Plan, each: bool) -> String {
     let mut text = String::new();
     let mut changes = &plan.changes[..];
     while let Some(first) = changes.first() {
+        // Changes are sorted by step, so a step is a run of them; lines are never folded across steps, whose order matters.
         let count = changes.iter().take_while(|change| change.step == first.step).count();
         let (step, rest) = changes.split_at(count);
         changes = rest;
@@ -197,6 +202,7 @@ fn render(plan: &Plan, each: bool) -> String {
                 }
             }
         }
+        // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that they can be compared.
         if each || alike.iter().all(|(_, _, numbers)| numbers.len() < FOLDED_FROM) {
             for (head, number, tail) in step.iter().map(line_of) {
                 let number = number.map(|number| number.to_string()).unwrap_or_default();
@@ -234,6 +240,7 @@ impl From<ApplyError> for Failure {
         if let ApplyError::Plan(error) = error {
             return error.into();
         }
+        // A failure that was undone completely leaves the machine as it was; otherwise scripts must be able to tell (exit code 3).
         let exact = error.restoration().is_none_or(flyball_control::write::restore::Restoration::is_exact);
         Failure::new(if exact { Exit::Failed } else { Exit::HalfDone }, error)
     }

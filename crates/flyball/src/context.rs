@@ -33,12 +33,14 @@ impl Context {
         if let Some(path) = &self.state_dir {
             return Ok(StateDir::new(path));
         }
+        // An empty variable is as good as none: services set variables to nothing to unset them.
         if let Some(path) = std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty()) {
             return Ok(StateDir::new(path));
         }
         match &self.machine {
             MachineArg::Live => Ok(StateDir::new(StateDir::LIVE)),
             MachineArg::Simulated(setup) => Ok(StateDir::new(setup.journal())),
+            // Within the tree, so that changing a directory of test files never touches this machine's journal.
             MachineArg::Tree(root) => Ok(StateDir::new(root.join("run/flyball"))),
             other @ (MachineArg::Recorded(_) | MachineArg::Guest(_)) => Err(Failure::usage(format!(
                 "changing '{other}' needs a place for its journal: give --state-dir DIR"

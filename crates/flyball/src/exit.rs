@@ -157,6 +157,7 @@ impl From<ReadError> for Failure {
 
 impl From<flyball_host::HostError> for Failure {
     fn from(error: flyball_host::HostError) -> Failure {
+        // A missing file or device is the machine's, not an error of this run: scripts skip on 4, as kselftest does.
         let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
         Failure::new(exit, error)
     }
@@ -168,6 +169,7 @@ impl From<SimError> for Failure {
             // What the user has typed is at fault.
             SimError::Setup(_) | SimError::NotItsState { .. } => Exit::Usage,
             SimError::State { .. } => Exit::Failed,
+            // The same answer as for a real machine that another flyball holds.
             SimError::Busy { .. } => Exit::Locked,
         };
         Failure::new(exit, error)
@@ -178,6 +180,7 @@ impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         let exit = match error {
             // A directory that cannot be read or used was named on the command line; what cannot be written is this machine's fault.
+            // The directory was named by the user; what cannot be written is a failure of this run.
             RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
             RecordError::Io { .. } => Exit::Failed,
         };

@@ -19,6 +19,7 @@ impl TypedValueParser for Name {
         _argument: Option<&clap::Arg>,
         value: &std::ffi::OsStr,
     ) -> Result<KnobName, clap::Error> {
+        // What is not UTF-8 names no knob, and the message can show it.
         value.to_string_lossy().parse().map_err(|error: flyball_control::UnknownKnob| {
             clap::Error::raw(clap::error::ErrorKind::InvalidValue, format!("{error}\n")).with_cmd(command)
         })

@@ -43,6 +43,7 @@ impl FromStr for MachineArg {
             Some(("sim", rest)) => MachineArg::Simulated(SimSetup::parse(rest)?),
             Some(("tree", root)) => MachineArg::Tree(root.into()),
             Some(("guest", rest)) => MachineArg::Guest(Box::new(GuestArg::parse(rest)?)),
+            // Everything else is a path; whether it exists is judged when it is opened, where the message can list the alternatives.
             _ => MachineArg::Recorded(text.into()),
         })
     }

@@ -50,11 +50,13 @@ fn main() -> ExitCode {
     // had changed by then, its guardian puts back.
     flyball_host::set_signal_actions();
     // Before clap: that tool has its own grammar, and a link by its name makes this program that tool.
+    // Before clap: called by that name, the arguments follow the kernel tool's grammar and not flyball's.
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
     let cli = Cli::parse();
     // Before the command line is consumed.
+    // Kept for the error below: `run_command` takes the arguments.
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
         Ok(exit) => output::concluded(exit).into(),
@@ -81,6 +83,7 @@ fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
 fn run_command(cli: Cli) -> Result<Exit, Failure> {
     let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });
     let options = cli.machine;
+    // A guest is not opened as a host: the whole command line runs inside it.
     if let MachineArg::Guest(_) = &options.machine
         && let MachineArg::Guest(choice) = options.machine()?
     {

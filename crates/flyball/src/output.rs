@@ -126,6 +126,7 @@ pub fn concluded(exit: Exit) -> Exit {
 /// Prints text on stdout.
 pub fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    // Flushed here, where its failure can be reported; at the end of the process it would be lost.
     checked(write!(out, "{text}").and_then(|()| out.flush()))
 }
 
@@ -135,6 +136,7 @@ pub fn line(text: impl Display) -> Result<(), Failure> {
 }
 
 fn json(data: &impl Serialize) -> Result<(), Failure> {
+    // stdout flushes at every line: the JSON of a large machine has tens of thousands.
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, data).map_err(io::Error::from);
     checked(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))

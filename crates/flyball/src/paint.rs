@@ -15,6 +15,7 @@ pub struct Paint {
 impl Paint {
     /// Colour on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
     pub fn stdout() -> Paint {
+        // no-color.org: set and not empty.
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Paint { on: !refused && std::io::stdout().is_terminal() }
@@ -78,6 +79,7 @@ pub fn cpus_within(list: &CpuList, width: usize) -> String {
     }
     let tail = format!(",... ({} CPUs)", list.len());
     let room = width.saturating_sub(tail.len());
+    // Bytes are characters here: a CPU list is ASCII.
     let cut = whole[..room.min(whole.len())].rfind(',').unwrap_or(0);
     if cut == 0 { format!("{} CPUs", list.len()) } else { format!("{}{tail}", &whole[..cut]) }
 }
@@ -103,6 +105,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn terminal_columns() -> Option<usize> {
     let columns =
+        // 80 where a terminal does not know its size (a serial console).
         || terminal_size::terminal_size_of(std::io::stdout()).map_or(80, |(width, _)| usize::from(width.0));
     std::io::stdout().is_terminal().then(columns)
 }

@@ -25,6 +25,7 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 pub fn command_line() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(first) = words.first_mut() {
+        // Without the path: the line is compared and shown, and where the program lies says nothing.
         "flyball".clone_into(first);
     }
     words.join(" ")
@@ -61,6 +62,7 @@ pub fn run_in_foreground(launch: Launch, program: &str, stop: &AtomicBool) -> Re
             break ended;
         }
         if stop.load(Ordering::Relaxed) {
+            // SIGTERM first, SIGKILL after two seconds: a command that ignores the signal must not keep the settings in effect.
             break running.stop(Duration::from_secs(2)).map_err(fail)?;
         }
     };

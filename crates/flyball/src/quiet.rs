@@ -85,6 +85,7 @@ impl QuietPlan {
         let extras = extras(host, &online, &self.recipe.cpus);
         let refused = hold.try_writes(&extras).map_err(Failure::from)?;
         let is_interrupt = |path: &str| path.starts_with("/proc/irq/");
+        // Interrupts with fixed affinity (per-CPU, IRQD_AFFINITY_MANAGED) answer EIO or EPERM: usual, so they are counted in one note.
         let stuck = refused.iter().filter(|(location, _)| location.path().is_some_and(is_interrupt)).count();
         if stuck > 0 {
             let moved = extras.len() - refused.len();
@@ -119,6 +120,7 @@ impl QuietPlan {
             (None, Err(error)) => error.to_string(),
         };
         notes.push(format!("cannot keep other tasks off CPUs {}: {why}", self.recipe.cpus));
+        // The group of an invalid partition reserves nothing and would only be left behind.
         hold.try_writes(&[(partition.location(), partition::ABSENT.to_owned())]).map_err(Failure::from)?;
         Ok(None)
     }

@@ -27,9 +27,11 @@ pub fn arbitrary_seed() -> u64 {
 /// What tells a recording of `host` from others. The same machine in software and the same workload make the same file.
 pub fn trace_id(host: &dyn Host) -> u64 {
     if host.software().is_some() {
+        // 'sim' in ASCII.
         return 0x73_696d;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    // Two recordings that start in the same nanosecond are of different processes.
     now ^ (u64::from(std::process::id()) << 40)
 }
 
@@ -43,11 +45,14 @@ pub fn stamp() -> String {
 
 /// The date of a day since 1970, counting years from March so that leap days come last.
 fn civil(days: u64) -> (u64, u64, u64) {
+    // The days from 0000-03-01 to 1970-01-01; eras are 400 years of 146097 days (Howard Hinnant, chrono-compatible
+    // low-level date algorithms). Written out, because a date in a directory's name is not worth a dependency.
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let of_era = shifted % 146_097;
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // From March on the months repeat 31, 30, 31, 30, 31 days: 153 in five.
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };

@@ -182,6 +182,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     if let Some(preset) = Preset::named(text) {
         return Ok(Some(Reader::Preset { preset }));
     }
+    // A word without a group cannot be an expression that reads a number: it is a misspelled name.
     if !text.contains('(') {
         let names: Vec<&str> = Preset::ALL.iter().map(|(name, _)| *name).collect();
         return Err(Failure::usage(format!(
@@ -193,6 +194,7 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
     let better = match args.better {
         Some(Way::Higher) => Better::Higher,
         Some(Way::Lower) => Better::Lower,
+        // Rates only: of any other unit (points, ms) either direction is possible, and a wrong guess would reverse the verdict.
         None if args.unit.ends_with("/s") => Better::Higher,
         None => return Err(Failure::usage("give the better direction: --better higher or --better lower")),
     };
@@ -238,6 +240,7 @@ impl Known {
                 (task(&["io-4k", &amount, "--file", name])?, preset(Preset::Io4k), title, None)
             }
             Known::Tbench => {
+                // tools/testing/selftests/amd-pstate/run.sh: 100 s and 128 clients.
                 let seconds = amount(100);
                 let jobs = args.jobs.unwrap_or(128).to_string();
                 let argv = ["tbench", "-t", &seconds, &jobs].map(str::to_owned).to_vec();
@@ -255,6 +258,7 @@ impl Known {
                     .ok()
                     .and_then(|text| text.parse().ok())
                     .unwrap_or_default();
+                // Two per CPU online, as gitsource.sh computes it.
                 let jobs = args.jobs.unwrap_or(2 * online.len().max(1) as u32);
                 let argv = vec!["make".to_owned(), args.target.clone(), format!("-j{jobs}")];
                 let title = format!("gitsource, make {} -j{jobs}", args.target);

@@ -56,7 +56,9 @@ impl<'h> Booted<'h> {
     /// Boots the machine for the next run of an arm. Returns what it was booted with.
     pub fn boot(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         let failed = |error: std::io::Error| SettingsError(error.to_string());
+        // Before the boot: the seed decides how the machine comes up.
         self.software.vary(self.seeds.next());
+        // First with its own parameters: which driver they bring up decides what the arm still needs.
         self.software.reboot(&[]).map_err(failed)?;
         let Some(needed) = boot_needed(self.host, arm)? else { return Ok(Vec::new()) };
         let words: Vec<String> = needed.split_whitespace().map(str::to_owned).collect();
@@ -76,6 +78,7 @@ impl Settings for Booted<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.restore()?;
         self.boot(arm)?;
+        // The processors leave the boot at its frequency and temperature; a round right after it would start from there.
         self.host.sleep(AFTER_BOOT);
         let failed = |failure: Failure| SettingsError(failure.to_string());
         let intent = intent(arm).map_err(failed)?;
@@ -90,6 +93,7 @@ impl Settings for Booted<'_> {
         if let Some(quiet) = &self.quiet {
             // Decided for this boot: which settings make it quiet depends on the driver.
             let quiet_plan = QuietPlan::decide(self.host, quiet).map_err(failed)?;
+            // Without a check for Ctrl-C: this takes milliseconds of host time, and no real setting has to be undone.
             quiet_plan.apply(self.host, &mut hold, &|| false).map_err(failed)?;
         }
         let applied = hold.apply(&intent, &|| false).map_err(|error| SettingsError(error.to_string()))?;

@@ -38,6 +38,7 @@ use crate::{
 
 /// Runs the comparison, or describes it.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
+    // Opened by its own type first: the power at the wall is a number of the model, not of the host interface.
     let simulated = context.open_simulated()?;
     let host: Box<dyn Host> = match &simulated {
         Some(machine) => Box::new(machine.clone()),
@@ -46,6 +47,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let wall_power = simulated.map(WallPower::of);
     if let Some(path) = &args.resume {
         let mut directory = RunDirectory::open(path)?;
+        // Rounds of two machines in one directory could not be told apart later.
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return outlook::dry_run(context, &*host, &directory.manifest);
@@ -74,6 +76,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())));
     let interrupted = change::interrupts()?;
     if args.trace {
+        // Before anything is locked or written: a kernel without tracefs would fail in the first round.
         tracer::check(&*host)?;
     }
     let user = args.run_as.user(&*host)?;
@@ -148,6 +151,7 @@ fn conduct(
         command.user = directory.owner().cloned();
         command
     });
+    // After the machine was made quiet: level fixed takes CPUs offline, and with them their meters.
     let meters = Meters::find(host, workload.cpus.as_ref());
     let stop = Stop::watching(interrupted);
     let mut tracer = directory
@@ -183,6 +187,7 @@ fn conduct(
     progress.end();
     if let Some(server) = server {
         // Its failure would hide that of the comparison.
+        // The rounds are stored already; a server that does not end in time is killed.
         let _ = server.stop(Duration::from_secs(1));
     }
     let output = context.output.about(host);
@@ -215,6 +220,7 @@ fn conclude(
                 directory.rounds.len(),
                 directory.path().display()
             );
+            // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
         }
         Err(error) => {
@@ -256,6 +262,7 @@ fn start_server(host: &dyn Host, argv: &[String], user: Option<&User>) -> Result
     };
     let mut server = host.spawn(Launch::new(program, &argv[1..]).as_user(user).silent()).map_err(fail)?;
     // A server whose port is in use exits immediately.
+    // bind(2) fails within milliseconds; a server that listens is ready by then too.
     if let Some(ended) = server.wait(Duration::from_millis(300)).map_err(fail)? {
         return Err(Failure::failed(format!(
             "{program} exited immediately ({}); is another instance running?",

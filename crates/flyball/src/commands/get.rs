@@ -54,6 +54,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
     // In JSON one object per place, so that a script can look a CPU up; in text equal values share a line.
+    // Every place is asked: the knobs were requested by name, and JSON has a row per place.
     let options = SurveyOptions { cpus, sample_absence: false, apart: output.is_json() };
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));

@@ -188,6 +188,7 @@ impl GuestArgs {
             interface: interface.transpose()?,
             faults: self.faults,
             closed: self.closed,
+            // The plug-in counts in fixed point, 1/256 of a cycle; the range was checked above.
             cycles: (self.cycles * 256.0) as u32,
             class: workload_class(&self.workload_class).map_err(GuestError::Request)?,
             seed: self.seed,
@@ -240,6 +241,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
         Action::Shell(args) => {
             let mut request = args.request(kernel, Vec::new())?;
             if io::stdin().is_terminal() {
+                // A person at a terminal ends the guest.
                 request.timeout = None;
             } else {
                 // Without a terminal the input is a script, which runs as a line of `guest run` does.
@@ -258,6 +260,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
             if request.out.is_none() {
                 return Err(Failure::usage("record needs --out DIR for the recording"));
             }
+            // `?`: a kernel may not have it as a module.
             request.modules.push("?msr_trace".into());
             let end = boot(&request, args.guest.verbose)?;
             Ok(finish(&end, args.guest.verbose))
@@ -275,6 +278,7 @@ fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
 fn before(error: GuestError) -> Failure {
     let failure = Failure::from(error);
     match failure.exit {
+        // As env(1) and timeout(1): 125 is the launcher's own failure, other codes are the command's.
         Exit::Failed => failure.exiting(Exit::Command(125)),
         _ => failure,
     }
@@ -311,6 +315,7 @@ fn finish(end: &End, verbose: bool) -> Exit {
         } else {
             eprintln!("flyball: {why}; the kernel's last messages:");
         }
+        // With --verbose the console is on stderr already.
         if !verbose && !last.is_empty() {
             eprintln!("{last}");
         }

@@ -70,6 +70,7 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
                 machine.clone_from(args.get(at + 1)?);
                 at += 1;
             }
+            // Its value must not be taken for the command word.
             "--state-dir" => at += 1,
             _ if word.starts_with("--machine=") => word["--machine=".len()..].clone_into(&mut machine),
             _ if word.starts_with("-M") => word[2..].clone_into(&mut machine),
@@ -99,6 +100,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let mut out = standard_output();
     let surroundings = Surroundings {
         host,
+        // The original refuses to run without root before it looks at anything.
         root: !live || process::is_root(),
         out: &mut out,
         err: &mut std::io::stderr(),
@@ -144,10 +146,13 @@ impl Daemon for Process {
         }
         let program = own_program().map_err(|_| Ended(1))?;
         let mut command = std::process::Command::new(program);
+        // A group of its own: Ctrl-C in the terminal that started it does not reach it. Started again and not forked, since
+        // fork without exec is not safe once there are threads.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
             .args(std::env::args_os().skip(1))
             .env(BACKGROUND, "1")
+            // A daemon must not keep the directory busy that it was started in.
             .current_dir("/tmp")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -193,6 +198,7 @@ fn keep_pid_file() -> Result<(), Ended> {
     if !process::try_lock(&file).unwrap_or(false) {
         return Err(Ended(1));
     }
+    // The number is for people; the lock is what counts.
     let _ = file.set_len(0);
     let _ = writeln!(file, "{}", std::process::id());
     // The lock is held as long as the file is open: until this process ends.

@@ -30,6 +30,7 @@ pub struct Args {
 /// Prints or writes pages.
 pub fn run(mut top: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the manual: {error}"));
+    // clap propagates global options to subcommands only when built.
     top.build();
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir).map_err(failed)?;

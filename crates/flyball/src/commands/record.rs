@@ -60,6 +60,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
     // Asked before the machine is read, which takes seconds; the rename below replaces whatever is there by then.
+    // Checked before the machine is read, which takes seconds on a large one.
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
@@ -108,6 +109,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 fn archive(host: &dyn Host, file: std::fs::File) -> io::Result<Summary> {
     let (summary, mut out) = record(host, io::BufWriter::new(file))?;
     out.flush()?;
+    // To the disk before the rename: after a crash the name must not lead to an empty archive.
     out.get_ref().sync_all()?;
     Ok(summary)
 }

@@ -71,6 +71,7 @@ fn make(place: &Path) -> Result<(), Failure> {
 /// A chart as SVG and as PNG.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
     save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
+    // Two pixels for one: sharp on dense screens and in print.
     let png = chart.png(2.0).map_err(Failure::failed)?;
     save(place, &format!("{name}.png"), &png)
 }
@@ -101,6 +102,7 @@ fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let usage = |error: String| Failure::usage(format!("{}: {error}", args.path.display()));
     let bytes = std::fs::read(&args.path).map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
+    // The selftest's script counts a second less than the limit.
     let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));
     if let Some(place) = &args.output {
         make(place)?;

@@ -53,6 +53,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     change::must_be_writable(&*host)?;
     // Not exists(): an ordinary user may not look into the directory, and that is no empty journal.
+    // Not `exists`: that answers no where the directory may not be read, and a pending restore would be denied.
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
         Failure::failed(format!("cannot look for {}: {error}; run it with sudo", path.display()))
@@ -73,6 +74,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     }
     if args.forget {
         // After a restore has tried: what can be put back is, and only the rest is given up.
+        // After the attempt: only what could not be restored is dropped.
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: what could not be put back was dropped from the journal");
     } else {
@@ -101,6 +103,7 @@ fn preview(
     scope: Scope,
 ) -> Result<Exit, Failure> {
     let contents = Journal::load(state)?.unwrap_or_default();
+    // sysfs forgets at boot: the old values may not be those of this boot, and writing them would be a change.
     if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");
         return Ok(Exit::Done);

@@ -86,6 +86,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
     let signals = Signals::catch()?;
+    // With a guardian: a command may run for hours, and kill -9 of flyball must not leave its settings in effect.
     let mut hold = Hold::begin(&*host, &state, Purpose::Run, &change::command_line(), Some(guardian))?;
     for note in hold.notes() {
         eprintln!("note: {note}");
@@ -111,6 +112,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     for made in applied.clamped() {
         eprintln!("note: {made}");
     }
+    // The outcome is kept, not returned: the settings are restored first.
     let ended = command(args, user.as_ref(), group.as_deref(), &signals);
     let restoration = hold.end();
     if !restoration.is_exact() {
@@ -127,6 +129,7 @@ fn make_quiet(
     signals: &Signals,
 ) -> Result<Option<String>, Failure> {
     let Some(level) = args.quiet else { return Ok(None) };
+    // Address space layout is the command's own matter here: `run` only sets the machine.
     let quiet = Quiet { level, cpus: args.pin.clone(), freq: None, keep_aslr: true };
     let quiet_plan = QuietPlan::decide(host, &quiet)?;
     quiet_plan.say(host);

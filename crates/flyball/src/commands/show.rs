@@ -79,6 +79,7 @@ fn whole(
     cpus: Option<CpuList>,
     all: bool,
 ) -> Result<Vec<Row>, ReadError> {
+    // Many knobs do not exist on a machine: asking one place is enough for a screen that groups the absences.
     let options = SurveyOptions { cpus, sample_absence: true, ..SurveyOptions::default() };
     let mut rows_of = |is_asked_for: &dyn Fn(&Knob) -> bool| {
         let ids: Vec<Id> = TABLE.iter().filter(|knob| is_asked_for(knob)).map(|knob| knob.id).collect();

@@ -257,6 +257,7 @@ impl Session<'_> {
             return Err(Failure::new(Exit::NotHere, "Speed Select was not looked for"));
         };
         layout.map_err(|error| {
+            // A machine without Speed Select is not a failure; a driver that answers with an error is.
             let exit = if error.is_absent() { Exit::NotHere } else { Exit::Failed };
             Failure::new(exit, isst::explain(self.host, error))
         })
@@ -278,6 +279,7 @@ impl Session<'_> {
 
     /// A driver error with its remedy.
     fn explained(&self, error: &flyball_host::HostError) -> Failure {
+        // The level or class that was typed does not exist.
         let exit = if error.errno == flyball_host::Errno::INVAL { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, isst::explain(self.host, error))
     }
@@ -287,6 +289,7 @@ impl Session<'_> {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut machine = Snapshot::begin(&*host)?;
+    // Taken here and not by `begin`: it asks every power domain, which other commands do not need.
     machine.take_speed_select(&*host);
     let cpus = match &args.cpu {
         Some(text) => Some(select(text, machine.topology()).map_err(Failure::usage)?),

@@ -61,6 +61,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         Task::PipePeer => pipe_peer().map_err(|error| fail("sched-pipe's peer", error))?,
         Task::Spin { millions } => {
+            // `compare` reads these lines back: nanoseconds, because differences of a thousandth count.
             line(format_args!("spin: {:.9} s", spin(millions * 1_000_000).as_secs_f64()))?;
         }
         Task::Io4k { reads, file, seed } => {

@@ -37,6 +37,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let snapshot = Snapshot::for_intent(&*host, &intent)?;
     let mut verdict = verify(&snapshot, &intent)?;
     if !verdict.holds() {
+        // Only after a drift: looking for owners reads every process.
         verdict.set_owners(owners(&*host));
     }
     context.output.about(&*host).object(|| &verdict, || render(&verdict))?;

@@ -29,6 +29,7 @@ impl WallPower {
 
     /// Credits what a round has drawn to its arm.
     pub(super) fn note(&mut self, event: &Event<'_>) {
+        // Taken at every event: what was drawn between rounds (boot, settings) is dropped and not credited to the next one.
         let (joules, seconds) = self.machine.take_wall_energy();
         if let Event::Over { arm, .. } = event {
             let sum = self.sums.entry(arm.name.clone()).or_default();

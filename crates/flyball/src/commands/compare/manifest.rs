@@ -29,11 +29,13 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
     let alpha = 1.0 - args.confidence;
     let length = match args.until {
         Some(half_width) => {
+            // With fewer blocks no interval of this level exists, so there is nothing to stop by.
             let least = stats::pairs_needed(alpha, 1);
             Length::Until { half_width, least, most: (args.max_rounds as usize).max(least) }
         }
         None => Length::Rounds(args.rounds as usize),
     };
+    // Holm's correction asks the best of the comparisons for alpha over their number.
     let needed = stats::pairs_needed(alpha, arms.len() - 1);
     if let Length::Rounds(rounds) = length
         && rounds < needed
@@ -73,6 +75,7 @@ pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &work
             ignore_failure: args.ignore_failure,
         },
         quiet: None,
+        // Filled when a boot is entered, by what that boot cannot apply.
         boot_needs: vec![None; arms.len()],
         arms,
         schedule: Schedule {
@@ -93,6 +96,8 @@ pub(super) fn check_same_machine(host: &dyn Host, manifest: &Manifest) -> Result
     let processor = Topology::inspect(host).ok().and_then(|topology| topology.model_name);
     let begun_on = manifest.machine.processor.as_str();
     if host.name() == manifest.machine.name
+        // The name alone is `live` on every real machine. Boot id and kernel are left out: they change with a boot that an arm
+        // asks for.
         && (begun_on == UNKNOWN_PROCESSOR || processor.as_deref() == Some(begun_on))
     {
         return Ok(());

@@ -56,6 +56,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
         };
         arms.push(ArmPlan { name: arm.name.clone(), needs_boot, booted_with, plan });
     }
+    // Arms that wait for a boot have no place in this boot's order, as in the comparison itself.
     let runnable: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].needs_boot.is_none()).collect();
     let schedule = &manifest.schedule;
     let rounds_at_most = schedule.rounds(runnable.len());
@@ -95,6 +96,7 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
         }
     }
     let _ = writeln!(out, "\norder (seed {}; {} warm-up)", schedule.seed, schedule.warm_up);
+    // Enough to see that the order is random; --json has all.
     for (block, names) in order.iter().enumerate().take(8) {
         let label = if block < schedule.warm_up {
             "warm-up".to_owned()
@@ -106,6 +108,7 @@ fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
     if order.len() > 8 {
         let _ = writeln!(out, "      ...  {} more blocks", order.len() - 8);
     }
+    // How long the workload takes is not known before it has run: three examples instead of a guess.
     let each = |seconds: f64| time::words(*rounds_at_most as f64 * seconds + pause_seconds);
     let _ = writeln!(
         out,

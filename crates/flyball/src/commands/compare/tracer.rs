@@ -66,6 +66,7 @@ impl RoundTracer for CaptureEach {
         let tracefs = host.tracefs().map_err(failed)?;
         let options = CaptureOptions {
             events: CaptureOptions::default_events(&tracefs),
+            // All CPUs: the driver may decide for the workload's CPU on another one.
             cpus: None,
             buffer_kib: None,
             page_kib: None,
@@ -96,6 +97,7 @@ impl RoundTracer for CaptureEach {
         if let Some(owner) = &self.owner {
             std::os::unix::fs::lchown(&path, Some(owner.uid), Some(owner.gid)).map_err(failed)?;
         }
+        // Read back from the file, and not summed up meanwhile: decoding would take CPU time from the round.
         let report = report(&path)?;
         Ok(note(file, summary.received, summary.lost, &report))
     }
@@ -130,6 +132,7 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
     };
     let mut lags: Vec<(f64, u64)> =
         cpus.iter().filter_map(|cpu| cpu.lag).map(|lag| (lag.median_ms, lag.count)).collect();
+    // The weighted median of the CPUs' medians: single lags of all CPUs are not kept by the report.
     lags.sort_by(|a, b| a.0.total_cmp(&b.0));
     let all: u64 = lags.iter().map(|(_, count)| count).sum();
     let mut below = 0;
@@ -137,6 +140,7 @@ fn note(file: String, records: u64, lost: u64, report: &Report) -> TraceNote {
         below += count;
         (below * 2 >= all).then_some(*lag)
     });
+    // Weighted by MPERF, the time that a CPU was not idle: an idle CPU's frequency says nothing of the work.
     let running: f64 = cpus.iter().map(|cpu| cpu.running_mperf).sum();
     let ghz = (running > 0.0).then(|| {
         cpus.iter().filter_map(|cpu| Some(cpu.running_ghz? * cpu.running_mperf)).sum::<f64>() / running

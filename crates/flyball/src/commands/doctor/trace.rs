@@ -58,6 +58,7 @@ pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Fai
         for record in records {
             match &record.event {
                 Event::AmdPerf(event) => *decisions.entry(event.cpu).or_default() += 1,
+                // pstate_sample has no field for the CPU: it is recorded on the CPU that it is about.
                 Event::Intel(_) => *decisions.entry(record.cpu).or_default() += 1,
                 _ => {}
             }
@@ -147,6 +148,7 @@ impl TraceFacts {
         };
         let mut finding = self.finding(check, verdict, sentence(first));
         // A trace may hold hundreds; four show what kind they are.
+        // Evidence for a reader; `trace diagnose` has all of them.
         for one in found.iter().take(4) {
             let mut value =
                 if one == first { times(one) } else { format!("{}; {}", times(one), sentence(one)) };
@@ -185,6 +187,7 @@ impl TraceFacts {
             );
         }
         // Only a tickless CPU that was busy at some time shows that the driver is called on it.
+        // Without a decision on them nothing was seen of these CPUs: unknown, not ok.
         if tickless.iter().any(|cpu| self.decisions.contains_key(&cpu)) {
             let what =
                 format!("the driver was called on the tickless CPUs ({tickless}) whenever they were busy");

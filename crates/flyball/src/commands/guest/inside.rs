@@ -39,6 +39,7 @@ pub fn inside(choice: GuestArg) -> Result<Exit, Failure> {
 fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
     let mut request = choice.request;
     let this = own_program()?;
+    // With a file system of the host in the guest, the program is there already.
     let program = if request.root == Root::Initramfs {
         request.files.push(JobFile { source: this, name: "flyball".into() });
         "/job/flyball".to_owned()
@@ -117,6 +118,7 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
     if args.resumes() {
         request.files.push(JobFile { source: directory.clone(), name: format!("out/{place}") });
     } else if !args.names_directory() {
+        // Before `--`: behind it the option would belong to the workload.
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["-o".to_owned(), place.clone()]);
     }
@@ -129,11 +131,13 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
         let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
         let end: End = guest::run(&cache, &request, outlets).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
+        // A boot that was tried with these parameters and still waits would be tried forever.
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {
             let _ = io::Write::write_all(&mut io::stdout(), &said.bytes());
             return Ok(finish(&end, false));
         };
         eprintln!("flyball: booting again for arm '{arm}', with {needed}");
+        // From the user's own parameters: those of the boot before may contradict the next arm's.
         request.append = append.iter().cloned().chain([needed]).collect();
         // Another boot has other random numbers, as on a real machine.
         request.seed += 1;

@@ -16,6 +16,7 @@ use crate::{
 /// Runs one command on the quiet machine.
 pub fn run(context: &Context, options: &Quiet, run_as: &RunAs, command: &[String]) -> Result<Exit, Failure> {
     let host = context.open()?;
+    // The command would run on this machine, whose settings were not touched.
     if host.kind() != Kind::Live {
         return Err(Failure::usage(
             "a command can only run on this machine, without -M; 'flyball quiet -n -M ...' prints the plan for another machine",

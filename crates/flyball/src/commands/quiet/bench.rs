@@ -96,6 +96,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     };
     let group = session.as_ref().and_then(|session| session.group.clone());
     let runs = series(&*host, args, user.as_ref(), group.as_deref(), &interrupted);
+    // Restored before the outcome is looked at.
     if let Some(session) = session {
         session.end()?;
     }
@@ -139,12 +140,14 @@ fn series(
             break;
         }
         if let Some(software) = host.software() {
+            // Per run and not per boot: the machine is not booted in between.
             software.vary(seeds.next());
         }
         let launch = quiet::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {
+            // Ten readings per second: a throttle or a burst of load is seen, and the command is hardly disturbed.
             if let Some(ended) = running.wait(Duration::from_millis(100)).map_err(fail)? {
                 break Some(ended);
             }

@@ -20,6 +20,7 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     let host = context.open()?;
     let interrupted = change::interrupts()?;
     let stopped = || interrupted.load(Ordering::Relaxed);
+    // No guardian: the changes must outlive this process.
     let session = QuietSession::begin(context, &*host, quiet, Purpose::QuietOn, false, &stopped)?;
     let QuietSession { hold, group, notes } = session;
     hold.keep()?;
@@ -48,6 +49,7 @@ pub fn off(context: &Context) -> Result<Exit, Failure> {
         output::line("not quiet: nothing to undo")?;
         return Ok(Exit::Done);
     };
+    // Entries are undone from the last one: undoing an earlier one first would restore values that a later one has replaced.
     if position + 1 != pending.len() {
         return Err(Failure::failed(format!(
             "settings were changed after 'quiet on' ({}); undo those first with 'flyball restore --last', or everything with 'flyball restore'",

@@ -49,6 +49,7 @@ fn folded(host: &dyn Host, extras: &[(Location, String)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (location, new) in extras {
         let path = location.path().unwrap_or_default();
+        // For display only: an interrupt that has gone since has no old value.
         let old = host.read(path).unwrap_or_default();
         let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next()?.parse().ok());
         match number {

@@ -70,6 +70,7 @@ pub fn look(series: &Series, options: &Options) -> Found {
 /// Reads the file and prints its shifts.
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let options = Options { alpha: args.alpha, ..Options::default() };
+    // 1999 permutations cannot show a probability below 1/2000.
     if !(0.0005..=0.5).contains(&options.alpha) {
         return Err(Failure::usage(format!("--alpha {} is not between 0.0005 and 0.5", args.alpha)));
     }
@@ -114,6 +115,7 @@ fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
         let (rounds, values): (Vec<_>, Vec<f64>) = directory
             .rounds
             .iter()
+            // Warm-up differs from the rest by design and would be found as a shift.
             .filter(|round| round.arm == index && !round.warm_up && round.outcome.failure.is_none())
             .filter_map(|round| Some((round, round.outcome.value?)))
             .unzip();
@@ -152,6 +154,7 @@ fn short(value: f64) -> String {
 pub fn render(found: &Found) -> String {
     let mut out = String::new();
     if found.shifts.is_empty() {
+        // A shift needs the shortest segment on either side.
         let least = 2 * Options::default().shortest;
         let _ = if found.runs < least {
             let runs = if found.runs == 1 { "run is" } else { "runs are" };

@@ -57,6 +57,7 @@ impl Facts {
                 .family
                 .map(|family| (family, number(topology.model), number(topology.stepping))),
             kernel: flyball_control::doctor::kernel_release(host),
+            // Asked only without policies: it reads files that newer kernels do not have.
             driver_before_policies: if topology.policies.is_empty() {
                 flyball_control::driver_before_policies(host)
             } else {

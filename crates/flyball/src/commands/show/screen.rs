@@ -59,6 +59,7 @@ fn section(section: Section) -> Vec<Id> {
 fn ghz(frequency: KiloHertz) -> String {
     let text = format!("{:.2}", frequency.0 as f64 / 1e6);
     let short = text.trim_end_matches('0');
+    // `4.0`, not `4.` or `4`: a column of frequencies lines up.
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
 }
 
@@ -103,6 +104,7 @@ impl Screen<'_> {
             more => Some(format!("{more} {many}")),
         };
         line.extend(count(facts.packages.len(), "package", "packages"));
+        // As many dies as packages is the usual case and says nothing.
         if facts.dies > facts.packages.len() {
             line.extend(count(facts.dies, "die", "dies"));
         }
@@ -185,6 +187,7 @@ impl Screen<'_> {
 
     /// Groups the CPUs by what `knobs` hold for them.
     fn group(&self, knobs: &[Id]) -> Vec<Class> {
+        // A table by CPU number, so that the work is one step per row and CPU on machines with hundreds of both.
         let size = self.snapshot.topology().present.iter().last().map_or(0, |last| last as usize + 1);
         let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
         for (index, row) in self.rows.iter().enumerate() {
@@ -265,6 +268,7 @@ impl Screen<'_> {
                 Cell::from(cpus_within(&class.cpus, 26)),
                 Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
             ];
+            // sysfs removes the cpufreq directory of an offline CPU: there is nothing to show but that.
             if !class.online {
                 row.push(Cell::styled(Style::Notice, "offline"));
                 columns.row(row);
@@ -283,6 +287,7 @@ impl Screen<'_> {
                 one(Id::NominalFreq).into(),
                 self.text(class, at(Id::Boost)),
                 match self.text(class, at(Id::LatencyLimit)) {
+                    // The usual value; the column is dropped if no CPU has another.
                     cell if cell.text() == "no-limit" => Cell::from(""),
                     cell => cell,
                 },

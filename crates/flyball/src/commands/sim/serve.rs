@@ -55,6 +55,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     let paced = Arc::new(Mutex::new(Paced::new(machine)));
     let supervisor = Supervisor::new(paced.clone());
     let child = command.spawn().map_err(|error| failed("start flyball again", error))?;
+    // Only the child must hold it: the server ends when the last copy is closed.
     drop(theirs);
     let server = std::thread::spawn(move || serve::serve(paced, &ours));
     let code = supervisor.run(child.id() as i32).map_err(|error| failed("wait for the program", error))?;
@@ -64,6 +65,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     {
         return Err(failed("serve the machine", error));
     }
+    // Not before the child has ended: its files are mounted below.
     drop(stage);
     Ok(Exit::Command(u8::try_from(code).unwrap_or(1)))
 }
@@ -82,6 +84,7 @@ pub(super) fn inside(stage: &Path, socket: i32, program: &[OsString]) -> Result<
         return Err(Failure::usage("no program was given"));
     };
     let error = Command::new(first).args(rest).env("FLYBALL_SIM", stage.join("machine")).exec();
+    // The codes of a shell: 127 not found, 126 found and not executable.
     let code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
     eprintln!("flyball: cannot run {}: {error}", first.to_string_lossy());
     Ok(Exit::Command(code))

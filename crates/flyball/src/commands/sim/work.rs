@@ -34,6 +34,7 @@ pub(super) fn run(
         if done {
             break (turns, nanoseconds as f64 * 1e-9);
         }
+        // Served time follows host time: the model ends when the real workload would.
         std::thread::sleep(Duration::from_millis(20));
     };
     crate::output::print(said(&model, turns, seconds))?;

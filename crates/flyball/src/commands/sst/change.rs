@@ -61,6 +61,7 @@ pub(super) fn level(session: &Session<'_>, level: u8, online: bool, cgroup: bool
         for domain in session.domains()?.into_iter().filter(|domain| !domain.cpus.is_empty()) {
             let Some(inside) = cost::cpus_of_level(layout, access.as_ref(), domain, level) else { continue };
             let outside = domain.cpus.difference(&inside);
+            // A level that keeps all CPUs dissolves the partition of the one before.
             let list = if outside.is_empty() { "none".to_owned() } else { outside.to_string() };
             settings.push(assign("sst-apart", list).on(domain.cpus.clone()));
         }
@@ -172,6 +173,7 @@ pub(super) fn turbo_freq(
             let mut high = CpuList::new();
             for (_, core) in topology.cores() {
                 // A class belongs to a core: the sibling of a chosen CPU has it too.
+                // Whole cores: the class belongs to the core, and a sibling in another class would overwrite it.
                 if core.iter().any(|cpu| cpus.contains(cpu)) {
                     high.extend(core.iter());
                 }
@@ -195,6 +197,7 @@ pub(super) fn turbo_freq(
                         .turbo_limits(&domain.place, levels.current)
                         .map_err(|error| session.explained(&error))?;
                     // The register has eight ratios of 100 MHz, one byte each, bucket 0 lowest.
+                    // The SSE row, bucket 0 in the low byte (MSR 0x1AD).
                     let bytes = limits[0].map(|limit| (limit.0 / 100).min(255) as u8);
                     let value = format!("{:#018x}", u64::from_le_bytes(bytes));
                     settings.push(assign("trl", value).on(domain.cpus.clone()));

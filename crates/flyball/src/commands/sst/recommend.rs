@@ -64,6 +64,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::not_here("none of these CPUs is in a power domain of Speed Select"));
     }
     let profile = if args.profile { Some(profile(session, &found, &cpus)?) } else { None };
+    // The note explains the table; programs read the rest.
     let is_table = profile.is_none() && !session.context.output.is_json();
     session.output().list(|| found.iter().collect(), || profile.unwrap_or_else(|| render(&found)))?;
     if is_table {
@@ -125,6 +126,7 @@ fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result
         }
     };
     for best in found {
+        // Candidates are sorted within their domain: the first is the best.
         if !done.insert((best.package, best.domain)) {
             continue;
         }
@@ -140,6 +142,7 @@ fn profile(session: &Session<'_>, found: &[Candidate], cpus: &CpuList) -> Result
         if best.feature == Feature::TurboFreq {
             let wanted = cpus.intersection(&domain.cpus);
             let clos = |class: &str| vec![("clos".to_owned(), class.to_owned())];
+            // Class 3 for the others and 0 for the chosen ones, as `turbo-freq enable -a` of the kernel's tool assigns them.
             section(&domain.cpus.difference(&wanted).difference(&best.offline), clos("3"));
             section(&wanted, clos("0"));
         }

@@ -66,6 +66,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         diagnoser.add(record);
         Ok(())
     })?;
+    // What the user gave has precedence over what the trace says of its machine.
     if let Some(known) = given.as_ref().or(summary.machine.as_ref()) {
         diagnoser = diagnoser.with_siblings(known.siblings());
         if let Some(isolation) = known.isolation() {
@@ -81,11 +82,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             findings => render(findings, args.most),
         },
     )?;
+    // An empty list in JSON would look like a healthy machine.
     if context.output.is_json() && !summary.clock.nanoseconds() {
         eprintln!("flyball: {}", silence(records, requests, false));
     }
     let whole = say_what_is_missing(&summary);
     Ok(match findings.iter().map(|finding| finding.severity).max() {
+        // Findings come before damage: what was found in the readable part is true.
         Some(Severity::Fault) => Exit::Fault,
         Some(Severity::Warning) => Exit::Warning,
         _ if !whole => Exit::Failed,

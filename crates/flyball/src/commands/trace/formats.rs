@@ -62,6 +62,7 @@ pub fn chosen(args: &Files, trace: &Path) -> Result<Vec<Box<dyn Format + Send>>,
             directory: directory.clone(),
             format: args.plot_format,
             over_time: SeriesSet::default(),
+            // The kernel's tracers draw some pictures over the number of the sample, not over time.
             over_samples: SeriesSet::by_sample(),
         }));
     }
@@ -147,6 +148,7 @@ impl Format for Page {
     fn finish(self: Box<Self>, _: &TraceSummary, report: &Report) -> Result<(), Failure> {
         let Page { path, title, series } = *self;
         let write = || -> std::io::Result<()> {
+            // A page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
             write_page(&mut out, &title, report, series)?;
             out.flush()

@@ -44,6 +44,7 @@ pub struct Input {
 
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
+        // A damaged or foreign file is wrong input (2); a file that could not be read is a failure (1).
         let exit = match error {
             TraceError::Io { .. } => Exit::Failed,
             TraceError::Damaged { .. } | TraceError::Unsupported(_) => Exit::Usage,
@@ -106,6 +107,7 @@ impl Input {
         } else {
             Trace::open(&self.file)?
         };
+        // Text and trace.dat describe themselves; raw pages say nothing about their formats, clock or CPU.
         let raw = if trace.stored() == Stored::RawPages { self.raw()? } else { None };
         let threads = self.threads.unwrap_or_else(|| self.default_threads());
         Ok((trace, raw, TextOptions { threads, ..TextOptions::default() }))
@@ -148,10 +150,12 @@ impl Input {
         let root = directory.parent().unwrap_or(directory);
         let header = read(directory.join("header_page"))
             .or_else(|| read(directory.join("events/header_page")))
+            // The default is the layout of 64-bit kernels (include/linux/ring_buffer.h), right for nearly every trace.
             .and_then(|bytes| PageHeader::parse(&bytes).ok())
             .unwrap_or_default();
         let near = |name: &str| read(directory.join(name)).or_else(|| read(root.join(name)));
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
+        // The CPU is in the name of the file as a rule: `cpu3`, `cpu3.raw`.
         let digits: String =
             name.chars().rev().take_while(char::is_ascii_digit).collect::<Vec<_>>().iter().rev().collect();
         Ok(Some(RawDescription {
@@ -175,6 +179,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     };
     let mut formats = Vec::new();
     for group in std::fs::read_dir(&root).map_err(|error| failed(&root, error))?.flatten() {
+        // events/ also holds files (enable, filter, header_page), and events/GROUP too.
         let Ok(events) = std::fs::read_dir(group.path()) else { continue };
         for event in events.flatten() {
             let Ok(bytes) = std::fs::read(event.path().join("format")) else { continue };
@@ -190,6 +195,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
 
 /// Says on stderr what is damaged, missing or lost. Answers whether the trace was whole.
 pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
+    // A file damaged throughout has a problem per page.
     for problem in summary.problems.iter().take(20) {
         eprintln!("flyball: {problem}");
     }

@@ -28,6 +28,7 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
         let path = format!("{CPUS}/cpu{cpu}/topology/thread_siblings_list");
         let Some(Ok(list)) = read(&path).map(|text| text.parse::<CpuList>()) else { continue };
         let core: Vec<u32> = list.iter().collect();
+        // Each core once, by its first CPU; cores of one CPU have no siblings that could conflict.
         if core.len() > 1 && core.first() == Some(&cpu) {
             cores.push(core);
         }

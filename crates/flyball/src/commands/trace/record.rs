@@ -99,6 +99,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     let error = || "give a time with its unit: 500ms, 10s or 5min".to_owned();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
     let (number, unit) = text.split_at(split);
+    // f64 accepts `inf` and `nan`, but those are letters and end up in the unit.
     let number: f64 = number.trim().parse().map_err(|_| error())?;
     let scale = match unit {
         "ms" => 1e-3,
@@ -123,6 +124,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
         CaptureError::Host(HostError { errno: Errno::NOSYS, .. }) => Failure::not_here(
             "only this machine and simulated ones can be recorded; leave -M away, or give -M sim:NAME",
         ),
+        // The kernel's answer to an unknown clock name (kernel/trace/trace.c, tracing_set_clock).
         CaptureError::Host(HostError { errno: Errno::INVAL, path, .. }) if path.ends_with("/trace_clock") => {
             Failure::usage(format!(
                 "this kernel has no trace clock '{}'; its file trace_clock lists them",
@@ -195,6 +197,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         clock: Some(args.clock.clone()),
         directory,
         writer,
+        // Only to explain findings later: a machine that does not describe itself can be recorded all the same.
         machine: super::known::of_host(&*host).ok(),
         trace_id: crate::time::trace_id(&*host),
     };
@@ -267,6 +270,7 @@ fn wait(
     loop {
         let passed = host.now().saturating_sub(start);
         let over = time.is_some_and(|time| passed >= time);
+        // Looked at before the pause: a time of zero records nothing, and a failed reader ends at once.
         if over || interrupted.load(Ordering::Acquire) || capture.failed() {
             return Ok(None);
         }
@@ -276,6 +280,7 @@ fn wait(
             && let Ok(Some(ended)) = program.wait(Duration::ZERO)
         {
             let code = ended.status.code().unwrap_or_else(|| 128 + ended.status.signal().unwrap_or(0));
+            // Exit codes have eight bits, and 128 + N of a signal fits too.
             return Ok(Some(code as u8));
         }
     }

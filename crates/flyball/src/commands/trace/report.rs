@@ -82,6 +82,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         if args.print { String::new() } else { tables::render(&summary, &report, args.tasks, args.levels) }
     };
     context.output.object(|| Output { trace: &summary, report: &report }, rendered)?;
+    // Only losses and no records is reported below, with its own words.
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace contains no records");
     }
@@ -91,6 +92,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 
 /// Reads the trace and prints each record as a line.
 fn print(input: &Input, names: &Arc<Names>, add: &mut RecordSink<'_>) -> Result<TraceSummary, Failure> {
+    // A trace has millions of lines; stdout alone flushes at each of them.
     let mut lines = BufWriter::with_capacity(1 << 16, std::io::stdout());
     let summary = input.read(names, true, &mut |record, detail| {
         let line = record.line(Clock::Local);
