@@ -220,6 +220,11 @@ impl Default for Live {
     }
 }
 
+/// The machine that /proc/version names where a simulated one is served (`flyball-sim/src/tree/procfs.rs`).
+fn served(version: &str) -> Option<&str> {
+    version.split_once("(flyball sim, simulated machine ")?.1.split_once(") #").map(|(name, _)| name)
+}
+
 /// Names an MSR in an error.
 fn msr_name(cpu: u32, register: u32) -> String {
     format!("MSR {register:#x} of CPU {cpu}")
@@ -240,8 +245,13 @@ impl Host for Live {
         Some("/var/run/isst_cpu_topology.dat".into())
     }
 
+    /// `live`; in the namespace of a served simulated machine `sim:NAME (served)`, so that a journal of the one is not
+    /// taken for one of the other.
     fn name(&self) -> String {
-        "live".to_owned()
+        match self.read("/proc/version").ok().as_deref().and_then(served) {
+            Some(name) => format!("sim:{name} (served)"),
+            None => "live".to_owned(),
+        }
     }
 
     crate::recorded::read_from_tree!();

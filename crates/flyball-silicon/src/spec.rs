@@ -1,9 +1,11 @@
 //! What a machine is, as its TOML file says it. The files under machines/ are the examples; each number there has its
 //! source, or the word estimated, next to it.
 
+mod bounds;
 mod check;
 mod sst;
 
+pub use bounds::{MOST_CPUS, MOST_TEXT};
 pub use sst::{SstBfSpec, SstClass, SstDomainSpec, SstLevelSpec, SstSpec, SstTfSpec};
 
 use serde::{Deserialize, Serialize};
@@ -607,6 +609,10 @@ impl MachineSpec {
     /// # Errors
     /// Not TOML, unknown or missing keys, or values that no machine has; the message names the key.
     pub fn from_toml(text: &str) -> Result<MachineSpec, SpecError> {
+        if text.len() > MOST_TEXT {
+            let what = format!("longer than {MOST_TEXT} bytes");
+            return Err(SpecError { machine: String::new(), what });
+        }
         let spec: MachineSpec = toml::from_str(text)
             .map_err(|e| SpecError { machine: String::new(), what: e.to_string().trim_end().to_string() })?;
         spec.check()?;

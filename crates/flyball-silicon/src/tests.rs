@@ -443,3 +443,75 @@ proptest! {
         }
     }
 }
+
+/// A line of a machine file with another number, or left out, or twice.
+fn damage(text: &str, line: usize, number: Option<&str>, twice: bool) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let line = line % lines.len();
+    let mut out = String::new();
+    for (n, text) in lines.iter().enumerate() {
+        match number {
+            _ if n != line => out += text,
+            Some(number) => {
+                let digits = |c: char| c.is_ascii_digit() || c == '_' || c == '.';
+                let start = text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len());
+                let end = text[start..].find(|c| !digits(c)).map_or(text.len(), |end| start + end);
+                out += &format!("{}{number}{}", &text[..start], &text[end..]);
+            }
+            None if twice => out += &format!("{text}\n{text}"),
+            None => {}
+        }
+        out.push('\n');
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever a file says, it is refused, or is a machine that runs.
+    #[test]
+    fn a_damaged_machine_file_is_refused_or_runs(
+        machine in 0..10usize,
+        damages in prop::collection::vec((any::<usize>(), 0..16usize, any::<bool>()), 1..4),
+    ) {
+        const NUMBERS: [&str; 14] = ["0", "1", "-1", "3", "15", "64", "255", "256", "4096", "65536", "99999999",
+            "4294967295", "9223372036854775807", "1e308"];
+        let name = MachineSpec::names().nth(machine).unwrap();
+        let mut text = MachineSpec::builtin_text(name).unwrap().to_owned();
+        for (line, number, twice) in damages {
+            text = damage(&text, line, NUMBERS.get(number).copied(), twice);
+        }
+        if let Ok(spec) = MachineSpec::from_toml(&text) {
+            // Larger ones take too long for the number of cases.
+            if spec.cpus() <= 1024 {
+                let mut s = Silicon::new(spec, 1).unwrap();
+                let load = vec![Activity::partly(500_000, 2, 1); s.cpus()];
+                run(&mut s, 3, &load);
+                prop_assert!(s.power(0).0.is_finite() && s.temperature(0).0.is_finite());
+                for register in [msr::PLATFORM_INFO, msr::HWP_CAPABILITIES, msr::PKG_POWER_INFO, msr::AMD_CPPC_CAP1] {
+                    let _ = s.read_msr(0, register);
+                }
+                let _ = s.tpmi_memory_read(0, 0x4060);
+            }
+        }
+    }
+}
+
+#[test]
+fn absurd_counts_are_refused_with_their_key() {
+    let text = |machine: &str, from: &str, to: &str| {
+        let text = MachineSpec::builtin_text(machine).unwrap();
+        assert!(text.contains(from), "{from}");
+        MachineSpec::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    for (machine, from, to, key) in [
+        ("tpmi-small", "io_domains = 2", "io_domains = 99999999", "sst.io_domains"),
+        ("tpmi-small", "count = 8", "count = 4294967295", "core[0].count"),
+        ("tpmi-small", "packages = 1", "packages = 4294967295", "packages"),
+        ("ryzen-5750g", "tsc_khz = ", "tsc_khz = 9", "clock.tsc_khz"),
+    ] {
+        let error = text(machine, from, to);
+        assert!(error.contains(key), "{error}");
+    }
+}

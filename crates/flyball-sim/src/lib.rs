@@ -48,6 +48,6 @@ pub use flyball_silicon as silicon;
 pub use isst::{Caller, argument_size};
 pub use kernel::{Kernel, UnknownKernel};
 pub use load::{CpuWork, Load, Steady, Step};
-pub use machine::{Kind, SimMachine};
+pub use machine::{Kind, SimMachine, try_machine_file};
 pub use recorded::{DescribeError, Recording, describe};
 pub use world::Boot;

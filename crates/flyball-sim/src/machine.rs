@@ -529,6 +529,34 @@ impl SimMachine {
     }
 }
 
+/// Reads a machine file, boots the machine, lets it run for a moment, and reads its files. For fuzzing: no text may make it
+/// panic, hang or take much memory. Machines of more CPUs than `most` are only read.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), SpecError> {
+    let spec = MachineSpec::from_toml(text)?;
+    if spec.cpus() > most {
+        return Ok(());
+    }
+    let mut machine = SimMachine::boot(spec, kernel, Boot::default(), 0)?;
+    machine.advance(Duration::from_millis(5));
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let path = if folder.is_empty() { "/" } else { &folder };
+        for name in machine.list(path).unwrap_or_default() {
+            let child = format!("{folder}/{name}");
+            match machine.kind(&child) {
+                Ok(Kind::Directory) => folders.push(child),
+                // What the file answers is not judged, only that it answers.
+                Ok(Kind::File(_)) => drop(machine.read(&child)),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Sorts the digits at a name's end as a number.
 fn natural_key(name: &str) -> (&str, usize, &str) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();

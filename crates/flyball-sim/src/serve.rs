@@ -8,6 +8,7 @@ mod cpuid;
 mod files;
 mod namespace;
 mod open;
+mod own;
 mod supervise;
 mod wait;
 

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 pub use self::{
     host::{PROGRAM, SimHost},
-    setup::{FaultRule, SimSetup, workload_model},
-    state::STATE_HELD,
+    setup::{FaultRule, SimSetup, read_file, workload_model},
+    state::{STATE_HELD, try_state_file},
 };
 
 /// Why a simulated machine cannot be opened.

@@ -3,7 +3,9 @@
 
 use std::{
     fmt,
-    io::Write as _,
+    fs::File,
+    io::{Read, Write as _},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -11,9 +13,13 @@ use std::{
 use flyball_host::{Archive, Host, Recorded};
 use flyball_sim::{
     Boot, Fault, Kernel, Recording, RuleError, SimMachine, UnknownKernel,
-    silicon::{Interface, MachineSpec, spec::Vendor},
+    silicon::{
+        Interface, MachineSpec,
+        spec::{MOST_TEXT, Vendor},
+    },
     workload::Workload,
 };
+use rustix::fs::OFlags;
 
 use crate::SimError;
 
@@ -199,7 +205,7 @@ impl SimSetup {
             return described(path, &recorded);
         }
         if path.is_file() {
-            let text = std::fs::read_to_string(path).map_err(|error| {
+            let text = read_file(path).map_err(|error| {
                 SimError::Setup(format!("cannot read machine file {}: {error}", path.display()))
             })?;
             return MachineSpec::from_toml(&text)
@@ -280,6 +286,25 @@ pub(crate) fn journal_of_process() -> PathBuf {
     std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
 }
 
+/// Reads a machine or workload file: a regular one, of at most [`MOST_TEXT`] bytes.
+///
+/// # Errors
+/// It cannot be read, is not a regular file, or is longer.
+pub fn read_file(path: &Path) -> std::io::Result<String> {
+    let refuse = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidInput, what);
+    // Not blocking: opening a FIFO would wait for its writer.
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(refuse("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MOST_TEXT as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > MOST_TEXT {
+        return Err(refuse("longer than 1 MiB"));
+    }
+    Ok(text)
+}
+
 /// The model of a workload: a built-in one, or a file's. An amount is its turns, or its seconds if it is limited by time.
 ///
 /// # Errors
@@ -288,7 +313,7 @@ pub fn workload_model(name: &str, amount: Option<u64>) -> Result<Workload, SimEr
     let mut model = if Workload::builtin_text(name).is_some() {
         Workload::builtin(name).map_err(|error| SimError::Setup(error.to_string()))?
     } else {
-        let text = std::fs::read_to_string(name).map_err(|error| {
+        let text = read_file(Path::new(name)).map_err(|error| {
             let names: Vec<&str> = Workload::names().collect();
             SimError::Setup(format!(
                 "unknown workload model '{name}' (expected {}, or a file): {error}",

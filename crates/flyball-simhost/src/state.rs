@@ -6,12 +6,14 @@
 use std::{
     fs::File,
     io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use flyball_host::process;
 use flyball_sim::{Caller, SimMachine};
+use rustix::fs::OFlags;
 
 use crate::{SimError, SimSetup};
 
@@ -19,60 +21,127 @@ use crate::{SimError, SimSetup};
 const FORMAT: &str = "flyball-sim ";
 const VERSION: &str = "flyball-sim 1 ";
 
-/// Reads a state file and leads the machine through it; opens it for what follows. A file that is not this machine's is
-/// left as it is.
+/// Bytes and lines of a state file that are read, the longest time that one may lead to, and how long replaying it may take.
+const MOST_BYTES: u64 = 64 << 20;
+const MOST_LINES: usize = 1_000_000;
+const MOST_TIME: Duration = Duration::from_secs(24 * 3600);
+const MOST_REPLAY: Duration = Duration::from_secs(300);
+
+/// Reads a state file and replays it on the machine; opens it for what follows. A file that is not this machine's is left
+/// as it is.
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |what: String| SimError::NotItsState { path: path.to_owned(), what };
-    // Append: each line goes to the end even if another process opened the file before.
-    let mut file = File::options().read(true).append(true).create(true).open(path).map_err(fail)?;
+    // Not blocking: opening a FIFO would wait for its writer.
+    let mut file = File::options()
+        .read(true)
+        .append(true)
+        .create(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(fail)?;
+    if !file.metadata().map_err(fail)?.is_file() {
+        return Err(not_its("not a regular file".to_owned()));
+    }
     // Before reading: what is read must be what the machine continues from.
     hold(&file, path)?;
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(fail)?;
+    (&file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(not_its(format!("longer than {} MiB; give another file", MOST_BYTES >> 20)));
+    }
     let heading = format!("{}\n", setup.heading());
     if bytes.is_empty() || heading.as_bytes().starts_with(&bytes) && heading.len() > bytes.len() {
         // New, or a crash cut its first line short.
         let begun = file.set_len(0).and_then(|()| file.write_all(heading.as_bytes()));
         return begun.map(|()| file).map_err(fail);
     }
-    if !bytes.starts_with(FORMAT.as_bytes()) {
-        return Err(not_its("not a simulated-machine state file; refusing to overwrite it".to_owned()));
-    }
-    let first: String =
-        bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default().into();
-    if !first.starts_with(VERSION) {
-        return Err(not_its(format!(
-            "another version of flyball wrote it ('{first}'); give another file or remove it"
-        )));
-    }
-    if !bytes.starts_with(heading.as_bytes()) {
-        return Err(not_its(format!(
-            "it is of another machine ('{first}', not '{}'); give another file or remove it",
-            heading.trim_end()
-        )));
-    }
-    // A crash may have cut the last line short; the truncated record is ignored.
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let (calls, whole) = read_calls(&heading, &bytes).map_err(not_its)?;
     if whole < bytes.len() {
         // Otherwise the next call would be appended to the torn line.
         file.set_len(whole as u64).map_err(fail)?;
     }
-    for (number, line) in bytes[heading.len()..whole].split(|byte| *byte == b'\n').enumerate() {
-        let done = std::str::from_utf8(line).ok().and_then(|line| replay(machine, line));
-        if done.is_none() && !line.is_empty() {
-            let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-            return Err(not_its(format!("line {} ('{line}') cannot be read; remove the file", number + 2)));
-        }
-    }
+    replay(machine, &calls, MOST_REPLAY).map_err(not_its)?;
     Ok(file)
+}
+
+/// The calls that a state file's bytes hold, and how many of the bytes are whole lines. Every line is read before the first
+/// is replayed: a damaged file is refused at once, not after hours of simulated time.
+fn read_calls<'b>(heading: &str, bytes: &'b [u8]) -> Result<(Vec<Call<'b>>, usize), String> {
+    if !bytes.starts_with(FORMAT.as_bytes()) {
+        return Err("not a simulated-machine state file; refusing to overwrite it".to_owned());
+    }
+    let first: String =
+        bytes.split(|byte| *byte == b'\n').next().map(String::from_utf8_lossy).unwrap_or_default().into();
+    if !first.starts_with(VERSION) {
+        return Err(format!(
+            "another version of flyball wrote it ('{first}'); give another file or remove it"
+        ));
+    }
+    if !bytes.starts_with(heading.as_bytes()) {
+        return Err(format!(
+            "it is of another machine ('{first}', not '{}'); give another file or remove it",
+            heading.trim_end()
+        ));
+    }
+    // A crash may have cut the last line short; the truncated record is ignored.
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut calls = Vec::new();
+    for (number, line) in bytes[heading.len()..whole].split(|byte| *byte == b'\n').enumerate() {
+        if line.is_empty() {
+            continue;
+        }
+        if number >= MOST_LINES {
+            return Err(format!("more than {MOST_LINES} lines; give another file"));
+        }
+        let Some(call) = std::str::from_utf8(line).ok().and_then(Call::parse) else {
+            let line = String::from_utf8_lossy(&line[..line.len().min(80)]);
+            return Err(format!("line {} ('{line}') cannot be read; remove the file", number + 2));
+        };
+        if Duration::from_nanos(call.at) > MOST_TIME {
+            let hours = MOST_TIME.as_secs() / 3600;
+            return Err(format!("line {} is later than {hours} h after boot; give another file", number + 2));
+        }
+        calls.push(call);
+    }
+    Ok((calls, whole))
+}
+
+/// Makes the calls again, each at its time.
+fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Result<(), String> {
+    const SLICE: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    for call in calls {
+        let until = Duration::from_nanos(call.at);
+        // In slices of the machine's time, so that the limit is seen in the middle of a long one.
+        while let Some(gap) = until.checked_sub(machine.now()).filter(|gap| !gap.is_zero()) {
+            if began.elapsed() > limit {
+                return Err(format!("replaying it takes more than {} s; give another file", limit.as_secs()));
+            }
+            machine.advance(gap.min(SLICE));
+        }
+        call.make(machine);
+    }
+    Ok(())
+}
+
+/// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may make it panic, or take
+/// much longer.
+///
+/// # Errors
+/// Why it is refused.
+pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), String> {
+    let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+    let heading = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let (calls, _) = read_calls(&heading, bytes)?;
+    replay(machine, &calls, limit)
 }
 
 /// Set for a process that acts for the one that holds the state file.
 pub const STATE_HELD: &str = "FLYBALL_SIM_STATE_HELD";
 
 /// How long a command waits for another one that has the machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One command at a time leads the machine on: two that start from the same state would write two histories into one
 /// file. The second waits, names the holder, and is refused after a while. The kernel releases the lock with the process.
@@ -81,8 +150,8 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
     if std::env::var_os(STATE_HELD).is_some() {
         return Ok(());
     }
-    let started = std::time::Instant::now();
-    let mut told = false;
+    let started = Instant::now();
+    let mut reported = false;
     loop {
         let taken =
             process::try_lock(file).map_err(|error| SimError::State { path: path.to_owned(), error })?;
@@ -90,17 +159,17 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
             return Ok(());
         }
         let holder = holder(file);
-        if started.elapsed() > PATIENCE {
-            return Err(SimError::Busy { path: path.to_owned(), holder, seconds: PATIENCE.as_secs() });
+        if started.elapsed() > LOCK_TIMEOUT {
+            return Err(SimError::Busy { path: path.to_owned(), holder, seconds: LOCK_TIMEOUT.as_secs() });
         }
         // Most commands end within this time: a message for each would be noise.
-        if !told && started.elapsed() > Duration::from_millis(300) {
+        if !reported && started.elapsed() > Duration::from_millis(300) {
             let _ = writeln!(
                 std::io::stderr(),
                 "flyball: waiting for {holder}, which has the machine in {}",
                 path.display()
             );
-            told = true;
+            reported = true;
         }
         // flock has no time limit of its own, and a signal as alarm would change the process.
         std::thread::sleep(Duration::from_millis(20));
@@ -116,44 +185,60 @@ fn holder(file: &File) -> String {
     }
 }
 
-/// Longest time between two lines: no command sleeps longer.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// A line of a state file.
+#[derive(Debug)]
+struct Call<'b> {
+    /// The machine's time, ns.
+    at: u64,
+    kind: CallKind<'b>,
+}
 
-/// Does again what a line of a state file says.
-fn replay(machine: &mut SimMachine, line: &str) -> Option<()> {
-    let mut words = line.split(' ');
-    let kind = words.next()?;
-    let at: u64 = words.next()?.parse().ok()?;
-    let gap = Duration::from_nanos(at).saturating_sub(machine.now());
-    // A damaged number must not let the machine run for years.
-    if gap > LONGEST {
-        return None;
+#[derive(Debug)]
+enum CallKind<'b> {
+    Until,
+    Write(&'b str, Vec<u8>),
+    Read(&'b str),
+    Msr(u32, u32, u64),
+    Isst(u32, Vec<u8>),
+}
+
+impl<'b> Call<'b> {
+    fn parse(line: &'b str) -> Option<Call<'b>> {
+        let mut words = line.split(' ');
+        let kind = words.next()?;
+        let at = words.next()?.parse().ok()?;
+        let kind = match kind {
+            "until" => CallKind::Until,
+            "write" => CallKind::Write(words.next()?, unhex(words.next()?)?),
+            "read" => CallKind::Read(words.next()?),
+            "msr" => {
+                let (cpu, register) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+                CallKind::Msr(cpu, register, words.next()?.parse().ok()?)
+            }
+            "isst" => CallKind::Isst(words.next()?.parse().ok()?, unhex(words.next()?)?),
+            _ => return None,
+        };
+        Some(Call { at, kind })
     }
-    machine.advance(gap);
-    match kind {
-        "until" => {}
-        "write" => {
-            let path = words.next()?;
-            let text = unhex(words.next()?)?;
-            // The result was the caller's at the time. Refused writes are in the file too, and are refused again.
-            let _ = machine.write(path, &text);
+
+    /// Makes it again. What it answered does not matter: the machine is deterministic, so it answers the same.
+    fn make(&self, machine: &mut SimMachine) {
+        match &self.kind {
+            CallKind::Until => {}
+            CallKind::Write(path, text) => {
+                let _ = machine.write(path, text);
+            }
+            CallKind::Read(path) => {
+                let _ = machine.read(path);
+            }
+            CallKind::Msr(cpu, register, value) => {
+                let _ = machine.write_msr(*cpu, *register, *value);
+            }
+            CallKind::Isst(number, argument) => {
+                let _ = machine.isst(*number, &mut argument.clone(), Caller::Root);
+            }
         }
-        "read" => {
-            let _ = machine.read(words.next()?);
-        }
-        "msr" => {
-            let (cpu, register) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            let _ = machine.write_msr(cpu, register, words.next()?.parse().ok()?);
-        }
-        "isst" => {
-            let number = words.next()?.parse().ok()?;
-            let mut argument = unhex(words.next()?)?;
-            // Callers of a simulated machine are its root, as in SimHost::isst.
-            let _ = machine.isst(number, &mut argument, Caller::Root);
-        }
-        _ => return None,
     }
-    Some(())
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -176,6 +261,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use flyball_host::Host as _;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::SimHost;
@@ -209,6 +295,64 @@ mod tests {
             drop(machine);
             let again = SimHost::open(&setup).unwrap();
             assert_eq!(again.read(GOVERNOR).unwrap(), "performance", "{cut:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_before_anything_is_simulated() {
+        let mut machine = SimSetup::parse("epyc-512").unwrap().boot().unwrap();
+        let heading = "flyball-sim 1 epyc-512 kernel=6.12 seed=0 boot=\n";
+        let late = format!("{heading}until 80000000000000\nwrite 80000000000001 /x zz\n");
+        let began = Instant::now();
+        let error = try_state_file(&mut machine, late.as_bytes(), MOST_REPLAY).unwrap_err();
+        assert!(error.contains("line 3"), "{error}");
+        let later = format!("{heading}until 99000000000000\n");
+        assert!(try_state_file(&mut machine, later.as_bytes(), MOST_REPLAY).unwrap_err().contains("24 h"));
+        assert!(machine.now() < Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
+        // A file that is in order but takes too long.
+        let long = format!("{heading}until 80000000000000\n");
+        let error = try_state_file(&mut machine, long.as_bytes(), Duration::from_millis(100)).unwrap_err();
+        assert!(error.contains("takes more than"), "{error}");
+    }
+
+    #[test]
+    fn only_a_regular_file_is_opened() {
+        let setup = |path: &str| SimSetup::parse(&format!("i7-2600,state={path}")).unwrap();
+        for path in ["/dev/null", "/dev/zero"] {
+            let error = SimHost::open(&setup(path)).unwrap_err().to_string();
+            assert!(error.contains("regular file"), "{error}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Lines as flyball writes them, damaged anywhere.
+        #[test]
+        fn no_bytes_make_a_state_file_panic(
+            lines in prop::collection::vec((0..6usize, 0..2_000_000_000u64, any::<u32>(), any::<u64>()), 0..20),
+            damages in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
+        ) {
+            let mut text = "flyball-sim 1 i7-2600 kernel=6.12 seed=0 boot=\n".to_owned();
+            let mut at = 0;
+            for (kind, gap, word, value) in lines {
+                at += gap;
+                text += &match kind {
+                    0 => format!("until {at}\n"),
+                    1 => format!("write {at} {GOVERNOR} {}\n", hex(b"performance")),
+                    2 => format!("write {at} /sys/devices/system/cpu/cpu{}/online {}\n", word % 9, hex(b"0")),
+                    3 => format!("msr {at} {} {} {value}\n", word % 9, word % 0x800),
+                    4 => format!("isst {at} {word} {}\n", hex(&value.to_le_bytes())),
+                    _ => format!("read {at} {GOVERNOR}\n"),
+                };
+            }
+            let mut bytes = text.into_bytes();
+            for (place, byte) in damages {
+                let place = place % bytes.len();
+                bytes[place] = byte;
+            }
+            let mut machine = SimSetup::parse("i7-2600").unwrap().boot().unwrap();
+            let _ = try_state_file(&mut machine, &bytes, Duration::from_millis(500));
         }
     }
 

@@ -218,6 +218,10 @@ impl Journal {
         let mut aside = None;
         let mut contents = Journal::load(state)?;
         if let Some(found) = &contents {
+            // Before the boot: another machine's journal is neither replayed nor set aside.
+            if found.machine != machine {
+                return Err(JournalError::OtherMachine { path, machine: found.machine.clone() });
+            }
             if found.boot.is_some() != boot.is_some() {
                 return Err(JournalError::BootUnknown { path });
             }
@@ -228,8 +232,6 @@ impl Journal {
                     aside = Some(EarlierBoot { kept: earlier });
                 }
                 contents = None;
-            } else if found.machine != machine {
-                return Err(JournalError::OtherMachine { path, machine: found.machine.clone() });
             }
         }
         let fresh = contents.is_none();

@@ -1,6 +1,6 @@
 //! Whether a specification is that of a machine that can be.
 
-use crate::spec::{CoreSpec, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
+use crate::spec::{CoreSpec, MOST_CPUS, MachineSpec, SpecError, SstClass, SstLevelSpec, SstSpec};
 
 impl MachineSpec {
     /// Check that it is a machine that can be.
@@ -8,8 +8,10 @@ impl MachineSpec {
     /// # Errors
     /// The first thing found that is wrong.
     pub fn check(&self) -> Result<(), SpecError> {
+        // Bounds first: the arithmetic of what follows relies on them.
         let what = self
-            .check_topology()
+            .check_bounds()
+            .and_then(|()| self.check_topology())
             .and_then(|()| self.core.iter().enumerate().try_for_each(|(i, c)| check_core(i, c)))
             .and_then(|()| self.check_turbo())
             .and_then(|()| self.check_power())
@@ -32,8 +34,8 @@ impl MachineSpec {
         if self.core.is_empty() {
             return Err("core: at least one core type is needed".into());
         }
-        if self.cpus() > 8192 {
-            return Err("topology: more than 8192 CPUs".into());
+        if self.cpus() > MOST_CPUS {
+            return Err(format!("topology: more than {MOST_CPUS} CPUs"));
         }
         if !t.core_ids.is_empty() && t.core_ids.len() as u64 != self.cores_per_package() {
             return Err(format!(

@@ -19,6 +19,7 @@ use fuser::{
 
 use super::{
     open::{Open, Paced, State, error, lock, take},
+    own::{Own, SETTINGS, WORK},
     wait::{Waiters, Waiting},
 };
 use crate::{
@@ -29,13 +30,6 @@ use crate::{
 /// How long the kernel may keep what a directory's name stands for. Files and links are asked for each time, because a
 /// driver may go and take them along.
 const KEEP: Duration = Duration::from_millis(200);
-
-/// A folder of the served tree that no real machine has, outside of what is laid over the real files, and in it the file
-/// through which `flyball sim work` starts a workload: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
-const OWN: &str = "/flyball";
-const WORK: &str = "/flyball/work";
-/// Read: everything that is set on the machine ([`SimMachine::settings`]). Written `reset`: the machine boots again.
-const SETTINGS: &str = "/flyball/settings";
 
 /// The file system: the machine's whole tree.
 #[derive(Debug)]
@@ -56,6 +50,7 @@ impl Files {
             open: HashMap::new(),
             next: 1,
             work: None,
+            own: Own::booted(lock(&machine).machine().silicon().cpus() as u32),
         };
         let state = Arc::new(Mutex::new(state));
         let waiters = Waiters::start(&machine, &state);
@@ -108,11 +103,7 @@ impl Files {
     }
 
     fn kind(&self, path: &str) -> Answer<Kind> {
-        match path {
-            OWN => Ok(Kind::Directory),
-            WORK | SETTINGS => Ok(Kind::File(0o644)),
-            _ => lock(&self.machine).machine().kind(path),
-        }
+        Own::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
     /// Starts the workload that was written.
@@ -189,23 +180,21 @@ impl Files {
     fn read_at(&self, handle: u64, offset: u64, size: usize) -> Answer<Vec<u8>> {
         let mut state = lock(&self.state);
         let work = state.work.clone();
-        let open = state.open.get_mut(&handle).ok_or(Errno::IO)?;
-        if open.path == WORK {
+        let State { open, own, .. } = &mut *state;
+        let open = open.get_mut(&handle).ok_or(Errno::IO)?;
+        if let Some(Kind::File(_)) = Own::kind(&open.path) {
             if offset == 0 {
-                open.text = self.progress(work.as_ref());
-            }
-            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(open.text.len());
-            return Ok(open.text[from..].to_vec());
-        }
-        let mut paced = lock(&self.machine);
-        let machine = paced.machine();
-        if open.path == SETTINGS {
-            if offset == 0 {
-                open.text = machine.settings().into_bytes();
+                open.text = match open.path.as_str() {
+                    WORK => self.progress(work.as_ref()),
+                    SETTINGS => lock(&self.machine).machine().settings().into_bytes(),
+                    path => own.read(path).ok_or(Errno::IO)?.into_bytes(),
+                };
             }
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(open.text.len());
             return Ok(open.text[from..from.saturating_add(size).min(open.text.len())].to_vec());
         }
+        let mut paced = lock(&self.machine);
+        let machine = paced.machine();
         if let Ok(Kind::Msr(cpu)) = machine.kind(&open.path) {
             // Whole registers only, as in arch/x86/kernel/msr.c; each eight bytes read the same register again.
             if !size.is_multiple_of(8) {
@@ -224,7 +213,14 @@ impl Files {
     }
 
     fn write_at(&self, handle: u64, offset: u64, data: &[u8]) -> Answer {
-        let path = lock(&self.state).open.get(&handle).ok_or(Errno::IO)?.path.clone();
+        let path = {
+            let mut state = lock(&self.state);
+            let path = state.open.get(&handle).ok_or(Errno::IO)?.path.clone();
+            if let Some(answer) = state.own.write(&path, data) {
+                return answer;
+            }
+            path
+        };
         if path == WORK {
             return self.start(data);
         }
@@ -234,6 +230,9 @@ impl Files {
                 return Err(Errno::INVAL);
             }
             paced.reboot();
+            let cpus = paced.machine().silicon().cpus() as u32;
+            drop(paced);
+            lock(&self.state).own = Own::booted(cpus);
             return Ok(());
         }
         let machine = paced.machine();
@@ -465,7 +464,10 @@ impl Filesystem for Files {
         mut reply: ReplyDirectory,
     ) {
         let listed = self.path(ino).and_then(|path| {
-            let names = lock(&self.machine).machine().list(&path)?;
+            let names = match Own::list(&path) {
+                Some(names) => names,
+                None => lock(&self.machine).machine().list(&path)?,
+            };
             Ok((path, names))
         });
         let (path, names) = match listed {
@@ -478,7 +480,7 @@ impl Filesystem for Files {
                 FileType::Directory
             } else {
                 let child = if &*path == "/" { format!("/{name}") } else { format!("{path}/{name}") };
-                match lock(&self.machine).machine().kind(&child) {
+                match self.kind(&child) {
                     Ok(Kind::Directory) => FileType::Directory,
                     Ok(Kind::Link(_)) => FileType::Symlink,
                     _ => FileType::RegularFile,

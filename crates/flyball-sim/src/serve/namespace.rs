@@ -5,7 +5,10 @@
 
 use std::{
     fs, io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::fs::DirBuilderExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -15,6 +18,8 @@ use rustix::{
     },
     thread::{UnshareFlags, unshare_unsafe},
 };
+
+use super::own;
 
 /// What went wrong while a machine was put in place.
 #[derive(Debug)]
@@ -85,7 +90,7 @@ fn attempt<T, E: Into<io::Error>>(what: impl Into<String>, result: Result<T, E>)
     result.map_err(|error| SetupError { what: what.into(), error: error.into() })
 }
 
-/// Directories that are replaced as a whole, and files that are laid over the real ones.
+/// Directories that are replaced as a whole, and files that are laid over the real ones: by the machine's at the same path.
 const OVER: [&str; 9] = [
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
@@ -98,18 +103,36 @@ const OVER: [&str; 9] = [
     "/sys/kernel/tracing",
 ];
 
-/// Directories in which some names are the machine's and the rest the real ones.
+/// The same, by files that only a served machine has: what flyball writes outside of the processors' files, and the boot
+/// id by which a journal is told from one of another boot.
+const OWN_OVER: [(&str, &str); 3] = [
+    ("/proc/sys/kernel/random/boot_id", own::BOOT_ID),
+    ("/proc/sys/kernel/perf_event_max_sample_rate", own::SAMPLE_RATE),
+    ("/proc/irq", own::INTERRUPTS),
+];
+
+/// A directory in which some names are not the real ones.
+struct Graft {
+    path: &'static str,
+    /// Names that are the machine's, or hidden where it does not have them.
+    machine: &'static [&'static str],
+    /// Names that are empty directories of the namespace's own, for its root only.
+    fresh: &'static [&'static str],
+}
+
+/// The grafts.
 ///
 /// The machine has no control groups of its own, and a program must not put its CPUs' numbers into the real ones. The
-/// topology that intel-speed-select keeps in /run is the machine's too.
-const GRAFTS: [(&str, &[&str]); 7] = [
-    ("/sys/class", &["powercap", "hwmon"]),
-    ("/sys/devices/virtual", &["powercap"]),
-    ("/sys/devices/platform", &["hwmon"]),
-    ("/sys/bus", &["cpu"]),
-    ("/dev", &["cpu", "cpu_dma_latency", "isst_interface"]),
-    ("/sys/fs", &["cgroup"]),
-    ("/run", &["isst_cpu_topology.dat"]),
+/// topology that intel-speed-select keeps in /run is the machine's too. flyball's journal in /run/flyball is about the real
+/// machine: a restore in here must neither replay nor remove it, and what is changed in here must not get into it.
+const GRAFTS: [Graft; 7] = [
+    Graft { path: "/sys/class", machine: &["powercap", "hwmon"], fresh: &[] },
+    Graft { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
+    Graft { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
+    Graft { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
+    Graft { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface"], fresh: &[] },
+    Graft { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
+    Graft { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
 ];
 
 /// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the
@@ -161,17 +184,21 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
             mount("nodev", "/sys/kernel/tracing", "tracefs", MountFlags::empty(), None::<&std::ffi::CStr>);
     }
     attempt("mount a tmpfs", mount("flyball-sim", &spare, "tmpfs", flags, c"mode=0755"))?;
-    for path in OVER {
-        let from = under(&fuse, path);
+    let same = OVER.iter().map(|path| (*path, *path));
+    for (path, source) in same.chain(OWN_OVER) {
+        let from = under(&fuse, source);
         if Path::new(path).exists() && from.exists() {
             attempt(format!("mount over {path}"), mount_bind_recursive(&from, path))?;
         }
     }
-    for (number, (path, names)) in GRAFTS.iter().enumerate() {
-        if Path::new(path).is_dir() {
-            graft(&fuse, &spare.join(number.to_string()), Path::new(path), names)?;
+    for (number, wanted) in GRAFTS.iter().enumerate() {
+        if Path::new(wanted.path).is_dir() {
+            graft(&fuse, &spare.join(number.to_string()), wanted)?;
         }
     }
+    // The grafts are mounted where they belong. Below the stage they would be a second way to the real files, which whoever
+    // cleans up the stage must not find.
+    attempt("unmount the tmpfs", unmount(&spare, UnmountFlags::DETACH))?;
     Ok(())
 }
 
@@ -186,26 +213,30 @@ fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// Builds a directory at `scratch` that holds everything of `target` but `names`, and these from the machine, and lays
-/// it over `target`.
-fn graft(machine: &Path, scratch: &Path, target: &Path, names: &[&str]) -> Result<(), SetupError> {
+/// Builds a directory at `scratch` that holds everything of the real one but some names, and lays it over the real one.
+fn graft(machine: &Path, scratch: &Path, wanted: &Graft) -> Result<(), SetupError> {
+    let target = Path::new(wanted.path);
     attempt(format!("make {}", scratch.display()), fs::create_dir(scratch))?;
     let entries = attempt(format!("list {}", target.display()), fs::read_dir(target))?;
     for entry in entries.flatten() {
         let name = entry.file_name();
-        if names.iter().any(|own| name == *own) {
+        if wanted.machine.iter().chain(wanted.fresh).any(|own| name == *own) {
             continue;
         }
         // Something that vanishes in the meantime, or that may not be bound, is not what a program about processors
         // came for: it is left out.
         let _ = copy_entry(&entry.path(), &scratch.join(&name));
     }
-    for name in names {
-        let from = under(machine, &target.to_string_lossy()).join(name);
+    for name in wanted.machine {
+        let from = under(machine, wanted.path).join(name);
         if from.exists() {
             let to = scratch.join(name);
             attempt(format!("mount {}", from.display()), bind(&from, &to))?;
         }
+    }
+    for name in wanted.fresh {
+        let made = fs::DirBuilder::new().mode(0o700).create(scratch.join(name));
+        attempt(format!("make {name} for {}", target.display()), made)?;
     }
     attempt(format!("mount over {}", target.display()), mount_bind_recursive(scratch, target))
 }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::own::Own;
 use crate::{
     errno::{Answer, Errno},
     machine::SimMachine,
@@ -58,6 +59,8 @@ pub(super) struct State {
     pub(super) next: u64,
     /// How far the workload is.
     pub(super) work: Option<crate::workload::Shared>,
+    /// The settings of the served kernel.
+    pub(super) own: Own,
 }
 
 /// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use flyball_sim::{Boot, Errno, Fault, Kernel, Kind, Op, SimMachine, Steady, silicon::MachineSpec};
+use flyball_sim::{
+    Boot, Errno, Fault, Kernel, Kind, Op, SimMachine, Steady, silicon::MachineSpec, try_machine_file,
+};
 use proptest::prelude::*;
 
 fn machine(name: &str, kernel: Kernel) -> SimMachine {
@@ -258,4 +260,39 @@ fn tunables_go_with_the_last_cpu_of_their_governor() {
     machine.write("/sys/devices/system/cpu/cpu15/online", b"1").unwrap();
     // As 6.12 and 7.2 answered in a guest.
     assert_eq!(machine.read(&tunable).unwrap(), b"1000\n", "its user came back, and all is new");
+}
+
+/// A text with the number at `place` (of all that it holds) replaced.
+fn with_number(text: &str, place: usize, number: &str) -> String {
+    let starts: Vec<usize> = text
+        .char_indices()
+        .zip(std::iter::once(' ').chain(text.chars()))
+        .filter(|((_, c), before)| c.is_ascii_digit() && !before.is_ascii_alphanumeric())
+        .map(|((at, _), _)| at)
+        .collect();
+    let start = starts[place % starts.len()];
+    let rest = text[start..].find(|c: char| !c.is_ascii_alphanumeric() && !"_.".contains(c));
+    let end = rest.map_or(text.len(), |rest| start + rest);
+    format!("{}{number}{}", &text[..start], &text[end..])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// A machine file with absurd numbers is refused, or is a machine whose files answer.
+    #[test]
+    fn no_machine_file_makes_the_simulator_panic(
+        machine in 0..10usize,
+        kernel in 0..4usize,
+        numbers in prop::collection::vec((any::<usize>(), 0..12usize), 1..4),
+    ) {
+        const NUMBERS: [&str; 12] =
+            ["0", "1", "2", "7", "64", "100", "255", "1000", "65535", "25500", "4294967295", "1e300"];
+        let name = MachineSpec::names().nth(machine).unwrap();
+        let mut text = MachineSpec::builtin_text(name).unwrap().to_owned();
+        for (place, number) in numbers {
+            text = with_number(&text, place, NUMBERS[number]);
+        }
+        let _ = try_machine_file(&text, Kernel::ALL[kernel], 64);
+    }
 }

@@ -4,7 +4,7 @@ use flyball_control::{
     Content,
     write::{
         hold::{self, Restored, Scope},
-        journal::{Contents, Entry, Journal, Standing},
+        journal::{Contents, Entry, Journal, JournalError, Standing},
     },
 };
 
@@ -103,6 +103,10 @@ fn preview(
     scope: Scope,
 ) -> Result<Exit, Failure> {
     let contents = Journal::load(state)?.unwrap_or_default();
+    if !contents.entries.is_empty() && contents.machine != host.name() {
+        let (path, machine) = (state.journal(), contents.machine);
+        return Err(JournalError::OtherMachine { path, machine }.into());
+    }
     // sysfs forgets at boot: the old values may not be those of this boot, and writing them would be a change.
     if contents.boot != hold::boot_id(host) && !contents.entries.is_empty() {
         eprintln!("note: the journal is from an earlier boot and will not be replayed");

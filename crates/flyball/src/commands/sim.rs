@@ -163,7 +163,7 @@ fn show(options: &MachineOptions, output: &Reporter, name: &str, toml: bool) -> 
     if toml {
         let text = match MachineSpec::builtin_text(&choice.name) {
             Some(text) => text.to_owned(),
-            None => std::fs::read_to_string(&choice.name)
+            None => flyball_simhost::read_file(std::path::Path::new(&choice.name))
                 .map_err(|error| Failure::usage(format!("cannot read {}: {error}", choice.name)))?,
         };
         output::print(text)?;

@@ -358,3 +358,121 @@ fn whatever_is_written_to_served_files_leaves_a_machine_that_answers() {
         assert!(answers[2].parse::<u64>().is_ok() && answers[3] == "6", "{machine}: {said}");
     }
 }
+
+/// Runs a script in a mount namespace of its own, with a `/run`, a `/proc/irq` and a sample rate that are not the real
+/// ones: `$DIR` holds the latter two. None where this place does not allow it.
+fn in_namespace(script: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "set -e
+        mount --make-rprivate /
+        mount -t tmpfs none /run
+        mkdir -p $DIR/irq/24; echo 0 > $DIR/irq/24/smp_affinity_list; echo 1 > $DIR/irq/default_smp_affinity
+        echo 100000 > $DIR/rate
+        mount --bind $DIR/irq /proc/irq
+        mount --bind $DIR/rate /proc/sys/kernel/perf_event_max_sample_rate
+        echo ready
+        {script}"
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .env("DIR", folder.path())
+        .env("FLYBALL", env!("CARGO_BIN_EXE_flyball"))
+        .env_remove("FLYBALL_STATE")
+        .output();
+    let said = output.map(|output| {
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    });
+    let Some((_, said)) = said.as_deref().ok().and_then(|said| said.split_once("ready\n")) else {
+        skip(1, "test of a served machine's isolation", "mount namespaces are not allowed here");
+        return None;
+    };
+    Some(said.to_owned())
+}
+
+/// A journal, interrupts and kernel settings of the real machine are out of reach of a served one.
+#[test]
+fn a_served_machine_does_not_reach_the_real_ones_settings() {
+    if !has_fuse() {
+        return;
+    }
+    let Some(said) = in_namespace(
+        r#"mkdir -m 700 /run/flyball; echo 'of the real machine' > /run/flyball/journal
+        boot=$(cat /proc/sys/kernel/random/boot_id)
+        $FLYBALL sim run ryzen-5750g -- $FLYBALL restore
+        $FLYBALL sim run ryzen-5750g -- sh -c "
+            ls -A /run/flyball | wc -l
+            $FLYBALL set governor=powersave max-freq=2GHz && ls /run/flyball
+            $FLYBALL quiet --cpus 1 -- cat /proc/sys/kernel/perf_event_max_sample_rate
+            cat /proc/sys/kernel/perf_event_max_sample_rate
+            $FLYBALL restore
+            test $boot != \$(cat /proc/sys/kernel/random/boot_id) && echo another boot
+            (cat /proc/irq/24/smp_affinity_list) 2>&1 | grep -o 'No such file'"
+        echo outside; ls /run/flyball; cat /run/flyball/journal $DIR/irq/24/smp_affinity_list $DIR/rate"#,
+    ) else {
+        return;
+    };
+    let (inside, outside) = said.split_once("outside\n").unwrap_or_else(|| panic!("{said}"));
+    assert!(said.contains("nothing to restore"), "{said}");
+    assert!(inside.starts_with("0\n") && inside.contains("\n1\n100000\n"), "{said}");
+    assert!(inside.contains("journal\nlock\n") && inside.contains("another boot"), "{said}");
+    assert!(inside.contains("No such file"), "{said}");
+    assert!(outside.starts_with("journal\nof the real machine\n0\n100000\n"), "{said}");
+}
+
+/// With one state directory for two environments, neither touches the other's journal.
+#[test]
+fn a_journal_of_another_environment_is_refused() {
+    if !has_fuse() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let served = |command: &str| {
+        let script = format!("{} --state-dir {} {command}", env!("CARGO_BIN_EXE_flyball"), state.display());
+        run("ryzen-5750g", &["sh", "-c", &script])
+    };
+    text(&served("set governor=powersave max-freq=2GHz"));
+    let journal = std::fs::read(state.join("journal")).unwrap();
+    assert!(String::from_utf8_lossy(&journal).contains("sim:ryzen-5750g (served)"));
+    for restore in [&["restore"][..], &["restore", "--dry-run"]] {
+        let output = flyball!().arg("--state-dir").arg(&state).args(restore).output().unwrap();
+        assert!(!output.status.success());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(words.contains("belongs to the machine 'sim:ryzen-5750g (served)'"), "{words}");
+    }
+    assert_eq!(std::fs::read(state.join("journal")).unwrap(), journal);
+}
+
+/// A killed server's directory is removed by the next start.
+#[test]
+fn what_a_killed_run_leaves_is_removed() {
+    if !has_fuse() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let left = || -> Vec<_> {
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    let start = |program: &[&str]| {
+        let mut command = flyball!();
+        command.args(["sim", "run", "i7-2600", "--"]).args(program).env("TMPDIR", folder.path());
+        command
+    };
+    let mark = folder.path().join("runs");
+    let script = format!("echo > {}; exec sleep 60", mark.display());
+    let mut child = start(&["sh", "-c", &script]).stderr(std::process::Stdio::null()).spawn().unwrap();
+    while !mark.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::fs::remove_file(&mark).unwrap();
+    // One that runs is left alone by another start.
+    assert!(start(&["true"]).output().unwrap().status.success());
+    assert_eq!(left().len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left().len(), 1, "a killed run cannot clean up");
+    assert!(start(&["true"]).output().unwrap().status.success());
+    assert!(left().is_empty(), "{:?}", left());
+}

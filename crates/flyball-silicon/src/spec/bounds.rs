@@ -1,0 +1,172 @@
+//! Bounds of every count, list and number of a machine file. Machine files may come from anybody: whatever passes here
+//! takes little memory and cannot overflow the arithmetic that follows. `check.rs` then looks for contradictions.
+
+use super::{CoreSpec, MachineSpec, SstLevelSpec, SstSpec};
+
+/// Bytes of a machine file.
+pub const MOST_TEXT: usize = 1 << 20;
+/// CPUs of a machine: the largest number that Linux is built for (NR_CPUS on x86).
+pub const MOST_CPUS: usize = 8192;
+/// Registers, and CPUID leaves, that a file lists.
+const MOST_LISTED: usize = 1024;
+/// MHz: a ratio of 8 bits at a bus clock of 100 MHz, as turbo and Speed Select registers hold them.
+const MOST_MHZ: u32 = 25_500;
+/// Core numbers of the mailbox, the longest list of cores.
+const MOST_CORES: usize = 256;
+
+/// A value with its key and the most that it may be.
+type Bound<'a> = (&'a str, u64, u64);
+
+fn check(bounds: &[Bound<'_>]) -> Result<(), String> {
+    match bounds.iter().find(|(_, value, most)| value > most) {
+        Some((key, value, most)) => Err(format!("{key}: {value} is more than {most}")),
+        None => Ok(()),
+    }
+}
+
+/// The largest of a list, for a bound of all of it.
+fn largest(values: &[u32]) -> u64 {
+    values.iter().copied().max().unwrap_or(0).into()
+}
+
+fn within(key: &str, value: f64, low: f64, high: f64) -> Result<(), String> {
+    // Also false for what is not a number.
+    if (low..=high).contains(&value) { Ok(()) } else { Err(format!("{key}: must be {low} to {high}")) }
+}
+
+impl MachineSpec {
+    /// The first count, list or number that is out of bounds.
+    pub(super) fn check_bounds(&self) -> Result<(), String> {
+        let (topology, identity, firmware) = (&self.topology, &self.identity, &self.firmware);
+        check(&[
+            ("name", self.name.len() as u64, 128),
+            ("title", self.title.len() as u64, 512),
+            ("about", self.about.len() as u64, 1 << 16),
+            ("identity.brand", identity.brand.len() as u64, 128),
+            ("identity.flags", identity.flags.len() as u64, 1 << 14),
+            ("identity.family", identity.family.into(), 0xff + 15),
+            ("identity.model", identity.model.into(), 0xff),
+            ("identity.stepping", identity.stepping.into(), 15),
+            ("topology.power_domains", topology.power_domains.len() as u64, 16),
+            ("topology.power_domains", largest(&topology.power_domains), 1024),
+            ("topology.core_ids", topology.core_ids.len() as u64, MOST_CPUS as u64),
+            ("topology.core_ids", largest(&topology.core_ids), 0xffff),
+            ("topology.unit_cores", topology.unit_cores.len() as u64, MOST_CPUS as u64),
+            ("clock.tsc_khz", self.clock.tsc_khz.into(), 20_000_000),
+            ("core", self.core.len() as u64, 8),
+            ("turbo", largest(&self.turbo.cores), u16::MAX.into()),
+            ("turbo", largest(&self.turbo.sse_mhz), MOST_MHZ.into()),
+            ("turbo", largest(&self.turbo.avx2_mhz), MOST_MHZ.into()),
+            ("turbo", largest(&self.turbo.avx512_mhz), MOST_MHZ.into()),
+            ("power.domains", self.power.domains.len() as u64, 8),
+            ("firmware.pstates_mhz", largest(&firmware.pstates_mhz), MOST_MHZ.into()),
+            ("firmware.transition_us", firmware.transition_us.into(), 1_000_000),
+            ("firmware.cpc_lowest_mhz", firmware.cpc_lowest_mhz.into(), MOST_MHZ.into()),
+            ("firmware.cpc_nominal_mhz", firmware.cpc_nominal_mhz.into(), MOST_MHZ.into()),
+            ("register", self.register.len() as u64, MOST_LISTED as u64),
+            ("leaf", self.leaf.len() as u64, MOST_LISTED as u64),
+        ])?;
+        let follow = &firmware.autonomous;
+        within("firmware.autonomous.rise_ms", follow.rise_ms, 0.0, 1e6)?;
+        within("firmware.autonomous.fall_ms", follow.fall_ms, 0.0, 1e6)?;
+        within("firmware.autonomous.gain", follow.gain, 0.0, 100.0)?;
+        within("firmware.autonomous.gain_loss", follow.gain_loss, 0.0, 100.0)?;
+        within("firmware.autonomous.ceiling_loss", follow.ceiling_loss, 0.0, 1.0)?;
+        within("power.platform_loss", self.power.platform_loss, 0.0, 10.0)?;
+        let heat = &self.thermal;
+        for (key, value) in [("sink_k_per_w", heat.sink_k_per_w), ("die_k_per_w", heat.die_k_per_w)] {
+            within(&format!("thermal.{key}"), value, 1e-4, 1000.0)?;
+        }
+        for (key, value) in [("sink_j_per_k", heat.sink_j_per_k), ("die_j_per_k", heat.die_j_per_k)] {
+            within(&format!("thermal.{key}"), value, 1e-4, 1e6)?;
+        }
+        // The sink must be slower than the steps of the die's node (thermal.rs): otherwise the sum diverges.
+        within("thermal: seconds of the sink", heat.sink_k_per_w * heat.sink_j_per_k, 0.1, 1e9)?;
+        if let Some(uncore) = &self.uncore {
+            // Seven bits of 100 MHz (MSR 0x620).
+            check(&[
+                ("uncore.min_mhz", uncore.min_mhz.into(), uncore.max_mhz.into()),
+                ("uncore.max_mhz", uncore.max_mhz.into(), 12_700),
+                ("uncore.clusters", uncore.clusters.into(), 16),
+            ])?;
+        }
+        self.core.iter().enumerate().try_for_each(|(i, core)| check_core(i, core))?;
+        self.sst.as_ref().map_or(Ok(()), check_sst)
+    }
+}
+
+fn check_core(i: usize, core: &CoreSpec) -> Result<(), String> {
+    let volts = core.volts.iter().map(|point| point.0).max().unwrap_or(0);
+    let bounds = [
+        ("count", core.count.into(), 1024),
+        ("threads", core.threads.into(), 2),
+        ("volts", core.volts.len() as u64, 64),
+        ("volts", volts.into(), MOST_MHZ.into()),
+        ("better", core.better.len() as u64, 1024),
+        ("ranking", core.ranking.len() as u64, MOST_CPUS as u64),
+        ("idle", core.idle.len() as u64, 15),
+    ];
+    check(&bounds).map_err(|what| format!("core[{i}].{what}"))?;
+    for state in &core.idle {
+        let bounds = [
+            ("name", state.name.len() as u64, 64),
+            ("desc", state.desc.len() as u64, 256),
+            ("latency_us", state.latency_us.into(), 10_000_000),
+            ("residency_us", state.residency_us.into(), 10_000_000),
+            ("ramp_mhz", state.ramp_mhz.into(), MOST_MHZ.into()),
+        ];
+        check(&bounds).map_err(|what| format!("core[{i}].idle.{what}"))?;
+    }
+    Ok(())
+}
+
+fn check_sst(sst: &SstSpec) -> Result<(), String> {
+    check(&[
+        ("sst.version", sst.version.into(), 0xff),
+        ("sst.io_domains", sst.io_domains.into(), 16),
+        ("sst.absent", sst.absent.len() as u64, 32),
+        // A list for each of the domains of 64 packages.
+        ("sst.domain", sst.domain.len() as u64, 64 * 32),
+        ("sst.pci_bus", sst.pci_bus.len() as u64, 64),
+        ("sst.pci_bus", largest(&sst.pci_bus), 0xff),
+    ])?;
+    let own = sst.domain.iter().flat_map(|domain| &domain.level);
+    sst.level.iter().chain(own).try_for_each(check_level)
+}
+
+fn check_level(level: &SstLevelSpec) -> Result<(), String> {
+    let frequencies = [
+        [level.base_mhz, level.base_avx2_mhz, level.base_avx512_mhz, level.base_amx_mhz],
+        level.core_mhz,
+        [level.memory_mhz, level.uncore_mhz[0], level.uncore_mhz[1], level.uncore_mhz[2]],
+        [0, level.uncore1_mhz[0], level.uncore1_mhz[1], level.uncore1_mhz[2]],
+    ];
+    let mut bounds = vec![
+        ("MHz", largest(frequencies.as_flattened()), MOST_MHZ.into()),
+        // 15 bits of 1/8 W.
+        ("tdp_w", level.tdp_w.into(), 4095),
+        ("tjmax_c", level.tjmax_c.into(), 0xff),
+        ("cores", level.cores.len() as u64, MOST_CORES as u64),
+        ("counted", level.counted.into(), 0xff),
+        ("cooling_type", level.cooling_type.into(), 3),
+        ("bucket_cores", largest(&level.bucket_cores), 0xff),
+        ("trl_mhz", largest(&level.trl_mhz.concat()), MOST_MHZ.into()),
+    ];
+    if let Some(bf) = &level.bf {
+        bounds.extend([
+            ("bf", largest(&[bf.high_mhz, bf.low_mhz]), MOST_MHZ.into()),
+            ("bf.cores", bf.cores.len() as u64, MOST_CORES as u64),
+            ("bf.tjmax_c", bf.tjmax_c.into(), 0xff),
+            ("bf.tdp_w", bf.tdp_w.into(), 4095),
+        ]);
+    }
+    if let Some(tf) = &level.tf {
+        bounds.extend([
+            ("tf.bucket_cores", largest(&tf.bucket_cores), 0xff),
+            ("tf.high_mhz", largest(&tf.high_mhz.concat()), MOST_MHZ.into()),
+            ("tf.clip_mhz", tf.clip_mhz.len() as u64, 8),
+            ("tf.clip_mhz", largest(&tf.clip_mhz), MOST_MHZ.into()),
+        ]);
+    }
+    check(&bounds).map_err(|what| format!("sst.level {}: {what}", level.number))
+}
