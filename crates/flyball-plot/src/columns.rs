@@ -42,14 +42,20 @@ pub struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
-        Cell { text: text.into(), style: Style::Plain }
+        Cell::styled(Style::Plain, text)
     }
+}
+
+/// `text` on one line: ends of lines are shown. What a recorded machine or a run directory calls something must not
+/// look like a line of its own.
+pub fn one_line(text: String) -> String {
+    if text.contains(['\n', '\r']) { text.replace('\n', "\\n").replace('\r', "\\r") } else { text }
 }
 
 impl Cell {
     /// A cell in a style.
     pub fn styled(style: Style, text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), style }
+        Cell { text: one_line(text.into()), style }
     }
 
     /// Its text.
@@ -152,6 +158,13 @@ mod tests {
         columns.text_row(["v", "", ""]);
         columns.drop_empty();
         assert_eq!(columns.render(Unstyled), "a      long heading\nvalue  x\nv\n");
+    }
+
+    #[test]
+    fn a_cell_is_one_line() {
+        let mut columns = Columns::new();
+        columns.text_row(["a\r\nflyball: all is well", "x"]);
+        assert_eq!(columns.render(Unstyled), "a\\r\\nflyball: all is well  x\n");
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `cli`, `commands`, `arms`, `quiet`, `change`, `context`, `machine`, `output`, `process`, `exit`. No knowledge of
+//! in this list: `cli`, `commands`, `arms`, `quiet`, `change`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
 //! kernels lives here.
+
+#![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
 
 /// As the standard library's, without its panic: see [`output::complain`].
 macro_rules! eprintln {
@@ -24,6 +26,7 @@ mod process;
 mod quiet;
 mod run_as;
 mod seeds;
+mod terminal;
 mod time;
 mod workloads;
 
@@ -54,7 +57,10 @@ fn main() -> ExitCode {
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return rejected(&error),
+    };
     // Before the command line is consumed.
     // Kept for the error below: `run_command` takes the arguments.
     let live = matches!(cli.machine.machine, MachineArg::Live);
@@ -70,6 +76,16 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Prints help, or what is wrong with the command line, whose words may be names of files that another user chose.
+fn rejected(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if error.use_stderr() && text.chars().any(|char| char.is_control() && char != '\n') {
+        output::complain(text);
+        return Exit::Usage.into();
+    }
+    error.exit()
 }
 
 /// Whether a valid request failed because this machine has no cpufreq driver, as most virtual machines.

@@ -10,7 +10,10 @@ use std::{
 use flyball_host::{Host, Kind, emulated};
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    terminal,
+};
 
 /// In which form data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,16 +106,8 @@ static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
 pub fn complain(text: impl Display) {
-    // Names in messages come from files and from other users: what would move the cursor or retitle a terminal is shown.
-    let text: String = text.to_string().chars().fold(String::new(), |mut safe, c| {
-        if c.is_control() && !matches!(c, '\n' | '\t') {
-            safe.extend(c.escape_unicode());
-        } else {
-            safe.push(c);
-        }
-        safe
-    });
-    if io::stderr().lock().write_all(text.as_bytes()).is_err() {
+    // In one piece, so that messages of several threads do not mix.
+    if terminal::stderr().write_all(text.to_string().as_bytes()).is_err() {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }
@@ -125,7 +120,7 @@ pub fn concluded(exit: Exit) -> Exit {
 
 /// Prints text on stdout.
 pub fn print(text: impl Display) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = terminal::stdout();
     // Flushed here, where its failure can be reported; at the end of the process it would be lost.
     checked(write!(out, "{text}").and_then(|()| out.flush()))
 }
@@ -137,7 +132,7 @@ pub fn line(text: impl Display) -> Result<(), Failure> {
 
 fn json(data: &impl Serialize) -> Result<(), Failure> {
     // stdout flushes at every line: the JSON of a large machine has tens of thousands.
-    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(1 << 16, terminal::json_stdout());
     let written = serde_json::to_writer_pretty(&mut out, data).map_err(io::Error::from);
     checked(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
 }

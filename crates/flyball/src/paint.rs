@@ -1,24 +1,24 @@
 //! Text for a terminal: styles, aligned columns and short CPU lists.
 
-use std::{fmt::Write, io::IsTerminal};
+use std::fmt::Write;
 
 use flyball_host::CpuList;
 use flyball_plot::columns::Painter;
-pub use flyball_plot::columns::{Cell, Columns, Style};
+pub use flyball_plot::columns::{Cell, Columns, Style, one_line};
 
-/// Whether and how to colour standard output.
+pub use crate::terminal::columns as terminal_columns;
+use crate::terminal::{self, Mark};
+
+/// Whether to mark text for the terminal; see [`Mark`].
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
     on: bool,
 }
 
 impl Paint {
-    /// Colour on a terminal, unless `NO_COLOR` is set or the terminal is dumb.
+    /// As stdout takes it.
     pub fn stdout() -> Paint {
-        // no-color.org: set and not empty.
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-        Paint { on: !refused && std::io::stdout().is_terminal() }
+        Paint { on: terminal::is_coloured() }
     }
 
     /// Never any colour.
@@ -34,17 +34,17 @@ impl Paint {
 
 impl Painter for Paint {
     fn apply(&self, style: Style, text: &str) -> String {
-        if !self.on || text.is_empty() || style == Style::Plain {
+        if !self.on || text.is_empty() {
             return text.to_owned();
         }
-        let code = match style {
-            Style::Plain => "0",
-            Style::Heading => "1",
-            Style::Faint => "2",
-            Style::Alert => "1;31",
-            Style::Notice => "33",
+        let mark = match style {
+            Style::Plain => Mark::Plain,
+            Style::Heading => Mark::Bold,
+            Style::Faint => Mark::Faint,
+            Style::Alert => Mark::BoldRed,
+            Style::Notice => Mark::Yellow,
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("{mark}{text}{mark:#}")
     }
 }
 
@@ -100,14 +100,6 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
-}
-
-/// The width of the terminal on standard output; `None` if it is not a terminal.
-pub fn terminal_columns() -> Option<usize> {
-    let columns =
-        // 80 where a terminal does not know its size (a serial console).
-        || terminal_size::terminal_size_of(std::io::stdout()).map_or(80, |(width, _)| usize::from(width.0));
-    std::io::stdout().is_terminal().then(columns)
 }
 
 #[cfg(test)]

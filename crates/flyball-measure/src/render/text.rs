@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use flyball_plot::columns::{Columns, Unstyled};
+use flyball_plot::columns::{Columns, Unstyled, one_line};
 
 use crate::numbers::{level, number, percent, probability};
 use crate::{
@@ -36,13 +36,14 @@ fn head(report: &Report, out: &mut String) -> std::fmt::Result {
         Better::Higher => "more is better",
         Better::Lower => "less is better",
     };
-    writeln!(out, "workload  {}", report.workload.name)?;
+    writeln!(out, "workload  {}", one_line(report.workload.name.clone()))?;
     if let Some(cpus) = &report.workload.cpus {
         writeln!(out, "pinned    to CPUs {cpus}")?;
     }
-    writeln!(out, "metric    {} in {}, {way}", metric.name, metric.unit)?;
+    writeln!(out, "metric    {}, {way}", one_line(format!("{} in {}", metric.name, metric.unit)))?;
     let machine = &report.machine;
-    writeln!(out, "machine   {}: {}, {} CPUs", machine.title(), machine.processor, machine.cpus)?;
+    let title = one_line(format!("{}: {}", machine.title(), machine.processor));
+    writeln!(out, "machine   {title}, {} CPUs", machine.cpus)?;
     let schedule = &report.schedule;
     let length = match schedule.length {
         Length::Rounds(rounds) => format!("{rounds} blocks"),

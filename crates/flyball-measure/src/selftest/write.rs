@@ -88,7 +88,30 @@ fn plain(value: f64) -> String {
     if text.contains('e') { format!("{value:.*}", if value.abs() < 1.0 { 12 } else { 0 }) } else { text }
 }
 
-/// A cell without separators.
+/// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from whoever
+/// made the run directory.
 fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter == ',' || letter.is_control() { ' ' } else { letter }).collect()
+    let cell: String =
+        text.chars().map(|letter| if letter == ',' || letter.is_control() { ' ' } else { letter }).collect();
+    let formula = cell.trim_start().starts_with(['=', '+', '-', '@']) && cell.trim().parse::<f64>().is_err();
+    if formula { format!("'{cell}") } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        for (name, cell) in [
+            ("=HYPERLINK(\"x\")", "'=HYPERLINK(\"x\")"),
+            ("@SUM(1,2)", "'@SUM(1 2)"),
+            ("\t=1", "' =1"),
+            ("-x", "'-x"),
+            ("-1.5", "-1.5"),
+            ("epp=power", "epp=power"),
+        ] {
+            assert_eq!(clean(name), cell);
+        }
+    }
 }

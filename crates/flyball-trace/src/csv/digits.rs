@@ -25,11 +25,26 @@ impl Row {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A task's name, without its blanks.
+    /// A task's name, without its blanks. Any user can give a task any name: it must not end the cell, and no spreadsheet
+    /// may take it for a formula (OWASP, "CSV Injection"). All other names are as in the tracers' files.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
+        let odd = |byte: &u8| matches!(byte, b',' | b'"' | b'=' | b'+' | b'-' | b'@' | 0..b' ' | 0x7f);
+        if name.iter().any(odd) {
+            return self.odd_name(name);
+        }
         // The tracers split lines at blanks and join the words of a name again without them.
         self.bytes.extend(name.iter().filter(|byte| **byte != b' '));
+    }
+
+    #[cold]
+    fn odd_name(&mut self, name: &[u8]) {
+        let mut kept = name.iter().filter(|byte| **byte != b' ').peekable();
+        if matches!(kept.peek(), Some(b'=' | b'+' | b'-' | b'@')) {
+            self.put(b"'");
+        }
+        self.bytes
+            .extend(kept.map(|byte| if matches!(byte, b',' | b'"' | 0..b' ' | 0x7f) { b'_' } else { *byte }));
     }
 
     /// `, ` and the number.
@@ -200,6 +215,20 @@ mod tests {
                 _ => row.quotient::<4>(numerator, denominator),
             });
             assert_eq!(found, expected, "{numerator}/{denominator}");
+        }
+    }
+
+    #[test]
+    fn names_are_no_formulas() {
+        for (name, cell) in [
+            ("kworker/u8:3+events_unbound", "kworker/u8:3+events_unbound"),
+            ("a-b 3", "a-b3"),
+            ("=cmd|x", "'=cmd|x"),
+            (" -bash", "'-bash"),
+            ("x,=1+1", "x_=1+1"),
+            ("@\t\"", "'@__"),
+        ] {
+            assert_eq!(text(|row| row.name(name.as_bytes())), cell);
         }
     }
 

@@ -166,7 +166,7 @@ fn conduct(
         .clone()
         .map(|argv| start_server(host, &argv, directory.owner()))
         .transpose()?;
-    let mut progress = Progress::new();
+    let mut progress = Progress;
     let outcome = Conductor {
         host,
         settings: &mut *taken.settings,

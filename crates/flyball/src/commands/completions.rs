@@ -3,6 +3,7 @@
 use crate::{
     exit::{Exit, Failure},
     output::checked,
+    terminal,
 };
 
 /// Arguments of `completions`.
@@ -21,6 +22,6 @@ pub struct Args {
 pub fn run(mut command: clap::Command, args: &Args) -> Result<Exit, Failure> {
     let mut out = Vec::new();
     clap_complete::generate(args.shell, &mut command, "flyball", &mut out);
-    checked(std::io::Write::write_all(&mut std::io::stdout(), &out))?;
+    checked(std::io::Write::write_all(&mut terminal::stdout(), &out))?;
     Ok(Exit::Done)
 }

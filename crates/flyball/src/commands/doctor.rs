@@ -115,10 +115,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.fix && report.not_visible.is_none() {
         return fix(context, &*host, &report, args.dry_run);
     }
-    context
-        .output
-        .about(&*host)
-        .object(|| &report, || render::for_stdout(&render::render(&report, args.verbose)))?;
+    context.output.about(&*host).object(|| &report, || render::render(&report, args.verbose))?;
     Ok(if report.not_visible.is_some() {
         Exit::NotHere
     } else {
@@ -245,6 +242,6 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
         rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
     }
     let object = |(id, group, why, looks, option): &render::Row| serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option});
-    output.list(|| rows.iter().map(object).collect(), || render::for_stdout(&render::list(&rows)))?;
+    output.list(|| rows.iter().map(object).collect(), || render::list(&rows))?;
     Ok(Exit::Done)
 }

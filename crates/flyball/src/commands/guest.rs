@@ -28,6 +28,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::{GUEST_KERNEL, workload_class},
     output::Reporter,
+    terminal,
 };
 
 /// Arguments of `guest`.
@@ -286,9 +287,9 @@ fn before(error: GuestError) -> Failure {
 
 fn outlets(verbose: bool) -> Outlets {
     Outlets {
-        out: Box::new(io::stdout()),
-        err: Box::new(io::stderr()),
-        console: verbose.then(|| Box::new(io::stderr()) as Box<dyn io::Write + Send>),
+        out: Box::new(terminal::foreign_stdout()),
+        err: Box::new(terminal::foreign_stderr()),
+        console: verbose.then(|| Box::new(terminal::foreign_stderr()) as Box<dyn io::Write + Send>),
     }
 }
 
@@ -319,7 +320,7 @@ fn finish(end: &End, verbose: bool) -> Exit {
         if !verbose && !last.is_empty() {
             eprintln!("{last}");
         }
-        eprint!("{}", end.emulator);
+        crate::output::complain(&end.emulator);
     }
     if verbose {
         for (what, host, guest) in [

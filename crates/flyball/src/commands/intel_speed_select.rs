@@ -3,7 +3,7 @@
 //! Its arguments are taken before clap sees them, because that tool parses them in its own way.
 
 use std::{
-    io::{IsTerminal as _, Write as _},
+    io::Write as _,
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
     process::{ExitCode, Stdio},
@@ -23,6 +23,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::MachineArg,
     process::{flag_on, own_program},
+    terminal,
 };
 
 /// The tool's name, as a link to this program has it.
@@ -103,7 +104,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
         // The original refuses to run without root before it looks at anything.
         root: !live || process::is_root(),
         out: &mut out,
-        err: &mut std::io::stderr(),
+        err: &mut terminal::stderr(),
         daemon: &mut daemon,
     };
     let code = flyball_sst_dropin::run(args, surroundings);
@@ -114,8 +115,12 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
 /// stdout, buffered in blocks unless it is a terminal, as in the C library: scripts that send both streams to one file
 /// see the same order of lines.
 fn standard_output() -> Box<dyn std::io::Write> {
-    let out = std::io::stdout();
-    if out.is_terminal() { Box::new(out) } else { Box::new(std::io::BufWriter::with_capacity(4096, out)) }
+    let out = terminal::stdout();
+    if terminal::is_terminal() {
+        Box::new(out)
+    } else {
+        Box::new(std::io::BufWriter::with_capacity(4096, out))
+    }
 }
 
 /// Runs the tool if clap parsed the command line.

@@ -8,7 +8,10 @@ use clap_mangen::{
 };
 use flyball_control::{Access, TABLE};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    terminal,
+};
 
 /// Arguments of `man`.
 #[derive(Debug, clap::Args)]
@@ -56,7 +59,7 @@ pub fn run(mut top: clap::Command, args: &Args) -> Result<Exit, Failure> {
             page(command).map_err(failed)?
         }
     };
-    std::io::stdout().write_all(&bytes).map_err(failed)?;
+    terminal::stdout().write_all(&bytes).map_err(failed)?;
     Ok(Exit::Done)
 }
 

@@ -15,6 +15,7 @@ mod recorded;
 mod simulated;
 mod speed_select;
 mod speed_select_guide;
+mod terminal;
 mod trace;
 mod trace_files;
 mod traces;

@@ -1,32 +1,26 @@
 //! The doctor's report as text: findings first, worst first; checks that are ok on one line per group.
 
-use std::{fmt::Write as _, io::IsTerminal as _};
+use std::fmt::Write as _;
 
-use anstyle::{AnsiColor, Style};
 use flyball_control::doctor::{Finding, Fix, Group, KnobValue, Report, Verdict};
 
-/// The text as stdout takes it: without colour where that is not a terminal, or the user does not want it.
-pub(super) fn for_stdout(text: &str) -> String {
-    match anstream::AutoStream::choice(&std::io::stdout()) {
-        anstream::ColorChoice::Never => anstream::adapter::strip_str(text).to_string(),
-        _ => text.to_owned(),
+use crate::{
+    paint::one_line,
+    terminal::{self, Mark},
+};
+
+fn style(verdict: Verdict) -> Mark {
+    match verdict {
+        Verdict::Ok => Mark::Green,
+        Verdict::Unknown => Mark::Grey,
+        Verdict::Note => Mark::Cyan,
+        Verdict::Warning => Mark::BoldYellow,
+        Verdict::Fault => Mark::BoldRed,
     }
 }
 
-fn style(verdict: Verdict) -> Style {
-    let color = match verdict {
-        Verdict::Ok => AnsiColor::Green,
-        Verdict::Unknown => AnsiColor::BrightBlack,
-        Verdict::Note => AnsiColor::Cyan,
-        Verdict::Warning => AnsiColor::Yellow,
-        Verdict::Fault => AnsiColor::Red,
-    };
-    let style = Style::new().fg_color(Some(color.into()));
-    if verdict >= Verdict::Warning { style.bold() } else { style }
-}
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+const BOLD: Mark = Mark::Bold;
+const DIM: Mark = Mark::Faint;
 
 /// The whole report.
 pub(super) fn render(report: &Report, verbose: bool) -> String {
@@ -37,11 +31,11 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
         flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
     };
     let kernel = report.kernel.as_ref().map(|release| format!(" · Linux {release}")).unwrap_or_default();
-    let _ = write!(out, "{BOLD}{}{BOLD:#}", report.processor);
-    let beside = format!("{kernel}{kind}");
+    let _ = write!(out, "{BOLD}{}{BOLD:#}", one_line(report.processor.clone()));
+    let beside = one_line(format!("{kernel}{kind}"));
     // If the terminal's line is too short, the processor stands alone and the rest goes below.
     let long = report.processor.chars().count() + beside.chars().count() > width();
-    if long && std::io::stdout().is_terminal() {
+    if long && terminal::is_terminal() {
         let _ = write!(out, "\n{}", beside.trim_start_matches(" · "));
     } else {
         out.push_str(&beside);
@@ -50,10 +44,10 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
     if let Some(hidden) = &report.not_visible {
         out.push('\n');
         for text in [&hidden.what, &hidden.remedy] {
-            folded(&mut out, &Label::NONE, &format!("{}.", sentence(text)), |_| Style::new());
+            folded(&mut out, &Label::NONE, &format!("{}.", sentence(text)), |_| Mark::Plain);
         }
         for seen in &hidden.evidence {
-            let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, seen.value);
+            let _ = writeln!(out, "  {DIM}{}{DIM:#}  {}", seen.place, one_line(seen.value.clone()));
         }
         return out;
     }
@@ -141,7 +135,7 @@ fn detailed(out: &mut String, finding: &Finding) {
             if word == id { DIM } else { BOLD }
         },
     );
-    let plain = |_: &str| Style::new();
+    let plain = |_: &str| Mark::Plain;
     let label = |text| Label { text, style: DIM, indent: 9 };
     folded(out, &label("why"), finding.why, plain);
     for seen in &finding.evidence {
@@ -161,18 +155,18 @@ fn detailed(out: &mut String, finding: &Finding) {
 /// The label before a paragraph.
 struct Label<'a> {
     text: &'a str,
-    style: Style,
+    style: Mark,
     /// Columns before it.
     indent: usize,
 }
 
 impl Label<'_> {
     /// No label.
-    const NONE: Label<'static> = Label { text: "", style: Style::new(), indent: 0 };
+    const NONE: Label<'static> = Label { text: "", style: Mark::Plain, indent: 0 };
 }
 
 /// A paragraph after its label, wrapped to the terminal's width, each word in its style.
-fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Style) {
+fn folded(out: &mut String, label: &Label<'_>, text: &str, of_word: impl Fn(&str) -> Mark) {
     let room = match (label.text, label.indent) {
         ("", _) => 0,
         (_, 0) => 9,
@@ -217,7 +211,7 @@ pub(super) fn list(rows: &[Row]) -> String {
         for (id, _, why, looks, option) in rows.iter().filter(|row| row.1 == group) {
             let option = option.map_or_else(String::new, |option| format!("  ({option})"));
             let _ = writeln!(out, "  {id}{DIM}{option}{DIM:#}");
-            let plain = |_: &str| Style::new();
+            let plain = |_: &str| Mark::Plain;
             folded(&mut out, &Label { text: "why", style: DIM, indent: 4 }, why, plain);
             folded(&mut out, &Label { text: "looks", style: DIM, indent: 4 }, looks, plain);
         }
@@ -246,7 +240,7 @@ fn brief(out: &mut String, report: &Report) {
             .collect();
         if !fine.is_empty() {
             let label = Label { text: "ok", style: style(Verdict::Ok), indent: 0 };
-            folded(out, &label, &format!("{}: {}", group.title(), fine.join(", ")), |_| Style::new());
+            folded(out, &label, &format!("{}: {}", group.title(), fine.join(", ")), |_| Mark::Plain);
         }
     }
     for (what, ids) in not_seen(report) {

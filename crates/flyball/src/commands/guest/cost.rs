@@ -22,6 +22,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::GUEST_KERNEL,
     output::Reporter,
+    terminal,
 };
 
 /// Arguments of `guest cost`.
@@ -109,7 +110,8 @@ impl Stamped {
 
 fn boot(cache: &Cache, request: &Request) -> Result<[f64; 6], Failure> {
     let said = Stamped::default();
-    let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
+    let outlets =
+        Outlets { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
     let end: End = guest::run(cache, request, outlets).map_err(super::before)?;
     let marks = said.marks();
     let ([Some(init), Some(command), _], [a, b, c]) = (end.host, marks.as_slice()) else {

@@ -7,7 +7,7 @@
 //! arms need. The guest is then booted again with these, and runs `compare --resume`.
 
 use std::{
-    io,
+    io::Write as _,
     path::{Component, Path, PathBuf},
 };
 
@@ -25,6 +25,7 @@ use crate::{
     exit::{Exit, Failure},
     machine::GuestArg,
     process::own_program,
+    terminal,
 };
 
 /// Runs the command line in a guest.
@@ -128,12 +129,13 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
     loop {
         request.command = in_its_directory(&words, &request.files);
         let said = Kept::default();
-        let outlets = Outlets { out: Box::new(said.clone()), err: Box::new(io::stderr()), console: None };
+        let outlets =
+            Outlets { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
         let end: End = guest::run(&cache, &request, outlets).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
         // A boot that was tried with these parameters and still waits would be tried forever.
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {
-            let _ = io::Write::write_all(&mut io::stdout(), &said.bytes());
+            let _ = terminal::foreign_stdout().write_all(&said.bytes());
             return Ok(finish(&end, false));
         };
         eprintln!("flyball: booting again for arm '{arm}', with {needed}");

@@ -8,7 +8,7 @@ use flyball_control::{
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 
 use super::{facts::Facts, lines, reason};
-use crate::paint::{Cell, Columns, Paint, Style, cpus_within, wrapped};
+use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, wrapped};
 
 /// How wide the screen is taken to be.
 const WIDTH: usize = 110;
@@ -113,7 +113,7 @@ impl Screen<'_> {
         if facts.nodes.len() > 1 {
             line.extend(count(facts.nodes.len(), "node", "nodes"));
         }
-        let mut out = line.join(", ") + "\n";
+        let mut out = one_line(line.join(", ")) + "\n";
         let mut second = Vec::new();
         second.extend(facts.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
         second.push(match facts.kind {
@@ -130,7 +130,7 @@ impl Screen<'_> {
             (1, _) => second.push("one policy for all CPUs".to_owned()),
             (policies, size) => second.push(format!("{policies} policies of up to {size} CPUs")),
         }
-        out += &self.paint.apply(Style::Faint, &second.join(", "));
+        out += &self.paint.apply(Style::Faint, &one_line(second.join(", ")));
         out.push('\n');
         let mut places = Vec::new();
         let differ = |groups: usize| groups > 1;

@@ -10,10 +10,12 @@ use std::{
 
 use flyball_trace::{Clock, Event, Record, live::LiveSink};
 
+use crate::terminal;
+
 /// Prints records while they are recorded; a reader that went away ends the recording.
 pub fn live_sink(stop: Arc<AtomicBool>) -> LiveSink {
     Box::new(move |records: &[(Record, String)]| {
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut out = std::io::BufWriter::new(terminal::stdout());
         for (record, other) in records {
             let line = record.line(Clock::Local);
             let written = match record.event {

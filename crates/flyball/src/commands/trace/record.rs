@@ -22,6 +22,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     run_as::RunAs,
+    terminal,
 };
 
 /// Arguments of `trace record`.
@@ -291,7 +292,7 @@ fn say(output: &Reporter, summary: &CaptureSummary) -> Result<(), Failure> {
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
     }
-    let mut stderr = std::io::stderr().lock();
+    let mut stderr = terminal::stderr();
     let CaptureSummary { file, received, lost, written, bytes, .. } = summary;
     let _ = writeln!(
         stderr,

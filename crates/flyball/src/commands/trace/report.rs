@@ -13,6 +13,7 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    terminal,
 };
 
 use super::{
@@ -93,7 +94,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 /// Reads the trace and prints each record as a line.
 fn print(input: &Input, names: &Arc<Names>, add: &mut RecordSink<'_>) -> Result<TraceSummary, Failure> {
     // A trace has millions of lines; stdout alone flushes at each of them.
-    let mut lines = BufWriter::with_capacity(1 << 16, std::io::stdout());
+    let mut lines = BufWriter::with_capacity(1 << 16, terminal::stdout());
     let summary = input.read(names, true, &mut |record, detail| {
         let line = record.line(Clock::Local);
         let written = match record.event {

@@ -7,7 +7,7 @@ use flyball_trace::{
     report::{CpuReport, Range, Report},
 };
 
-use crate::paint::{Columns, Paint};
+use crate::paint::{Columns, Paint, one_line};
 
 /// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
 pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
@@ -21,7 +21,7 @@ pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: boo
         report.records, report.duration, report.start
     );
     if let Some(uname) = &summary.uname {
-        let _ = writeln!(out, "kernel: {uname}");
+        let _ = writeln!(out, "kernel: {}", one_line(uname.clone()));
     }
     let events: Vec<String> =
         report.events.iter().map(|event| format!("{} {}", event.name, event.count)).collect();

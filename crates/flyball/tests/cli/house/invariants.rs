@@ -96,3 +96,33 @@ fn no_static_that_changes() {
         assert!(there && !reason.is_empty(), "STATICS lists {known}, which is not there");
     }
 }
+
+/// What flyball prints goes through `terminal.rs` or `output.rs`, which show control characters instead of sending them.
+#[test]
+fn only_the_terminal_module_writes_to_stdout_and_stderr() {
+    const WAYS: [&str; 4] = ["io::stdout()", "io::stderr()", "stdout().lock", "stderr().lock"];
+    const ALLOWED: [(&str, &str); 8] = [
+        ("crates/flyball/src/terminal.rs", "this is it"),
+        ("crates/flyball-guest-plugin/", "runs inside the emulator, whose stderr the launcher reads"),
+        ("crates/flyball-guest/src/run.rs", "asks for the terminal's size"),
+        ("crates/flyball-measure/src/workload/task.rs", "words of a benchmark through a pipe"),
+        ("crates/flyball-host/src/child.rs", "numbers of a model"),
+        ("crates/flyball-simhost/src/state.rs", "the user's own state file"),
+        ("crates/flyball-simhost/src/host.rs", "an error about the user's own state file"),
+        ("crates/flyball-simhost/src/setup.rs", "the user's own words"),
+    ];
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| source.krate != "flyball-testing") {
+        if ALLOWED.iter().any(|(path, _)| source.path.starts_with(path)) {
+            continue;
+        }
+        let code = source.product();
+        // In the program itself these macros are those of terminal.rs.
+        let own = source.krate == "flyball";
+        let ways = WAYS.iter().chain(if own { &[][..] } else { &["println!(", "eprint!(", "print!("][..] });
+        for way in ways {
+            wrong.extend(code.match_indices(way).map(|(place, _)| at(source, place, way)));
+        }
+    }
+    fail(&wrong, "only crates/flyball/src/terminal.rs writes to stdout and stderr");
+}
