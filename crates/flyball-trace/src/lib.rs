@@ -27,6 +27,7 @@ pub mod live;
 mod machine;
 mod merge;
 mod names;
+#[cfg(feature = "live")]
 mod pace;
 mod page;
 #[cfg(feature = "parquet")]

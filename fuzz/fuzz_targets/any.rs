@@ -1,0 +1,18 @@
+//! One target of the list under libfuzzer, which learns from coverage:
+//! `FLYBALL_FUZZ=dat cargo +nightly fuzz run any --features libfuzzer fuzz/corpus/dat`.
+#![no_main]
+
+use std::sync::LazyLock;
+
+static TARGET: LazyLock<&flyball_fuzz::Target> = LazyLock::new(|| {
+    let name = std::env::var("FLYBALL_FUZZ").unwrap_or_default();
+    let names: Vec<&str> = flyball_fuzz::TARGETS.iter().map(|target| target.name).collect();
+    flyball_fuzz::TARGETS
+        .iter()
+        .find(|target| target.name == name)
+        .unwrap_or_else(|| panic!("set FLYBALL_FUZZ to one of {}", names.join(", ")))
+});
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    (TARGET.run)(bytes);
+});

@@ -1,0 +1,47 @@
+//! Every parser of flyball as a function of bytes. A target must not panic, hang or take much memory, whatever the bytes
+//! say; what it returns only tells a driver without coverage whether an input led somewhere new.
+
+mod files;
+mod texts;
+mod traces;
+
+/// A parser to be fuzzed.
+pub struct Target {
+    /// Its name, and that of its folder in `fuzz/corpus`.
+    pub name: &'static str,
+    /// Parses the bytes, and describes what came out.
+    pub run: fn(&[u8]) -> String,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "text", run: traces::text },
+    Target { name: "dat", run: traces::dat },
+    Target { name: "format", run: traces::format },
+    Target { name: "page", run: traces::page },
+    Target { name: "cpulist", run: texts::cpulist },
+    Target { name: "cpuinfo", run: texts::cpuinfo },
+    Target { name: "facts", run: texts::facts },
+    Target { name: "profile", run: texts::profile },
+    Target { name: "setting", run: texts::setting },
+    Target { name: "arm", run: texts::arm },
+    Target { name: "machine", run: texts::machine },
+    Target { name: "setup", run: texts::setup },
+    Target { name: "series", run: texts::series },
+    Target { name: "selftest", run: texts::selftest },
+    Target { name: "tpmi", run: texts::tpmi },
+    Target { name: "archive", run: files::archive },
+    Target { name: "packed", run: files::packed },
+    Target { name: "directory", run: files::directory },
+    Target { name: "journal", run: files::journal },
+    Target { name: "state", run: files::state },
+    Target { name: "run", run: files::run_directory },
+];
+
+/// `Ok`, or the error without the numbers in it: the same mistake at another place is not new.
+fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, shape: impl FnOnce(T) -> String) -> String {
+    match result {
+        Ok(value) => shape(value),
+        Err(error) => error.to_string().chars().filter(|char| !char.is_ascii_digit()).take(120).collect(),
+    }
+}

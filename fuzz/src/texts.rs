@@ -1,0 +1,96 @@
+//! Texts: what users write, and what kernels and other programs print.
+
+use flyball_control::{Intent, Snapshot, profile::Profile};
+use flyball_host::{CpuInfo, CpuList, facts::Facts, isst::memdump};
+use flyball_measure::{Arm, selftest, series};
+use flyball_silicon::MachineSpec;
+use flyball_simhost::SimSetup;
+
+use crate::outcome;
+
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// A list of CPUs, printed and read again.
+pub fn cpulist(bytes: &[u8]) -> String {
+    outcome(text(bytes).parse::<CpuList>(), |list| {
+        assert_eq!(list.to_string().parse::<CpuList>().ok().as_ref(), Some(&list));
+        format!("{}", list.len().min(4))
+    })
+}
+
+/// /proc/cpuinfo.
+pub fn cpuinfo(bytes: &[u8]) -> String {
+    let info = format!("{:?}", CpuInfo::parse(bytes));
+    info.chars().filter(|char| !char.is_ascii_digit()).take(200).collect()
+}
+
+/// A facts file, printed and read again.
+pub fn facts(bytes: &[u8]) -> String {
+    outcome(Facts::parse(&text(bytes)), |facts| {
+        let printed = facts.to_text();
+        let again = Facts::parse(&printed).expect("what was printed can be read");
+        assert_eq!(again.to_text(), printed);
+        format!("{}", printed.lines().count().min(20))
+    })
+}
+
+/// A profile.
+pub fn profile(bytes: &[u8]) -> String {
+    outcome(Profile::parse(bytes, "fuzz"), |profile| format!("{profile:?}").chars().take(80).collect())
+}
+
+/// Settings of a command line, one a line.
+pub fn setting(bytes: &[u8]) -> String {
+    let text = text(bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    outcome(Intent::from_arguments(&lines, None), |intent| format!("{intent:?}").chars().take(80).collect())
+}
+
+/// An arm of a comparison.
+pub fn arm(bytes: &[u8]) -> String {
+    outcome(Arm::parse(&text(bytes)), |arm| format!("{}", arm.wishes.len()))
+}
+
+/// A machine file of the simulator, written and read again.
+pub fn machine(bytes: &[u8]) -> String {
+    outcome(MachineSpec::from_toml(&text(bytes)), |spec| {
+        let written = spec.to_toml().expect("a machine that was read can be written");
+        let again = MachineSpec::from_toml(&written).expect("what was written can be read");
+        format!("{}", again.cpus())
+    })
+}
+
+/// A simulated machine as `-M sim:` names it; nothing is opened.
+pub fn setup(bytes: &[u8]) -> String {
+    outcome(SimSetup::parse(&text(bytes)), |setup| format!("{}", setup.faults.len()))
+}
+
+/// A series of benchmark runs: pyperf, JSON, CSV.
+pub fn series(bytes: &[u8]) -> String {
+    outcome(series::read(bytes, None), |series| format!("{}", series.len().min(9)))
+}
+
+/// A sheet of the kernel's amd-pstate selftest, and what is computed again of it.
+pub fn selftest(bytes: &[u8]) -> String {
+    outcome(selftest::read(bytes), |sheet| format!("{sheet:?}").len().min(64).to_string())
+}
+
+/// A dump of a TPMI feature's registers.
+pub fn tpmi(bytes: &[u8]) -> String {
+    match memdump::parse(bytes) {
+        Ok(instances) => format!("{}", instances.len()),
+        Err(_) => "bad line".to_owned(),
+    }
+}
+
+/// What a snapshot of a recorded machine says; used by the targets of files.
+pub fn look(host: &dyn flyball_host::Host) -> String {
+    let intent = Intent::from_arguments(&["governor=performance", "max-freq=max", "epp=power"], None);
+    let intent = intent.expect("settings");
+    outcome(Snapshot::for_intent(host, &intent), |snapshot| {
+        let plan = flyball_control::plan::plan(&snapshot, &intent);
+        outcome(plan, |plan| format!("{} {}", snapshot.topology().cpus.len(), plan.changes.len()))
+    })
+}
