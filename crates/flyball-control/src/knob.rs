@@ -17,7 +17,7 @@ use flyball_sst::setting::Field;
 use serde::{Deserialize, Serialize};
 
 pub use self::control::{
-    Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Shown, When, Writing,
+    AppearsWith, Check, Control, Disturbs, Ends, Refusal, Role, Saved, Section, Shown, When, Writing,
 };
 pub use self::id::Id;
 pub(crate) use self::id::rows;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::{
+    clock::Clock,
     error::TraceError,
     format::{EventFormat, Field, Shape},
     record::Record,
@@ -24,8 +25,8 @@ pub enum Detail<'a> {
     Text(&'a [u8]),
 }
 
-/// Receives records in the order of their time, with what they have beyond their event.
-pub type DetailSink<'a> = dyn FnMut(&Record, Detail<'_>) -> Result<(), TraceError> + Send + 'a;
+/// Receives records in the order of their time, with the clock of their buffer and what they have beyond their event.
+pub type DetailSink<'a> = dyn FnMut(Clock, &Record, Detail<'_>) -> Result<(), TraceError> + Send + 'a;
 
 impl fmt::Display for Detail<'_> {
     /// `name=value`, blanks between; text as it was. Bytes that are neither number nor text are hexadecimal.

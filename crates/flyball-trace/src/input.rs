@@ -237,8 +237,8 @@ impl Trace {
                     let mut details = batch.details.iter().peekable();
                     for (at, record) in batch.records.iter().enumerate() {
                         match details.next_if(|(place, _)| *place == at) {
-                            Some((_, text)) => sink(record, Detail::Text(text))?,
-                            None => sink(record, Detail::None)?,
+                            Some((_, text)) => sink(batch.clock(), record, Detail::Text(text))?,
+                            None => sink(batch.clock(), record, Detail::None)?,
                         }
                     }
                     Ok(())
@@ -254,7 +254,7 @@ impl Trace {
         let mut summary = summary_of(&file);
         for buffer in &file.buffers {
             let read = merge(&file, buffer, &decoder, Readahead::default(), |record, payload| {
-                sink(record, decoder.detail(record, payload))
+                sink(buffer.clock, record, decoder.detail(record, payload))
             })?;
             summary.add(read);
         }

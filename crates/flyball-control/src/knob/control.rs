@@ -32,6 +32,8 @@ pub struct Control {
     /// The knobs and facts that the planner looks at to judge a setting, besides the knob itself: a snapshot for an intent
     /// holds these. `tests/control/settings.rs` plans settings of every knob and fails where one is left out.
     pub judged_by: &'static [Id],
+    /// What, when it changes, makes the knob's files appear. Empty where they are there from boot on.
+    pub appears_with: &'static [AppearsWith],
     /// The knob to use for a part of the machine, where this one is machine-wide.
     pub narrower: Option<Id>,
     /// Whether `save` takes it into a profile.
@@ -83,6 +85,22 @@ impl Refusal {
     pub const fn new(errnos: &'static [Errno], means: &'static str) -> Refusal {
         Refusal { errnos, means }
     }
+}
+
+/// A change that makes files of a knob appear, or makes them answer: until it is made, a plan cannot read the knob, and
+/// says that its write is judged later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppearsWith {
+    /// The CPU comes online: the kernel removes the folders of a policy, a CPU, a die and a package with their last CPU.
+    Cpu,
+    /// The driver's mode changes: a mode has files of its own, and makes its policies' files with the policies
+    /// (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`).
+    DriverMode,
+    /// A policy gets this governor: its tunables are there while a policy has it (drivers/cpufreq/cpufreq_governor.c,
+    /// `cpufreq_dbs_governor_init`).
+    Governor(&'static str),
+    /// The performance level of Speed Select changes: each level has its own features.
+    Level,
 }
 
 /// What the words `min` and `max` stand for.

@@ -77,7 +77,7 @@ impl fmt::Display for Step {
             Step::CorePower => "core-power",
             Step::SpeedSelectOn => "base-freq and turbo-freq on",
             Step::Governor => "governor",
-            Step::Tunable => "governor's speed",
+            Step::Tunable => "governor's tunables",
             Step::Preference => "preference",
             Step::Limit => "limits",
             Step::Idle => "idle states and latency",

@@ -6,7 +6,7 @@ use std::fmt;
 use flyball_host::CpuList;
 
 use super::driver;
-use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why};
+use crate::{At, Id, Place, ReadError, Snapshot, TargetError, Value, Vendor, Why, knob::AppearsWith};
 
 /// What a machine lacks of what a setting is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,8 @@ pub enum Remedy {
     NeedsHwp,
     /// Turbo is one switch for the whole machine.
     TurboOfMachine,
+    /// A policy with this governor has it.
+    Governor(&'static str),
 }
 
 impl fmt::Display for Remedy {
@@ -66,6 +68,7 @@ impl fmt::Display for Remedy {
             Remedy::TurboOfMachine => {
                 f.write_str("turbo is one switch for the whole machine: turbo=on or turbo=off")
             }
+            Remedy::Governor(name) => write!(f, "set governor={name} as well"),
         }
     }
 }
@@ -162,7 +165,12 @@ fn remedy(snapshot: &Snapshot, knob: Id) -> Result<Option<Remedy>, ReadError> {
             _ => Remedy::NoModes(driver),
         }),
         Id::Boost if snapshot.machine_value(Id::Turbo)?.is_some() => Some(Remedy::TurboOfMachine),
-        _ => None,
+        _ => knob.knob().control().and_then(|control| {
+            control.appears_with.iter().find_map(|with| match with {
+                AppearsWith::Governor(name) => Some(Remedy::Governor(name)),
+                _ => None,
+            })
+        }),
     })
 }
 

@@ -6,20 +6,23 @@ use super::{
 };
 use crate::{
     At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
-    Why,
+    Why, knob::AppearsWith,
 };
 
 impl Planner<'_> {
-    /// Whether the knob itself may come to be there by what is changed before: a driver makes its policies' files when it
-    /// makes the policies (drivers/cpufreq/cpufreq.c, `cpufreq_add_dev_interface`), so no governor brings one.
+    /// Whether the knob may be absent only until one of the changes before it is made.
     fn may_appear(&self, knob: Id, place: &Place) -> bool {
-        // These answer EAGAIN while intel_pstate is off (show_no_turbo in intel_pstate.c), or exist with HWP
-        // only.
-        let of_driver = knob.knob().scope == Scope::Policy
-            || matches!(knob, Id::MinPerfPct | Id::MaxPerfPct | Id::HwpDynamicBoost | Id::Turbo);
-        (self.ahead.mode.is_some() && of_driver && knob != Id::DriverMode)
-            || (self.ahead.level && matches!(knob, Id::SstBf | Id::SstTf))
-            || place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)) && knob > Id::Smt
+        let changes = |with: &AppearsWith| match *with {
+            AppearsWith::Cpu => place.cpus.iter().any(|cpu| self.ahead.online.contains(cpu)),
+            AppearsWith::DriverMode => self.ahead.mode.is_some(),
+            // One policy with the governor is enough for tunables that policies share.
+            AppearsWith::Governor(name) => self.ahead.governor_changes.iter().any(|number| {
+                self.ahead.governors.get(number).is_some_and(|governor| governor == name)
+                    && (place.at == At::Machine || place.at == At::Policy(*number))
+            }),
+            AppearsWith::Level => self.ahead.level,
+        };
+        knob.knob().control().is_some_and(|control| control.appears_with.iter().any(changes))
     }
 
     /// Whether what this knob's value is judged by will be different when its turn has come.
@@ -187,7 +190,7 @@ impl Planner<'_> {
             return Some("the change of level switches it off: written again after that");
         }
         if self.ahead.mode.is_some() && want.knob.knob().scope == Scope::Policy {
-            return Some("the driver makes its policies anew: written again if that changed it");
+            return Some("the driver recreates its policies: written again if that changes it");
         }
         match &want.place.at {
             At::Policy(number) if want.knob == Id::Epp && self.ahead.governor_changes.contains(number) => {

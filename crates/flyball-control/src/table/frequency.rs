@@ -6,7 +6,8 @@ use super::{effects, rw};
 use crate::{
     Id,
     knob::{
-        Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown, Writing,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Refusal, Role, Saved, Scope, Section, Shown,
+        Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
@@ -55,6 +56,7 @@ pub(super) const GOVERNOR: Knob = Knob {
         ends: Ends::None,
         check: Check::Listed(Id::AvailableGovernors),
         judged_by: &[Id::AvailableGovernors, Id::Driver],
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
         written_by: &[
@@ -105,6 +107,7 @@ pub(super) const MIN_PERF_PCT: Knob = Knob {
         ends: Ends::Numbers(0, 100),
         check: Check::Any,
         judged_by: &[Id::MaxPerfPct],
+        appears_with: &[AppearsWith::DriverMode],
         narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Tuned, Program::Tlp, Program::AutoCpufreq, Program::System76],
@@ -137,6 +140,7 @@ pub(super) const MAX_PERF_PCT: Knob = Knob {
         ends: Ends::Numbers(0, 100),
         check: Check::Any,
         judged_by: &[Id::MinPerfPct],
+        appears_with: &[AppearsWith::DriverMode],
         narrower: None,
         saved: Saved::Always,
         written_by: &[
@@ -184,6 +188,7 @@ pub(super) const MIN_FREQ: Knob = Knob {
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
         written_by: &[
@@ -227,6 +232,7 @@ pub(super) const MAX_FREQ: Knob = Knob {
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::BetweenEnds,
         judged_by: JUDGING_LIMITS,
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
         written_by: &[
@@ -270,6 +276,7 @@ pub(super) const SETSPEED: Knob = Knob {
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::BetweenEnds,
         judged_by: &[Id::Governor, Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
         written_by: &[],
@@ -306,6 +313,7 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
         ends: Ends::Rows(Id::HwMinFreq, Id::HwMaxFreq),
         check: Check::Any,
         judged_by: &[Id::HwMinFreq, Id::HwMaxFreq, Id::BaseFreq, Id::NominalFreq],
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Never,
         written_by: &[],

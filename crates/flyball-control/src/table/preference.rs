@@ -7,8 +7,8 @@ use super::{amd, effects, intel, rw};
 use crate::{
     Id,
     knob::{
-        Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope, Section, Shown,
-        Writing,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope,
+        Section, Shown, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
     },
@@ -46,6 +46,7 @@ pub(super) const EPP: Knob = Knob {
         ends: Ends::None,
         check: Check::Preference,
         judged_by: &[Id::AvailableEpp, Id::Governor, Id::Driver, Id::DriverMode, Id::HwpRequest],
+        appears_with: &[AppearsWith::DriverMode, AppearsWith::Cpu],
         narrower: None,
         saved: Saved::OwnPreference,
         written_by: &[
@@ -108,6 +109,7 @@ pub(super) const EPB: Knob = Knob {
         ends: Ends::None,
         check: Check::Any,
         judged_by: &[],
+        appears_with: &[AppearsWith::Cpu],
         narrower: None,
         saved: Saved::Always,
         written_by: &[
@@ -148,6 +150,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
         ends: Ends::None,
         check: Check::Any,
         judged_by: &[],
+        appears_with: &[AppearsWith::DriverMode],
         narrower: None,
         saved: Saved::WhereWritable,
         written_by: &[],
@@ -181,6 +184,7 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
         ends: Ends::None,
         check: Check::Any,
         judged_by: &[],
+        appears_with: &[AppearsWith::DriverMode],
         narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Throttled],

@@ -7,7 +7,7 @@ use flyball_host::record;
 use super::{auxiliary::AUXILIARIES, *};
 use crate::{
     Access, Content, Id, Location, Scope,
-    knob::{Check, Disturbs, Ends, SpeedSelect, When, Writing},
+    knob::{AppearsWith, Check, Disturbs, Ends, SpeedSelect, When, Writing},
     knob::{spelling::Spelling, subject::Subject},
     write::reasons::placeholders,
 };
@@ -179,6 +179,32 @@ fn what_goes_with_a_driver_or_a_cpu_is_in_its_group() {
             }
             if file.contains("{cpu}") && row.id != Id::Online {
                 assert!(effects::CPU.contains(&subject), "{}: it goes with its CPU", row.name);
+            }
+        }
+    }
+}
+
+/// A plan that brings its files waits for them instead of refusing the setting.
+#[test]
+fn files_of_a_driver_a_policy_or_a_cpu_say_what_they_appear_with() {
+    for row in TABLE {
+        let Some(control) = row.control() else { continue };
+        let has = |with: AppearsWith| control.appears_with.contains(&with);
+        for file in Subject::Knob(row.id).files() {
+            if file.contains("{policy}") {
+                assert!(has(AppearsWith::DriverMode) && has(AppearsWith::Cpu), "{}: {file}", row.name);
+            }
+            if file.contains("/intel_pstate/") && row.id != Id::DriverMode {
+                assert!(has(AppearsWith::DriverMode), "{}: {file}", row.name);
+            }
+            if file.contains("/cpu{cpu}/") && row.id != Id::Online {
+                assert!(has(AppearsWith::Cpu), "{}: {file}", row.name);
+            }
+            // Tunables are in a folder with their governor's name.
+            for governor in ["conservative", "ondemand", "schedutil"] {
+                if file.contains(&format!("/{governor}/")) {
+                    assert!(has(AppearsWith::Governor(governor)), "{}: {file}", row.name);
+                }
             }
         }
     }

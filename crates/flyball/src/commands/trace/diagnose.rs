@@ -60,10 +60,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let names = Arc::new(Names::default());
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());
     let (mut records, mut requests) = (0u64, 0u64);
-    let summary = args.input.read(&names, false, &mut |record, _| {
-        records += 1;
-        requests += u64::from(matches!(record.event, Event::AmdPerf(_) | Event::Intel(_)));
-        diagnoser.add(record);
+    let summary = args.input.read_batches(&names, &mut |batch| {
+        for record in batch {
+            records += 1;
+            requests += u64::from(matches!(record.event, Event::AmdPerf(_) | Event::Intel(_)));
+            diagnoser.add(record);
+        }
         Ok(())
     })?;
     // What the user gave has precedence over what the trace says of its machine.

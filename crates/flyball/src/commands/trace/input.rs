@@ -8,8 +8,8 @@ use std::{
 
 use flyball_host::CpuList;
 use flyball_trace::{
-    Clock, Detail, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, RecordSink, Stored,
-    Tasks, TextOptions, Trace, TraceError, TraceSummary, concerns,
+    Clock, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, RecordSink, Stored, Tasks,
+    TextOptions, Trace, TraceError, TraceSummary, concerns,
 };
 
 use crate::exit::{Exit, Failure};
@@ -54,12 +54,10 @@ impl From<TraceError> for Failure {
 }
 
 impl Input {
-    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`; with the fields of passed-through
-    /// events if `details` are wanted.
-    pub fn read(
+    /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of passed-through events.
+    pub fn read_details(
         &self,
         names: &Arc<Names>,
-        details: bool,
         sink: &mut DetailSink<'_>,
     ) -> Result<TraceSummary, Failure> {
         let (trace, raw, options) = self.open()?;
@@ -69,22 +67,12 @@ impl Input {
                 concerns(record, |cpu| chosen.get(cpu as usize).copied().unwrap_or(false))
             })
         };
-        let read = if details {
-            trace.read_details(&options, raw, names, &mut |record, detail| {
-                if wanted(record) { sink(record, detail) } else { Ok(()) }
-            })
-        } else {
-            trace.read(&options, raw, names, &mut |records| {
-                records
-                    .iter()
-                    .filter(|record| wanted(record))
-                    .try_for_each(|record| sink(record, Detail::None))
-            })
-        };
-        Ok(read?)
+        Ok(trace.read_details(&options, raw, names, &mut |clock, record, detail| {
+            if wanted(record) { sink(clock, record, detail) } else { Ok(()) }
+        })?)
     }
 
-    /// As [`Input::read`] without details, in batches, as they come.
+    /// As [`Input::read_details`] without details, in batches, as they come.
     pub fn read_batches(
         &self,
         names: &Arc<Names>,

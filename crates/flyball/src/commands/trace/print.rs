@@ -13,11 +13,11 @@ use flyball_trace::{Clock, Event, Record, live::LiveSink};
 use crate::terminal;
 
 /// Prints records while they are recorded; a reader that went away ends the recording.
-pub fn live_sink(stop: Arc<AtomicBool>) -> LiveSink {
+pub fn live_sink(clock: Clock, stop: Arc<AtomicBool>) -> LiveSink {
     Box::new(move |records: &[(Record, String)]| {
         let mut out = std::io::BufWriter::new(terminal::stdout());
         for (record, other) in records {
-            let line = record.line(Clock::Local);
+            let line = record.line(clock);
             let written = match record.event {
                 Event::Other(_) => writeln!(out, "{}{other}", line.start()),
                 _ => writeln!(out, "{line}"),

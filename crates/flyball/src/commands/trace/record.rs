@@ -13,6 +13,7 @@ use std::{
 
 use flyball_host::{CpuList, Errno, Host, HostError, Launch, Process, User, tracefs::is_locked_down};
 use flyball_trace::{
+    Clock,
     dat::DatVersion,
     live::{Capture, CaptureError, CaptureOptions, CaptureSummary},
 };
@@ -210,7 +211,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         signal_hook::flag::register(signal, interrupted.clone())
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
-    let live = args.live.then(|| super::print::live_sink(interrupted.clone()));
+    let live = args.live.then(|| super::print::live_sink(Clock::named(&args.clock), interrupted.clone()));
     let mut capture = Capture::start(&*host, &options, live).map_err(failure)?;
     let mut program =
         if args.command.is_empty() { None } else { Some(spawn(&*host, &args.command, user.as_ref())?) };

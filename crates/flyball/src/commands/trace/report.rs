@@ -6,7 +6,7 @@ use std::{
 };
 
 use flyball_trace::{
-    Clock, Event, Names, Record, RecordSink, TraceError, TraceSummary,
+    Event, Names, Record, RecordSink, TraceError, TraceSummary,
     report::{Analyser, Report},
 };
 
@@ -95,8 +95,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
 fn print(input: &Input, names: &Arc<Names>, add: &mut RecordSink<'_>) -> Result<TraceSummary, Failure> {
     // A trace has millions of lines; stdout alone flushes at each of them.
     let mut lines = BufWriter::with_capacity(1 << 16, terminal::stdout());
-    let summary = input.read(names, true, &mut |record, detail| {
-        let line = record.line(Clock::Local);
+    let summary = input.read_details(names, &mut |clock, record, detail| {
+        let line = record.line(clock);
         let written = match record.event {
             Event::Other(id) => writeln!(lines, "{}{}: {detail}", line.start(), names.name(id)),
             _ => writeln!(lines, "{line}"),
