@@ -30,7 +30,7 @@ pub struct Intent {
     pub settings: Vec<Setting>,
 }
 
-/// Why an argument is no setting.
+/// Why an argument is not a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IntentError {
     /// It has no `=`.
@@ -45,7 +45,7 @@ impl fmt::Display for IntentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             IntentError::NoEquals(text) => {
-                write!(f, "'{text}' is no setting; write KNOB=VALUE, for example governor=performance")
+                write!(f, "'{text}' is not a setting; write KNOB=VALUE, for example governor=performance")
             }
             IntentError::Unknown(error) => error.fmt(f),
             IntentError::Value(error) => error.fmt(f),
@@ -93,7 +93,7 @@ impl Intent {
     /// Reads `KNOB=VALUE` arguments, all for the CPUs of selector `on`.
     ///
     /// # Errors
-    /// The first argument that is no setting.
+    /// The first argument that is not a setting.
     pub fn from_arguments<S: AsRef<str>>(arguments: &[S], on: Option<&str>) -> Result<Intent, IntentError> {
         let mut settings = Vec::new();
         for argument in arguments {

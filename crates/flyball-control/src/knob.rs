@@ -23,7 +23,7 @@ pub use self::id::Id;
 pub(crate) use self::id::rows;
 use self::order::Step;
 
-/// Of what there is one instance of a knob each.
+/// What a knob has one instance per.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -346,7 +346,7 @@ pub struct Knob {
     pub name: &'static str,
     /// What it is, in a few words.
     pub title: &'static str,
-    /// Of what there is one instance each.
+    /// What it has one instance per.
     pub scope: Scope,
     /// Whose processors have it, where only one vendor's do.
     pub vendor: Option<Vendor>,

@@ -1,7 +1,7 @@
 //! A place of a machine that holds a value: an attribute file, a setting of Speed Select, a control group, or some bits of
 //! one register of one CPU.
 //!
-//! What is read, planned, written, journaled and put back is named by its location. A location has a text form that
+//! What is read, planned, written, journaled and restored is named by its location. A location has a text form that
 //! survives the process ([`Location::to_text`]), and its content is kept byte for byte as the kernel printed it.
 
 use std::{fmt, str::FromStr};
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Location {
 pub enum Content {
     /// The bytes, as the kernel printed them.
     Text(String),
-    /// The bytes in hexadecimal, where they are no UTF-8.
+    /// The bytes in hexadecimal, where they are not UTF-8.
     Hex(String),
     /// It could not be read; the errno says what that means (EBUSY: the CPU is offline).
     Unreadable(i32),

@@ -2,9 +2,9 @@
 //!
 //! [`plan`] reads and never writes; applying a plan never decides. Values are judged here, before the first write:
 //! names against the lists that the kernel gives, frequencies against the hardware's limits, settings against each
-//! other (`couplings`). What is already so produces no change, so a plan after its own application is empty.
+//! other (`couplings`). What is already in effect produces no change, so a plan after its own application is empty.
 //!
-//! Some changes pull the ground from under the rest: a driver switch makes every policy anew, turbo moves the limits
+//! Some changes invalidate later settings: a driver switch recreates every policy, turbo moves the limits
 //! of the hardware, a governor change resets preferences. After those, applying plans again from a fresh look; what a
 //! printed plan says about the time after them is what can be known before, and says that it is.
 

@@ -35,7 +35,7 @@ pub struct Profile {
     pub intent: Intent,
 }
 
-/// Why a text is no profile: where, and what is wrong there.
+/// Why a text is not a profile: where, and what is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileError {
     /// The file, as it was called.
@@ -64,7 +64,7 @@ impl Profile {
     /// Reads a profile; `file` is its name in messages.
     ///
     /// # Errors
-    /// Text that is no UTF-8 or no TOML, an unknown section or knob, a value that the knob does not take.
+    /// Text that is not UTF-8 or not TOML, an unknown section or knob, a value that the knob does not take.
     pub fn parse(bytes: &[u8], file: &str) -> Result<Profile, ProfileError> {
         let bad = |line: usize, what: String| ProfileError { file: file.to_owned(), line, what };
         let text = std::str::from_utf8(bytes).map_err(|error| {

@@ -58,7 +58,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     }
     let Some((kind, value)) = part.split_once(':') else { return Err(bad(FORMS.to_owned())) };
     let wanted = Numbers::parse(value);
-    let numbers = || wanted.clone().ok_or_else(|| bad(format!("'{value}' is no number; {FORMS}")));
+    let numbers = || wanted.clone().ok_or_else(|| bad(format!("'{value}' is not a number; {FORMS}")));
     let (cpus, there): (CpuList, String) = match kind.to_ascii_lowercase().as_str() {
         "package" | "socket" => {
             let wanted = numbers()?;
@@ -103,13 +103,13 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             };
             let kinds = topology.core_kinds();
             let there =
-                if kinds.is_empty() { "all cores are alike".to_owned() } else { listed(kinds.keys()) };
+                if kinds.is_empty() { "all cores are of the same type".to_owned() } else { listed(kinds.keys()) };
             (kinds.get(&wanted).cloned().unwrap_or_default(), there)
         }
         _ => return Err(bad(FORMS.to_owned())),
     };
     if cpus.is_empty() {
-        return Err(bad(format!("it names no CPU; here: {there}")));
+        return Err(bad(format!("it selects no CPU; this machine has {there}")));
     }
     Ok(cpus)
 }

@@ -1,4 +1,4 @@
-//! The knobs of a snapshot as rows, with alike places made one row: what `show` prints.
+//! The knobs of a snapshot as rows, with equal places in one row: what `show` prints.
 //!
 //! The rows are data. Text and JSON are both made from them, so that they cannot differ.
 
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// Places of one knob that are alike.
+/// Places of one knob with equal values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The knob.
@@ -80,7 +80,7 @@ pub struct SurveyOptions {
     pub cpus: Option<CpuList>,
     /// As [`Request::sample_absence`].
     pub sample_absence: bool,
-    /// One row for each place, alike or not.
+    /// One row for each place, also where values are equal.
     pub apart: bool,
 }
 

@@ -47,13 +47,13 @@ pub struct Cpu {
     pub online: bool,
     /// Package (`physical_package_id`).
     pub package: Option<u32>,
-    /// Die in the package; 0 where the kernel does not tell dies apart.
+    /// Die in the package; 0 where the kernel does not number dies.
     pub die: Option<u32>,
     /// Core (`core_id`), a number that may repeat in another die.
     pub core: Option<u32>,
     /// NUMA node.
     pub node: Option<u32>,
-    /// Kind of core; `None` where all are alike.
+    /// Kind of core; `None` where all are of the same type.
     pub core_type: Option<CoreType>,
     /// The number of its cpufreq policy.
     pub policy: Option<u32>,
@@ -237,7 +237,7 @@ impl Topology {
         if found || capacity(first)?.is_none() {
             return Ok(());
         }
-        // Kernels since 6.12 tell capacities of hybrid processors without hyper-threading.
+        // Kernels since 6.12 show capacities of hybrid processors without hyper-threading.
         let mut capacities = BTreeMap::new();
         for cpu in self.online.iter() {
             if let Some(value) = capacity(cpu)? {
@@ -319,7 +319,7 @@ impl Topology {
         self.grouped(|cpu| Some((cpu.package?, cpu.die?, cpu.core?)))
     }
 
-    /// The kinds of cores and their CPUs; empty where all are alike.
+    /// The kinds of cores and their CPUs; empty where all are of the same type.
     pub fn core_kinds(&self) -> BTreeMap<CoreType, CpuList> {
         self.grouped(|cpu| cpu.core_type)
     }

@@ -12,7 +12,7 @@ use rustix::{
 
 use crate::{MOST_LINKS, MOST_PARTS};
 
-/// How often a call is made again that the kernel gave up because something was renamed meanwhile. Whoever renames in a
+/// How often a call is made again that the kernel gave up because something was renamed meanwhile. A process that renames in a
 /// loop must not keep us here.
 const TRIES: usize = 100;
 

@@ -33,7 +33,7 @@ pub enum Type {
     Special,
 }
 
-/// What stat(2) says of something, as far as it is used.
+/// The part of the answer of stat(2) that is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     pub kind: Type,
@@ -200,7 +200,7 @@ impl Dir {
         Ok(rustix::fs::renameat(&old, from, &new, to)?)
     }
 
-    /// Makes the directory at `path` and those above it, as far as they are not there, and opens it.
+    /// Makes the directory at `path` and those above it that do not exist, and opens it.
     ///
     /// # Errors
     /// `ENOTDIR` where something else is in the way; otherwise as [`Dir::dir`].

@@ -1,4 +1,4 @@
-//! Directories and archives whose content somebody else chose: recorded machines, packages, what a guest leaves behind.
+//! Directories and archives whose content another user or program chose: recorded machines, packages, what a guest leaves behind.
 //!
 //! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path of its own, and
 //! resolution cannot leave it: a link that leads out is an error, not followed. Only regular files are opened, and what is

@@ -30,7 +30,7 @@ pub fn private(path: &Path) -> Result<(), Unsafe> {
     check_private(path)?;
     let io = |source| Unsafe::Io { path: path.to_owned(), source };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
-    // Again: it may have been made by somebody else in between.
+    // Again: another process may have made it in between.
     check_private(path)?;
     let status = std::fs::metadata(path).map_err(io)?;
     if status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o077 != 0 {
@@ -40,7 +40,7 @@ pub fn private(path: &Path) -> Result<(), Unsafe> {
 }
 
 /// Checks that only this user and root can have put something into `path`: it is theirs, and so is every directory on the
-/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp is: nobody
+/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp is: no other user
 /// can then rename what belongs to others. What is not there yet is not checked.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub fn check_private(path: &Path) -> Result<(), Unsafe> {
         return Err(Unsafe::Relative(path.to_owned()));
     }
     let me = rustix::process::geteuid().as_raw();
-    // From the root down, so that a directory is looked at only after it is known that nobody can replace it.
+    // From the root down, so that a directory is looked at only after it is known that no other user can replace it.
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     for dir in above {

@@ -44,7 +44,7 @@ impl Scratch {
             .prefix(&prefix)
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(parent)?;
-        // Locked before it has its name: whoever finds the name finds it locked.
+        // Locked before it has its name: a process that finds the name finds it locked.
         let unnamed = dir.path().join(".unlocked");
         let lock = File::options().write(true).create_new(true).mode(0o600).open(&unnamed)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;

@@ -233,7 +233,7 @@ impl Chip {
 
     /// CPUID. `None`: the leaf is QEMU's.
     pub fn cpuid(&self, cpu: usize, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
-        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that is told the crystal takes that
+        // QEMU's APIC timer does not run at the crystal's frequency, and a kernel that reads the crystal's frequency takes that
         // for the timer's (arch/x86/kernel/tsc.c, native_calibrate_tsc): it calibrates instead.
         if leaf == 0x15 {
             return None;

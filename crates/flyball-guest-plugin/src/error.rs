@@ -45,7 +45,7 @@ pub(crate) enum PluginError {
     Machine(#[from] MachineError),
     #[error("the machine has {machine} CPUs and the emulator {emulator}")]
     Cpus { machine: usize, emulator: i32 },
-    #[error("the guest has too little memory for what its firmware keeps there")]
+    #[error("the guest has too little memory for its firmware tables")]
     Memory,
     #[error("it does not hand over its clock")]
     TimeControl,

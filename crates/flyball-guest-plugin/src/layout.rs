@@ -1,6 +1,6 @@
 //! Where the guest's firmware keeps what is not a register: the CPPC mailbox in memory, and the P-state ports.
 
-/// Guest-physical address of the CPPC mailbox: a piece of memory that the kernel is told to leave alone.
+/// Guest-physical address of the CPPC mailbox: memory that is reserved in the kernel's memory map.
 pub const MAILBOX: u64 = 0x0f00_0000;
 
 /// How much memory the kernel leaves alone there.

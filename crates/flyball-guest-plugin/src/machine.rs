@@ -140,7 +140,7 @@ fn cut(spec: &mut MachineSpec, wanted: u32) -> Result<Layout, MachineError> {
         }
         cores = wanted / threads;
         let dies = spec.topology.dies;
-        // Dies that are power domains of Speed Select are kept as far as each still has a core.
+        // Dies that are power domains of Speed Select are kept if each still has a core.
         if spec.topology.dies_are_power_domains && cores.is_multiple_of(dies) {
             set_cores(spec, &[cores / dies]);
         } else {
@@ -196,7 +196,7 @@ fn set_cores(spec: &mut MachineSpec, counts: &[u32]) {
     topology.core_ids.clear();
     topology.unit_cores.clear();
     topology.cores_per_cache = topology.cores_per_cache.min(total);
-    // Power domains that are no dies share what is left.
+    // Power domains that are not dies share what is left.
     let mut largest = total;
     if !topology.power_domains.is_empty() {
         let domains = total.min(topology.power_domains.len() as u32).max(1);

@@ -386,7 +386,7 @@ impl Scheduler {
             self.counts.stuck += 1;
             for other in 0..self.cpus.len() {
                 if other != cpu && self.is_ready(other) {
-                    // A CPU in reset does not ask, and a plug-in is not told of resets: one that never comes is taken
+                    // A CPU in reset does not ask, and QEMU does not report resets to a plug-in: one that never comes is taken
                     // for such a CPU.
                     self.cpus[other].started = false;
                 }

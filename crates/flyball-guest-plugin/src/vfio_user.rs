@@ -1,4 +1,4 @@
-//! vfio-user, as far as a PCI function without interrupts and without access to the guest's memory needs it: QEMU is the
+//! The part of vfio-user that a PCI function without interrupts and without access to the guest's memory needs: QEMU is the
 //! client (`-device vfio-user-pci`), the other side is a [`Function`]. docs/interop/vfio-user.rst of QEMU is the source.
 //!
 //! Pure: bytes come in, bytes go out. A message is a header of 16 bytes (identity, command, size, flags, error; all

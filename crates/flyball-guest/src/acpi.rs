@@ -124,7 +124,7 @@ pub const HALT: Register =
 /// The CPPC mailbox: a PCC subspace of type 0 (14.1.2) in a piece of the guest's memory that its kernel leaves alone.
 ///
 /// The doorbell is the mailbox's own status word, and ringing it sets "command complete": every command is done at
-/// once, and what was written is seen by whoever looks at the memory.
+/// once, and what was written is visible in the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mailbox {
     /// Guest-physical address.

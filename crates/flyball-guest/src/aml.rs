@@ -128,7 +128,7 @@ pub fn uuid(text: &str) -> Aml {
         .chunks(2)
         .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
-    assert_eq!(bytes.len(), 16, "'{text}' is no UUID");
+    assert_eq!(bytes.len(), 16, "'{text}' is not a UUID");
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     buffer(&ORDER.map(|at| bytes[at]))
 }

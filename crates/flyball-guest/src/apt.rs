@@ -249,7 +249,7 @@ impl Mirror {
     }
 }
 
-/// Fetches kernels, the emulator and busybox, as far as they are not in the cache; `say` is told of every step.
+/// Fetches kernels, the emulator and busybox, if they are not in the cache; `say` is called for every step.
 pub fn fetch(cache: &Cache, kernels: &[String], say: &mut dyn FnMut(&str)) -> Result<(), GuestError> {
     let mirror = Mirror::of_this_machine()?;
     cache.make()?;

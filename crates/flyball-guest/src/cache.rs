@@ -125,7 +125,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes `bytes` to `path` so that nobody ever sees half a file.
+/// Writes `bytes` to `path` so that no process ever sees half a file.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), GuestError> {
     let error = |e| GuestError::file("write", path, e);
     let dir = path.parent().unwrap_or(Path::new("."));

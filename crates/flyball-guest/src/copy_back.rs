@@ -80,7 +80,7 @@ impl Notes {
     }
 }
 
-/// Copies the files of the guest's archive below `into`, as far as the rule lets them.
+/// Copies the files of the guest's archive below `into`, where the rule allows it.
 pub fn copy(tar: &[u8], into: &Path, rule: &Rule) -> Result<Notes, GuestError> {
     let dir = Dir::open(into).map_err(|e| GuestError::file("open", into, e))?;
     let mut notes = Notes::default();

@@ -1,10 +1,10 @@
-//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, told apart by their first bytes.
+//! Bytes that packages and kernels carry compressed: gzip, xz, Zstandard, recognised by their first bytes.
 
 use std::io::{self, Read};
 
 use flyball_files::ZstdReader;
 
-/// The compressions that distributions use for packages, modules and kernels, as far as they are read here.
+/// The compressions that distributions use for packages, modules and kernels, of those that are read here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not compressed, or not known.

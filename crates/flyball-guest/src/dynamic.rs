@@ -317,7 +317,7 @@ mod tests {
         fs::write(&path, program(loader.to_str().unwrap(), "/etc/passwd")).unwrap();
         assert!(
             Search::of_this_machine().needed(&path).is_empty(),
-            "neither its loader nor a file that is no library"
+            "neither its loader nor a file that is not a library"
         );
         assert!(!ran.exists());
         let fifo = dir.path().join("fifo");

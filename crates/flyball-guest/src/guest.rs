@@ -47,7 +47,7 @@ pub struct Request {
     pub machine: String,
     /// The kernel: a version in the cache, a bzImage, a vmlinux or a Debian package.
     pub kernel: String,
-    /// The kernel's modules, where they are not found beside it.
+    /// The kernel's modules, where they are not found next to it.
     pub modules_dir: Option<PathBuf>,
     pub driver: Driver,
     /// CPUs; 0 for four.
@@ -120,7 +120,7 @@ impl Request {
 /// The plug-in's file name.
 const PLUGIN: &str = "libflyball_guest_plugin.so";
 
-/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, beside the program, where cargo leaves it, or in `../lib/flyball`.
+/// Finds the plug-in: `$FLYBALL_GUEST_PLUGIN`, next to the program, where cargo leaves it, or in `../lib/flyball`.
 pub fn find_plugin() -> Result<PathBuf, GuestError> {
     if let Some(named) = env::var_os("FLYBALL_GUEST_PLUGIN").filter(|name| !name.is_empty()) {
         return Ok(named.into());

@@ -136,7 +136,7 @@ fn add_modules(archive: &mut Cpio, dir: &Path, more: &[String]) -> Result<(), Gu
     Ok(())
 }
 
-/// The job: what the guest's shell runs, and the files beside it.
+/// The job: what the guest's shell runs, and the files next to it.
 pub fn job(command: &[String], files: &[JobFile]) -> Result<Vec<u8>, GuestError> {
     let mut archive = Cpio::new();
     archive.dir("job/out");

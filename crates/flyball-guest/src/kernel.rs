@@ -14,7 +14,7 @@ use crate::{cache, cache::Cache, deb::Package, decompress, elf::Elf, error::Gues
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// What `uname -r` will print, as far as the image shows it.
+    /// What `uname -r` will print, if the image shows it.
     pub release: String,
     /// What QEMU gets as `-kernel`.
     pub boot: PathBuf,
@@ -155,7 +155,7 @@ fn of_tree(cache: &Cache, tree: &Path) -> Result<Kernel, GuestError> {
     Ok(Kernel { modules, ..of_image(cache, &image)? })
 }
 
-/// A bzImage or vmlinux; the modules are where `make modules_install` puts them beside a bzImage of a package.
+/// A bzImage or vmlinux; the modules are where `make modules_install` puts them next to a bzImage of a package.
 fn of_image(cache: &Cache, image: &Path) -> Result<Kernel, GuestError> {
     let bytes = fs::read(image).map_err(|e| GuestError::file("read", image, e))?;
     if let Some(elf) = Elf::new(&bytes) {

@@ -1,7 +1,7 @@
 //! The few modules that a guest needs, with all they depend on, out of a kernel's module tree.
 //!
 //! Packages carry no `modules.dep` (depmod makes it at installation), so the dependencies are read from the modules
-//! themselves: `depends=` in their `.modinfo`. Names are compared as the kernel does, with `-` and `_` alike.
+//! themselves: `depends=` in their `.modinfo`. Names are compared as the kernel does, with `-` and `_` equal.
 
 use std::{
     collections::BTreeMap,

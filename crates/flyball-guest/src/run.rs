@@ -259,7 +259,7 @@ pub fn terminal_size() -> (u16, u16) {
 }
 
 /// The serial lines' interrupts: the four lines of a PC share two, which a guest without shared interrupts would
-/// lose; QEMU's ACPI tables tell the kernel of these.
+/// lose; QEMU's ACPI tables describe these to the kernel.
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 /// Runs a guest to its end.

@@ -2,7 +2,7 @@
 //!
 //! The file is a tar archive packed with zstd. It holds `sys/` and `proc/` as the machine's kernel presented them,
 //! `msr.txt` (registers), `kernel.log` (the lines of the frequency drivers), `errors.txt` (files that answered with an
-//! error, `errno|path` a line, so that the archive answers alike) and `flyball.json` (the format's number). Archives come
+//! error, `errno|path` a line, so that the archive gives the same answer) and `flyball.json` (the format's number). Archives come
 //! from strangers: nothing in one is ever unpacked to a disk, paths that climb are refused, links lead nowhere but
 //! inside, and sizes are bounded before memory is taken.
 
@@ -67,7 +67,7 @@ pub struct Archive {
     started: Instant,
 }
 
-/// Why a file is no archive of a machine.
+/// Why a file is not an archive of a machine.
 #[derive(Debug)]
 pub enum ArchiveError {
     /// The file cannot be read.
@@ -83,10 +83,10 @@ impl std::fmt::Display for ArchiveError {
         match self {
             ArchiveError::Io(name, error) => write!(f, "cannot read {name}: {error}"),
             ArchiveError::Tar(name, TarError::Damaged(error)) => {
-                write!(f, "{name} is no recorded machine: damaged or not made by flyball record ({error})")
+                write!(f, "{name} is not a recorded machine: damaged or not made by flyball record ({error})")
             }
-            ArchiveError::Tar(name, why) => write!(f, "{name} is no recorded machine: {why}"),
-            ArchiveError::Content(name, why) => write!(f, "{name} is no recorded machine: {why}"),
+            ArchiveError::Tar(name, why) => write!(f, "{name} is not a recorded machine: {why}"),
+            ArchiveError::Content(name, why) => write!(f, "{name} is not a recorded machine: {why}"),
         }
     }
 }

@@ -266,7 +266,7 @@ impl Launch {
                     }
                 }
                 if let Some(group) = &group {
-                    // 0 is whoever writes. Before the affinity: outside the group its CPUs are not to be had.
+                    // 0 is the writing process. Before the affinity: outside the group its CPUs are not to be had.
                     let file = libc::open(group.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if file < 0 || libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
                         return Err(io::Error::last_os_error());
@@ -304,7 +304,7 @@ impl Launch {
         let started = Instant::now();
         let child = self.command.spawn()?;
         let pid = child.id() as i32;
-        // SAFETY: pidfd_open(2) on a child that nobody has waited for: the number cannot have been reused. The
+        // SAFETY: pidfd_open(2) on a child that has not been waited for: the number cannot have been reused. The
         // descriptor returned is new and ours alone.
         let descriptor = unsafe {
             let raw = libc::syscall(libc::SYS_pidfd_open, pid, 0);
@@ -444,7 +444,7 @@ mod tests {
         let ended = Box::new(running).stop(Duration::from_millis(200)).expect("it stops");
         assert!(!ended.status.success());
         assert!(started.elapsed() < Duration::from_secs(20));
-        // Nobody of the group is left once init has reaped the orphan.
+        // No process of the group is left once init has reaped the orphan.
         let gone = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             rustix::process::Pid::from_raw(group)

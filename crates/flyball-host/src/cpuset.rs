@@ -11,7 +11,7 @@ const HIGHEST: u32 = 65_535;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CpuList(Vec<u64>);
 
-/// Why a text is no CPU list.
+/// Why a text is not a CPU list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuListError {
     /// The part that cannot be read.
@@ -123,7 +123,7 @@ impl CpuList {
     /// Reads the blank-separated form of cpufreq's `affected_cpus` and `related_cpus`.
     ///
     /// # Errors
-    /// The part that is no number.
+    /// The part that is not a number.
     pub fn from_words(text: &str) -> Result<CpuList, CpuListError> {
         text.split_whitespace().map(number).collect()
     }

@@ -1,5 +1,5 @@
 //! Whether a machine's processors are flyball's own emulation: its firmware says so in the DMI tables, so that whatever runs
-//! in the guest, or reads what was recorded there, can tell.
+//! in the guest, or reads what was recorded there, can see it.
 
 use crate::Host;
 

@@ -1,4 +1,4 @@
-//! Hardware event counters (perf_event_open(2)), as far as a benchmark needs them: counting, CPU-wide, no samples.
+//! The hardware event counters (perf_event_open(2)) that a benchmark needs: counting, CPU-wide, no samples.
 
 #![allow(unsafe_code, reason = "perf_event_open(2)")]
 

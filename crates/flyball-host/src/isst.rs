@@ -124,7 +124,7 @@ pub fn module_for(model: u32) -> Option<&'static str> {
     }
 }
 
-/// What a processor is, as far as Speed Select depends on it.
+/// What Speed Select depends on of a processor.
 #[derive(Debug, Clone, Copy)]
 pub struct Processor<'a> {
     pub vendor: Vendor,
@@ -189,7 +189,7 @@ fn explain_absence(kind: &Kind, processor: Processor<'_>) -> String {
         );
     }
     let name = name.unwrap_or("this CPU");
-    format!("no Speed Select here: {name} has no such feature (Intel Xeon from Cascade Lake on has)")
+    format!("no Speed Select here: {name} does not support it (Xeon Scalable from Cascade Lake on does)")
 }
 
 #[cfg(test)]

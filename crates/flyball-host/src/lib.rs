@@ -145,7 +145,7 @@ pub trait Host: Send + Sync {
         None
     }
 
-    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` beside `sys/`.
+    /// The kernel's log, oldest line first. A recorded machine has it in `kernel.log` next to `sys/`.
     ///
     /// # Errors
     /// `EPERM` where the log is kept from ordinary users (kernel.dmesg_restrict); `ENOENT` where none was recorded.
@@ -227,7 +227,7 @@ pub trait Host: Send + Sync {
     }
 }
 
-/// A machine in software: it boots when told to, and runs models of workloads ([`Host::spawn`]) in its own time, which
+/// A machine in software: it boots on request, and runs models of workloads ([`Host::spawn`]) in its own time, which
 /// passes only in [`Host::sleep`] and [`Process::wait`].
 pub trait Software {
     /// The model that words name, as [`Host::spawn`] takes them.

@@ -53,7 +53,7 @@ impl Host for Plain {
         if mode & 0o222 == 0 {
             return Err(HostError::new(Op::Write, path, Errno::ACCES));
         }
-        // As sysfs: the file is there or it is an error, and whoever reads sees the old or the new value, never half.
+        // As sysfs: the file is there or it is an error, and a reader sees the old or the new value, never half.
         let beside = file.with_file_name(format!(".{}.new", std::process::id()));
         let mut content = bytes.to_vec();
         if content.last() != Some(&b'\n') {

@@ -247,7 +247,7 @@ struct Recorder<'a, W: Write> {
 /// Records the machine behind `host` into `out`. Host names, serial numbers, UUIDs and hardware addresses stay behind.
 ///
 /// # Errors
-/// Where `out` cannot be written. What the machine refuses to tell is counted, not an error.
+/// Where `out` cannot be written. What the machine refuses to show is counted, not an error.
 pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     let kernel = host.read("/proc/sys/kernel/osrelease").ok().or_else(|| {
         host.read("/proc/version").ok().and_then(|text| text.split_whitespace().nth(2).map(str::to_owned))

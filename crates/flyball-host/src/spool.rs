@@ -97,7 +97,7 @@ impl Spool {
     /// and `front` must be multiples of the file system's blocks. Answers the file.
     ///
     /// # Errors
-    /// `EINVAL` for places that are no multiples, and what else fallocate(2) says; then the file is lost.
+    /// `EINVAL` for places that are not multiples, and what else fallocate(2) says; then the file is lost.
     pub fn close_gaps(self, front: u64, sizes: &[u64]) -> io::Result<File> {
         set_direct(&self.file, false)?;
         let end = |at: usize| self.place(at) + sizes[at];

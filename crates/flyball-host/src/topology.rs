@@ -56,7 +56,7 @@ impl std::error::Error for TopologyError {}
 pub struct Position {
     /// `physical_package_id`.
     pub package: Option<u32>,
-    /// `die_id`; 0 in a known package where the kernel does not tell dies apart.
+    /// `die_id`; 0 in a known package where the kernel does not number dies.
     pub die: Option<u32>,
     /// `core_id`, a number that may repeat in another die.
     pub core: Option<u32>,
@@ -107,7 +107,7 @@ impl CpuTopology {
         Ok(topology)
     }
 
-    /// Package, die and core of each online CPU, as far as /proc/cpuinfo does not say.
+    /// Package, die and core of each online CPU, if /proc/cpuinfo does not say.
     fn read_positions(&mut self, host: &dyn Host) -> Result<(), TopologyError> {
         let mut dies_known = true;
         for cpu in self.online.iter() {

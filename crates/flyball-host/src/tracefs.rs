@@ -2,7 +2,7 @@
 //!
 //! Nothing here touches the global trace buffer: other programs may be using it. An [`Instance`] is a directory below
 //! `instances/` whose name carries the process that made it and when that process started, so that what a killed
-//! process left behind can be told from what a running one uses, and removed ([`Tracefs::remove_leftovers`]).
+//! process left behind can be distinguished from what a running one uses, and removed ([`Tracefs::remove_leftovers`]).
 //!
 //! What instances are made of is the same on every machine; how its files are reached is not, which is [`TraceFiles`].
 

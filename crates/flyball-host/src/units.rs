@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// Why a text is no quantity of the wanted unit.
+/// Why a text is not a quantity of the wanted unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseUnitError {
     /// The text as given.

@@ -33,7 +33,7 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArmError {
     /// A word is not a setting.
-    #[error("'{0}' is no setting; write knob=value, as in --arm 'fast: governor=performance'")]
+    #[error("'{0}' is not a setting; write knob=value, as in --arm 'fast: governor=performance'")]
     Word(String),
     /// An arm without a name and settings.
     #[error("an arm needs a name or settings, as in --arm 'fast: governor=performance'")]
@@ -45,7 +45,7 @@ pub enum ArmError {
     #[error("'{0}' has no values; write --matrix governor=performance,powersave")]
     Row(String),
     /// The cross product is too large.
-    #[error("the matrix makes {0} arms; more than {most} take too long to tell apart", most = Arm::MOST)]
+    #[error("the matrix makes {0} arms; the limit is {most}: use fewer values", most = Arm::MOST)]
     Many(usize),
     /// One arm or none.
     #[error("a comparison needs two arms at least; add --arm now to compare with the machine as it is")]

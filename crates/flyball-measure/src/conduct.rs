@@ -21,13 +21,13 @@ pub trait Settings {
     /// as values that the kernel clamped.
     ///
     /// # Errors
-    /// Why the arm cannot be had. What was written is put back by [`Settings::restore`].
+    /// Why the arm cannot be had. What was written is restored by [`Settings::restore`].
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError>;
 
-    /// Puts everything back as it was at first.
+    /// Restores everything.
     ///
     /// # Errors
-    /// What could not be put back.
+    /// What could not be restored.
     fn restore(&mut self) -> Result<(), SettingsError>;
 
     /// What the machine has to be booted with before this arm can be applied; `None` if it can be now.
@@ -45,7 +45,7 @@ pub trait Settings {
     }
 }
 
-/// Why settings could not be applied or put back.
+/// Why settings could not be applied or restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
@@ -129,7 +129,7 @@ pub enum End {
     Stopped,
 }
 
-/// What ended a comparison early. Whatever it was, settings were put back unless it says otherwise.
+/// What ended a comparison early. Whatever it was, settings were restored unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// An arm could not be applied.
@@ -177,10 +177,10 @@ pub enum MeasureError {
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Settings could not be put back. Reported last, whatever else failed.
-    #[error("the settings could not be put back: {cause}{}", first.as_ref().map(|e| format!(" (after: {e})")).unwrap_or_default())]
+    /// Settings could not be restored. Reported last, whatever else failed.
+    #[error("the settings could not be restored: {cause}{}", first.as_ref().map(|e| format!(" (after: {e})")).unwrap_or_default())]
     Restore {
-        /// What could not be put back.
+        /// What could not be restored.
         cause: SettingsError,
         /// What had gone wrong before, if anything.
         first: Option<Box<MeasureError>>,

@@ -4,7 +4,7 @@
 //! a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`] brings them together and hands each round
 //! to a [`RunDirectory`], which keeps raw readings only; [`analyse`] makes a [`Report`] of those, purely, as often as
 //! one likes. [`watch`] says how undisturbed a run was, [`shifts`] where a [`series`] of runs changed and what changed
-//! with it. Settings are applied and put back by the implementation of [`Settings`]: this crate knows no knobs.
+//! with it. Settings are applied and restored by the implementation of [`Settings`]: this crate knows no knobs.
 
 mod analyse;
 mod arm;

@@ -172,7 +172,7 @@ pub struct TraceNote {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ghz: Option<f64>,
     /// Milliseconds from a changed request until the frequency has gone half the way, the median; where the events
-    /// tell it.
+    /// report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_ms: Option<f64>,
 }

@@ -376,7 +376,7 @@ impl Frame {
         for point in points.iter().filter(|point| self.inside(point.0)) {
             let Some((x, y)) = self.point(*point) else { continue };
             // Dots that cover each other exactly are drawn once.
-            // In half pixels: with many thousands of dots the file would hold mostly dots that nobody can see.
+            // In half pixels: with many thousands of dots the file would hold mostly dots that are not visible.
             if !hinted && !seen.insert(((x * 2.0) as i32, (y * 2.0) as i32)) {
                 continue;
             }

@@ -405,7 +405,7 @@ impl Silicon {
             return;
         }
         self.stale = false;
-        // Taken out and put back, so that its memory is reused: this runs in every step.
+        // Taken out and put in again, so that its memory is reused: this runs in every step.
         let mut written = std::mem::take(&mut self.written);
         if std::mem::take(&mut self.wide) {
             for p in 0..self.package.len() {

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use flyball_sim::{Boot, Kernel, SimMachine, Steady, silicon::MachineSpec};
 
-/// Processor time of this process: what a busy machine does beside does not count.
+/// Processor time of this process: what else a busy machine does is not counted.
 fn used() -> Duration {
     if std::env::args().any(|word| word == "--count") {
         return Duration::ZERO;

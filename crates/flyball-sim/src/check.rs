@@ -55,7 +55,7 @@ pub struct Row {
     pub aim: Aim,
     /// The value was used to set a constant of a model.
     pub used: bool,
-    /// So much of the published value, in its unit, is chance at 95 %, as far as the published rounds show: a smaller value
+    /// So much of the published value, in its unit, is chance at 95 %, by the published rounds: a smaller value
     /// has no sign that was shown.
     pub spread: Option<f64>,
 }

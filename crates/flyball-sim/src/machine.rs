@@ -303,7 +303,7 @@ impl SimMachine {
     /// Takes up to `limit` bytes of a stream: lines of trace_pipe, or pages of trace_pipe_raw (one at least).
     ///
     /// # Errors
-    /// `EAGAIN` where there is nothing now, `EINVAL` for a file that is no stream.
+    /// `EAGAIN` where there is nothing now, `EINVAL` for a file that is not a stream.
     pub fn take(&mut self, path: &str, limit: usize) -> Answer<Vec<u8>> {
         self.spend();
         self.fault(path, Op::Read)?;
@@ -516,7 +516,7 @@ impl SimMachine {
         self.world.isst.fault.as_deref()
     }
 
-    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 is no constraint.
+    /// Adds a request on /dev/cpu_dma_latency, in microseconds, under a key of the caller's; -1 sets no constraint.
     pub fn request_latency(&mut self, key: u64, us: i32) {
         self.drop_latency(key);
         let us = if us == -1 { 2_000_000_000 } else { us };

@@ -90,7 +90,7 @@ pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Takes over the socket that [`connection`] handed on, and keeps it from the next program.
 ///
 /// # Errors
-/// `EBADF` for a number that is no open descriptor.
+/// `EBADF` for a number that is not an open descriptor.
 #[allow(unsafe_code, reason = "a descriptor by its number")]
 pub fn inherited(socket: i32) -> io::Result<OwnedFd> {
     if socket < 3 {

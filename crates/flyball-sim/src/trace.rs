@@ -314,7 +314,7 @@ impl Tracer {
         let bit = event.kind().bit();
         for instance in self.instances.iter_mut().flatten() {
             let masked = instance.masked.get(cpu as usize).copied().unwrap_or(true);
-            // What is written to a marker is no event that can be switched off.
+            // What is written to a marker is not an event that can be switched off.
             if !instance.on || masked || (instance.enabled & bit == 0 && bit != Kind::Print.bit()) {
                 continue;
             }

@@ -445,11 +445,11 @@ impl World {
     }
 }
 
-/// The menu governor, as far as it matters: the deepest state that is allowed, wakes soon enough, and pays off in
+/// The menu governor in short: the deepest state that is allowed, wakes soon enough, and pays off in
 /// the gap that is expected. Returns an index into the silicon's states (0 is C1).
 fn choose_idle(board: &Board, request: IdleRequest) -> u8 {
     let limit = match request.own_us {
-        // pm_qos_resume_latency_us: 0 is no constraint of its own, -1 ("n/a") allows no latency at all
+        // pm_qos_resume_latency_us: 0 sets no constraint of its own, -1 ("n/a") allows no latency at all
         // (drivers/cpuidle/governor.c).
         0 => request.limit_us,
         -1 => 0,

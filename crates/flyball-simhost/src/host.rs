@@ -170,7 +170,7 @@ impl Host for SimHost {
         Kind::Simulated
     }
 
-    /// Beside the state file.
+    /// In the directory of the state file.
     fn topology_cache(&self) -> Option<PathBuf> {
         self.setup.state.as_ref().map(|state| PathBuf::from(format!("{}.topology", state.display())))
     }
@@ -231,7 +231,7 @@ impl Host for SimHost {
         let mut inner = self.lock();
         let at = inner.machine.now().as_nanos();
         let asked = hex(argument);
-        // Whoever runs flyball is this machine's root.
+        // The user who runs flyball is this machine's root.
         let result = inner.machine.isst(number, argument, Caller::Root);
         inner.note(&format!("isst {at} {number} {asked}"));
         result.map_err(|errno| match errno {

@@ -86,7 +86,7 @@ pub(super) fn switch(session: &mut Session<'_>, cpu: u32, online: bool) -> Resul
         }
         return Err(session.fatal(255, &format!("{path} open failed"), Some(Errno::NOENT)));
     }
-    // open(2) and write(2) fail with different messages in the tool; the host does both, so the errno tells them apart.
+    // open(2) and write(2) fail with different messages in the tool; the host does both, so the errno distinguishes them.
     match session.host.write(&path, if online { b"1\n" } else { b"0\n" }) {
         Ok(()) => Ok(()),
         Err(error) if matches!(error.errno, Errno::ACCES | Errno::PERM | Errno::ROFS) => {

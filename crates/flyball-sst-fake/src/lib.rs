@@ -1,4 +1,4 @@
-//! A Speed Select machine in memory: drivers, firmware and the files beside them, for tests.
+//! A Speed Select machine in memory: drivers, firmware and the files next to them, for tests.
 //!
 //! It answers either interface over the same state, refuses what firmware refuses, and can fail at any change or call
 //! on request, so that undoing is tested at every point. Its values are made up; the numbers of

@@ -131,7 +131,7 @@ pub fn candidates(
     Ok(found)
 }
 
-/// A level alone, with base-freq and with turbo-freq, as far as it has them.
+/// A level alone, with base-freq and with turbo-freq, if it has them.
 fn of_level(layout: &Layout, domain: &Domain, level: &Level, served: &CpuList) -> Vec<Candidate> {
     let change = (!level.current).then(|| KnobSetting { knob: "sst-level", value: level.level.to_string() });
     let settings = |extra: &[(&'static str, &str)]| -> Vec<KnobSetting> {

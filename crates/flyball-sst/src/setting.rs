@@ -1,8 +1,8 @@
-//! One setting of Speed Select that can be read, written, remembered and put back.
+//! One setting of Speed Select that can be read, written, remembered and restored.
 //!
 //! A [`Setting`] has a text form of its own (`sst:tpmi3:0.1:level`), so that a journal can name it after the process
 //! that changed it is gone, and its content is text: a number, `1` or `0`, a frequency in MHz. It carries how the
-//! firmware is reached, so that putting it back needs no detection first.
+//! firmware is reached, so that restoring it needs no detection first.
 
 use std::{fmt, str::FromStr};
 

@@ -103,7 +103,7 @@ impl Default for Tree {
     }
 }
 
-/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` beside the workspace; `None`
+/// Material that is not part of the repository: `$FLYBALL_SHARED/PATH`, or `shared/PATH` next to the workspace; `None`
 /// where it is not there.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");

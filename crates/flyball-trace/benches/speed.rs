@@ -2,7 +2,7 @@
 //!
 //! CPU time, not wall time, except for the gain by threads. Every figure is the best of several rounds.
 //! `-- --lines N` sets the size of the text (a million lines are 200 MB), `-- --tracer PATH` runs the kernel's
-//! amd_pstate_trace.py on the same file, `-- --live` also records on this machine (root; beside trace-cmd where that
+//! amd_pstate_trace.py on the same file, `-- --live` also records on this machine (root; next to trace-cmd where that
 //! is installed), `-- --only command|text|report|pages|live|page|parquet` leaves the other parts out. `command` runs the
 //! program itself, `-- --flyball PATH` or the one that was built next to this benchmark (`cargo build --release`). `--only page` makes the page
 //! of so many lines and CPUs, `--only parquet` (with `--features parquet`) the Parquet file; `--keep DIR` keeps both, and the
@@ -594,7 +594,7 @@ fn records_in(path: &Path) -> u64 {
 }
 
 /// CPU time that `trace-cmd record` takes for the same records, its start and file included, and their number. It is
-/// told not to compress, which would cost it more.
+/// without compression, which would cost it more.
 fn trace_cmd(options: &Options) -> Result<(Duration, u64), String> {
     let said = |error: std::io::Error| error.to_string();
     let file = options.directory.join("flyball-speed-trace-cmd.dat");

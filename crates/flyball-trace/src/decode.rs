@@ -153,8 +153,8 @@ fn unknown(payload: &[u8]) -> Malformed {
 
 #[cold]
 fn too_short(payload: &[u8], known: &Known) -> Malformed {
-    let (have, name, need) = (payload.len(), &known.format.name, known.size);
-    Malformed::new(0, format!("a record of {have} bytes, of {name}, which takes {need}"))
+    let (have, name, needed) = (payload.len(), &known.format.name, known.size);
+    Malformed::new(0, format!("{name} needs records of {needed} bytes, this one has {have}"))
 }
 
 #[cfg(test)]

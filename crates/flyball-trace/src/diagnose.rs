@@ -356,7 +356,7 @@ impl Diagnoser {
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
-            // A CPU that slept makes no decisions either; the load of the time between tells the two apart.
+            // A CPU that slept makes no decisions either; the load of the time between distinguishes the two.
             if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
                 state.silences.push(Silence { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }

@@ -45,7 +45,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The field's integer in `record`, sign-extended; `None` where it is no integer or the record too short.
+    /// The field's integer in `record`, sign-extended; `None` where it is not an integer or the record too short.
     pub fn integer(&self, record: &[u8]) -> Option<i64> {
         if self.shape == Shape::Integer { integer(record, self.offset, self.size, self.signed) } else { None }
     }
@@ -136,7 +136,7 @@ impl EventFormat {
             } else if let Some(rest) = text.strip_prefix("ID:") {
                 let number = rest.trim();
                 id = Some(number.parse().map_err(|_| {
-                    Malformed::new(offset, format!("'{number}' is no event number from 0 to 65535"))
+                    Malformed::new(offset, format!("'{number}' is not an event number from 0 to 65535"))
                 })?);
             } else if text.starts_with("field:") || text.starts_with("field special:") {
                 fields.push(parse_field(text).map_err(|what| Malformed::new(offset, what))?);

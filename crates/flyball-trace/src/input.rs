@@ -347,7 +347,7 @@ fn read_batches(
     if text.unparsed > 0 {
         let first = text.first_unparsed.unwrap_or(0);
         problems.push(format!(
-            "{} of {} lines are no trace text, the first at byte {first}",
+            "{} of {} lines are not trace text, the first at byte {first}",
             text.unparsed, text.lines
         ));
     }

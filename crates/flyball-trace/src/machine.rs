@@ -62,7 +62,7 @@ impl Machine {
         pairs
     }
 
-    /// What the kernel keeps away from which CPUs, as far as it is known.
+    /// What the kernel keeps away from which CPUs, if it is known.
     pub fn isolation(&self) -> Option<Isolation> {
         if self.command_line.is_none() && self.tickless.is_none() {
             return None;

@@ -145,7 +145,7 @@ const fn likely_digits(word: u64) -> u32 {
     (!word & 0x1010_1010_1010_1010).trailing_zeros() / 8
 }
 
-/// Not 0 if one of the eight bytes is no value of a digit.
+/// Not 0 if one of the eight bytes is not a value of a digit.
 #[inline(always)]
 const fn others(digits: u64) -> u64 {
     // Bit 7 of each byte above 9. A carry can only spoil bytes behind the first of these.

@@ -99,7 +99,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     let applied = match hold.apply(intent, &|| interrupted.load(Ordering::Relaxed)) {
         Ok(applied) => applied,
         Err(error) => {
-            // What was written has been put back, or this tries once more.
+            // What was written has been restored, or this tries once more.
             let _ = hold.end();
             return Err(error.into());
         }
@@ -153,7 +153,7 @@ fn render_applied(applied: &Applied) -> String {
     out
 }
 
-/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Alike writes to many CPUs are
+/// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal writes to many CPUs are
 /// one line, unless `each` is asked for.
 pub fn print_plan(output: &Reporter, plan: &Plan, each: bool) -> Result<(), Failure> {
     output.object(|| plan, || plan_text(plan, each))
@@ -168,7 +168,7 @@ pub fn plan_text(plan: &Plan, each: bool) -> String {
     format!("{heading}{}", render(plan, each))
 }
 
-/// Fewer alike writes than this stay a line each.
+/// Fewer equal writes than this stay a line each.
 const FOLDED_FROM: usize = 8;
 
 /// A write's line, cut where the number of its CPU or policy stands.
@@ -190,7 +190,7 @@ fn render(plan: &Plan, each: bool) -> String {
         let (step, rest) = changes.split_at(count);
         changes = rest;
         let _ = writeln!(text, "{}", first.step);
-        // Alike lines stand where the first of them does.
+        // Equal lines are printed once, at the first one's place.
         let mut alike: Vec<(String, String, Vec<u32>)> = Vec::new();
         let mut place: HashMap<(String, String), usize> = HashMap::new();
         for (head, number, tail) in step.iter().map(line_of) {

@@ -53,8 +53,8 @@ impl Context {
         if std::process::id() == 1 {
             // The kernel kills the whole PID namespace with its first process (pid_namespaces(7)).
             eprintln!(
-                "note: flyball is process 1 here, of a container perhaps: if it is killed, its guardian is killed with it, and \
-                 nothing is put back before 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
+                "note: flyball is process 1, perhaps of a container: if it is killed, its guardian is killed with it, and \
+                 nothing is restored until 'flyball restore' with the journal in {}; start it under an init (docker run --init)",
                 state.path().display()
             );
         }

@@ -33,11 +33,11 @@ macro_rules! exits {
 exits! {
     /// Done; for `verify`, the settings hold; for `doctor`, nothing worse than a note.
     Done = 0;
-    /// It failed; nothing was changed, or what was changed has been put back.
+    /// It failed; nothing was changed, or what was changed has been restored.
     Failed = 1;
     /// The command line or a file given on it cannot be used; nothing was done.
     Usage = 2;
-    /// A write failed and putting back what was written before failed too: see the message.
+    /// A write failed and restoring what was written before failed too: see the message.
     HalfDone = 3;
     /// This machine does not have what the command needs (kselftest's SKIP).
     NotHere = 4;

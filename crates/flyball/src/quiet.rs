@@ -21,7 +21,7 @@ pub struct Quiet {
     #[arg(long, default_value = "steady", value_name = "LEVEL")]
     pub level: Level,
 
-    /// The CPUs of the benchmark, reserved for it as far as possible [default: all].
+    /// The CPUs of the benchmark, reserved for it where possible [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<CpuList>,
 
@@ -149,7 +149,7 @@ pub struct QuietResult {
     pub group: Option<String>,
 }
 
-/// A quiet machine. Everything is put back when the session ends, also if it is dropped.
+/// A quiet machine. Everything is restored when the session ends, also if it is dropped.
 pub struct QuietSession<'h> {
     pub hold: Hold<'h>,
     /// The control group of the benchmark's CPUs, if there is one.
@@ -193,7 +193,7 @@ impl<'h> QuietSession<'h> {
         }
     }
 
-    /// Puts everything back.
+    /// Restores everything.
     pub fn end(self) -> Result<(), Failure> {
         let restoration = self.hold.end();
         if restoration.is_exact() {

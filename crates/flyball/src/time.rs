@@ -24,7 +24,7 @@ pub fn arbitrary_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64 % 100_000)
 }
 
-/// What tells a recording of `host` from others. The same machine in software and the same workload make the same file.
+/// What distinguishes a recording of `host` from others. The same machine in software and the same workload make the same file.
 pub fn trace_id(host: &dyn Host) -> u64 {
     if host.software().is_some() {
         // 'sim' in ASCII.

@@ -15,7 +15,7 @@ pub struct Policy {
     pub number: u32,
     /// Its CPUs, offline ones included.
     pub cpus: CpuList,
-    /// The kind of its cores; `None` where all are alike.
+    /// The kind of its cores; `None` where all are of the same type.
     pub core_type: Option<CoreType>,
     attributes: BTreeMap<&'static str, String>,
 }
@@ -71,7 +71,7 @@ pub enum Sampled {
     Unreadable(Unseen),
 }
 
-/// The machine, as far as the checks ask.
+/// What the checks read of the machine.
 pub struct Facts<'h> {
     pass: Pass<'h>,
     snapshot: Snapshot,

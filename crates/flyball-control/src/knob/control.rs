@@ -139,7 +139,7 @@ pub enum Check {
     Online,
     /// A power within reason.
     Power,
-    /// A time window that can be put back.
+    /// A time window that can be restored.
     Window,
     /// A time that is not 0, which would mean the opposite.
     NotZero,
@@ -193,7 +193,7 @@ pub struct Shown {
 pub enum Section {
     /// Machine-wide values.
     Machine,
-    /// The table of CPUs: what tells groups of CPUs apart.
+    /// The table of CPUs: where groups of CPUs differ.
     Cpus,
     /// The table of CPUs, without making them different.
     Current,

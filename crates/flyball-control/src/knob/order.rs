@@ -1,6 +1,6 @@
 //! The order in which locations are written, by what the kernel does with them.
 //!
-//! Both directions use it: a plan's changes are made in this order, and what was journaled is put back in it. Each row of
+//! Both directions use it: a plan's changes are made in this order, and what was journaled is restored in it. Each row of
 //! the knob table, and each auxiliary location, states its [`Turn`]; the journal stores the step with each entry, so that
 //! restoring needs no table.
 
@@ -166,7 +166,7 @@ pub fn natural(path: &str) -> Vec<(String, u64)> {
         let (text, tail) = rest.split_at(digits);
         let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         let (number, tail) = tail.split_at(end);
-        // Digits beyond u64 are no number of a CPU: sorted last, not refused, since a journal may hold any
+        // Digits beyond u64 are not the number of a CPU: sorted last, not refused, since a journal may hold any
         // path.
         parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
         rest = tail;

@@ -43,7 +43,7 @@ pub enum Spelling {
     Interrupt,
 }
 
-/// How a location is written, read back and restored, as far as the journal has to know.
+/// How a location is written, read back and restored: what the journal stores of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handling {
     /// When it has its turn.

@@ -1,4 +1,4 @@
-//! What a machine lacks of what was asked for: one line for the many places that lack it alike, and the remedy where there
+//! What a machine lacks of what was asked for: one line for the many places that lack it for the same reason, and the remedy where there
 //! is one.
 
 use std::fmt;

@@ -107,7 +107,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The value that a want has at its place, as far as it can be judged now, with the reason of the change. `None` where
+    /// The value that a want has at its place, if it can be judged now, with the reason of the change. `None` where
     /// it was refused, or left to its turn.
     fn judged_value(&mut self, want: &Want, open: bool) -> Result<Option<(Value, String)>, PlanError> {
         let mut value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {

@@ -131,7 +131,7 @@ impl Planner<'_> {
                     continue;
                 }
                 let open = self.is_open(high, &want.place);
-                // What the hardware does not have is told by itself.
+                // What the hardware does not have is refused elsewhere.
                 let possible = |want: &Want| {
                     let Some(value) = &want.value else { return Ok(true) };
                     match self.snapshot.check(want.knob, &want.place, value) {
@@ -221,7 +221,7 @@ impl Planner<'_> {
         }
     }
 
-    /// EPB beside EPP: the older hint does not replace the newer.
+    /// EPB in addition to EPP: the older hint does not replace the newer.
     fn biases(&mut self) {
         let biases = self.wants_of(Id::Epb);
         let any_preference = self.wants.keys().any(|(knob, _)| *knob == Id::Epp);

@@ -52,7 +52,7 @@ impl Planner<'_> {
         }
         Ok(cap
             .filter(|cap| cap < frequency)
-            .map(|cap| (Value::Frequency(cap), format!("{frequency} is more than there is with turbo off"))))
+            .map(|cap| (Value::Frequency(cap), format!("{frequency} is above the maximum with turbo off"))))
     }
 
     /// Whether turbo is switched by intel_pstate's `no_turbo`.

@@ -79,7 +79,7 @@ impl Snapshot {
                 match found {
                     // As a limit it would be the lowest of all.
                     Some(Reading::Value { value: Value::Power(MicroWatts(0)), .. }) => Err(refuse(
-                        "the processor tells no highest power here (0); give a power (65W)".to_owned(),
+                        "the processor reports no maximum power (0); use a value such as 65W".to_owned(),
                     )),
                     Some(Reading::Value { value, .. }) => Ok(value),
                     Some(Reading::Absent(why)) => Err(refuse(format!("{source} is absent: {why}"))),
@@ -146,7 +146,7 @@ impl Snapshot {
             (Check::Window, Value::Time(_)) => match self.value(knob, place)? {
                 Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
                     refuse(format!(
-                        "its present {now} could not be put back: the kernel shows quarters of its unit ({WINDOW_UNIT} us) \
+                        "its present {now} could not be restored: the kernel shows quarters of its unit ({WINDOW_UNIT} us) \
                      and takes whole ones"
                     ))
                 }
@@ -183,7 +183,7 @@ impl Snapshot {
                     return refuse(format!("its CPUs are {}; {outside} are of others", place.cpus));
                 }
                 if self.topology().online.is_subset(&cpus) {
-                    return refuse("one CPU of the machine has to stay for everything else".to_owned());
+                    return refuse("at least one CPU must remain outside the partition".to_owned());
                 }
                 Ok(())
             }

@@ -140,7 +140,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds core-power, with ordered priority, where a feature needs it and nobody asked.
+    /// Adds core-power, with ordered priority, where a feature needs it and no setting asks for it.
     fn needs_core_power(&mut self, place: &Place, coming: &Coming, feature: &Want) -> Result<(), ReadError> {
         let wanted = self.want_at(Id::SstCp, place).and_then(|want| want.value);
         if wanted == Some(Value::Switch(false)) {

@@ -236,7 +236,7 @@ impl Snapshot {
                 let text = match text.as_str() {
                     "qos-only" => "1",
                     "pm-only" => "0",
-                    // None apart either way; only restoring needs to tell them from each other.
+                    // None apart either way; only restoring needs the difference.
                     "ready" => "none",
                     text => text,
                 };

@@ -1,5 +1,5 @@
 //! Settings that are not knobs, and that changes write or disturb all the same: interrupts, control groups, tunables of
-//! governors. They are remembered and put back like knobs, so they state the same.
+//! governors. They are remembered and restored like knobs, so they state the same.
 
 use crate::knob::{
     Disturbs, Writing,

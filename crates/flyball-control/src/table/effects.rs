@@ -1,7 +1,7 @@
 //! What the kernel changes beyond what is written: the groups of settings that rows name as disturbed.
 //!
 //! A governor change resets the energy preference and discards the old governor's tunables, a driver switch recreates every
-//! policy, a CPU that goes offline takes its policy along. To put back *exactly*, all of that is remembered before the
+//! policy, a CPU that goes offline takes its policy along. To restore *exactly*, all of that is remembered before the
 //! write.
 
 use crate::{

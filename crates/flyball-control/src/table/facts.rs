@@ -330,7 +330,7 @@ pub(super) const PREFCORE: Knob = Knob {
     vendor: Some(Vendor::Amd),
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[ro("/sys/devices/system/cpu/amd_pstate/prefcore", Form::Enabled)],
-    about: "Whether amd-pstate tells the scheduler which cores boost highest, so that single tasks land on them. \
+    about: "Whether amd-pstate gives the scheduler a ranking of the cores that boost highest, so that single tasks land on them. \
             Disabled where all cores are equal, or by amd_prefcore=disable on the kernel command line.",
     interacts: &[(Id::PrefcoreRanking, "the order of the cores")],
     role: Role::Fact,
@@ -347,7 +347,7 @@ pub(super) const PREFCORE_RANKING: Knob = Knob {
     about: "The highest performance that the firmware gives this core: the scheduler prefers cores with a higher number. \
             The firmware may change it while the machine runs.",
     interacts: &[
-        (Id::Prefcore, "whether the scheduler is told"),
+        (Id::Prefcore, "whether the scheduler receives the ranking"),
         (Id::CppcHighest, "where the number comes from"),
     ],
     role: Role::Fact,

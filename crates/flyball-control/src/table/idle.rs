@@ -64,7 +64,7 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
         rw("/sys/devices/system/cpu/cpuidle/current_governor", Form::Word),
         ro("/sys/devices/system/cpu/cpuidle/current_governor_ro", Form::Word),
     ],
-    about: "How the kernel guesses how long a CPU will be idle, and so which state to enter. menu weighs the next timer \
+    about: "How the kernel predicts how long a CPU will be idle, and so which state to enter. menu weighs the next timer \
             and recent history, teo looks at timer events first and often does better for bursts of short sleeps, \
             haltpoll is made for guests.",
     interacts: &[

@@ -252,7 +252,7 @@ pub(super) const POWER_WINDOW: Knob = Knob {
     mechanisms: &[rw(powercap!("constraint_{constraint}_time_window_us"), Form::Micros)],
     about: "The time over which a power limit is averaged. A long window lets short bursts run above the limit. The \
             processor knows few values; the kernel rounds down to the next. A few windows below 4 ms, 2440us among them, \
-            can be read and not written: such a one is not changed, since it could not be put back.",
+            can be read and not written: flyball does not change these, because it could not restore them.",
     interacts: &[(Id::PowerLimit, "the limit that it belongs to")],
     role: Role::Knob(Control {
         accepts: "a time with its unit (28s, 976us)",

@@ -141,7 +141,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
         intel(MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
-    about: "Whether the processor may lower the frequency on its own where it thinks that speed does not pay, mostly \
+    about: "Whether the processor may lower the frequency on its own when it estimates no benefit, mostly \
             while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \
             there at boot; elsewhere it is read from bit 19 of POWER_CTL.",
     interacts: &[(Id::Epp, "steers the same trade on newer processors")],

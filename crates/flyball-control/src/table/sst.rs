@@ -264,8 +264,8 @@ pub(super) const CLOS_MIN: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::with(Section::Line, Id::SstCp, "on"),
     mechanisms: &[sst(SpeedSelect::ClosMin, Form::MHz)],
-    about: "The frequency that cores of the class get before power goes to classes of less favour. clos-min:0 is that \
-            of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; anything between is cut.",
+    about: "The frequency that cores of the class get before power goes to lower-priority classes. clos-min:0 is that \
+            of class 0; clos-0-min is another spelling. Registers hold whole hundreds of MHz; values are rounded down.",
     interacts: &[(Id::ClosMax, "must not be below it"), (Id::SstCp, "counts while it is on")],
     role: of_class(
         "a frequency with its unit in steps of 100MHz (2.4GHz), min or base",
@@ -346,8 +346,8 @@ pub(super) const TRL: Knob = Knob {
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
     mechanisms: &[sst(SpeedSelect::TurboLimits, Form::Word)],
-    about: "The highest turbo frequency by the number of active cores, in eight buckets (MSR 0x1AD). turbo-freq raises it \
-            out of the way; where that is switched off again, the limits of the level belong back here.",
+    about: "The highest turbo frequency by the number of active cores, in eight buckets (MSR 0x1AD). turbo-freq raises the \
+            limit temporarily; when it is switched off, the level's limits must be restored here.",
     interacts: &[(Id::SstTf, "its own limits replace these for high-priority cores")],
     role: Role::Knob(Control {
         accepts: "eight ratios of 100 MHz in hexadecimal, bucket 0 last: 0x1f1f1f1f1f1f1f20",

@@ -130,7 +130,7 @@ pub(super) const SMT: Knob = Knob {
             and helps code that fills a core by itself, at the price of throughput where threads share well. `off` takes \
             the second threads offline. `forceoff` cannot be undone before the next boot; notsupported and \
             notimplemented are what the kernel shows where there is nothing to switch.",
-    interacts: &[(Id::Online, "on brings second threads online, also such as were taken offline one by one")],
+    interacts: &[(Id::Online, "on brings second threads online, including CPUs that were taken offline individually")],
     role: Role::Knob(Control {
         accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
         ends: Ends::None,
@@ -173,7 +173,7 @@ pub(super) const TURBO: Knob = Knob {
             "with turbo off, limits above the base or nominal frequency have no effect; since kernel 6.12 \
                        the hardware limit itself falls",
         ),
-        (Id::MinPerfPct, "a change squeezes min-perf-pct under the new range"),
+        (Id::MinPerfPct, "a change clamps min-perf-pct under the new range"),
         (Id::Boost, "off overrides every policy's boost, and on turns all of them on"),
     ],
     role: Role::Knob(Control {

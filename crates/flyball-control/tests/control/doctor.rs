@@ -64,7 +64,7 @@ const TASTE: &[&str] = &["firmware.autonomous-c-state"];
 const DEVICES: &[&str] = &["conflict.clos"];
 
 /// The whole table: each check has a machine on which it is ok, and one on which it finds something. A check without
-/// either is no check.
+/// either is not a check.
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
     let bases: [(&str, fn() -> Files); 7] = [

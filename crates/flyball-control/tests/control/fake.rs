@@ -1,7 +1,7 @@
 //! A small kernel in memory: attribute files that are coupled the way cpufreq, amd-pstate and intel_pstate couple
 //! them, that can fail at any write and die at any moment.
 //!
-//! It is no simulation of a processor: it has just enough of the kernel's manners to make a careless apply or restore go
+//! It is not a simulation of a processor: it has just enough of the kernel's manners to make a careless apply or restore go
 //! wrong. Its rules come from the drivers' sources and from what real kernels answered in guests.
 
 use std::{

@@ -272,7 +272,7 @@ fn any_call_may_fail_at_any_point_and_the_machine_is_as_it_was() {
             assert_eq!(fake.everything().0, before.0, "after a failure of call {at}");
         }
         for at in (0..calls).step_by(7) {
-            // From there on: a driver that went away. Nothing can be put back then, and it is not claimed; when the
+            // From there on: a driver that went away. Nothing can be restored then, and it is not claimed; when the
             // driver is back, the journal still knows.
             fake.fail_calls(at..usize::MAX, errno);
             let mut hold = Hold::begin(&fake, &state, Purpose::Set, "test", None).unwrap();

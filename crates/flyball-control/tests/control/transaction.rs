@@ -218,7 +218,7 @@ proptest! {
         prop_assert_eq!(differences(&first, &kernel.dump()), "");
     }
 
-    /// Any one write fails: the transaction is put back, also one that stands on an earlier one.
+    /// Any one write fails: the transaction is restored, also one that stands on an earlier one.
     #[test]
     fn a_failed_write_is_undone(scene in scenes(), at in 0usize..30, errno in prop_oneof![
         Just(Errno::BUSY), Just(Errno::INVAL), Just(Errno::IO), Just(Errno::PERM)
@@ -340,7 +340,7 @@ fn the_hidden_preference_comes_back() {
     assert_eq!(kernel.dump()[&path], Ok("balance_power\n".to_owned()));
 }
 
-/// A guardian that sees flyball die after it has put back, or committed, leaves alone what earlier commands were to set.
+/// A guardian that sees flyball die after it has restored, or committed, leaves alone what earlier commands were to set.
 #[test]
 fn what_was_meant_to_stay_is_not_the_guardians() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 0);

@@ -120,7 +120,7 @@ impl Plugin {
                 self.set_counter(cpu, LIMIT);
                 // SAFETY: the handle is the one that QEMU gave to this plug-in.
                 unsafe { (self.api.qemu_plugin_update_ns)(self.time_control as *const c_void, ns as i64) }
-                // The clock moves when this CPU has left its loop, which it has been told to; until then nothing runs.
+                // The clock moves when this CPU has left its loop, as requested; until then nothing runs.
                 return self.handles(cpu).map(|handles| self.after(handles, at, 0));
             }
         }

@@ -71,5 +71,5 @@ pub fn value(ended: &Ended, name: &str) -> String {
 
 /// The same as a number.
 pub fn number(ended: &Ended, name: &str) -> f64 {
-    value(ended, name).parse().unwrap_or_else(|_| panic!("{name} is no number: {}", ended.out))
+    value(ended, name).parse().unwrap_or_else(|_| panic!("{name} is not a number: {}", ended.out))
 }

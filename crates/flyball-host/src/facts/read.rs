@@ -141,7 +141,7 @@ impl Reader<'_> {
             }),
             "!" => {
                 let errno = value.parse().ok().map(Errno).or_else(|| Errno::named(value));
-                let errno = errno.ok_or_else(|| format!("no error is called '{value}'"))?;
+                let errno = errno.ok_or_else(|| format!("'{value}' is not an errno name"))?;
                 self.add(&paths, &|| Fact::Fails(errno))
             }
             "/" => self.add(&paths, &|| Fact::Folder),
@@ -328,7 +328,7 @@ fn block_line(line: &str) -> Result<Vec<u8>, String> {
     if !line.starts_with("|\"") {
         return Ok(text.as_bytes().to_vec());
     }
-    Template::parse(text)?.plain().ok_or_else(|| "braces in a line in quotes".to_owned())
+    Template::parse(text)?.plain().ok_or_else(|| "a quoted line cannot contain braces".to_owned())
 }
 
 /// What follows the bar: after one blank, or in quotes.

@@ -247,7 +247,7 @@ fn template(number: u32, bytes: &[u8], file: bool, view: View) -> Template {
         let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
         let token = &text[at..at + digits.max(1)];
         at += token.len();
-        // Longer ones are no CPUs, and a leading zero would be lost.
+        // Longer ones are not CPUs, and a leading zero would be lost.
         let value = (digits > 0 && digits <= 5 && (token[0] != b'0' || digits == 1))
             .then(|| std::str::from_utf8(token).ok()?.parse::<i64>().ok())
             .flatten();
@@ -299,7 +299,7 @@ fn fold(values: &BTreeMap<u32, Vec<u8>>, file: bool, views: &[View]) -> Vec<(Cpu
     forms.into_iter().min_by_key(|lines| cost(lines)).unwrap_or_default()
 }
 
-/// One line with a list; `None` where the values do not end alike.
+/// One line with a list; `None` where the values do not have the same ending.
 fn listed(values: &BTreeMap<u32, Vec<u8>>, file: bool) -> Option<Template> {
     let mut items: Vec<(Vec<u8>, usize)> = Vec::new();
     for bytes in values.values() {
@@ -329,7 +329,7 @@ fn block_line(line: &[u8]) -> String {
     }
 }
 
-/// A file of sections that end with an empty line and are alike but for some values, one for each CPU, as
+/// A file of sections that end with an empty line and are the same except for some values, one for each CPU, as
 /// /proc/cpuinfo is. `text` is without its final newline. `None` where it is no such file.
 fn repeated(text: &[u8], shown: &str, operator: &str) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;

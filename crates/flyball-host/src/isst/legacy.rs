@@ -100,7 +100,7 @@ pub struct Mailbox {
     pub command: u16,
     /// Its part.
     pub sub_command: u16,
-    /// Goes into the interface register beside the command.
+    /// Goes into the interface register with the command.
     pub parameter: u32,
     /// The data word.
     pub data: u32,

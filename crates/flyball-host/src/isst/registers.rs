@@ -50,7 +50,7 @@ pub struct Clos {
     pub priority: u64,
     /// Lowest ratio.
     pub min: u64,
-    /// Highest ratio; 255 is no limit.
+    /// Highest ratio; 255 stands for no limit.
     pub max: u64,
 }
 

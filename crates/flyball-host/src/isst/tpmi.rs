@@ -113,7 +113,7 @@ impl CorePower {
 pub struct Clos {
     /// Lowest frequency in MHz.
     pub min_mhz: u16,
-    /// Highest frequency in MHz; 25500 is no limit.
+    /// Highest frequency in MHz; 25500 stands for no limit.
     pub max_mhz: u16,
     /// Proportional priority, 0 (most) to 15.
     pub priority: u8,

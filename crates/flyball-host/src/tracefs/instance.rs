@@ -61,7 +61,7 @@ impl Instance {
         if let Some(clock) = &options.clock {
             self.write("trace_clock", clock)?;
         }
-        // Before the size: sub-buffers of another order are allocated anew, and the size is counted in them
+        // Before the size: sub-buffers of another order are allocated again, and the size is counted in them
         // (ring_buffer_subbuf_order_set(), kernel/trace/ring_buffer.c).
         if let Some(kib) = options.page_kib {
             self.write("buffer_subbuf_size_kb", &kib.to_string())?;

@@ -20,7 +20,7 @@ pub(super) fn left_out_notes(arm: &ArmReport) -> Vec<String> {
             .map(|one| format!("{}: round {} is left out: {}.", arm.name, one.block + 1, one.why))
             .collect();
     }
-    // Alike but for their numbers.
+    // The same except for their numbers.
     let stem = |why: &str| why.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default().to_owned();
     let mut kinds: BTreeMap<String, Vec<&LeftOut>> = BTreeMap::new();
     for one in &arm.left_out {
@@ -156,8 +156,8 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
     }
     if arm.throttled.is_some_and(|count| count > 0) {
         notes.push(format!(
-            "{}: throttled in most of its rounds ({} events); they count, since its settings bring that about. \
-             A longer --cool-down or better cooling would say more.",
+            "{}: throttled in most of its rounds ({} events); they are included, because the settings cause it. \
+             Use a longer --cool-down or better cooling.",
             arm.name,
             arm.throttled.unwrap_or(0)
         ));
@@ -175,8 +175,8 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
         }
         if let Some(drift) = summary.drift {
             notes.push(format!(
-                "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are hardly \
-                 touched by that, medians are.",
+                "{}: {} drifts by {} from first to last round (p = {}); pairs of one block are barely \
+                 affected, medians are.",
                 arm.name,
                 summary.metric.name,
                 crate::numbers::percent(drift.change),
@@ -187,7 +187,7 @@ fn arm_notes(arm: &ArmReport) -> Vec<String> {
         if !summary.outliers.is_empty() && summary.quantity == Quantity::Performance {
             let rounds: Vec<String> = summary.outliers.iter().map(|block| (block + 1).to_string()).collect();
             notes.push(format!(
-                "{}: {} far from the others in round {}; kept, since ranks bear it.",
+                "{}: {} far from the others in round {}; kept, because rank statistics tolerate outliers.",
                 arm.name,
                 summary.metric.name,
                 rounds.join(", ")

@@ -93,7 +93,7 @@ pub enum SheetError {
     )]
     Header,
     /// A cell that should be a number.
-    #[error("line {line}: '{text}' in column {column} is no number")]
+    #[error("line {line}: '{text}' in column {column} is not a number")]
     Number {
         /// The line, from 1.
         line: usize,

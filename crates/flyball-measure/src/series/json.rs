@@ -72,7 +72,7 @@ fn list(list: &[Value], value: Option<&str>) -> Result<Series, SeriesError> {
     super::table::of_columns(&header, cells, value)
 }
 
-/// Tells the tool from the keys at the top.
+/// Recognises the tool by the keys at the top.
 pub(super) fn read(value: &Value, column: Option<&str>) -> Result<Vec<Series>, SeriesError> {
     if let Some(runs) = value.as_array() {
         return list(runs, column).map(|series| vec![series]);

@@ -153,7 +153,7 @@ impl MachineSpec {
         } else {
             self.cores_per_package()
         };
-        // Numbers with gaps: as far as registers have room.
+        // Numbers with gaps: up to the room that registers have.
         // A TPMI mask is one register of 64 bits; the mailbox has 256 core numbers.
         let room = if s.class == SstClass::Tpmi { 64 } else { 256 };
         if self.topology.unit_cores.iter().any(|&number| number >= room) {

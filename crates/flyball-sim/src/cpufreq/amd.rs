@@ -285,7 +285,7 @@ fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
         && limits.min == 0
         && let Ok(caps) = Caps::of(platform, policy.number)
     {
-        // Nobody asked for a minimum: firmware's, else the lowest nonlinear frequency.
+        // No minimum was requested: firmware's, else the lowest nonlinear frequency.
         let bios = platform.amd.cpus[policy.number as usize].bios_min;
         limits.min = caps.khz(if bios > 0 { bios } else { caps.lowest_nonlinear });
     }

@@ -44,7 +44,7 @@ impl Mode {
     }
 }
 
-/// `struct cpudata`, as far as it outlives a policy.
+/// The part of `struct cpudata` that outlives a policy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct IntelCpu {
     /// EPP at boot.
@@ -116,7 +116,7 @@ pub(crate) struct Pstates {
     pub(crate) max: u32,
     pub(crate) turbo: u32,
     pub(crate) scaling: u32,
-    /// The lowest ratio as a frequency: on hybrid processors levels are no ratios, and this is not a level's.
+    /// The lowest ratio as a frequency: on hybrid processors levels are not ratios, and this is not a level's.
     lowest_khz: u32,
 }
 
@@ -308,7 +308,7 @@ fn leave(platform: &mut Platform, cpu: u32) {
 fn restore_epp(platform: &mut Platform, cpu: u32) -> Option<u8> {
     let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
     let saved = platform.intel.cpus[cpu as usize].saved_epp.take()?;
-    // Somebody else may have written the register in the meantime: then theirs stays.
+    // Another program may have written the register in the meantime: then its value stays.
     (now == 0 || now == 255).then_some(saved)
 }
 

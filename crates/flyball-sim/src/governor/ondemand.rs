@@ -9,7 +9,7 @@ pub struct OndemandTunables {
     pub sampling_rate: u64,
     /// Percent of load above which full speed is asked for.
     pub up_threshold: u32,
-    /// Samples to stay at full speed before looking again.
+    /// Samples at full speed before looking again.
     pub sampling_down_factor: u32,
     /// Count the time of nice tasks as idle.
     pub ignore_nice_load: bool,

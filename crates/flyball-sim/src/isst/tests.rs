@@ -101,7 +101,7 @@ fn the_two_calls_that_take_kernels_down() {
     assert!(machine.kernel_fault().is_none());
     assert!(ask(&mut machine, 13, mask(7), Caller::Root).is_err());
     assert!(machine.kernel_fault().is_some());
-    assert_eq!(ask(&mut machine, 0, vec![0; 8], Caller::Root), Err(Errno::IO), "whoever calls now hangs");
+    assert_eq!(ask(&mut machine, 0, vec![0; 8], Caller::Root), Err(Errno::IO), "a caller now hangs");
     let mut machine = boot("tpmi-small", Kernel::V7_2);
     assert_eq!(ask(&mut machine, 13, mask(7), Caller::Root), Err(Errno::NOTTY));
     assert!(machine.kernel_fault().is_none());

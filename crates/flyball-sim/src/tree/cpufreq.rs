@@ -119,7 +119,7 @@ pub(super) static POLICY: &[Attribute] = &[
             let index = index(world, dir)?;
             let word = String::from_utf8_lossy(scan_word(text, 15)?).to_ascii_lowercase();
             let setpolicy = world.cpufreq.driver.is_some_and(|driver| driver.style() == Style::SetPolicy);
-            // setpolicy drivers compare only as far as the word reaches, others the whole word; both without case.
+            // setpolicy drivers compare only the length of the word, others the whole word; both without case.
             let name = GOVERNORS
                 .into_iter()
                 .find(|name| if setpolicy { word.starts_with(name) } else { word == *name })

@@ -1,4 +1,4 @@
-//! /proc, as far as tools about processors read it.
+//! The part of /proc that tools about processors read.
 
 use super::{Attribute, ro, rw};
 use crate::{board::Vendor, errno::Answer, text::line, world::World};

@@ -395,7 +395,7 @@ impl Engine {
                     let wakes = &mut work[cpu].activity.wakes;
                     *wakes = wakes.saturating_add(turns as u16);
                 }
-                // The exit itself is no idle time.
+                // The exit itself is not idle time.
                 work[cpu].gap_us = ((whole - wake) * (1.0 - task.share) / 1000.0) as u32;
             }
         } else {

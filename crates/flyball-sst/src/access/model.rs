@@ -41,7 +41,7 @@ impl CpuModel {
     }
 
     /// Cascade Lake, of which only the N parts have Speed Select: base frequencies set in the BIOS, visible in cpufreq
-    /// (`update_cpu_model` in isst-config.c tells them from Skylake and Cooper Lake by the stepping).
+    /// (`update_cpu_model` in isst-config.c distinguishes them from Skylake and Cooper Lake by the stepping).
     pub fn is_cascade_lake(&self) -> bool {
         self.model == SKYLAKE_X && matches!(self.stepping, 6 | 7)
     }

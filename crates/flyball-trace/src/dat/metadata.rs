@@ -66,10 +66,10 @@ impl TraceFile {
     pub fn read(source: Source) -> Result<TraceFile, TraceError> {
         let mut cursor = source.cursor(0, None);
         if cursor.bytes(10, "the file's first bytes")? != MAGIC {
-            return Err(source.cursor(0, None).error("this is no trace.dat file"));
+            return Err(source.cursor(0, None).error("not a trace.dat file"));
         }
         let version = cursor.text("the version")?;
-        let version: u32 = version.parse().map_err(|_| cursor.error(format!("'{version}' is no version")))?;
+        let version: u32 = version.parse().map_err(|_| cursor.error(format!("'{version}' is not a version")))?;
         if !matches!(version, 6 | 7) {
             return Err(TraceError::Unsupported(format!(
                 "{}: trace.dat version {version}; versions 6 and 7 can be read (`trace-cmd convert` makes version 6)",
@@ -357,7 +357,7 @@ fn page_size(cursor: &Cursor, size: u32) -> Result<u32, TraceError> {
     if (4096..=64 << 20).contains(&size) && size.is_multiple_of(4096) {
         Ok(size)
     } else {
-        Err(cursor.error(format!("{size} bytes is no page size")))
+        Err(cursor.error(format!("{size} bytes is not a page size")))
     }
 }
 

@@ -74,7 +74,7 @@ impl Options {
                 id::HEADER_INFO..=id::CMDLINES if sections => {
                     let at = number(&data, 0);
                     self.sections
-                        .push((number_of, at.ok_or_else(|| cursor.error("a section without a place"))?));
+                        .push((number_of, at.ok_or_else(|| cursor.error("a section has no offset"))?));
                 }
                 // Later versions of trace-cmd add options; each has its size, so that readers pass over them.
                 _ => {}

@@ -201,7 +201,7 @@ fn windows_of(
 ) {
     let limits = &diagnoser.limits;
     let busy = |window: &Window| window.load() >= limits.busy;
-    // On a trace whose frequencies all lie close together, the lowest of them is no fault.
+    // On a trace whose frequencies all lie close together, the lowest of them is not a fault.
     let wide = scale.lowest_ghz <= 0.6 * scale.highest_ghz;
     let low = |window: &Window| wide && window.ghz() <= 1.1 * scale.lowest_ghz;
     // AMD requests carry their own bounds; Intel's do not, and have 0 there.
@@ -400,7 +400,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                         FindingKind::Stopped,
                         Severity::Warning,
                         format!(
-                            "its last decision is {seconds:.1} s before the end of the trace; before, there was one every \
+                            "its last decision is {seconds:.1} s before the end of the trace; until then it decided every \
                              {:.1} ms",
                             usual as f64 / 1e6
                         ),

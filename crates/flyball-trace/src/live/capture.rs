@@ -262,7 +262,7 @@ impl Capture {
 }
 
 impl Capture {
-    /// Writes the trace.dat file: beside `path` first, so that a file of that name is whole or the one from before.
+    /// Writes the trace.dat file: next to `path` first, so that a file of that name is whole or the one from before.
     fn save(
         &mut self,
         path: &Path,
@@ -292,7 +292,7 @@ impl Capture {
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
-            // A name that nobody has, then the wanted one: a file that was there is replaced as a whole.
+            // A name that does not exist, then the wanted one: a file that was there is replaced as a whole.
             let near = tempfile::Builder::new()
                 .prefix(".trace")
                 .make_in(&self.directory, |path| spool::give_name(&file, path))?;

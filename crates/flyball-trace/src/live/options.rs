@@ -7,7 +7,7 @@ use flyball_host::{CpuList, HostError, tracefs::Tracefs};
 use crate::{error::TraceError, machine::Machine, record::Record, stats::CpuStats};
 
 /// Called with the records of some pages, in the order of their time, while they are recorded. Events that are passed
-/// through have their name and fields beside them; the text is empty for all others.
+/// through have their name and fields with them; the text is empty for all others.
 pub type LiveSink = Box<dyn FnMut(&[(Record, String)]) + Send>;
 
 /// What to record.
@@ -30,12 +30,12 @@ pub struct CaptureOptions {
     pub writer: String,
     /// What is known of the machine, to judge the trace elsewhere.
     pub machine: Option<Machine>,
-    /// Tells this recording from others of the machine, in the file.
+    /// Distinguishes this recording from others of the machine, in the file.
     pub trace_id: u64,
 }
 
 impl CaptureOptions {
-    /// The events that report a P-state driver's decisions, as far as this kernel has them.
+    /// The events that report a P-state driver's decisions, if this kernel has them.
     pub fn default_events(tracefs: &Tracefs) -> Vec<String> {
         crate::events::by_default()
             .filter(|event| {

@@ -25,7 +25,7 @@ pub struct EventCount {
     pub count: u64,
 }
 
-/// Records that were lost on one CPU, as far as the trace itself says.
+/// Records that were lost on one CPU, if the trace itself says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Loss {
     /// The CPU.

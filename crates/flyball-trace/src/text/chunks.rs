@@ -1,7 +1,7 @@
 //! Text of any length in bounded memory, on any number of threads.
 //!
 //! Each thread takes the next chunk of whole lines from the reader, reads its records without holding any lock, and
-//! puts them into a queue. Whoever finds the queue without a deliverer becomes it, and hands on what is next, so that
+//! puts them into a queue. A thread that finds the queue without a deliverer becomes it, and hands on what is next, so that
 //! the receiver sees the text in order; the others go on reading, unless they are too far ahead. What a thread works on
 //! is one chunk and one batch of records, both of which fit into a core's second-level cache.
 
@@ -229,7 +229,7 @@ impl<R: Read + Send> Shared<'_, R> {
         }
     }
 
-    /// Puts a chunk's records into the queue, and empties it as far as the order allows unless another thread does.
+    /// Puts a chunk's records into the queue, and empties it up to the first gap unless another thread does.
     /// Answers memory for the next batch; `None` after a failure.
     fn hand_on(&self, number: u64, done: Done) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);

@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(short = 'n', long, requires = "fix")]
     dry_run: bool,
 
-    /// Also run the amd-pstate unit tests that write preferences and modes. Every write is journaled and put back, also
+    /// Also run the amd-pstate unit tests that write preferences and modes. Every write is journaled and restored, also
     /// after a crash.
     #[arg(long, conflicts_with_all = ["fix", "list"])]
     write: bool,
@@ -172,12 +172,12 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
     usage(format!("no check id starts with '{wanted}'; 'flyball doctor --list' lists them"))
 }
 
-/// Runs the tests that write, inside a transaction that is always put back.
+/// Runs the tests that write, inside a transaction that is always restored.
 fn write_tests(context: &Context, host: &dyn flyball_host::Host) -> Result<Vec<Finding>, Failure> {
     change::must_be_writable(host)?;
     let state = context.state()?;
     let interrupted = change::interrupts()?;
-    // A simulated machine ends with this process, so a guardian would have nothing to put back.
+    // A simulated machine ends with this process, so a guardian would have nothing to restore.
     let guardian = match host.kind() {
         flyball_host::Kind::Simulated => None,
         _ => Some(context.guardian(&state)?),
@@ -238,7 +238,7 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
         rows.push((check.id, Group::Trace, check.why, check.looks, Some("--trace")));
     }
     for (id, why) in doctor::amd_pstate_write::ids() {
-        let looks = "what the files read after writes, which are put back";
+        let looks = "what the files read after writes, which are restored";
         rows.push((id, Group::AmdPstate, why, looks, Some("--write")));
     }
     let object = |(id, group, why, looks, option): &render::Row| serde_json::json!({"id": id, "group": group, "why": why, "looks": looks, "option": option});

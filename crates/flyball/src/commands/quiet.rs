@@ -37,7 +37,7 @@ Examples:
 
 Under sudo the command runs as the user who called sudo; --as-root keeps it root, --user names another user.
 
-Exit codes: that of the command; otherwise 0 done, 1 failed and put back, 2 usage, 3 putting back failed, 6 another \
+Exit codes: that of the command; otherwise 0 done, 1 failed, settings restored, 2 usage, 3 restoring failed, 6 another \
 flyball holds the machine."
 )]
 pub struct Args {

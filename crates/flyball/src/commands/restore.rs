@@ -1,4 +1,4 @@
-//! `flyball restore`: puts back what flyball changed.
+//! `flyball restore`: restores what flyball changed.
 
 use flyball_control::{
     Content,
@@ -25,16 +25,16 @@ again. The journal of an earlier boot is never replayed, because the kernel has 
 Examples:
   flyball restore            undo everything since the journal was empty
   flyball restore --last     undo only the last command's changes
-  flyball restore --forget   also drop what cannot be put back because its device is gone
+  flyball restore --forget   also drop settings that cannot be restored because its device is gone
   flyball restore -n         print what is saved and what would be written
 
-Exit codes: 0 everything is restored, 3 something could not be put back, 6 another flyball holds the machine.")]
+Exit codes: 0 everything is restored, 3 something could not be restored, 6 another flyball holds the machine.")]
 pub struct Args {
     /// Undo only the last command's changes.
     #[arg(long)]
     last: bool,
 
-    /// Drop what cannot be put back, because its device or driver is gone, from the journal.
+    /// Drop what cannot be restored, because its device or driver is gone, from the journal.
     #[arg(long, conflicts_with = "dry_run")]
     forget: bool,
 
@@ -76,7 +76,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // After a restore has tried: what can be put back is, and only the rest is given up.
         // After the attempt: only what could not be restored is dropped.
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
-        eprintln!("note: what could not be put back was dropped from the journal");
+        eprintln!("note: settings that cannot be restored were removed from the journal");
     } else {
         eprintln!("note: 'flyball restore --forget' drops what is left");
     }
@@ -93,7 +93,8 @@ fn render(restored: &Restored) -> String {
 
 fn describe(entry: &Entry) -> String {
     let standing = if entry.standing == Standing::Open { ", which did not finish" } else { "" };
-    format!("{} (pid {}{standing}; {} writes)", entry.command, entry.pid, entry.writes)
+    let writes = if entry.writes == 1 { "write" } else { "writes" };
+    format!("{} (pid {}{standing}; {} {writes})", entry.command, entry.pid, entry.writes)
 }
 
 fn preview(

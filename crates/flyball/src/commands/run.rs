@@ -35,8 +35,8 @@ Under sudo the command runs as the user who called sudo, with that user's groups
 names another user.
 
 Exit codes: that of the command (128 + N if signal N ended it). Before the command runs: 1 a write failed and everything \
-was put back, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
-3 if the settings could not be put back.")]
+was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
+3 if the settings could not be restored.")]
 pub struct Args {
     /// Settings; they override those of the profile.
     #[arg(value_name = "KNOB=VALUE")]

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 'flyball explain' lists what can be set, and to which values. All values are checked before the first write. If a write \
-fails, everything is put back. 'flyball restore' restores what was there before flyball's first change.
+fails, all settings are restored. 'flyball restore' restores what was there before flyball's first change.
 
 Examples:
   flyball set governor=performance turbo=off
@@ -21,7 +21,7 @@ Examples:
   flyball set idle-state=C1                      no state deeper than C1
   flyball set driver-mode=passive governor=schedutil -n    print the writes and their reasons
 
-Exit codes: 0 done, 1 a write failed and everything was put back, 2 a value is not accepted, 3 putting back failed too, \
+Exit codes: 0 done, 1 a write failed and all settings were restored, 2 a value is not accepted, 3 restoring failed too, \
 4 the machine does not have this knob, 6 another flyball holds the machine, 7 the kernel clamped a value.")]
 pub struct Args {
     /// Settings.

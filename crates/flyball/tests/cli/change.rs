@@ -304,7 +304,7 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
         ("power-limit=min", "65W"),
         ("power-limit=0W", "at least 1 W"),
         ("power-limit=15mW", "at least 1 W"),
-        ("power-window=10ms", "could not be put back"),
+        ("power-window=10ms", "could not be restored"),
     ] {
         let ran = tree.expect(2, &["set", setting]);
         assert!(ran.err.contains(words), "{setting}: {}", ran.err);
@@ -385,7 +385,7 @@ fn a_journal_of_an_earlier_boot_is_not_replayed() {
     let before = tree.dump();
     assert_eq!(tree.count("undone", &["restore"]), 0);
     assert_eq!(before, tree.dump());
-    // And it is no obstacle.
+    // And it is not an obstacle.
     tree.expect(0, &["set", "governor=powersave"]);
     tree.expect(0, &["restore"]);
     assert_eq!(before, tree.dump());

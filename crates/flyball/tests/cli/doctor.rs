@@ -336,7 +336,7 @@ fn the_blocked_fan_is_blamed_on_heat() {
         blame["name"] == "temperature" && number("after") > number("before") + 15.0
     });
     assert!(heat, "{shifts:?}");
-    // It is no step: the machine warms up before it is throttled, and goes on slowing down after.
+    // It is not a step: the machine warms up before it is throttled, and goes on slowing down after.
     let grows = |shift: &&Value| {
         let number = |key: &str| shift[key].as_f64().unwrap();
         shift["form"] == "drift" && number("median_after") > 1.5 * number("median_before")

@@ -12,7 +12,7 @@ fn flyball(arguments: &[&str]) -> Ran {
 fn faults_by_rule() {
     let machine = ["-M", "sim:ryzen-5750g", "--sim-fault"];
     let with = |rule: &str, rest: &[&str]| flyball(&[&machine[..], &[rule], rest].concat());
-    // The third write fails: what was written before it is put back, and the file is named.
+    // The third write fails: what was written before it is restored, and the file is named.
     let failed = with("write cpufreq/policy*/scaling_max_freq fails EIO nth 3", &["set", "max-freq=2GHz"]);
     assert_eq!(failed.code, 1);
     assert!(failed.err.contains("policy2/scaling_max_freq"), "{}", failed.err);

@@ -302,7 +302,7 @@ const UNDER: &str = "turbo-freq is on: flyball's firmware then keeps classes of 
 /// What each command printed: its words, and its lines.
 fn blocks(text: &str) -> Vec<(String, Vec<String>)> {
     let mut found = vec![(String::new(), Vec::new())];
-    // Of the kernel's messages, those of the emulator's timers and the command line are no answer.
+    // Of the kernel's messages, those of the emulator's timers and the command line are not part of the answer.
     let message = |line: &&str| !line.starts_with("calibrate_delay") && !line.contains("ommand line: ");
     for line in text.lines().filter(message) {
         match (line.strip_prefix("### "), found.last_mut()) {

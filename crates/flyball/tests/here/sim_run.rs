@@ -179,7 +179,7 @@ fn tools_say_what_flyball_says_of_every_machine() {
                 } else if let Some(rest) = rest.strip_prefix("HWP_REQ: min ")
                     && spec.core.len() == 1
                 {
-                    // Levels of 100 MHz; on hybrid processors they are no ratios.
+                    // Levels of 100 MHz; on hybrid processors they are not ratios.
                     let words: Vec<&str> = rest.split(' ').collect();
                     let khz = |level: &str| format!("{level}00000");
                     agree("HWP minimum", cpu, &khz(words[0]), ours("min-freq", cpu));

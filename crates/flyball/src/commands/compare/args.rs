@@ -36,7 +36,7 @@ Examples:
   flyball compare --resume DIR             after the boot that the second arm needs: run the missing rounds
   flyball compare --quiet=light --pin 3 --arm now --arm 'c1: latency-limit=2us' -- ./bench
 
-Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 putting back failed too, 4 the machine \
+Exit codes: 0 done, 1 failed (settings are restored), 2 cannot be used as typed, 3 restoring failed too, 4 the machine \
 does not have this knob, 6 another flyball holds the machine, 130 stopped by Ctrl-C or a signal (settings are restored).")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {

@@ -26,7 +26,7 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
             );
         }
         let why = if is_locked_down(host) {
-            "the kernel is locked down (confidentiality): nobody can trace"
+            "the kernel is locked down (confidentiality): tracing is not possible"
         } else {
             "tracing needs root, and a kernel with tracefs"
         };
@@ -34,7 +34,7 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
     })?;
     if CaptureOptions::default_events(&tracefs).is_empty() {
         return Err(Failure::not_here(
-            "--trace: this kernel has none of the events that tell performance requests",
+            "--trace: this kernel has none of the events that report performance requests",
         ));
     }
     Ok(())

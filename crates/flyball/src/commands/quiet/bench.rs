@@ -84,7 +84,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let session = if args.as_is {
         None
     } else {
-        // A machine in software ends with this process, so there is nothing for a guardian to put back.
+        // A machine in software ends with this process, so there is nothing for a guardian to restore.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
         let session =
@@ -160,7 +160,7 @@ fn series(
         let Some(ended) = ended else { break };
         if !ended.status.success() {
             return Err(Failure::failed(format!(
-                "run {} of {} failed: {}; everything was put back",
+                "run {} of {} failed: {}; settings are restored",
                 number + 1,
                 args.command[0],
                 ended.status
@@ -182,7 +182,7 @@ fn series(
     Ok(runs)
 }
 
-/// The columns beside the time, by name, unit and how to take them from a run.
+/// The columns in addition to the time, by name, unit and how to take them from a run.
 type Take = fn(&Conditions) -> Option<f64>;
 const COLUMNS: &[(&str, &str, Take)] = &[
     ("frequency", "MHz", |c| c.frequency_mhz),
@@ -222,7 +222,7 @@ fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {
         }
         text += &format!(",{}\n", word(run.grade));
     }
-    // Beside the place and then into it: a reader never sees half a file.
+    // Under another name first, then renamed: a reader never sees half a file.
     let partial = path.with_extension("csv.part");
     // A link that another user has put there is not followed.
     let _ = std::fs::remove_file(&partial);

@@ -27,7 +27,7 @@ pub fn on(context: &Context, quiet: &Quiet) -> Result<Exit, Failure> {
     for note in &notes {
         eprintln!("note: {note}");
     }
-    output::line(format_args!("quiet ({}); 'flyball quiet off' puts everything back", quiet.level))?;
+    output::line(format_args!("quiet ({}); 'flyball quiet off' restores the settings", quiet.level))?;
     if let Some(group) = group {
         output::line(format_args!(
             "a benchmark gets the reserved CPUs by joining the control group: echo $$ > {group}/cgroup.procs"

@@ -72,7 +72,7 @@ fn range(low: Option<KiloHertz>, high: Option<KiloHertz>) -> String {
     }
 }
 
-/// CPUs that are alike in some rows.
+/// CPUs with equal values in some rows.
 struct Class {
     cpus: CpuList,
     kind: Option<CoreType>,
@@ -192,7 +192,7 @@ impl Screen<'_> {
         let mut where_from: Vec<Vec<Option<usize>>> = vec![vec![None; knobs.len()]; size];
         for (index, row) in self.rows.iter().enumerate() {
             let Some(column) = knobs.iter().position(|knob| *knob == row.knob) else { continue };
-            // Absent everywhere is no difference, and is told below.
+            // Absent everywhere is not a difference, and is reported below.
             if row.places == 0
                 || matches!(row.outcome, Outcome::Absent(ref why) if *why != flyball_control::Why::Offline)
             {
@@ -239,7 +239,7 @@ impl Screen<'_> {
         self.rows[class.rows[column]?].outcome.value()?.frequency()
     }
 
-    /// What CPUs are told to do, alike CPUs in one row.
+    /// What is set for CPUs, equal CPUs in one row.
     fn classes(&self) -> String {
         let knobs = section(Section::Cpus);
         let classes = self.group(&knobs);
@@ -378,7 +378,7 @@ impl Screen<'_> {
         columns.render(self.paint)
     }
 
-    /// Uncore domains, alike ones in one row.
+    /// Uncore domains, equal ones in one row.
     fn uncore(&self) -> String {
         let columns_of =
             [Id::UncoreMinFreq, Id::UncoreMaxFreq, Id::UncoreHwMin, Id::UncoreHwMax, Id::UncoreFreq];

@@ -191,7 +191,7 @@ pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
         eprintln!("flyball: and {} more places", summary.problems.len() - 20);
     }
     if !summary.problems.is_empty() {
-        eprintln!("flyball: what is shown is what could be read");
+        eprintln!("flyball: the report covers only the readable part");
     }
     if let Some(lost) = summary.lost().filter(|lost| *lost > 0) {
         let read: u64 = summary.buffers.iter().flat_map(|buffer| &buffer.cpus).map(|cpu| cpu.records).sum();

@@ -10,7 +10,7 @@ use crate::{exit::Failure, machine::MachineArg};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What `host` says of itself, as far as it says it.
+/// What `host` says of itself.
 pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
     let read = |path: &str| -> Option<String> {
         let text = host.read_optional(path).ok().flatten()?;

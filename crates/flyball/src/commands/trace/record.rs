@@ -159,7 +159,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
 /// What stands in the way of who may not trace.
 fn why_refused(host: &dyn Host) -> &'static str {
     if is_locked_down(host) {
-        "the kernel is locked down (confidentiality): nobody can trace; see `man kernel_lockdown`"
+        "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`"
     } else if flyball_host::process::is_root() {
         "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
     } else {
@@ -167,7 +167,7 @@ fn why_refused(host: &dyn Host) -> &'static str {
     }
 }
 
-/// How long a recording of a machine in software lasts without a command and a time: nobody waits for its end, because
+/// How long a recording of a machine in software lasts without a command and a time: no user waits for its end, because
 /// its time passes faster.
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
 
