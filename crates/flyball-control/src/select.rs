@@ -102,8 +102,11 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
                 _ => return Err(bad("core types are P, E and LP".to_owned())),
             };
             let kinds = topology.core_kinds();
-            let there =
-                if kinds.is_empty() { "all cores are of the same type".to_owned() } else { listed(kinds.keys()) };
+            let there = if kinds.is_empty() {
+                "all cores are of the same type".to_owned()
+            } else {
+                listed(kinds.keys())
+            };
             (kinds.get(&wanted).cloned().unwrap_or_default(), there)
         }
         _ => return Err(bad(FORMS.to_owned())),

@@ -130,7 +130,10 @@ pub(super) const SMT: Knob = Knob {
             and helps code that fills a core by itself, at the price of throughput where threads share well. `off` takes \
             the second threads offline. `forceoff` cannot be undone before the next boot; notsupported and \
             notimplemented are what the kernel shows where there is nothing to switch.",
-    interacts: &[(Id::Online, "on brings second threads online, including CPUs that were taken offline individually")],
+    interacts: &[(
+        Id::Online,
+        "on brings second threads online, including CPUs that were taken offline individually",
+    )],
     role: Role::Knob(Control {
         accepts: "on, off or forceoff (until the next boot), on some kernels a number of threads per core",
         ends: Ends::None,

@@ -69,7 +69,8 @@ impl TraceFile {
             return Err(source.cursor(0, None).error("not a trace.dat file"));
         }
         let version = cursor.text("the version")?;
-        let version: u32 = version.parse().map_err(|_| cursor.error(format!("'{version}' is not a version")))?;
+        let version: u32 =
+            version.parse().map_err(|_| cursor.error(format!("'{version}' is not a version")))?;
         if !matches!(version, 6 | 7) {
             return Err(TraceError::Unsupported(format!(
                 "{}: trace.dat version {version}; versions 6 and 7 can be read (`trace-cmd convert` makes version 6)",
