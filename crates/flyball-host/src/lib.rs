@@ -3,8 +3,8 @@
 //! Everything that flyball knows about a computer, and everything that it does to one, passes through the [`Host`]
 //! trait: attribute files by the path that the kernel gives them, model-specific registers by number, Speed Select calls
 //! by ioctl number, tracefs, and programs. A host is the running kernel ([`Live`]), a directory or an archive that holds
-//! a recorded machine ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above treat them
-//! alike; what only a machine in software can do is in [`Software`]. No path under `/sys`, `/proc` or `/dev` is opened
+//! a recorded machine ([`Recorded`], [`Archive`]), or a simulated machine (flyball-simhost). The crates above do not
+//! distinguish them; what only a machine in software can do is in [`Software`]. No path under `/sys`, `/proc` or `/dev` is opened
 //! anywhere else.
 //!
 //! A host is a value: one process can have several, with different roots.

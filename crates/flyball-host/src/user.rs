@@ -54,7 +54,7 @@ impl User {
     /// # Errors
     /// sudo's variables hold no numbers, or the database cannot be read.
     pub fn of_sudo() -> io::Result<Option<User>> {
-        // Without root these variables are only what somebody has put into the environment.
+        // Without root these variables are only what another program has put into the environment.
         if !crate::process::is_root() {
             return Ok(None);
         }
@@ -128,7 +128,7 @@ fn entry(
         match look(&mut record, &mut buffer, &mut found) {
             0 if found.is_null() => return Ok(None),
             0 => return of_record(&record).map(Some),
-            // An entry with many members may be long; a megabyte is no entry.
+            // An entry with many members may be long; a megabyte is not an entry.
             libc::ERANGE if buffer.len() < 1 << 20 => buffer.resize(buffer.len() * 4, 0),
             // What the databases answer for a name that they do not have (getpwnam(3), ERRORS).
             libc::ENOENT | libc::ESRCH => return Ok(None),

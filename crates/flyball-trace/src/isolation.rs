@@ -8,8 +8,8 @@ pub struct CpuRanges(Vec<(u32, u32)>);
 
 impl CpuRanges {
     /// Reads a list as bitmap_parselist() in lib/bitmap-str.c does: `3,5-7`, `all`, `N` for the last CPU, and
-    /// `0-31:2/4` for two of every four. `last` is the highest CPU that the machine can have. `None` for what is no
-    /// list.
+    /// `0-31:2/4` for two of every four. `last` is the highest CPU that the machine can have. `None` for what is not
+    /// a list.
     pub fn parse(text: &str, last: u32) -> Option<CpuRanges> {
         let number = |text: &str| if text == "N" { Some(last) } else { text.parse().ok() };
         let mut ranges = Vec::new();

@@ -57,7 +57,7 @@ pub const PARAMETERS: &[&str] = &[
 /// Stands for what was left out of a command line.
 const REMOVED: &str = "REMOVED";
 
-/// The kernel's command line as far as it matters. What follows `--` is for the init program and is left out.
+/// The part of the kernel's command line that matters. What follows `--` is for the init program and is left out.
 pub(super) fn parameters(line: &str) -> String {
     let mut kept = Vec::new();
     for word in words(line) {

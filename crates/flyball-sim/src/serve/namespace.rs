@@ -104,7 +104,7 @@ const OVER: [&str; 9] = [
 ];
 
 /// The same, by files that only a served machine has: what flyball writes outside of the processors' files, and the boot
-/// id by which a journal is told from one of another boot.
+/// id by which a journal is distinguished from one of another boot.
 const OWN_OVER: [(&str, &str); 3] = [
     ("/proc/sys/kernel/random/boot_id", own::BOOT_ID),
     ("/proc/sys/kernel/perf_event_max_sample_rate", own::SAMPLE_RATE),
@@ -196,7 +196,7 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
             graft(&fuse, &spare.join(number.to_string()), wanted)?;
         }
     }
-    // The grafts are mounted where they belong. Below the stage they would be a second way to the real files, which whoever
+    // The grafts are mounted where they belong. Below the stage they would be a second way to the real files, which a process that
     // cleans up the stage must not find.
     attempt("unmount the tmpfs", unmount(&spare, UnmountFlags::DETACH))?;
     Ok(())

@@ -47,7 +47,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let wall_power = simulated.map(WallPower::of);
     if let Some(path) = &args.resume {
         let mut directory = RunDirectory::open(path)?;
-        // Rounds of two machines in one directory could not be told apart later.
+        // Rounds of two machines in one directory could not be distinguished later.
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
             return outlook::dry_run(context, &*host, &directory.manifest);
@@ -100,7 +100,7 @@ fn resume(
         Some(quiet) => Some(quiet_during_arms(host, quiet, &mut manifest)?),
         None => None,
     };
-    // Goes on after the seeds that the earlier rounds have used, so that no two rounds are alike.
+    // Goes on after the seeds that the earlier rounds have used, so that no two rounds are equal.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, directory.rounds.len());
     let taken = arms::take(context, host, &directory.manifest.arms, &interrupted, quiet, seeds)?;
     conduct(context, host, directory, taken, interrupted, wall_power)

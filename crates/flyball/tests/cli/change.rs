@@ -420,7 +420,7 @@ fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
     assert_eq!((ran.code, governor(&tree).as_str()), (10, "performance"), "{}", ran.err);
     assert!(tree.journal().exists(), "it can be restored");
     tree.expect(0, &["restore"]);
-    // The command's own code is kept, and everything is put back.
+    // The command's own code is kept, and everything is restored.
     for code in [0, 7] {
         let mut command = tree.command(&["run", "governor=performance", "--user", "root", "--"]);
         command.args(["sh", "-c", &format!("exit {code}")]).stderr(full());

@@ -37,11 +37,20 @@ pub struct Source {
 impl Source {
     /// The text with comments, and tests at its end, replaced by blanks: lines keep their numbers.
     pub fn product(&self) -> String {
+        parts(self.before_tests(), |part| part != Part::Comment)
+    }
+
+    /// The comments and the text in quotes, and blanks for the rest: lines keep their numbers.
+    pub fn prose(&self) -> String {
+        parts(self.before_tests(), |part| part != Part::Code)
+    }
+
+    fn before_tests(&self) -> &str {
         let module =
             |(at, _): &(usize, &str)| self.text[*at..].lines().nth(1).is_some_and(|line| line.ends_with('{'));
         let end =
             self.text.match_indices("#[cfg(test)]\nmod ").find(module).map_or(self.text.len(), |(at, _)| at);
-        without_comments(&self.text[..end])
+        &self.text[..end]
     }
 
     /// The line of a place in the text.
@@ -73,32 +82,40 @@ pub fn sources() -> Vec<Source> {
     found
 }
 
-/// Comments as blanks. Text in quotes stays; of raw strings only the plain kind is known, which is enough here.
-fn without_comments(text: &str) -> String {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Code,
+    Comment,
+    Quoted,
+}
+
+/// The parts of a text that are kept, and blanks for the others. Of raw strings only the plain kind is known, which is
+/// enough here.
+fn parts(text: &str, keep: impl Fn(Part) -> bool) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let (length, kept) = if rest.starts_with(b"//") {
-            (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), false)
+        let (length, part) = if rest.starts_with(b"//") {
+            (rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()), Part::Comment)
         } else if rest.starts_with(b"/*") {
-            (rest.windows(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 2), false)
+            (rest.windows(2).position(|pair| pair == b"*/").map_or(rest.len(), |end| end + 2), Part::Comment)
         } else if rest.starts_with(b"'\"'") || rest.starts_with(b"b'\"'") {
-            (rest.iter().position(|byte| *byte == b'"').unwrap_or(0) + 2, true)
+            (rest.iter().position(|byte| *byte == b'"').unwrap_or(0) + 2, Part::Code)
         } else if rest[0] == b'"' {
             let mut end = 1;
             while end < rest.len() && rest[end] != b'"' {
                 end += if rest[end] == b'\\' { 2 } else { 1 };
             }
-            ((end + 1).min(rest.len()), true)
+            ((end + 1).min(rest.len()), Part::Quoted)
         } else {
-            (1, true)
+            (1, Part::Code)
         };
-        let part = &rest[..length];
-        if kept {
-            out.extend_from_slice(part);
+        let bytes = &rest[..length];
+        if keep(part) {
+            out.extend_from_slice(bytes);
         } else {
-            out.extend(part.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
+            out.extend(bytes.iter().map(|byte| if *byte == b'\n' { b'\n' } else { b' ' }));
         }
         at += length;
     }
@@ -108,5 +125,5 @@ fn without_comments(text: &str) -> String {
 #[test]
 fn comments_are_left_out() {
     let text = "a // b\n\"// c\" '\"' /* d\n*/ e";
-    assert_eq!(without_comments(text), "a     \n\"// c\" '\"'     \n   e");
+    assert_eq!(parts(text, |part| part != Part::Comment), "a     \n\"// c\" '\"'     \n   e");
 }
