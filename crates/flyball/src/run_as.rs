@@ -18,8 +18,8 @@ pub struct RunAs {
 }
 
 impl RunAs {
-    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as. Says which where flyball was
-    /// started by sudo or names a user.
+    /// The user that a command on `host` is to run as; `None` for the one that flyball runs as. Says which if sudo started
+    /// flyball or an option names a user.
     pub fn user(&self, host: &dyn Host) -> Result<Option<User>, Failure> {
         // A machine in software runs models, which are nobody's.
         if host.software().is_some() {

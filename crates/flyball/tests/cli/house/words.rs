@@ -76,8 +76,12 @@ fn pages() -> Vec<(String, String)> {
             if name.ends_with(".md") && name != "CHANGELOG.md" {
                 let text = fs::read_to_string(entry.path()).unwrap();
                 // The word list itself is a table.
-                let kept = |line| if name == "CONTRIBUTING.md" && str::starts_with(line, "| ") { "" } else { line };
-                pages.push((format!("{folder}/{name}"), text.lines().map(kept).collect::<Vec<_>>().join("\n")));
+                let kept =
+                    |line| if name == "CONTRIBUTING.md" && str::starts_with(line, "| ") { "" } else { line };
+                pages.push((
+                    format!("{folder}/{name}"),
+                    text.lines().map(kept).collect::<Vec<_>>().join("\n"),
+                ));
             }
         }
     }
@@ -95,7 +99,12 @@ fn words_are_those_of_the_list() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} words, see the list in CONTRIBUTING.md:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} words, see the list in CONTRIBUTING.md:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
