@@ -3,7 +3,7 @@
 //!
 //! The recordings are text files that a probe wrote in a guest with a real kernel: `[directory]` and its attributes
 //! with mode and value, and lines `path <- 'text' RESULT now 'value' other=value`. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` beside the workspace); without them the tests skip and say so.
+//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the tests skip and say so.
 
 use std::{collections::BTreeSet, fmt::Write as _, path::Path, time::Duration};
 

@@ -3,7 +3,7 @@
 //!
 //! The recordings are text files that a probe wrote in a guest: format files, `== GOVERNOR: N cpu_frequency, ...` with the
 //! counts of a second of load on one CPU, and `== writes` with the first lines after three writes. They are looked for in
-//! `$FLYBALL_SHARED/lab/results` (else `../shared` beside the workspace); without them the test skips and says so.
+//! `$FLYBALL_SHARED/lab/results` (else `../shared` next to the workspace); without them the test skips and says so.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -300,7 +300,7 @@ fn power_limits_of_nothing_and_windows_that_cannot_come_back_are_refused() {
     }
     let first = tree.dump();
     for (setting, words) in [
-        ("power-limit=max", "no highest power"),
+        ("power-limit=max", "no maximum power"),
         ("power-limit=min", "65W"),
         ("power-limit=0W", "at least 1 W"),
         ("power-limit=15mW", "at least 1 W"),

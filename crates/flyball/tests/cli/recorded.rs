@@ -1,7 +1,7 @@
 //! Every reading command on every recorded machine, generated: a new machine is a new column of tests.
 //!
 //! The machines are the facts in `machines/` of this repository. Where the recordings that these were made from are at
-//! hand (`$FLYBALL_SHARED/machines`, or `shared/machines` beside the workspace), both must hold and show the same.
+//! hand (`$FLYBALL_SHARED/machines`, or `shared/machines` next to the workspace), both must hold and show the same.
 
 mod raw;
 mod unpack;

@@ -2,7 +2,7 @@
 //! is made after it. What the guide prints must come out; the lines in which its older tool, or its example, differs are
 //! listed, and each of them must occur.
 //!
-//! The guide is looked for at `$FLYBALL_SHARED/sources` (else `../shared` beside the workspace); without it the test skips
+//! The guide is looked for at `$FLYBALL_SHARED/sources` (else `../shared` next to the workspace); without it the test skips
 //! and says how many commands it would have run. What the guide measures (turbostat, perf bench) is compared by
 //! `flyball sim check sst-guide`, and below by `flyball compare`.
 
