@@ -213,7 +213,6 @@ impl Aligned {
         Aligned { bytes, start, length }
     }
 
-    /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }

@@ -27,7 +27,6 @@ mod number {
 /// What a CPU can do, as firmware rates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// The CPU.
     pub cpu: u32,
     /// 0 to 1023.
     pub performance: u32,

@@ -78,7 +78,6 @@ impl Tracefs {
         Tracefs(Arc::new(files))
     }
 
-    /// Its files.
     pub fn files(&self) -> &dyn TraceFiles {
         &*self.0
     }

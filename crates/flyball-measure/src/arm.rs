@@ -10,7 +10,6 @@ use std::fmt;
 pub struct Wish {
     /// The knob, `governor`, perhaps with `@CPUS`.
     pub knob: String,
-    /// The value.
     pub value: String,
 }
 

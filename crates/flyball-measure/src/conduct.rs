@@ -98,7 +98,6 @@ impl Settings for NoSettings {
 pub enum Event<'a> {
     /// A round begins. Nothing may be drawn until it is over.
     Begin {
-        /// The arm.
         arm: &'a Arm,
         /// Rounds done in this session.
         done: usize,
@@ -107,9 +106,7 @@ pub enum Event<'a> {
     },
     /// A round is over.
     Over {
-        /// The arm.
         arm: &'a Arm,
-        /// The round.
         round: &'a Round,
         /// Rounds done in this session.
         done: usize,
@@ -135,7 +132,6 @@ pub enum MeasureError {
     /// An arm could not be applied.
     #[error("arm '{arm}': {cause}")]
     Apply {
-        /// The arm.
         arm: String,
         /// Why.
         cause: SettingsError,
@@ -146,7 +142,6 @@ pub enum MeasureError {
     /// The workload ran and failed.
     #[error("arm '{arm}': the workload failed ({failure}){}", tail(output))]
     Failed {
-        /// The arm.
         arm: String,
         /// How.
         failure: String,
@@ -159,7 +154,6 @@ pub enum MeasureError {
         tail(output)
     )]
     NoValue {
-        /// The arm.
         arm: String,
         /// What was looked for.
         metric: String,
@@ -169,7 +163,6 @@ pub enum MeasureError {
     /// The driver's decisions could not be recorded.
     #[error("arm '{arm}': {cause}")]
     Trace {
-        /// The arm.
         arm: String,
         /// Why.
         cause: SettingsError,
@@ -208,7 +201,6 @@ struct Ran {
 pub struct Conductor<'a> {
     /// The machine.
     pub host: &'a dyn Host,
-    /// Its settings.
     pub settings: &'a mut dyn Settings,
     /// What runs.
     pub workload: &'a mut dyn Workload,

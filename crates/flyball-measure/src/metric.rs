@@ -22,7 +22,6 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// A metric.
     pub fn new(name: impl Into<String>, unit: impl Into<String>, better: Better) -> Metric {
         Metric { name: name.into(), unit: unit.into(), better }
     }

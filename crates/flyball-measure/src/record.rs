@@ -136,16 +136,13 @@ pub struct Manifest {
     pub version: u32,
     /// The program that wrote it, with its version.
     pub tool: String,
-    /// The machine.
     pub machine: MachineNote,
-    /// The workload.
     pub workload: WorkloadNote,
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<Arm>,
     /// For each arm that needs a boot of its own, what to boot with.
     #[serde(default)]
     pub boot_needs: Vec<Option<String>>,
-    /// The schedule.
     pub schedule: Schedule,
     /// Set when the machine was kept quiet: then rounds under bad conditions do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -237,7 +234,6 @@ pub enum RecordError {
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,
-    /// The manifest.
     pub manifest: Manifest,
     /// The rounds, in the order run.
     pub rounds: Vec<Round>,
@@ -253,11 +249,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// What the system answered; EEXIST for a directory with something in it.
-    pub fn create(
-        path: &Path,
-        manifest: Manifest,
-        owner: Option<User>,
-    ) -> Result<RunDirectory, RecordError> {
+    pub fn create(path: &Path, manifest: Manifest, owner: Option<User>) -> Result<RunDirectory, RecordError> {
         let _as_owner = owner.as_ref().map(User::for_files);
         let fail = |what, cause| RecordError::Io { what, path: path.to_owned(), cause };
         fs::create_dir_all(path).map_err(|cause| fail("make", cause))?;
@@ -290,12 +282,17 @@ impl RunDirectory {
     /// # Errors
     /// Files that are missing, unreadable or not what they should be.
     pub fn open(path: &Path) -> Result<RunDirectory, RecordError> {
-        let dir = Dir::open(path)
-            .map_err(|cause| RecordError::Io { what: "read", path: path.to_owned(), cause })?;
+        let dir = Dir::open(path).map_err(|cause| RecordError::Io {
+            what: "read",
+            path: path.to_owned(),
+            cause,
+        })?;
         let file = path.join("manifest.json");
-        let bytes = dir
-            .read("manifest.json", MOST_MANIFEST)
-            .map_err(|cause| RecordError::Io { what: "read", path: file.clone(), cause })?;
+        let bytes = dir.read("manifest.json", MOST_MANIFEST).map_err(|cause| RecordError::Io {
+            what: "read",
+            path: file.clone(),
+            cause,
+        })?;
         let manifest = parse_manifest(&bytes).map_err(|cause| RecordError::Content {
             path: file.clone(),
             line: None,
@@ -344,8 +341,11 @@ impl RunDirectory {
     /// What the system answered.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
-        write_fresh(&self.path, name, bytes)
-            .map_err(|cause| RecordError::Io { what: "write", path: self.path.join(name), cause })
+        write_fresh(&self.path, name, bytes).map_err(|cause| RecordError::Io {
+            what: "write",
+            path: self.path.join(name),
+            cause,
+        })
     }
 
     /// Adds a round and makes sure that it is on disk.

@@ -72,7 +72,6 @@ pub enum WorkloadError {
     /// The program could not be started.
     #[error("cannot start {program}: {cause}{hint}")]
     Start {
-        /// The program.
         program: String,
         /// The system's answer.
         cause: std::io::Error,

@@ -32,7 +32,6 @@ impl Axis {
         Axis { label: label.into(), unit: unit.into(), scale: Scale::Linear, range: None, from_zero: false }
     }
 
-    /// An axis of categories.
     pub fn categories(label: impl Into<String>, names: Vec<String>) -> Axis {
         Axis { scale: Scale::Categories(names), ..Axis::new(label, "") }
     }

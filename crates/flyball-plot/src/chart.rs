@@ -16,13 +16,10 @@ const HINTED: usize = 400;
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Its title.
     pub title: String,
     /// A line below the title.
     pub subtitle: String,
-    /// The x axis.
     pub x: Axis,
-    /// The y axis.
     pub y: Axis,
     /// What is drawn, those behind first.
     pub series: Vec<Series>,

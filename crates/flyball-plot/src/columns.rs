@@ -7,7 +7,6 @@ use std::fmt::Write;
 pub enum Style {
     /// Not at all.
     Plain,
-    /// A heading.
     Heading,
     /// Secondary information (dimmed).
     Faint,
@@ -58,7 +57,6 @@ impl Cell {
         Cell { text: one_line(text.into()), style }
     }
 
-    /// Its text.
     pub fn text(&self) -> &str {
         &self.text
     }

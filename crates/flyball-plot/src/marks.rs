@@ -44,7 +44,6 @@ pub enum Mark {
     Line(Vec<(f64, f64)>),
     /// A line that holds each value until the next point.
     Step(Vec<(f64, f64)>),
-    /// Dots.
     Dots(Vec<(f64, f64)>),
     /// Bars from 0; several series of bars at the same places stand side by side.
     Bars(Vec<(f64, f64)>),
@@ -156,7 +155,6 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series.
     pub fn new(name: impl Into<String>, mark: Mark) -> Series {
         Series { name: name.into(), mark, colour: None, opacity: 1.0 }
     }

@@ -9,26 +9,20 @@ use crate::{chart::Chart, svg::escape};
 pub struct Table {
     /// The heads of the columns. The first column is left-aligned, the others right.
     pub header: Vec<String>,
-    /// The rows.
     pub rows: Vec<Vec<String>>,
 }
 
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// A heading.
     Heading(String),
-    /// A paragraph.
     Paragraph(String),
-    /// A list.
     List(Vec<String>),
     /// Pairs of a word and what it stands for here.
     Facts(Vec<(String, String)>),
-    /// A table.
     Table(Table),
     /// Text as it is, in type of one width.
     Verbatim(String),
-    /// A chart.
     Chart(Box<Chart>),
     /// Charts side by side, where there is room.
     Charts(Vec<Chart>),
@@ -37,7 +31,6 @@ pub enum Block {
 /// A page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// Its title.
     pub title: String,
     /// Its parts.
     pub blocks: Vec<Block>,

@@ -3,11 +3,8 @@
 /// A colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colour {
-    /// Red.
     pub red: u8,
-    /// Green.
     pub green: u8,
-    /// Blue.
     pub blue: u8,
 }
 
@@ -40,7 +37,6 @@ pub fn palette(number: usize) -> Colour {
 pub enum Anchor {
     /// Its left end.
     Start,
-    /// Its middle.
     Middle,
     /// Its right end.
     End,
@@ -51,11 +47,8 @@ pub enum Anchor {
 pub enum Shape {
     /// A line through points.
     Line {
-        /// The points.
         points: Vec<(f32, f32)>,
-        /// Its colour.
         colour: Colour,
-        /// Its width.
         width: f32,
         /// Whether it is dashed.
         dashed: bool,
@@ -64,7 +57,6 @@ pub enum Shape {
     Area {
         /// Its outline.
         points: Vec<(f32, f32)>,
-        /// Its colour.
         colour: Colour,
         /// 0 (not there) to 1 (covers all).
         opacity: f32,
@@ -75,26 +67,20 @@ pub enum Shape {
         x: f32,
         /// Its top.
         y: f32,
-        /// Its width.
         width: f32,
-        /// Its height.
         height: f32,
-        /// Its colour.
         colour: Colour,
         /// 0 to 1.
         opacity: f32,
         /// What a pointer over it shows.
         hint: Option<String>,
     },
-    /// A dot.
     Dot {
         /// Its centre.
         x: f32,
         /// Its centre.
         y: f32,
-        /// Its radius.
         radius: f32,
-        /// Its colour.
         colour: Colour,
         /// 0 to 1.
         opacity: f32,
@@ -111,7 +97,6 @@ pub enum Shape {
         text: String,
         /// Height of the type.
         size: f32,
-        /// Its colour.
         colour: Colour,
         /// Which point is at the place.
         anchor: Anchor,

@@ -53,7 +53,6 @@ impl WorkloadClass {
         },
     ];
 
-    /// The class of that name.
     pub fn named(name: &str) -> Option<WorkloadClass> {
         WorkloadClass::ALL.into_iter().find(|class| class.name == name)
     }

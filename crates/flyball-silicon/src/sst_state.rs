@@ -147,7 +147,6 @@ impl SstState {
         }
     }
 
-    /// The levels of a domain.
     pub fn levels(&self, domain: usize) -> &[SstLevelSpec] {
         self.spec.domain.get(domain).map_or(&self.spec.level, |own| &own.level)
     }

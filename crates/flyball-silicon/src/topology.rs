@@ -150,7 +150,6 @@ impl Topology {
         self.core[core]
     }
 
-    /// The package of a CPU.
     pub fn package_of(&self, cpu: usize) -> usize {
         self.core_of(cpu).package
     }

@@ -163,7 +163,6 @@ impl Session<'_> {
         Err(Ended(1))
     }
 
-    /// The result of a command.
     pub(super) fn result(&mut self, id: &Id, feature: &str, command: &str, result: Result<(), Code>) {
         self.failed |= result.is_err();
         self.display.record(id, |lines| {

@@ -86,7 +86,6 @@ pub(crate) struct Inner {
     pub ignores_switches: bool,
 }
 
-/// The machine.
 pub struct FakeMachine {
     pub(crate) inner: Mutex<Inner>,
     /// 1, or 3 for TPMI.
@@ -237,7 +236,6 @@ impl FakeMachine {
         self.lock().states.values_mut().for_each(change);
     }
 
-    /// The state of a domain.
     pub fn state(&self, package: u8, domain: u8) -> State {
         self.lock().states[&(package, domain)].clone()
     }

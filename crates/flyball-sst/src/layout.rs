@@ -87,7 +87,6 @@ impl Layout {
         }
     }
 
-    /// The domain of a CPU.
     pub fn domain_of(&self, cpu: u32) -> Option<&Domain> {
         self.domains.iter().find(|domain| domain.cpus.contains(cpu))
     }

@@ -34,7 +34,6 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The clock of this name.
     pub fn named(name: &str) -> Clock {
         match name {
             "local" => Clock::Local,

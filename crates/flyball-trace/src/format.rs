@@ -157,7 +157,6 @@ impl EventFormat {
         Ok(EventFormat { system: system.to_owned(), name, id, fields, common, print })
     }
 
-    /// The field of this name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }

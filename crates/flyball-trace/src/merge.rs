@@ -18,7 +18,6 @@ use crate::{
 /// What one CPU's pages held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CpuCount {
-    /// The CPU.
     pub cpu: u32,
     /// Records, decoded or not.
     pub records: u64,

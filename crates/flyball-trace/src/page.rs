@@ -18,7 +18,6 @@ const TOP: u64 = 0xf8 << 56;
 /// Records that were overwritten before they could be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missed {
-    /// None.
     None,
     /// Some; the kernel did not say how many.
     Some,
@@ -108,7 +107,6 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 /// One data record of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its time.
     pub time: u64,
     /// Offset of its header word in the page.
     pub offset: usize,

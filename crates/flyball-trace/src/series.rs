@@ -46,7 +46,6 @@ pub struct Metric {
     pub all: &'static str,
     /// What it is.
     pub title: &'static str,
-    /// Its unit.
     pub unit: &'static str,
     /// The tracer's range of the axis; 0 for as wide as the values.
     pub high: u32,

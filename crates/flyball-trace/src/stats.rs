@@ -6,7 +6,6 @@ use crate::scan::decimal;
 /// One CPU's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CpuStats {
-    /// The CPU.
     pub cpu: u32,
     /// Records still in the buffer.
     pub entries: u64,

@@ -1,5 +1,5 @@
 //! The only way out to stdout and stderr. What flyball prints comes in part from others: names of tasks and files, files of
-//! recorded machines, run directories. A terminal obeys control sequences in them, so whatever is no plain text is shown,
+//! recorded machines, run directories. A terminal obeys control sequences in them, so whatever is not plain text is shown,
 //! not sent.
 //!
 //! `eprintln!` in this program goes through [`crate::output::complain`], and data through [`crate::output`]; `println!` is
@@ -46,7 +46,7 @@ impl std::fmt::Display for Mark {
     }
 }
 
-/// What is done with characters that are no plain text.
+/// What is done with characters that are not plain text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Shown as `\u{1b}`; marks become colours, or nothing.

@@ -202,7 +202,6 @@ pub fn associate(host: &dyn Host, domain: Domain, core: u16, clos: u8) -> Result
 pub struct Level(u8);
 
 impl Level {
-    /// Its number.
     pub fn number(self) -> u8 {
         self.0
     }

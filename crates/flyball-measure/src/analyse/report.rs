@@ -11,11 +11,8 @@ use crate::{
 /// The value of one round.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Point {
-    /// The boot.
     pub boot: usize,
-    /// The block.
     pub block: usize,
-    /// The value.
     pub value: f64,
 }
 
@@ -35,7 +32,6 @@ pub struct Summary {
     pub quantity: Quantity,
     /// Its name, unit and direction.
     pub metric: Metric,
-    /// The median.
     pub median: f64,
     /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the level asked for.
     pub interval: Option<Interval>,
@@ -61,11 +57,8 @@ impl Summary {
 /// A round that does not count.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
-    /// The boot.
     pub boot: usize,
-    /// The block.
     pub block: usize,
-    /// Why.
     pub why: String,
 }
 
@@ -161,9 +154,7 @@ pub struct Comparison {
 /// A comparison, worked out.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
-    /// The machine.
     pub machine: MachineNote,
-    /// The workload.
     pub workload: WorkloadNote,
     /// How it was run.
     pub schedule: Schedule,
@@ -172,7 +163,6 @@ pub struct Report {
     pub quiet: Option<QuietNote>,
     /// The arms; the first is what the others are compared with.
     pub arms: Vec<ArmReport>,
-    /// The comparisons.
     pub comparisons: Vec<Comparison>,
     /// Why there is no energy, if there is none.
     pub no_energy: Option<String>,

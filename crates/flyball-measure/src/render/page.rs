@@ -13,7 +13,6 @@ use crate::{
 pub struct Named {
     /// `performance`, `energy`, `frequency-over-time`.
     pub name: &'static str,
-    /// The chart.
     pub chart: Chart,
 }
 

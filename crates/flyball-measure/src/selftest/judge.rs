@@ -13,7 +13,6 @@ pub struct Check {
     pub line: usize,
     /// The row: `amd-pstate-ondemand round 1`.
     pub row: String,
-    /// The column.
     pub column: String,
     /// What the file has.
     pub printed: String,
@@ -33,7 +32,6 @@ pub struct PairVerdict {
     pub base: String,
     /// The other group.
     pub compared: String,
-    /// The column.
     pub column: String,
     /// Rounds of either.
     pub rounds: (usize, usize),

@@ -5,9 +5,7 @@ use super::decimal::Decimal;
 /// A cell as printed, with its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
-    /// The text.
     pub text: String,
-    /// The number.
     pub number: Decimal,
 }
 
@@ -51,7 +49,6 @@ pub struct Line {
 pub struct Group {
     /// `amd-pstate-ondemand`.
     pub name: String,
-    /// The rounds.
     pub rounds: Vec<Line>,
     /// The averages as printed.
     pub average: Option<Line>,
@@ -79,7 +76,6 @@ pub struct Sheet {
     pub per_watt_unit: String,
     /// The groups in order of appearance.
     pub groups: Vec<Group>,
-    /// The comparisons.
     pub comparisons: Vec<PrintedComparison>,
 }
 

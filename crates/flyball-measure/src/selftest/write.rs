@@ -88,7 +88,7 @@ fn plain(value: f64) -> String {
     if text.contains('e') { format!("{value:.*}", if value.abs() < 1.0 { 12 } else { 0 }) } else { text }
 }
 
-/// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from whoever
+/// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from the author
 /// made the run directory.
 fn clean(text: &str) -> String {
     let cell: String =

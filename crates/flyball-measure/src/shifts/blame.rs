@@ -6,7 +6,6 @@ use crate::stats;
 /// The values of a column, one for each run; `None` where a run has none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// Numbers.
     Numbers(Vec<Option<f64>>),
     /// Words, such as a governor's name.
     Words(Vec<Option<String>>),

@@ -45,15 +45,22 @@ pub struct Command {
 impl Command {
     /// A command whose wall time counts.
     pub fn new(argv: Vec<String>) -> Command {
-        Command { argv, title: None, cpus: None, directory: None, reader: Reader::WallTime, group: None, user: None }
+        Command {
+            argv,
+            title: None,
+            cpus: None,
+            directory: None,
+            reader: Reader::WallTime,
+            group: None,
+            user: None,
+        }
     }
 
     fn launch(&self, stdout: File, stderr: File) -> Launch {
         let program = self.argv.first().map_or("", String::as_str);
-        let mut launch =
-            Launch::new(program, self.argv.get(1..).unwrap_or_default())
-                .as_user(self.user.as_ref())
-                .output_to(stdout, stderr);
+        let mut launch = Launch::new(program, self.argv.get(1..).unwrap_or_default())
+            .as_user(self.user.as_ref())
+            .output_to(stdout, stderr);
         if let Some(cpus) = &self.cpus {
             launch = launch.on(cpus);
         }

@@ -159,7 +159,6 @@ impl Preset {
         ("io-4k", Preset::Io4k),
     ];
 
-    /// The preset of this name.
     pub fn named(name: &str) -> Option<Preset> {
         Preset::ALL.iter().find(|(known, _)| *known == name).map(|(_, preset)| *preset)
     }

@@ -41,7 +41,6 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files of this machine.
     pub fn new(machine: Arc<Mutex<Paced>>) -> Files {
         let root: Arc<str> = Arc::from("/");
         let state = State {

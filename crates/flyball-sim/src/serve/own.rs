@@ -8,7 +8,6 @@ use crate::{
     text::{cpu_mask, kstrtou32},
 };
 
-/// The folder.
 const FOLDER: &str = "/flyball";
 /// `flyball sim work` starts a workload here: written `NAME AMOUNT CPUS`, read `done|running TURNS NANOSECONDS`.
 pub(super) const WORK: &str = "/flyball/work";

@@ -63,7 +63,6 @@ pub(crate) fn invalid(error: SimError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
-/// The model that words name.
 pub(crate) fn model(words: &[String]) -> Result<flyball_host::Model, SimError> {
     let request = Request::parse(words)?;
     let model = workload_model(&request.name, request.amount)?;

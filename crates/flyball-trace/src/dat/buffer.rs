@@ -16,14 +16,12 @@ pub struct Buffer {
     pub clock: Clock,
     /// Bytes of a page (or sub-buffer).
     pub page_size: u32,
-    /// Its CPUs.
     pub cpus: Vec<CpuData>,
 }
 
 /// Where one CPU's pages lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CpuData {
-    /// The CPU.
     pub cpu: u32,
     /// Place in the file.
     pub offset: u64,
@@ -84,7 +82,6 @@ impl CpuPages {
         }
     }
 
-    /// The CPU.
     pub fn cpu(&self) -> u32 {
         self.data.cpu
     }

@@ -58,7 +58,6 @@ pub struct Description {
 /// The pages of one CPU, in a file of their own, from its start.
 #[derive(Debug)]
 pub struct CpuInput {
-    /// The CPU.
     pub cpu: u32,
     /// Where the pages are.
     pub pages: File,

@@ -62,7 +62,6 @@ pub enum CaptureError {
 /// What one CPU recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct CpuCapture {
-    /// The CPU.
     pub cpu: u32,
     /// Records in the file, counted page by page.
     pub received: u64,
@@ -82,7 +81,6 @@ impl CpuCapture {
 /// What a capture recorded.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct CaptureSummary {
-    /// The file.
     pub file: PathBuf,
     /// Records in it.
     pub received: u64,

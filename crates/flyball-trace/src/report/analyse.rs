@@ -28,7 +28,6 @@ pub struct EventCount {
 /// Records that were lost on one CPU, if the trace itself says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Loss {
-    /// The CPU.
     pub cpu: u32,
     /// Records whose number is known.
     pub records: u64,

@@ -55,7 +55,6 @@ pub struct IdleReport {
 /// One CPU. What a trace has no events for is absent.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct CpuReport {
-    /// The CPU.
     pub cpu: u32,
     /// Requests (amd_pstate_perf, amd_pstate_epp_perf) or samples (pstate_sample) of it.
     pub samples: u64,
