@@ -89,7 +89,7 @@ fn plain(value: f64) -> String {
 }
 
 /// A cell without separators, which no spreadsheet takes for a formula (OWASP, "CSV Injection"): names come from the author
-/// made the run directory.
+/// of the run directory.
 fn clean(text: &str) -> String {
     let cell: String =
         text.chars().map(|letter| if letter == ',' || letter.is_control() { ' ' } else { letter }).collect();
