@@ -103,7 +103,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             };
             let kinds = topology.core_kinds();
             let there = if kinds.is_empty() {
-                "all cores are of the same type".to_owned()
+                "none, because all cores are of the same type".to_owned()
             } else {
                 listed(kinds.keys())
             };
@@ -112,7 +112,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         _ => return Err(bad(FORMS.to_owned())),
     };
     if cpus.is_empty() {
-        return Err(bad(format!("it selects no CPU; this machine has {there}")));
+        return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }
     Ok(cpus)
 }

@@ -40,7 +40,7 @@ pub fn private(path: &Path) -> Result<(), Unsafe> {
 }
 
 /// Checks that only this user and root can have put something into `path`: it is theirs, and so is every directory on the
-/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp is: no other user
+/// way, and no other user may write there. A directory above may be writable by all if it is sticky, as /tmp: no other user
 /// can then rename what belongs to others. What is not there yet is not checked.
 ///
 /// # Errors

@@ -219,7 +219,7 @@ fn mistakes_on_the_command_line_are_answered_with_what_is_right() {
         (&["show", "xyzzy"], "flyball explain"),
         (&["get", "governor", "-c", "0-"], "bad CPU selector '0-'"),
         (&["get", "governor", "-c", "7"], "this machine has 0-3"),
-        (&["get", "governor", "-c", "package:9"], "here: 0"),
+        (&["get", "governor", "-c", "package:9"], "possible here: 0"),
         (&["get", "governor", "-c", "type:P"], "all cores are of the same type"),
         (&["get", "governor", "-c", "planet:3"], "write CPUs as"),
         (&["get", "governor", "-c", "5-2"], "backwards"),

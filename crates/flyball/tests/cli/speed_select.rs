@@ -131,8 +131,8 @@ fn another_machine_ends_with_4_and_the_remedy() {
         ("GenuineIntel", 6, 106, "Ice Lake", "modprobe (isst_if_mbox_pci and isst_if_mmio)"),
         ("GenuineIntel", 6, 143, "Sapphire Rapids", "CONFIG_INTEL_SPEED_SELECT_INTERFACE"),
         ("GenuineIntel", 6, 173, "Granite Rapids", "intel_vsec, intel_vsec_tpmi and isst_tpmi"),
-        ("GenuineIntel", 6, 151, "Alder Lake", "Alder Lake has no such feature"),
-        ("AuthenticAMD", 25, 33, "Ryzen", "Ryzen has no such feature"),
+        ("GenuineIntel", 6, 151, "Alder Lake", "Alder Lake does not support it"),
+        ("AuthenticAMD", 25, 33, "Ryzen", "Ryzen does not support it"),
         ("", 0, 0, "", "no such feature"),
     ] {
         let folder = tempfile::tempdir().unwrap();
