@@ -1,7 +1,7 @@
 //! What else changes when a location is written.
 //!
 //! A write changes more than its own file: a governor change resets the energy preference and discards the old governor's
-//! tunables, a driver switch recreates every policy, a CPU that goes offline takes its policy along. To put back *exactly*,
+//! tunables, a driver switch recreates every policy, a CPU that goes offline takes its policy along. To restore *exactly*,
 //! everything that a write may disturb is remembered before the write, not only what is written. The written knob's row
 //! states what that is (`disturbs`); here the rows' patterns become the files of this machine.
 
@@ -35,7 +35,7 @@ pub struct Footprints<'h> {
     found: Footprint,
 }
 
-/// Where the written location is, as far as its pattern shows.
+/// Where the written location is, if its pattern shows it.
 struct Here {
     captures: Captures,
     setting: Option<Setting>,
@@ -75,7 +75,7 @@ impl<'h> Footprints<'h> {
             }
             Location::SpeedSelect(setting) => Here { captures: Captures::new(), setting: Some(*setting) },
             Location::Msr { cpu, .. } => Here { captures: vec![("cpu", cpu.to_string())], setting: None },
-            // Creating or removing the group moves tasks, which nothing could put back one by one; it
+            // Creating or removing the group moves tasks, which nothing could restore one by one; it
             // disturbs no setting.
             Location::Partition(_) => return,
         };
@@ -97,7 +97,7 @@ impl<'h> Footprints<'h> {
     }
 
     fn take(&mut self, path: String, subject: Subject) {
-        // What the file does not let be written cannot be put back: remembering it would only fail later.
+        // What the file does not let be written cannot be restored: remembering it would only fail later.
         if self.host.writable(&path) {
             self.found.insert(Location::File(path), subject);
         }

@@ -92,7 +92,7 @@ impl Guardian {
 }
 
 /// The guardian's own work: reports that it is ready, waits for flyball's message or death, and on death ends what a
-/// workload left running and puts back what the open transaction changed. `None` after the message.
+/// workload left running and restores what the open transaction changed. `None` after the message.
 ///
 /// # Errors
 /// The line cannot be used, or the journal.
@@ -115,6 +115,6 @@ pub fn watch(host: &dyn Host, state: &StateDir, line: OwnedFd) -> Result<Option<
     if let Ok(guarded) = std::env::var(GUARDED) {
         flyball_host::process::kill_owned_by(&guarded);
     }
-    // Between putting back, or committing, and its message flyball leaves nothing open: then nothing is to be done.
+    // Between restoring, or committing, and its message flyball leaves nothing open: then nothing is to be done.
     restore_locked(host, state, Scope::Open).map(Some)
 }

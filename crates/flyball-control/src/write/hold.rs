@@ -1,7 +1,7 @@
 //! Holding a machine: the transaction around every change.
 //!
 //! A [`Hold`] has the machine's lock and one open transaction in its journal. Whatever happens to it (an error, an
-//! interrupt, a panic, being dropped), what it changed is put back, unless [`Hold::keep`] keeps it. When
+//! interrupt, a panic, being dropped), what it changed is restored, unless [`Hold::keep`] keeps it. When
 //! the process is killed, the journal has what `flyball restore`, or the guardian, needs.
 
 use std::{
@@ -76,7 +76,7 @@ enum NotAnnounced {
     Unreadable(Location, HostError),
 }
 
-/// The error of a location that no row of the table knows: there would be no way to put it back in order.
+/// The error of a location that no row of the table knows: there would be no way to restore it in order.
 fn unknown_location(location: &Location) -> HostError {
     HostError::new(Op::Write, location.to_text(), Errno::INVAL)
 }
@@ -118,7 +118,7 @@ impl<'h> Hold<'h> {
     }
 
     /// Applies an intent to the machine as it is now, and says what became of every change. Where that fails, or
-    /// `interrupted` answers true between two groups of writes, everything since the hold began is put back.
+    /// `interrupted` answers true between two groups of writes, everything since the hold began is restored.
     ///
     /// # Errors
     /// See [`ApplyError`].
@@ -302,11 +302,11 @@ impl<'h> Hold<'h> {
         ApplyError::Journal { error, restoration: Box::new(self.put_back()) }
     }
 
-    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move): journaled and put back
+    /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move): journaled and restored
     /// like every change, but a refusal does not undo anything. Returns the refused ones with their errors.
     ///
     /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been put back.
+    /// The journal cannot be written; then nothing was, and everything has been restored.
     pub fn try_writes(
         &mut self,
         writes: &[(Location, String)],
@@ -314,7 +314,7 @@ impl<'h> Hold<'h> {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         for (location, new) in writes {
-            // One that cannot be read could not be put back.
+            // One that cannot be read could not be restored.
             match (Subject::of(location), location.read(self.host)) {
                 (Some(subject), Ok(_)) => accepted.push(Write { location, subject, new }),
                 (_, Err(error)) => refused.push((location.clone(), error)),
@@ -337,11 +337,11 @@ impl<'h> Hold<'h> {
         Ok(refused)
     }
 
-    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs, read back, and put
-    /// back with the rest when the hold ends. Whatever the kernel answers is an answer.
+    /// Writes one location to see what the kernel makes of it: journaled with all that it disturbs, read back, and
+    /// restored with the rest when the hold ends. Whatever the kernel answers is an answer.
     ///
     /// # Errors
-    /// The journal cannot be written; then nothing was, and everything has been put back.
+    /// The journal cannot be written; then nothing was, and everything has been restored.
     pub fn probe(&mut self, location: &Location, new: &str) -> Result<Probed, ApplyError> {
         let Some(subject) = Subject::of(location) else {
             return Ok(Probed::Refused(unknown_location(location)));
@@ -367,7 +367,7 @@ impl<'h> Hold<'h> {
         Contents::goals(self.journal.contents().entries.iter().filter(|entry| entry.id == self.id))
     }
 
-    /// Puts everything back to what it was when the hold began, and goes on holding: before the next arm of a
+    /// Restores what was there when the hold began, and goes on holding: before the next arm of a
     /// comparison. With a baseline, back to that.
     pub fn put_back(&mut self) -> Restoration {
         let mut goals = self.goals();
@@ -382,7 +382,7 @@ impl<'h> Hold<'h> {
 
     /// What has been written until now stays until the hold ends: [`Hold::put_back`], and whatever goes wrong in a
     /// later [`Hold::apply`], goes back to this moment only. The journal does not store it: [`Hold::end`], a guardian and
-    /// `flyball restore` put everything back.
+    /// `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
         let baseline =
@@ -390,10 +390,10 @@ impl<'h> Hold<'h> {
         self.baseline = Some(baseline);
     }
 
-    /// Keeps the settings. `flyball restore` can still bring back what was.
+    /// Keeps the settings. `flyball restore` can still restore the earlier values.
     ///
     /// # Errors
-    /// The journal cannot be written; then everything has been put back.
+    /// The journal cannot be written; then everything has been restored.
     pub fn keep(mut self) -> Result<(), JournalError> {
         self.journal.commit(self.id)?;
         self.open = false;
@@ -401,7 +401,7 @@ impl<'h> Hold<'h> {
         Ok(())
     }
 
-    /// Puts everything back and gives the machine up.
+    /// Restores everything and gives the machine up.
     pub fn end(mut self) -> Restoration {
         self.close()
     }
@@ -410,7 +410,7 @@ impl<'h> Hold<'h> {
         self.baseline = None;
         let restoration = self.put_back();
         self.open = false;
-        // What could not be put back stays in the journal, for `flyball restore` to try again.
+        // What could not be restored stays in the journal, for `flyball restore` to try again.
         if restoration.is_exact() {
             // If the note cannot be written, the next restore finds everything as it was and removes the
             // entry.

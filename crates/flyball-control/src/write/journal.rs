@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A transaction begins, records what *was* at every location that its writes can disturb, records each write before it is
-//! made, and is committed, or put back. Every group of lines is flushed to the file system before the writes that it
+//! made, and is committed, or restored. Every group of lines is flushed to the file system before the writes that it
 //! announces. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
 //! made, so leaving it out is right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
 //!
@@ -90,7 +90,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// An earlier flyball died in the middle; what it changed must be put back first.
+    /// An earlier flyball died in the middle; what it changed must be restored first.
     Interrupted {
         /// The transaction.
         entry: Box<Entry>,
@@ -119,12 +119,12 @@ impl fmt::Display for JournalError {
             }
             JournalError::BootUnknown { path } => write!(
                 f,
-                "cannot tell whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read",
+                "cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read",
                 path.display()
             ),
             JournalError::Interrupted { entry } => write!(
                 f,
-                "'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' puts back what it \
+                "'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it \
                  changed, 'flyball restore' everything since the first change",
                 entry.command, entry.pid
             ),
@@ -170,7 +170,7 @@ pub struct Announced {
     pub handling: Handling,
 }
 
-/// A journal that is open for appending. Whoever has one holds the lock.
+/// A journal that is open for appending. Its owner holds the lock.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -372,7 +372,7 @@ impl Journal {
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
-    /// What these transactions changed has been put back. When nothing is left to put back, the file goes away.
+    /// What these transactions changed has been restored. When nothing is left to restore, the file goes away.
     ///
     /// # Errors
     /// The file system refused.
@@ -393,7 +393,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Rewrites the file without what restoring does not need: transactions that were put back, and all but the first
+    /// Rewrites the file without what restoring does not need: transactions that were restored, and all but the first
     /// write to each location. A comparison of many arms writes the same locations again and again.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };

@@ -101,7 +101,7 @@ impl Applied {
     }
 }
 
-/// Why an intent was not applied. What had been written by then has been put back, as far as `restoration` says.
+/// Why an intent was not applied. What had been written by then has been restored, except for what `restoration` names.
 #[derive(Debug)]
 pub enum ApplyError {
     /// Planning failed; nothing was written.
@@ -114,32 +114,32 @@ pub enum ApplyError {
         error: HostError,
         /// The likely reason, with the remedy.
         reason: Option<Reason>,
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
     /// After the driver or its policies had changed, the rest could not be planned.
     Replan {
         /// Why.
         error: PlanError,
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
     /// The journal cannot be written, so the machine was not either.
     Journal {
         /// Why.
         error: JournalError,
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
     /// The user interrupted.
     Interrupted {
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
 }
 
 impl ApplyError {
-    /// How putting back went; `None` where nothing had been written.
+    /// How restoring went; `None` where nothing had been written.
     pub fn restoration(&self) -> Option<&Restoration> {
         match self {
             ApplyError::Plan(_) => None,
@@ -181,7 +181,7 @@ impl std::error::Error for ApplyError {}
 pub enum HoldError {
     /// Another flyball has it, or the state directory cannot be used.
     Lock(LockError),
-    /// The journal cannot be used, or an earlier transaction has to be put back first.
+    /// The journal cannot be used, or an earlier transaction has to be restored first.
     Journal(JournalError),
     /// The guardian could not be started.
     Guardian(io::Error),

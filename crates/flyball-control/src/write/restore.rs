@@ -1,4 +1,4 @@
-//! Putting back what was.
+//! Restoring earlier values.
 //!
 //! Restoring works on locations, their first contents and what the journal says of how to write them. It compares, writes
 //! what differs in the order that the kernel needs ([`Step`]), waits for it to settle, and repeats until a whole round finds
@@ -27,7 +27,7 @@ use crate::{
 /// How many times everything is compared again before the differences that are left are called final.
 const ROUNDS: usize = 5;
 
-/// What putting back came to.
+/// What restoring did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Restoration {
     /// How many settings were remembered.
@@ -36,7 +36,7 @@ pub struct Restoration {
     pub written: Vec<Written>,
     /// What could not be brought back.
     pub left: Vec<Left>,
-    /// Lines of the journal that are damaged: what they held cannot be put back.
+    /// Lines of the journal that are damaged: their settings cannot be restored.
     #[serde(skip_serializing_if = "is_zero")]
     pub damaged: usize,
 }
@@ -46,7 +46,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A location that was put back.
+/// A location that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Where.
@@ -103,15 +103,15 @@ impl fmt::Display for Restoration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_exact() {
             return match self.written.len() {
-                0 => f.write_str("nothing had to be put back: everything is as it was"),
-                1 => f.write_str("1 write put back: everything is as it was"),
-                count => write!(f, "{count} writes put back: everything is as it was"),
+                0 => f.write_str("nothing to restore: every setting has its earlier value"),
+                1 => f.write_str("restored 1 setting: it has its earlier value"),
+                count => write!(f, "restored {count} settings: all have their earlier values"),
             };
         }
         if self.left.is_empty() {
-            write!(f, "{} writes put back", self.written.len())?;
+            write!(f, "restored {} settings", self.written.len())?;
         } else {
-            write!(f, "{} of {} settings could not be put back:", self.left.len(), self.remembered)?;
+            write!(f, "could not restore {} of {} settings:", self.left.len(), self.remembered)?;
         }
         for left in &self.left {
             write!(f, "\n  {} holds '{}', was '{}'", left.location, left.found, left.wanted)?;
@@ -121,12 +121,12 @@ impl fmt::Display for Restoration {
         }
         match self.damaged {
             0 => {}
-            1 => f.write_str("\n1 line of the journal is damaged; what it held cannot be put back")?,
+            1 => f.write_str("\n1 line of the journal is damaged; its settings cannot be restored")?,
             lines => {
-                write!(f, "\n{lines} lines of the journal are damaged; what they held cannot be put back")?;
+                write!(f, "\n{lines} lines of the journal are damaged; their settings cannot be restored")?;
             }
         }
-        f.write_str("\n'flyball restore' tries again; the journal still has what was")
+        f.write_str("\n'flyball restore' tries again; the journal keeps the earlier values")
     }
 }
 
@@ -155,7 +155,7 @@ impl Goal {
     }
 }
 
-/// Puts everything back.
+/// Restores everything.
 pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut round = Rounds {
         host,
@@ -173,7 +173,7 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     round.finish()
 }
 
-/// The work of putting back, from round to round.
+/// The work of restoring, from round to round.
 struct Rounds<'a> {
     host: &'a dyn Host,
     goals: &'a Goals,
@@ -226,7 +226,7 @@ impl<'a> Rounds<'a> {
                 Ok(()) => {
                     self.refused.remove(location);
                     let to = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-                    // A limit that is written again although it reads the same is no news for the user.
+                    // A limit that is written again although it reads the same is not news for the user.
                     if found.trimmed() != to {
                         self.wrote(location, &found, &to);
                     }
@@ -304,9 +304,9 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Under a `performance` governor the preference reads `performance`, and the one that another governor will bring
-    /// back is hidden. It showed when the governor was changed: the first write to the preference found it. While the other
-    /// governor is still in force, it is put back there.
+    /// Under a `performance` governor the preference reads `performance`, and the one that another governor will restore
+    /// is hidden. It showed when the governor was changed: the first write to the preference found it. While the other
+    /// governor is still in force, it is restored there.
     fn hidden_preferences(&mut self) {
         for (location, goal) in &self.goals.0 {
             let (Spelling::Preference, Some(old), Some(path)) =

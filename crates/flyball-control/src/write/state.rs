@@ -40,7 +40,7 @@ impl StateDir {
         self.0.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. Whoever could write to it could have root write anything
+    /// Creates the directory, readable by its owner alone. A user who can write to it could have root write anything
     /// anywhere, since a journal says which files get which contents back; so one that is not ours alone is refused.
     ///
     /// # Errors

@@ -42,13 +42,13 @@ impl Scope {
 pub struct Restored {
     /// The transactions that were undone, oldest first.
     pub undone: Vec<Entry>,
-    /// What was put back.
+    /// What was restored.
     pub restoration: Restoration,
     /// The journal of an earlier boot, where one was found and set aside.
     pub notes: Vec<EarlierBoot>,
 }
 
-/// Puts back what the journal remembers.
+/// Restores what the journal remembers.
 ///
 /// # Errors
 /// The machine is held by another, or the journal cannot be used.

@@ -1,4 +1,4 @@
-//! What a journal holds: transactions, what each found, and what is to be put back to undo them.
+//! What a journal holds: transactions, what each found, and what is to be restored to undo them.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::{Content, Location, knob::spelling::Handling};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Neither committed nor put back: its flyball is at work, or has died.
+    /// Neither committed nor restored: its flyball is at work, or has died.
     Open,
     /// Its settings were kept.
     Committed,
-    /// What it changed has been put back.
+    /// What it changed has been restored.
     Restored,
 }
 
@@ -130,7 +130,7 @@ impl Contents {
         }
     }
 
-    /// The transactions that have not been put back, oldest first.
+    /// The transactions that have not been restored, oldest first.
     pub fn pending(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.standing != Standing::Restored)
     }
@@ -140,7 +140,7 @@ impl Contents {
         self.entries.iter().rfind(|entry| entry.standing == Standing::Open)
     }
 
-    /// What to put back to undo these transactions together: for each location what the oldest of them found, and what
+    /// What to restore to undo these transactions together: for each location what the oldest of them found, and what
     /// the first write to it found (see `restore`).
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
@@ -192,6 +192,6 @@ pub struct Goal {
     pub first_old: Option<Content>,
 }
 
-/// What is to be put back.
+/// What is to be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Goals(pub BTreeMap<Location, Goal>);

@@ -373,7 +373,7 @@ fn a_damaged_journal_is_not_called_restored() {
         std::fs::write(tree.state.journal(), lines.collect::<String>()).unwrap();
         let restoration = tree.restore();
         if bad == 7 {
-            // The last line: taken for torn. The transaction was not committed then, and is put back.
+            // The last line: taken for torn. The transaction was not committed then, and is restored.
             assert!(restoration.is_exact(), "{restoration}");
             continue;
         }

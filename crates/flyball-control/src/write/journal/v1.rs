@@ -16,7 +16,7 @@ use crate::{
     table::pattern::GOVERNORS,
 };
 
-/// What a transaction of flyball 0.1.0 was for, as far as anything asks: it recorded only its command line.
+/// What a transaction of flyball 0.1.0 was for: it recorded only its command line.
 pub(super) fn purpose(command: &str) -> Option<Purpose> {
     let words: Vec<&str> = command.split_whitespace().collect();
     words.windows(2).any(|pair| pair == ["quiet", "on"]).then_some(Purpose::QuietOn)
