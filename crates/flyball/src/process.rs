@@ -23,7 +23,9 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 
 /// The command line that the user typed, for the lock and the journal.
 pub fn command_line() -> String {
-    let mut words: Vec<String> = std::env::args().collect();
+    // An argument need not be UTF-8, and `args` panics where one is not.
+    let mut words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(first) = words.first_mut() {
         // Without the path: the line is compared and shown, and where the program lies says nothing.
         "flyball".clone_into(first);

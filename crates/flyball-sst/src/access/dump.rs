@@ -39,20 +39,23 @@ impl Dump {
     /// # Errors
     /// `ENOENT` without any dump.
     pub fn read(host: &dyn Host) -> Result<Dump, HostError> {
-        let mut packages = Vec::new();
+        let mut packages: Vec<Vec<_>> = Vec::new();
         for device in host.list(DEBUGFS).unwrap_or_default() {
             if !device.starts_with("tpmi-") {
                 continue;
             }
             let mut bytes = Vec::new();
-            if host.read_into(&format!("{DEBUGFS}/{device}/tpmi-id-05/mem_dump"), &mut bytes).is_err() {
-                continue;
-            }
-            // Not a dump of registers: passed over, as a device without one is.
-            let Ok(instances) = memdump::parse(&bytes) else { continue };
+            let instances =
+                match host.read_into(&format!("{DEBUGFS}/{device}/tpmi-id-05/mem_dump"), &mut bytes) {
+                    Ok(()) => memdump::parse(&bytes).unwrap_or_default(),
+                    // A device without Speed Select.
+                    Err(error) if error.errno == Errno::NOENT => continue,
+                    Err(_) => Vec::new(),
+                };
+            // A package whose dump cannot be read keeps its place, or those after it would get its number.
             packages.push(instances.iter().map(|instance| Block::decode(&instance.registers())).collect());
         }
-        if packages.is_empty() {
+        if packages.iter().all(Vec::is_empty) {
             let path = format!("{DEBUGFS}/tpmi-*/tpmi-id-05/mem_dump");
             return Err(HostError::new(Op::Read, path, Errno::NOENT));
         }

@@ -162,7 +162,7 @@ impl Daemon for Process {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        if std::env::args().next().is_some_and(|name| name.ends_with(NAME)) {
+        if std::env::args_os().next().is_some_and(|name| name.to_string_lossy().ends_with(NAME)) {
             std::os::unix::process::CommandExt::arg0(&mut command, NAME);
         }
         match command.spawn() {

@@ -57,8 +57,9 @@ fn prepare(choice: GuestArg) -> Result<(Request, Vec<String>), Failure> {
             "nothing here is a measurement"
         }
     );
-    let words: Vec<String> =
-        std::iter::once(program).chain(without_machine(std::env::args().skip(1))).collect();
+    let words: Vec<String> = std::iter::once(program)
+        .chain(without_machine(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned())))
+        .collect();
     request.replaced = named(&words[1..]);
     Ok((request, words))
 }
