@@ -1,4 +1,4 @@
-//! The comparison as it runs: block after block, arm after arm, always with the way back.
+//! The comparison as it runs: block after block, arm after arm, with settings restored at the end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     workload::{Outcome, Stop, Workload, WorkloadError},
 };
 
-/// Puts a machine into the state that an arm asks for, and back.
+/// Applies the settings of an arm to a machine, and restores them.
 pub trait Settings {
     /// Brings the machine from the state that this object left it in to what `arm` asks for: settings of the arm before
     /// that this one does not name go back to what they were at first. Returns what is worth knowing, such
@@ -30,7 +30,7 @@ pub trait Settings {
     /// What could not be restored.
     fn restore(&mut self) -> Result<(), SettingsError>;
 
-    /// What the machine has to be booted with before this arm can be applied; `None` if it can be now.
+    /// What the machine must be booted with before this arm can be applied; `None` if it can be now.
     ///
     /// # Errors
     /// An arm that no boot makes possible.
@@ -219,7 +219,7 @@ pub struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    /// Runs what the manifest asks for and this boot can give, and puts the settings back whatever happens.
+    /// Runs what the manifest asks for and this boot can give, and restores the settings whatever happens.
     ///
     /// # Errors
     /// See [`MeasureError`]. Rounds that were measured are in the directory in any case.

@@ -1,4 +1,4 @@
-//! Run workloads in a fair order, meter energy, say what differs and how surely.
+//! Run workloads in a fair order, meter energy, show what differs and with which confidence.
 //!
 //! The parts, in the order of a comparison: [`Arm`]s are the settings to compare; a [`Schedule`] says who runs when;
 //! a [`Workload`] is what runs; [`Meters`] are read around it; [`conduct`] brings them together and hands each round

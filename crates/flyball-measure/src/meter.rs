@@ -1,6 +1,6 @@
 //! Meters: what is read of the machine around and during a round.
 //!
-//! [`Meters::find`] looks once what there is; a [`Recording`] reads it at a round's start, now and then, and at its
+//! [`Meters::find`] looks once for what there is; a [`Recording`] reads it at a round's start, now and then, and at its
 //! end, and keeps the raw readings. What they mean in joules and hertz is worked out later, from the record
 //! ([`Readings`] has the arithmetic), so a report can be made again.
 
@@ -71,7 +71,7 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Looks what `host` has. Frequencies are followed on `cpus`, those that the workload may use.
+    /// Finds what `host` has. Frequencies are followed on `cpus`, those that the workload may use.
     pub fn find(host: &dyn Host, cpus: Option<&CpuList>) -> Meters {
         let (energy, no_energy) = energy::EnergyMeters::find(host);
         let (clock, no_frequency) = clock::Clocks::find(host, cpus);

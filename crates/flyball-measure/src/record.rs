@@ -213,15 +213,13 @@ pub enum RecordError {
     Io {
         /// `read`, `write`, `make`.
         what: &'static str,
-        /// The file.
         path: PathBuf,
         /// The system's answer.
         cause: io::Error,
     },
-    /// Content that is none.
+    /// Content that is not in the format.
     #[error("{path}{}: {cause}", line.map(|n| format!(" line {n}")).unwrap_or_default())]
     Content {
-        /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: Option<usize>,
@@ -412,14 +410,14 @@ pub fn write_fresh(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()>
     dir.rename(&new, name)
 }
 
-/// Reads a manifest, refusing what is none or from the future.
+/// Reads a manifest. Refuses other content, and a newer version.
 fn parse_manifest(bytes: &[u8]) -> Result<Manifest, String> {
     #[derive(serde::Deserialize)]
     struct Head {
         format: String,
         version: u32,
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))?;
+    let head: Head = serde_json::from_slice(bytes).map_err(|error| format!("not a manifest: {error}"))?;
     if head.format != FORMAT {
         return Err(format!("the format is '{}', not '{FORMAT}'", head.format));
     }
@@ -634,12 +632,12 @@ pub(crate) mod tests {
     #[test]
     fn strangers_are_refused() {
         for (text, want) in [
-            ("", "no manifest"),
-            ("{}", "no manifest"),
+            ("", "not a manifest"),
+            ("{}", "not a manifest"),
             (r#"{"format":"other","version":1}"#, "format is 'other'"),
             (r#"{"format":"flyball-comparison","version":99}"#, "newer flyball"),
         ] {
-            let error = parse_manifest(text.as_bytes()).expect_err("no manifest");
+            let error = parse_manifest(text.as_bytes()).expect_err("not a manifest");
             assert!(error.contains(want), "{error}");
         }
         let lines = b"{\"boot\":0}\n";

@@ -13,7 +13,6 @@ const TICK: f32 = 11.0;
 /// Above this many dots in a series they carry no hints: the file would be mostly hints.
 const HINTED: usize = 400;
 
-/// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     pub title: String,

@@ -77,7 +77,6 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// An empty table.
     pub fn new() -> Columns {
         Columns::default()
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Chart`] is data: axes with labels and units, and series of marks. It is laid out once into a [`Scene`] of simple
 //! shapes, which is then written as SVG text or painted as a PNG, so that both look the same. A [`Page`] puts charts,
-//! tables and words into one HTML file that needs nothing from anywhere.
+//! tables and words into one HTML file that refers to nothing outside itself.
 //!
 //! ```
 //! use flyball_plot::{Axis, Chart, Mark, Series};

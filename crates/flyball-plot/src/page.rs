@@ -1,10 +1,9 @@
-//! One HTML file with everything in it: no script, no font, no picture from anywhere.
+//! One HTML file with everything in it: no script, and no font or picture from elsewhere.
 
 use std::fmt::Write;
 
 use crate::{chart::Chart, svg::escape};
 
-/// A table.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// The heads of the columns. The first column is left-aligned, the others right.
@@ -28,11 +27,9 @@ pub enum Block {
     Charts(Vec<Chart>),
 }
 
-/// A page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     pub title: String,
-    /// Its parts.
     pub blocks: Vec<Block>,
 }
 
@@ -50,7 +47,6 @@ pre{background:#f6f6f6;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:a
 footer{color:#666;font-size:.85rem;margin-top:3rem}";
 
 impl Page {
-    /// An empty page.
     pub fn new(title: impl Into<String>) -> Page {
         Page { title: title.into(), blocks: Vec::new() }
     }

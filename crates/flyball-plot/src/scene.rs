@@ -1,6 +1,5 @@
 //! A laid-out picture: shapes in pixels, from the top left, in painting order.
 
-/// A colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colour {
     pub red: u8,
@@ -53,7 +52,6 @@ pub enum Shape {
         /// Whether it is dashed.
         dashed: bool,
     },
-    /// A filled area.
     Area {
         /// Its outline.
         points: Vec<(f32, f32)>,
@@ -93,7 +91,6 @@ pub enum Shape {
         x: f32,
         /// The base line.
         y: f32,
-        /// The words.
         text: String,
         /// Height of the type.
         size: f32,
@@ -107,7 +104,6 @@ pub enum Shape {
     },
 }
 
-/// A picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scene {
     /// Width in pixels.

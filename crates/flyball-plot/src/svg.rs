@@ -10,7 +10,7 @@ impl std::fmt::Display for Colour {
     }
 }
 
-/// Text with what XML and HTML would take for their own replaced; control characters go.
+/// Text with the characters that have a meaning in XML and HTML replaced, and control characters too.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

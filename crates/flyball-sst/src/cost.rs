@@ -1,4 +1,4 @@
-//! What a level or a feature gives and what it takes away, as notes for a plan.
+//! What a level or a feature gains and what it costs, as notes for a plan.
 
 use flyball_host::{CpuList, MegaHertz};
 

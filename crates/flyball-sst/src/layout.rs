@@ -77,7 +77,6 @@ impl Layout {
         Ok(Layout { platform, model, via, map, domains })
     }
 
-    /// The interface.
     pub fn access<'h>(&self, host: &'h dyn Host) -> Box<dyn Access + 'h> {
         match self.via {
             // It was there when the layout was read; a dump that is gone since reads as one without registers.

@@ -35,9 +35,7 @@ pub struct Summary {
     pub median: f64,
     /// The median's bootstrap confidence interval; none where so few rounds cannot give one of the level asked for.
     pub interval: Option<Interval>,
-    /// The arithmetic mean.
     pub mean: f64,
-    /// The standard deviation.
     pub deviation: Option<f64>,
     /// Every round that counts.
     pub points: Vec<Point>,
@@ -76,7 +74,6 @@ pub struct Grades {
 /// One arm.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ArmReport {
-    /// Its name.
     pub name: String,
     /// Its settings as typed.
     pub settings: Vec<String>,
@@ -95,7 +92,6 @@ pub struct ArmReport {
     pub throttled: Option<u64>,
     /// What applying it had to say.
     pub notes: Vec<String>,
-    /// Its quantities.
     pub summaries: Vec<Summary>,
 }
 

@@ -12,7 +12,6 @@ use crate::{
     stats::Interval,
 };
 
-/// The whole report.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.

@@ -65,7 +65,6 @@ pub struct PrintedComparison {
     pub line: Line,
 }
 
-/// A sheet.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sheet {
     /// Whether the fourth column is the time of fixed work (gitsource) and not a rate (tbench).
@@ -84,7 +83,7 @@ pub struct Sheet {
 pub enum SheetError {
     /// No header.
     #[error(
-        "no selftest CSV: the first line is not 'Governor, Round, Des-perf, Freq, Load, Performance|Time, Energy, \
+        "not a CSV file of the selftest: the first line is not 'Governor, Round, Des-perf, Freq, Load, Performance|Time, Energy, \
          Performance Per Watt'"
     )]
     Header,

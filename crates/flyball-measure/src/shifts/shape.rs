@@ -2,13 +2,13 @@
 //! is throttled, and none of its runs is the one at which it shifted.
 //!
 //! Both are fitted to the values themselves (outliers cut off): a step at the best split, and every ramp, level before and
-//! after, on a grid. The ramp has one number more to fit, and has to pay for it.
+//! after, on a grid. The ramp has one more parameter, so it must fit clearly better.
 
 use std::ops::Range;
 
 use crate::stats;
 
-/// How many places on the grid of beginnings and ends.
+/// Number of places on the grid of beginnings and ends.
 const GRID: usize = 120;
 
 /// The runs over which the change goes: empty at `split` for a step.
@@ -54,7 +54,7 @@ fn clipped(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.clamp(low, high)).collect()
 }
 
-/// Running sums, so that each ramp's fit takes no time.
+/// Running sums, so that each ramp's fit takes constant time.
 struct Sums {
     /// Of the values before an index, and of index times value.
     value: Vec<f64>,

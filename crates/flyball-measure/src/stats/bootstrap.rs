@@ -6,12 +6,9 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::order::sorted_quantile;
 
-/// A confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
-    /// The lower end.
     pub low: f64,
-    /// The upper end.
     pub high: f64,
 }
 

@@ -40,7 +40,6 @@ pub enum Reader {
     },
     /// The last match of a regular expression with one group.
     Expression {
-        /// The expression.
         pattern: String,
         /// What it yields.
         metric: Metric,

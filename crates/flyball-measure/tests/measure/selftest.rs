@@ -91,8 +91,8 @@ fn three_rounds_show_nothing() {
 #[test]
 fn odd_files_are_refused_with_their_line() {
     for (text, want) in [
-        ("", "no selftest CSV"),
-        ("a,b,c\n1,2,3\n", "no selftest CSV"),
+        ("", "not a CSV file of the selftest"),
+        ("a,b,c\n1,2,3\n", "not a CSV file of the selftest"),
         ("Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt\n", "no rounds"),
         (
             "Governor, Round, Des-perf, Freq, Load, Time, Energy, Performance Per Watt\nx, 1, , , , twelve, 3, 4\n",
