@@ -6,7 +6,10 @@
 
 use std::{fmt, str::FromStr};
 
-use flyball_host::{Errno, Host, HostError};
+use flyball_host::{
+    Errno, Host, HostError,
+    msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL},
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::partition;
@@ -152,6 +155,42 @@ impl FromStr for Location {
     }
 }
 
+/// Where flyball writes files: no path of a journal leads elsewhere, whatever wrote the journal. A test compares this with
+/// the table.
+const ROOTS: &[&str] = &[
+    "/sys/devices/system/cpu/",
+    "/sys/class/powercap/",
+    "/proc/irq/",
+    "/proc/sys/kernel/perf_event_max_sample_rate",
+    "/sys/fs/cgroup/cgroup.subtree_control",
+];
+
+/// Registers that flyball writes, or may write in another version: energy bias, power control, requests of HWP and CPPC.
+const REGISTERS: &[u32] = &[MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL, MSR_HWP_REQUEST, MSR_AMD_CPPC_REQ];
+
+impl Location {
+    /// Whether it is a place that flyball writes. A journal that names another is damaged or was made by somebody else:
+    /// root must not write a file because a journal says so.
+    pub fn is_flyballs(&self) -> bool {
+        let is_plain = |path: &str| {
+            path.starts_with('/')
+                && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
+                && !path.contains(char::is_control)
+        };
+        match self {
+            Location::File(path) => is_plain(path) && ROOTS.iter().any(|root| path.starts_with(root)),
+            // Removing a group moves its tasks to the root group: only groups that flyball names itself.
+            Location::Partition(path) => path
+                .strip_prefix(partition::ROOT)
+                .and_then(|rest| rest.strip_prefix("/flyball"))
+                .is_some_and(|rest| !rest.contains('/')),
+            Location::Msr { register, .. } => REGISTERS.contains(register),
+            // Its fields are a closed set.
+            Location::SpeedSelect(_) => true,
+        }
+    }
+}
+
 impl Serialize for Location {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.to_text())
@@ -210,6 +249,11 @@ impl Content {
     pub fn is_out_of_reach(&self) -> bool {
         matches!(self, Content::Unreadable(errno)
             if [Errno::BUSY, Errno::NOENT, Errno::NODEV, Errno::AGAIN].contains(&Errno(*errno)))
+    }
+
+    /// Whether it could not be read because every CPU of its policy was offline (`policy_is_inactive` in cpufreq.c).
+    pub fn is_busy(&self) -> bool {
+        *self == Content::Unreadable(Errno::BUSY.0)
     }
 
     /// The text without white space around it; empty where there is none.

@@ -20,8 +20,8 @@ pub struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
 
-    /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). Two flyballs with different
-    /// directories do not see each other.
+    /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). The lock in /run/flyball is taken
+    /// too: two flyballs exclude each other whatever their directories.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 

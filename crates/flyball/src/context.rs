@@ -30,19 +30,24 @@ impl Context {
 
     /// The directory of the lock and the journal: given, or where this kind of machine keeps it.
     pub fn state(&self) -> Result<StateDir, Failure> {
-        if let Some(path) = &self.state_dir {
-            return Ok(StateDir::new(path));
-        }
         // An empty variable is as good as none: services set variables to nothing to unset them.
-        if let Some(path) = std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty()) {
-            return Ok(StateDir::new(path));
+        let from_environment = || std::env::var_os("FLYBALL_STATE").filter(|path| !path.is_empty());
+        let given = self.state_dir.clone().or_else(|| from_environment().map(PathBuf::from));
+        // The machine's own directory, whose lock is always taken. A tree has it within, so that changing a directory of test
+        // files never touches this machine's journal; a simulated machine is held by its state file.
+        let home = match &self.machine {
+            MachineArg::Live => Some(PathBuf::from(StateDir::LIVE)),
+            MachineArg::Tree(root) => Some(root.join("run/flyball")),
+            _ => None,
+        };
+        match (given, home) {
+            (Some(given), Some(home)) => return Ok(StateDir::new(given).on_machine(home)),
+            (Some(path), None) | (None, Some(path)) => return Ok(StateDir::new(path)),
+            (None, None) => {}
         }
         match &self.machine {
-            MachineArg::Live => Ok(StateDir::new(StateDir::LIVE)),
             MachineArg::Simulated(setup) => Ok(StateDir::new(setup.journal())),
-            // Within the tree, so that changing a directory of test files never touches this machine's journal.
-            MachineArg::Tree(root) => Ok(StateDir::new(root.join("run/flyball"))),
-            other @ (MachineArg::Recorded(_) | MachineArg::Guest(_)) => Err(Failure::usage(format!(
+            other => Err(Failure::usage(format!(
                 "changing '{other}' needs a place for its journal: give --state-dir DIR"
             ))),
         }

@@ -87,6 +87,13 @@ impl fmt::Display for Step {
     }
 }
 
+/// Whether a change of the driver's mode leaves the policies as they are: between passive and guided amd-pstate only
+/// switches autonomous selection (amd_pstate_change_mode_without_dvr_change in amd-pstate.c).
+pub fn keeps_policies(old: &str, new: &str) -> bool {
+    let is_kept = |mode: &str| matches!(mode.trim(), "passive" | "guided");
+    old.trim() == new.trim() || (is_kept(old) && is_kept(new))
+}
+
 /// In which step a location is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {

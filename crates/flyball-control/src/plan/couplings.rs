@@ -3,10 +3,10 @@
 //! Each rule names the kernel's behaviour that it is about. Rules look at what the machine *will* have: the wanted
 //! value where there is one, else the present one.
 
-use flyball_host::Epp;
+use flyball_host::{CpuList, Epp};
 
 use super::{Note, Planner, Refusal, Side, Want, driver::chooses_by_itself};
-use crate::{At, Id, ReadError, ResolveError, Value};
+use crate::{At, Id, ReadError, ResolveError, Value, knob::order::keeps_policies};
 
 impl Planner<'_> {
     /// Applies every rule.
@@ -34,6 +34,7 @@ impl Planner<'_> {
             self.refuse(Refusal::DriverOffUnderHwp);
             return Ok(());
         }
+        self.lost_with_driver(&mode)?;
         let policy_settings: Vec<Want> =
             self.wants.values().filter(|want| matches!(want.place.at, At::Policy(_))).cloned().collect();
         if matches!(mode.as_str(), "off" | "disable") {
@@ -61,6 +62,22 @@ impl Planner<'_> {
             }
         }
         self.note(Note::DriverModeResets { mode });
+        Ok(())
+    }
+
+    /// A policy whose CPUs are offline refuses every read (`policy_is_inactive` in cpufreq.c), and goes with the driver:
+    /// cpufreq_unregister_driver removes inactive policies as well. What was set there cannot be saved before. Bringing the CPU
+    /// online to look is left to the user: it may be offline for its heat, its faults or its Speed Select level.
+    fn lost_with_driver(&mut self, mode: &str) -> Result<(), ReadError> {
+        let present = match self.snapshot.machine_value(Id::DriverMode)? {
+            Some(Value::Word(word)) => word,
+            _ => String::new(),
+        };
+        let policies = self.snapshot.topology().policies.iter().filter(|policy| policy.online.is_empty());
+        let cpus: CpuList = policies.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect();
+        if !cpus.is_empty() && !keeps_policies(&present, mode) {
+            self.note(Note::DriverModeLoses { mode: mode.to_owned(), cpus });
+        }
         Ok(())
     }
 

@@ -21,6 +21,8 @@ pub enum Note {
     NoDriverLeft { mode: String },
     /// A switch of the driver's mode makes new policies.
     DriverModeResets { mode: String },
+    /// The same takes along policies that cannot be read, because their CPUs are offline.
+    DriverModeLoses { mode: String, cpus: CpuList },
     /// Governor performance forces the preference.
     PerformanceForcesPreference,
     /// A maximum below the present minimum.
@@ -60,6 +62,12 @@ impl fmt::Display for Note {
                 "driver-mode={mode}: the driver recreates every policy; governors, preferences and limits that are not \
                  set here get its defaults, and the rest is planned again after the switch ('flyball restore' undoes \
                  all of it)"
+            ),
+            Note::DriverModeLoses { mode, cpus } => write!(
+                f,
+                "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies with what is set there, which \
+                 cannot be read, so 'flyball restore' cannot bring it back; bring them online first ('flyball set online=on') to \
+                 have it saved"
             ),
             Note::PerformanceForcesPreference => f.write_str(
                 "governor=performance: the driver forces epp to performance while it is the governor, and pins the \

@@ -1,7 +1,8 @@
 //! Path patterns of the table, matched and filled in: `cpu{cpu}/cpuidle/state{state}/disable`.
 
-use flyball_host::Host;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+use flyball_host::{Errno, Host, HostError};
 
 /// Governors that have tunables in a directory of their name.
 pub const GOVERNORS: [&str; 4] = ["ondemand", "conservative", "schedutil", "interactive"];
@@ -58,6 +59,22 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
     fits.then_some(value)
 }
 
+/// Asks again where the machine does not answer: what a write disturbs must not be left out for an error of the moment. What
+/// does not exist is asked for again at once, since that is a common answer.
+///
+/// # Errors
+/// What the kernel answered the last time.
+pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
+    for pause in [1, 3, 9] {
+        match ask() {
+            Err(error) if error.errno == Errno::NOENT => {}
+            Err(_) => host.sleep(Duration::from_millis(pause)),
+            answer => return answer,
+        }
+    }
+    ask()
+}
+
 /// The folders of a machine, each listed once.
 pub struct Listing<'h> {
     host: &'h dyn Host,
@@ -75,7 +92,7 @@ impl<'h> Listing<'h> {
         let host = self.host;
         self.listed
             .entry(folder.to_owned())
-            .or_insert_with_key(|folder| host.list(folder).unwrap_or_default())
+            .or_insert_with_key(|folder| patiently(host, || host.list(folder)).unwrap_or_default())
     }
 
     /// The paths of `pattern`, with the values of `fixed` for the placeholders that it names and every name that the

@@ -258,3 +258,31 @@ fn a_recording_has_every_row() {
         assert!(record::covers_process(name), "{name} is not recorded");
     }
 }
+
+/// What flyball writes, a journal may name; and nothing else.
+#[test]
+fn a_journal_may_name_every_file_that_is_written() {
+    let files = Id::ALL
+        .iter()
+        .map(|id| Subject::Knob(*id))
+        .chain(AUXILIARIES.iter().map(|row| Subject::Auxiliary(row.id)));
+    for pattern in files.flat_map(Subject::files) {
+        assert!(Location::file(example(pattern)).is_flyballs(), "{pattern}");
+    }
+    for row in TABLE {
+        for mechanism in row.mechanisms {
+            if let Mechanism::Msr { register, bits, write: true, .. } = *mechanism {
+                let location = Location::Msr { cpu: 3, register, mask: crate::knob::mask(bits) };
+                assert!(location.is_flyballs(), "{}", row.name);
+            }
+        }
+    }
+    for other in ["/etc/passwd", "/sys/devices/system/cpu/../x", "/sys/devices/system/cpu//x", "/proc/irqx/1"]
+    {
+        assert!(!Location::file(other).is_flyballs(), "{other}");
+    }
+    for (group, is_ours) in [("flyball-quiet", true), ("flyball/x", false), ("system.slice", false)] {
+        let group = format!("{}/{group}", crate::partition::ROOT);
+        assert_eq!(Location::Partition(group.clone()).is_flyballs(), is_ours, "{group}");
+    }
+}

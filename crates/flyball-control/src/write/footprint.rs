@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flyball_host::{CpuList, Host};
+use flyball_host::{CpuList, Errno, Host};
 use flyball_sst::setting::{Field, Setting};
 
 use crate::{
     Location, Mechanism,
     knob::subject::{AuxiliaryId, Subject},
     knob::{Disturbs, SpeedSelect},
-    table::pattern::{Captures, Listing, captures},
+    table::pattern::{Captures, Listing, captures, patiently},
 };
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -148,7 +148,13 @@ impl<'h> Footprints<'h> {
 
     /// The CPUs of a policy, offline ones included.
     fn cpus_of(&self, policy: u32) -> CpuList {
-        let cpus = self.host.read(&format!("{POLICIES}/policy{policy}/related_cpus")).unwrap_or_default();
+        let path = format!("{POLICIES}/policy{policy}/related_cpus");
+        let cpus = match self.host.read(&path) {
+            // That of a policy without CPUs: asking again would cost time for each of them.
+            Err(error) if error.errno == Errno::BUSY => self.host.read(&path).unwrap_or_default(),
+            Err(_) => patiently(self.host, || self.host.read(&path)).unwrap_or_default(),
+            Ok(cpus) => cpus,
+        };
         CpuList::from_words(&cpus).unwrap_or_default()
     }
 
@@ -171,8 +177,10 @@ impl<'h> Footprints<'h> {
     /// Interrupts that may not be on every CPU: those that may be on `cpu`, or all of them. A CPU that is offline serves
     /// none.
     fn interrupts(&mut self, cpu: Option<u32>) {
-        let online = self.host.read(&format!("{CPUS}/online")).unwrap_or_default();
-        let online: CpuList = online.parse().unwrap_or_default();
+        let online = patiently(self.host, || self.host.read(&format!("{CPUS}/online")));
+        // Without the list every interrupt may be concerned: none is on all of no CPUs.
+        let online: CpuList =
+            online.ok().and_then(|list| list.parse().ok()).unwrap_or_else(|| cpu.into_iter().collect());
         if cpu.is_some_and(|cpu| !online.contains(cpu)) {
             return;
         }
@@ -180,7 +188,8 @@ impl<'h> Footprints<'h> {
         if self.pinned.is_none() {
             let mut pinned = Vec::new();
             for path in subject.files().flat_map(|file| self.listing.paths(file, &[])).collect::<Vec<_>>() {
-                let allowed = self.host.read(&path).ok().and_then(|text| text.parse::<CpuList>().ok());
+                let allowed = patiently(self.host, || self.host.read(&path)).ok();
+                let allowed = allowed.and_then(|text| text.parse::<CpuList>().ok());
                 if let Some(allowed) = allowed.filter(|allowed| !online.is_subset(allowed)) {
                     pinned.push((path, allowed));
                 }

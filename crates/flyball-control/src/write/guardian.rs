@@ -18,6 +18,7 @@ use std::{
 };
 
 use flyball_host::{Host, process::send};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{
     journal::JournalError,
@@ -51,6 +52,12 @@ impl Guardian {
     /// It cannot be started, or ended before it was ready.
     pub fn start(mut command: Command, lock: &Lock) -> io::Result<Guardian> {
         let (mut line, theirs) = UnixStream::pair()?;
+        // Its standard output is one lock. The other it inherits: a lock belongs to the open file, so that it is held until
+        // the last process that has it is gone.
+        let machine = lock.share_machine()?;
+        if let Some(file) = &machine {
+            fcntl_setfd(file, FdFlags::empty())?;
+        }
         let child = command
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(lock.share()?))
@@ -59,7 +66,7 @@ impl Guardian {
             .process_group(0)
             .spawn()?;
         // The command would keep its ends of the line and of the lock open for as long as it lives.
-        drop(command);
+        drop((command, machine));
         let mut guardian = Guardian { child, line: line.try_clone()? };
         line.set_read_timeout(Some(START_TIMEOUT))?;
         let mut word = [0];

@@ -28,7 +28,7 @@ pub use super::{
 use crate::{
     Content, Location, Snapshot,
     intent::Intent,
-    knob::{order::Step, subject::Subject},
+    knob::{order::Step, spelling::Handling, subject::Subject},
     plan::{Change, Plan, PlanError, plan},
 };
 
@@ -127,6 +127,11 @@ impl<'h> Hold<'h> {
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
         let mut first = true;
         loop {
+            if !applied.made.is_empty() {
+                // A limit that these writes moved may still show its old value, until a kernel worker has run: this look
+                // decides whether everything holds.
+                self.host.sleep(Duration::from_millis(5));
+            }
             let fresh = Snapshot::for_intent(self.host, intent)
                 .map_err(PlanError::Read)
                 .and_then(|snapshot| Ok((plan(&snapshot, intent)?, snapshot.into_contents())));
@@ -135,7 +140,9 @@ impl<'h> Hold<'h> {
                 // Nothing was written yet: the plain error is the whole truth, without a word on restoring.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) => {
-                    return Err(ApplyError::Replan { error, restoration: Box::new(self.put_back()) });
+                    let not_held = applied.clamped().cloned().collect();
+                    let restoration = Box::new(self.put_back());
+                    return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
             if first {
@@ -162,7 +169,13 @@ impl<'h> Hold<'h> {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
                 }
-                let made = self.write(batch, &mut known)?;
+                let made = self.write(batch, &mut known).map_err(|error| match error {
+                    ApplyError::Refused { change, error, reason, restoration, .. } => {
+                        let not_held = applied.clamped().cloned().collect();
+                        ApplyError::Refused { change, error, reason, not_held, restoration }
+                    }
+                    other => other,
+                })?;
                 done.extend(made.iter().map(|made| (made.change.location.clone(), made.change.new.clone())));
                 applied.made.extend(made);
             }
@@ -207,6 +220,7 @@ impl<'h> Hold<'h> {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
                 Found::Held => Outcome::Applied,
+                Found::Other(content) if content == *old => Outcome::Lost(content.to_string()),
                 Found::Other(content) => Outcome::Clamped(content.to_string()),
             },
         });
@@ -231,19 +245,7 @@ impl<'h> Hold<'h> {
             footprint.extend(footprints.found());
         }
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
-        let mut was = Vec::new();
-        for (location, subject) in self.journal.unknown(&footprint) {
-            let content = match known.remove(&location) {
-                Some(content) if !matches!(content, Content::Unreadable(_)) => content,
-                _ => self
-                    .remember(&location, subject, written.contains(&location))
-                    .map_err(|error| NotAnnounced::Unreadable(location.clone(), error))?,
-            };
-            // A fact is never in a footprint: the table's test sees to that.
-            let Some(handling) = subject.handling(content.trimmed()) else { continue };
-            was.push((location.clone(), content.clone(), handling));
-            known.insert(location, content);
-        }
+        let was = self.remember(self.journal.unknown(&footprint), &written, known)?;
         let mut olds = Vec::with_capacity(writes.len());
         let mut announced = Vec::with_capacity(writes.len());
         for write in writes {
@@ -263,39 +265,72 @@ impl<'h> Hold<'h> {
         Ok(olds)
     }
 
-    /// What a location holds, for restoring it. What is only disturbed and cannot be read is remembered as that: its CPU is
-    /// offline, or the attribute has no readable form. What is written must be known, since a write over an unknown value
-    /// could not be undone; and a setting of Speed Select can always be read, so a call that failed is tried again.
+    /// What locations hold, for restoring them. What is written must be known, since a write over an unknown value could not
+    /// be undone; and a setting of Speed Select can always be read, so a call that failed is tried again. What is only
+    /// disturbed is remembered as unreadable where it stays so: its CPU is offline, or the attribute has no readable form.
     fn remember(
         &self,
-        location: &Location,
-        subject: Subject,
-        is_written: bool,
-    ) -> Result<Content, HostError> {
-        const ATTEMPTS: usize = 3;
-        let must_be_known = is_written || matches!(location, Location::SpeedSelect(_));
-        let spelling = subject.writing().map(|writing| writing.spelling);
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let read = location.read(self.host);
-            let content = Content::of(&read);
-            let Err(error) = read else { return Ok(content) };
-            let can_be_restored = spelling.is_some_and(|spelling| spelling.writable(&content).is_some());
-            if can_be_restored || (content.is_out_of_reach() && !must_be_known) {
-                return Ok(content);
+        unknown: Vec<(Location, Subject)>,
+        written: &BTreeSet<&Location>,
+        known: &mut HashMap<Location, Content>,
+    ) -> Result<Vec<(Location, Content, Handling)>, NotAnnounced> {
+        const ATTEMPTS: usize = 4;
+        let mut contents: HashMap<Location, Content> = HashMap::with_capacity(unknown.len());
+        let mut failed: Vec<(&Location, Subject, HostError)> = Vec::new();
+        for (location, subject) in &unknown {
+            match known.remove(location) {
+                Some(content) if !matches!(content, Content::Unreadable(_)) => {
+                    contents.insert(location.clone(), content);
+                }
+                _ => match location.read(self.host) {
+                    Ok(bytes) => _ = contents.insert(location.clone(), Content::bytes(&bytes)),
+                    Err(error) => failed.push((location, *subject, error)),
+                },
             }
-            if attempt == ATTEMPTS {
-                return if must_be_known { Err(error) } else { Ok(content) };
-            }
-            self.host.sleep(Duration::from_millis(5));
         }
+        // All of them together, so that hundreds of offline CPUs cost a few pauses and not a few each.
+        for _ in 1..ATTEMPTS {
+            if failed.is_empty() {
+                break;
+            }
+            self.host.sleep(Duration::from_millis(3));
+            failed.retain_mut(|(location, _, error)| match location.read(self.host) {
+                Ok(bytes) => {
+                    contents.insert((*location).clone(), Content::bytes(&bytes));
+                    false
+                }
+                Err(again) => {
+                    *error = again;
+                    true
+                }
+            });
+        }
+        for (location, subject, error) in failed {
+            let content = Content::Unreadable(error.errno.0);
+            let spelling = subject.writing().map(|writing| writing.spelling);
+            let can_be_restored = spelling.is_some_and(|spelling| spelling.writable(&content).is_some());
+            let must_be_known = written.contains(location) || matches!(location, Location::SpeedSelect(_));
+            if must_be_known && !can_be_restored {
+                return Err(NotAnnounced::Unreadable(location.clone(), error));
+            }
+            contents.insert(location.clone(), content);
+        }
+        let mut was = Vec::with_capacity(unknown.len());
+        for (location, subject) in unknown {
+            let Some(content) = contents.remove(&location) else { continue };
+            // A fact is never in a footprint: the table's test sees to that.
+            let Some(handling) = subject.handling(content.trimmed()) else { continue };
+            known.insert(location.clone(), content.clone());
+            was.push((location, content, handling));
+        }
+        Ok(was)
     }
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
         let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), &error);
         let restoration = Box::new(self.put_back());
-        ApplyError::Refused { change: Box::new(change.clone()), error, reason, restoration }
+        let not_held = Vec::new();
+        ApplyError::Refused { change: Box::new(change.clone()), error, reason, not_held, restoration }
     }
 
     fn not_announced(&mut self, error: JournalError) -> ApplyError {
@@ -410,8 +445,11 @@ impl<'h> Hold<'h> {
         self.baseline = None;
         let restoration = self.put_back();
         self.open = false;
-        // What could not be restored stays in the journal, for `flyball restore` to try again.
-        if restoration.is_exact() {
+        // What could not be put back stays in the journal, for `flyball restore` to try again, as settings that were kept: other
+        // commands can go on.
+        if !restoration.is_exact() {
+            let _ = self.journal.commit(self.id);
+        } else {
             // If the note cannot be written, the next restore finds everything as it was and removes the
             // entry.
             let _ = self.journal.restored(&[self.id]);

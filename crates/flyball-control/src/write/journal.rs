@@ -28,22 +28,21 @@ mod v1;
 use std::{
     fmt,
     fs::File,
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
 pub use self::{
-    contents::{Contents, Entry, Goal, Goals, Memory, Standing},
+    contents::{Contents, Doubt, Entry, Goal, Goals, Memory, Standing},
     record::Purpose,
 };
 use self::{
     reading::parse,
-    record::{Record, line},
+    record::{Environment, Record, line},
 };
 use super::{
     footprint::Footprint,
-    state::{StateDir, now},
+    state::{StateDir, now, regular},
 };
 use crate::{
     Content, Location,
@@ -170,7 +169,18 @@ pub struct Announced {
     pub handling: Handling,
 }
 
-/// A journal that is open for appending. Its owner holds the lock.
+/// A journal of more bytes than this was not written by flyball: one is rewritten far below it.
+const MOST: u64 = 256 << 20;
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if regular(File::options().read(true), path)?.take(MOST + 1).read_to_end(&mut bytes)? as u64 > MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is larger than any journal"));
+    }
+    Ok(bytes)
+}
+
+/// A journal that is open for appending. Whoever has one holds the lock.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -186,7 +196,7 @@ impl Journal {
     /// It cannot be read, has no header, or has a later format.
     pub fn load(state: &StateDir) -> Result<Option<Contents>, JournalError> {
         let path = state.journal();
-        let bytes = match std::fs::read(&path) {
+        let bytes = match read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(JournalError::Io { path, error }),
@@ -235,7 +245,7 @@ impl Journal {
             }
         }
         let fresh = contents.is_none();
-        let file = File::options().append(true).create(true).mode(0o600).open(&path).map_err(fail)?;
+        let file = regular(File::options().append(true).create(true), &path).map_err(fail)?;
         let mut journal = Journal { path, file, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
             // A file without a whole header may have half a line in it.
@@ -247,8 +257,16 @@ impl Journal {
         } else {
             // A torn end would swallow the next line.
             journal.cut(journal.contents.whole)?;
+            if std::mem::take(&mut journal.contents.open_end) {
+                // Damage stays: it is why this journal is not restored as a whole.
+                journal
+                    .file
+                    .write_all(b"\n")
+                    .map_err(|error| JournalError::Io { path: journal.path.clone(), error })?;
+                journal.size += 1;
+            }
             // Lines of two formats in one file would confuse an older flyball. A damaged journal is left as evidence.
-            if journal.contents.format < FORMAT && journal.contents.damaged.is_empty() {
+            if journal.contents.format < FORMAT && journal.contents.unusable() == 0 {
                 journal.compact()?;
             }
         }
@@ -295,7 +313,7 @@ impl Journal {
     fn record(&mut self, records: Vec<Record>) -> Result<(), JournalError> {
         self.append(&records)?;
         for record in records {
-            self.contents.take(record);
+            self.contents.take(0, record);
         }
         Ok(())
     }
@@ -307,7 +325,8 @@ impl Journal {
     /// [`JournalError::Interrupted`] while an earlier one is open; or the file system refused.
     pub fn begin(&mut self, purpose: Purpose, command: &str) -> Result<u32, JournalError> {
         while let Some(entry) = self.contents.interrupted() {
-            if entry.writes > 0 {
+            // A damaged line may have announced a write.
+            if entry.writes > 0 || self.contents.unusable() > 0 {
                 return Err(JournalError::Interrupted { entry: Box::new(entry.clone()) });
             }
             let id = entry.id;
@@ -320,6 +339,10 @@ impl Journal {
             command: command.to_owned(),
             at: now(),
             purpose: Some(purpose),
+            of: Some(Environment {
+                boot: self.contents.boot.clone(),
+                machine: self.contents.machine.clone(),
+            }),
         }])?;
         Ok(id)
     }
@@ -329,7 +352,7 @@ impl Journal {
         let entry = self.contents.interrupted();
         let is_unknown = |location: &Location| {
             let memory = entry.and_then(|entry| entry.was.get(location));
-            memory.is_none_or(|memory| memory.content.is_out_of_reach())
+            memory.is_none_or(|memory| memory.content.is_out_of_reach() && !memory.lost)
         };
         let unknown = footprint.iter().filter(|(location, _)| is_unknown(location));
         unknown.map(|(location, subject)| (location.clone(), *subject)).collect()
@@ -351,6 +374,7 @@ impl Journal {
             content,
             handling,
             late,
+            lost: false,
         });
         let writes = writes.into_iter().map(|Announced { location, old, new, handling }| Record::Write {
             location,
@@ -359,7 +383,8 @@ impl Journal {
             handling,
         });
         self.record(was.chain(writes).collect())?;
-        if self.size > COMPACT_ABOVE { self.compact() } else { Ok(()) }
+        // Rewriting a damaged journal would leave out what says that it is damaged.
+        if self.size > COMPACT_ABOVE && self.contents.unusable() == 0 { self.compact() } else { Ok(()) }
     }
 
     /// The transaction's settings are kept.
@@ -372,11 +397,23 @@ impl Journal {
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
-    /// What these transactions changed has been restored. When nothing is left to restore, the file goes away.
+    /// What these transactions changed has been put back. When nothing is left to put back, the file goes away; a damaged
+    /// one stays, since nobody knows what else it held.
     ///
     /// # Errors
     /// The file system refused.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {
+        if self.contents.unusable() > 0 {
+            return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
+        }
+        self.forget(ids)
+    }
+
+    /// Drops these transactions, put back or not.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub fn forget(&mut self, ids: &[u32]) -> Result<(), JournalError> {
         if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
         }
@@ -397,24 +434,26 @@ impl Journal {
     /// write to each location. A comparison of many arms writes the same locations again and again.
     fn compact(&mut self) -> Result<(), JournalError> {
         let fail = |error: io::Error| JournalError::Io { path: self.path.clone(), error };
-        if !self.contents.damaged.is_empty() {
-            // What is damaged may still be readable to a person.
-            let _ = std::fs::copy(&self.path, self.path.with_extension("damaged"));
-        }
         let mut records = vec![self.header()];
         for entry in self.contents.pending() {
             let Entry { id, pid, command, at, purpose, .. } = entry.clone();
-            records.push(Record::Begin { id, pid, command, at, purpose });
+            let of = Some(Environment {
+                boot: self.contents.boot.clone(),
+                machine: self.contents.machine.clone(),
+            });
+            records.push(Record::Begin { id, pid, command, at, purpose, of });
             records.extend(entry.was.iter().map(|(location, memory)| Record::Was {
                 location: location.clone(),
                 content: memory.content.clone(),
                 handling: memory.handling,
                 late: memory.late,
+                lost: memory.lost,
             }));
             records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
-                new: Content::Text(String::new()),
+                // The same once more: a change of mode must not count as lost again, now that all memories precede it.
+                new: old.clone(),
                 handling: *handling,
             }));
             if entry.standing == Standing::Committed {
@@ -423,17 +462,12 @@ impl Journal {
         }
         let bytes: Vec<u8> = records.iter().flat_map(line).collect();
         let replacement = self.path.with_extension("new");
-        let mut file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&replacement)
-            .map_err(fail)?;
+        let mut file =
+            regular(File::options().create(true).write(true).truncate(true), &replacement).map_err(fail)?;
         // The data before the name: after a crash the name must not lead to an empty file.
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
-        self.file = File::options().append(true).open(&self.path).map_err(fail)?;
+        self.file = regular(File::options().append(true), &self.path).map_err(fail)?;
         self.size = bytes.len() as u64;
         self.contents.entries.retain(|entry| entry.standing != Standing::Restored);
         self.contents.format = FORMAT;

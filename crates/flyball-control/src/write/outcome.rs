@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{journal::JournalError, reasons::Reason, restore::Restoration, state::LockError};
 use crate::{
-    knob::subject::Subject,
+    Id,
     plan::{Change, Note, PlanError},
 };
 
@@ -19,6 +19,8 @@ pub enum Outcome {
     Applied,
     /// The kernel accepted the write and made this of it.
     Clamped(String),
+    /// The kernel accepted the write, and the location still holds this, which it held before.
+    Lost(String),
     /// The value was read back, and something changed it to this before the work was done.
     Overridden(String),
 }
@@ -28,7 +30,7 @@ impl Outcome {
     pub fn other(&self) -> Option<&str> {
         match self {
             Outcome::Applied => None,
-            Outcome::Clamped(to) | Outcome::Overridden(to) => Some(to),
+            Outcome::Clamped(to) | Outcome::Lost(to) | Outcome::Overridden(to) => Some(to),
         }
     }
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Outcome {
         match self {
             Outcome::Applied => f.write_str("applied"),
             Outcome::Clamped(to) => write!(f, "the kernel clamped it to {to}"),
+            Outcome::Lost(old) => write!(f, "the kernel accepted the write and kept {old}"),
             Outcome::Overridden(to) => write!(f, "something changed it to {to} afterwards"),
         }
     }
@@ -80,17 +83,24 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Notes which changes do not hold any more, given those that a plan would make again.
+    /// Notes which changes do not hold any more, given those that a plan would make again. The plan is the judge: a write of
+    /// a number that was lost still reads as a word, which might have been that number's.
     pub(super) fn compare(&mut self, again: &[Change]) {
         for change in again.iter().filter(|change| !change.provisional) {
-            let (Some(now), Some(writing)) = (&change.old, Subject::Knob(change.knob).writing()) else {
+            // What the firmware had chosen has no value to compare: such a change is planned every time.
+            if change.knob == Id::Epp && change.new == "default" {
                 continue;
-            };
+            }
+            let Some(now) = &change.old else { continue };
             let made = self.made.iter_mut().rfind(|made| made.change.location == change.location);
-            if let Some(made) = made.filter(|made| made.outcome == Outcome::Applied)
-                && !writing.spelling.agrees(&change.new, now)
-            {
-                made.outcome = Outcome::Overridden(now.clone());
+            if let Some(made) = made.filter(|made| made.outcome == Outcome::Applied) {
+                // Everything else that was lost had been seen when it was read back.
+                let is_number = change.knob == Id::Epp && change.new.parse::<u8>().is_ok();
+                made.outcome = if is_number && made.change.old.as_ref() == Some(now) {
+                    Outcome::Lost(now.clone())
+                } else {
+                    Outcome::Overridden(now.clone())
+                };
             }
         }
     }
@@ -114,14 +124,18 @@ pub enum ApplyError {
         error: HostError,
         /// The likely reason, with the remedy.
         reason: Option<Reason>,
-        /// How restoring went.
+        /// The changes before that did not hold: the write may depend on them.
+        not_held: Vec<Made>,
+        /// How putting back went.
         restoration: Box<Restoration>,
     },
     /// After the driver or its policies had changed, the rest could not be planned.
     Replan {
         /// Why.
         error: PlanError,
-        /// How restoring went.
+        /// The changes before that did not hold: as a rule the reason.
+        not_held: Vec<Made>,
+        /// How putting back went.
         restoration: Box<Restoration>,
     },
     /// The journal cannot be written, so the machine was not either.
@@ -155,13 +169,19 @@ impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ApplyError::Plan(error) => return error.fmt(f),
-            ApplyError::Refused { change, error, reason, .. } => {
+            ApplyError::Refused { change, error, reason, not_held, .. } => {
+                for made in not_held {
+                    writeln!(f, "{made}")?;
+                }
                 write!(f, "{}={} on {}: {error}", change.knob, change.new, change.place)?;
                 if let Some(reason) = reason {
                     write!(f, "\n  {reason}")?;
                 }
             }
-            ApplyError::Replan { error, .. } => {
+            ApplyError::Replan { error, not_held, .. } => {
+                for made in not_held {
+                    writeln!(f, "{made}")?;
+                }
                 write!(f, "after the first changes the rest cannot be made: {error}")?;
             }
             ApplyError::Journal { error, .. } => error.fmt(f)?,

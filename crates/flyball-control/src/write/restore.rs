@@ -5,13 +5,16 @@
 //! nothing to write. One round is enough for most machines; more are needed where putting one thing back disturbs another.
 //! Nothing here depends on how far the interrupted work had come, so it may itself be interrupted and started again.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use flyball_host::{Host, HostError};
 use serde::{Serialize, Serializer};
 
 use super::{
-    journal::{Goal, Goals},
+    journal::{Doubt, Goal, Goals},
     reasons::{Reason, reason},
     settle::{Expected, settle},
 };
@@ -39,6 +42,9 @@ pub struct Restoration {
     /// Lines of the journal that are damaged: their settings cannot be restored.
     #[serde(skip_serializing_if = "is_zero")]
     pub damaged: usize,
+    /// Locations in the journal that flyball never writes, and did not write now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<Location>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -57,7 +63,7 @@ pub struct Written {
     pub to: String,
 }
 
-/// A location that does not hold what it held.
+/// A location that does not hold what it held, or is not known to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
     /// Where.
@@ -66,8 +72,24 @@ pub struct Left {
     pub wanted: String,
     /// What it holds now.
     pub found: String,
+    /// What keeps it from counting as restored.
+    pub because: Because,
     /// What the kernel said to the last write, where it refused it.
     pub error: Option<Refused>,
+}
+
+/// Why a location does not count as restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Because {
+    /// It holds something else.
+    Differs,
+    /// It cannot be read now: its CPU is offline, or its device or driver is gone.
+    CannotBeRead,
+    /// It could not be read before something was changed that it depends on.
+    WasNotRead,
+    /// Its CPUs were offline when the driver's mode was changed, which removed what had been set there.
+    WasLost,
 }
 
 /// A write that the kernel refused.
@@ -95,7 +117,7 @@ impl Serialize for Refused {
 impl Restoration {
     /// Whether everything is as it was.
     pub fn is_exact(&self) -> bool {
-        self.left.is_empty() && self.damaged == 0
+        self.left.is_empty() && self.damaged == 0 && self.foreign.is_empty()
     }
 }
 
@@ -108,16 +130,19 @@ impl fmt::Display for Restoration {
                 count => write!(f, "restored {count} settings: all have their earlier values"),
             };
         }
+        let (left, remembered) = (self.left.len(), self.remembered);
         if self.left.is_empty() {
-            write!(f, "restored {} settings", self.written.len())?;
+            write!(f, "{} writes put back", self.written.len())?;
+        } else if self.left.iter().all(|left| left.because == Because::Differs) {
+            write!(f, "{left} of {remembered} settings could not be put back:")?;
         } else {
-            write!(f, "could not restore {} of {} settings:", self.left.len(), self.remembered)?;
+            write!(f, "{left} of {remembered} settings are not, or are not known to be, as they were:")?;
         }
-        for left in &self.left {
-            write!(f, "\n  {} holds '{}', was '{}'", left.location, left.found, left.wanted)?;
-            if let Some(refused) = &left.error {
-                write!(f, "\n    {refused}")?;
-            }
+        for left in self.left.iter().take(SHOWN) {
+            write!(f, "\n  {left}")?;
+        }
+        if left > SHOWN {
+            write!(f, "\n  and {} more", left - SHOWN)?;
         }
         match self.damaged {
             0 => {}
@@ -126,7 +151,32 @@ impl fmt::Display for Restoration {
                 write!(f, "\n{lines} lines of the journal are damaged; their settings cannot be restored")?;
             }
         }
-        f.write_str("\n'flyball restore' tries again; the journal keeps the earlier values")
+        for location in &self.foreign {
+            write!(f, "\n{location} is in the journal, and flyball never writes there: not written")?;
+        }
+        f.write_str("\n'flyball restore' tries again; the journal still has what was")
+    }
+}
+
+/// More differences than this are counted and not listed; JSON has all.
+const SHOWN: usize = 40;
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left { location, wanted, found, because, error } = self;
+        match because {
+            Because::Differs => write!(f, "{location} holds '{found}', was '{wanted}'")?,
+            Because::CannotBeRead => write!(f, "{location} is {found} now, was '{wanted}'")?,
+            Because::WasNotRead => {
+                write!(f, "{location} holds '{found}'; it could not be read before the change")?;
+            }
+            Because::WasLost => write!(
+                f,
+                "{location} holds '{found}'; its CPUs were offline when the driver's mode changed, which removed what was \
+                 set there"
+            )?,
+        }
+        error.as_ref().map_or(Ok(()), |refused| write!(f, "\n    {refused}"))
     }
 }
 
@@ -149,28 +199,69 @@ impl Goal {
         self.spelling().writable(&self.was)
     }
 
-    /// Whether the location has gone, and may have: one that appeared after the first change, or an interrupt.
+    /// Whether the location has gone, and may have: one that appeared after the first change, or an interrupt. The policy of
+    /// a CPU that is offline has not gone: it keeps what was set.
     fn has_gone(&self, found: &Content) -> bool {
-        (self.late && matches!(found, Content::Unreadable(_))) || self.spelling().may_be_gone(found)
+        (self.late && found.is_out_of_reach() && !found.is_busy()) || self.spelling().may_be_gone(found)
+    }
+
+    /// Whether the location is hidden while a CPU is offline: its policy refuses to be read, or its own files are away, as
+    /// energy_perf_bias is, whose value the kernel keeps (intel_epb_offline in arch/x86/kernel/cpu/intel_epb.c).
+    fn is_hidden(location: &Location, found: &Content) -> bool {
+        let of_cpu = |path: &str| {
+            let rest = path.strip_prefix("/sys/devices/system/cpu/cpu");
+            rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        };
+        found.is_busy() || (found.is_out_of_reach() && location.path().is_some_and(of_cpu))
+    }
+
+    /// Whether the value may show some time after its write.
+    fn is_pending(&self) -> bool {
+        self.spelling().is_request() && self.first_old.is_some()
     }
 }
 
-/// Restores everything.
+/// Puts everything back, and says so only of what was read and found equal.
 pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
-    let mut round = Rounds {
+    let mut rounds = Rounds {
         host,
         goals,
         outcome: Restoration { remembered: goals.0.len(), ..Restoration::default() },
         refused: BTreeMap::new(),
+        seen_back: BTreeSet::new(),
     };
-    round.hidden_preferences();
-    round.boost_while_passive();
+    rounds.hidden_preferences();
+    rounds.boost_while_passive();
+    let mut refused_before = false;
     for number in 0..ROUNDS {
-        if !round.write(number == 0) {
-            break;
+        let round = rounds.write(number == 0);
+        // A refusal may be one of the moment: the policy is being recreated, firmware is busy. Twice is an answer.
+        if round == Round::Nothing || (round == Round::Refused && refused_before) {
+            // A request may show its old value and change later: only the comparison waits for that.
+            let left = rounds.compare();
+            if round == Round::Refused || !left.iter().any(|(.., because)| *because == Because::Differs) {
+                return rounds.finish(left);
+            }
         }
+        refused_before = round == Round::Refused;
     }
-    round.finish()
+    let left = rounds.compare();
+    rounds.finish(left)
+}
+
+/// Pauses between the looks of the last comparison, in milliseconds. An errno counts as the kernel's answer if every look
+/// finds it, and a request as settled if none finds another value: its worker has run by then.
+const LOOKS: [u64; 4] = [0, 1, 4, 16];
+
+/// What a round came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Nothing was to be written.
+    Nothing,
+    /// Every write was refused.
+    Refused,
+    /// Something was written.
+    Wrote,
 }
 
 /// The work of restoring, from round to round.
@@ -179,14 +270,21 @@ struct Rounds<'a> {
     goals: &'a Goals,
     outcome: Restoration,
     refused: BTreeMap<&'a Location, HostError>,
+    /// What was found to be as it was before CPUs were taken offline again, which hides it.
+    seen_back: BTreeSet<&'a Location>,
 }
 
 impl<'a> Rounds<'a> {
-    /// Writes whatever differs, step by step. Whether anything was written.
-    fn write(&mut self, first: bool) -> bool {
-        let mut wrote = false;
+    /// Writes whatever differs, step by step.
+    fn write(&mut self, first: bool) -> Round {
+        let mut wrote = self.wake();
+        let mut attempted = false;
         for step in Step::ALL {
-            let expected = self.write_step(step, first);
+            if step == Step::Offline {
+                self.look_before_offline();
+            }
+            let (tried, expected) = self.write_step(step, first);
+            attempted |= tried;
             wrote |= !expected.is_empty();
             let expected: Vec<_> = expected
                 .iter()
@@ -197,22 +295,75 @@ impl<'a> Rounds<'a> {
                     new: new.as_str(),
                 })
                 .collect();
-            // Later steps depend on this one having taken effect.
-            // The result is not used: the next round reads everything again anyway.
+            // Later steps depend on this one having taken effect. What came of it is seen by the next round, which reads
+            // everything again.
             settle(self.host, &expected);
         }
-        wrote
+        match (wrote, attempted) {
+            (true, _) => Round::Wrote,
+            (false, true) => Round::Refused,
+            (false, false) => Round::Nothing,
+        }
     }
 
-    fn write_step(&mut self, step: Step, first: bool) -> Vec<(&'a Location, Spelling, Content, String)> {
+    /// Brings CPUs online again that flyball had brought online, if something was not seen to be as it was before they
+    /// went offline: a restore that was interrupted took them offline first. The round's last step takes them offline again.
+    fn wake(&self) -> bool {
+        let is_hidden = |(location, goal): (&'a Location, &'a Goal)| {
+            goal.writable().is_some()
+                && !self.seen_back.contains(location)
+                && Goal::is_hidden(location, &now(self.host, location))
+        };
+        let asleep = |(location, goal): &(&'a Location, &'a Goal)| {
+            location.name() == "online"
+                && goal.was.trimmed() == "0"
+                && goal.first_old.is_some()
+                && now(self.host, location).trimmed() == "0"
+        };
+        let asleep: Vec<&Location> =
+            self.goals.0.iter().filter(asleep).map(|(location, _)| location).collect();
+        if asleep.is_empty() || !self.goals.0.iter().any(is_hidden) {
+            return false;
+        }
+        // One that refuses stays offline, and what it hides is named in the end.
+        asleep.into_iter().fold(false, |woke, location| location.write(self.host, b"1").is_ok() || woke)
+    }
+
+    /// Notes what is as it was while all CPUs are online that will not be.
+    fn look_before_offline(&mut self) {
+        let mut going = self.goals.0.iter().filter(|(_, goal)| goal.handling.step == Step::Offline);
+        if !going.any(|(location, goal)| !goal.is_back(self.host, &now(self.host, location))) {
+            return;
+        }
+        for (location, goal) in &self.goals.0 {
+            let found = now(self.host, location);
+            if goal.is_back(self.host, &found) && !matches!(found, Content::Unreadable(_)) {
+                self.seen_back.insert(location);
+            } else if !matches!(found, Content::Unreadable(_)) {
+                self.seen_back.remove(location);
+            }
+        }
+    }
+
+    /// Writes what differs of one step: whether that was anything, and what was accepted.
+    #[expect(clippy::type_complexity, reason = "the parts of an expectation, which borrows from them")]
+    fn write_step(
+        &mut self,
+        step: Step,
+        first: bool,
+    ) -> (bool, Vec<(&'a Location, Spelling, Content, String)>) {
         let mut todo: Vec<(&'a Location, &'a Goal, Vec<u8>, Content)> = Vec::new();
         for (location, goal) in self.goals.0.iter().filter(|(_, goal)| goal.handling.step == step) {
             let Some(bytes) = goal.writable() else { continue };
             let found = now(self.host, location);
             // A limit that was announced may have been written a moment ago and not have settled: the file still shows
             // the old value, and would change after we have looked away. Written again, the request is the old one.
-            let unsettled = first && goal.spelling().is_request() && goal.first_old.is_some();
-            if (!goal.is_back(self.host, &found) || unsettled) && !goal.has_gone(&found) {
+            let unsettled = first && goal.is_pending();
+            // A policy without CPUs refuses every write.
+            if (!goal.is_back(self.host, &found) || unsettled)
+                && !goal.has_gone(&found)
+                && !Goal::is_hidden(location, &found)
+            {
                 todo.push((location, goal, bytes, found));
             }
         }
@@ -221,6 +372,7 @@ impl<'a> Rounds<'a> {
             (rank, natural(location.path().unwrap_or_default()))
         });
         let mut expected = Vec::new();
+        let attempted = !todo.is_empty();
         for (location, goal, bytes, found) in todo {
             match location.write(self.host, &bytes) {
                 Ok(()) => {
@@ -237,7 +389,7 @@ impl<'a> Rounds<'a> {
                 }
             }
         }
-        expected
+        (attempted, expected)
     }
 
     fn wrote(&mut self, location: &Location, from: &Content, to: &str) {
@@ -248,27 +400,73 @@ impl<'a> Rounds<'a> {
         });
     }
 
-    /// Compares everything once more, and says what is left.
-    fn finish(mut self) -> Restoration {
-        for (location, goal) in &self.goals.0 {
-            let found = now(self.host, location);
-            if goal.is_back(self.host, &found) || goal.has_gone(&found) {
-                continue;
+    /// Compares everything once more: what is not as it was, or is not known to be, with what it holds.
+    fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, Because)> {
+        let mut open: Vec<(&Location, &Goal, Option<Content>, bool)> =
+            self.goals.0.iter().map(|(location, goal)| (location, goal, None, true)).collect();
+        for (look, pause) in LOOKS.into_iter().enumerate() {
+            if pause > 0 {
+                self.host.sleep(std::time::Duration::from_millis(pause));
             }
-            let written = goal.first_old.is_some();
-            // What could not be read then (an offline CPU's policy) and what cannot be written is not compared, unless
-            // flyball wrote over it.
-            let unknown = matches!(goal.was, Content::Unreadable(_)) && written;
-            if goal.writable().is_none() && !unknown {
-                continue;
+            open.retain_mut(|(location, goal, last, steady)| {
+                let found = now(self.host, location);
+                *steady &= last.as_ref().is_none_or(|last| *last == found);
+                let is_back = goal.is_back(self.host, &found) && !matches!(found, Content::Unreadable(_));
+                *last = Some(found);
+                // What is back is done with, unless it may still change or is not what it held.
+                !is_back || goal.doubt.is_some() || (goal.is_pending() && look + 1 < LOOKS.len())
+            });
+            if open.is_empty() {
+                break;
             }
-            let error = self.refused.get(location);
-            // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only remembered
-            // them.
-            if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
-                continue;
-            }
-            let error = error.map(|error| Refused {
+        }
+        let left = open.into_iter().filter_map(|(location, goal, found, steady)| {
+            let found = found?;
+            Some((location, goal, self.because(location, goal, &found, steady)?, found))
+        });
+        left.map(|(location, goal, because, found)| (location, goal, found, because)).collect()
+    }
+
+    /// Why a location that holds `found` does not count as restored; `None` where it does. `steady` where every look found
+    /// that.
+    fn because(&self, location: &Location, goal: &Goal, found: &Content, steady: bool) -> Option<Because> {
+        match goal.doubt {
+            Some(Doubt::Lost) => return Some(Because::WasLost),
+            Some(Doubt::SeenLate) => return Some(Because::WasNotRead),
+            None => {}
+        }
+        if let Content::Unreadable(_) = found {
+            // The kernel's answer is the same as before; the location does not exist any more, and need not; or it was
+            // compared before its CPU went offline.
+            let is_same = goal.was == *found;
+            let is_hidden = Goal::is_hidden(location, found);
+            let has_gone = goal.has_gone(found) && !is_hidden;
+            let was_seen = is_hidden && self.seen_back.contains(location);
+            return (!steady || !(is_same || has_gone || was_seen)).then_some(Because::CannotBeRead);
+        }
+        if goal.is_back(self.host, found) {
+            return None;
+        }
+        if matches!(goal.was, Content::Unreadable(_)) && goal.writable().is_none() {
+            return Some(Because::WasNotRead);
+        }
+        // What has no form that can be written (`<unsupported>`) shows when it is back that nothing was lost; until then it
+        // is only what another setting makes of it.
+        let written = goal.first_old.is_some();
+        if goal.writable().is_none() && !written {
+            return None;
+        }
+        let error = self.refused.get(location);
+        // Per-CPU interrupts move by themselves with hotplug; flyball never wrote them, only remembered them.
+        if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
+            return None;
+        }
+        Some(Because::Differs)
+    }
+
+    fn finish(mut self, left: Vec<(&'a Location, &'a Goal, Content, Because)>) -> Restoration {
+        for (location, goal, found, because) in left {
+            let error = self.refused.get(location).map(|error| Refused {
                 error: error.clone(),
                 reason: reason(self.host, location, Subject::of(location), error),
             });
@@ -276,6 +474,7 @@ impl<'a> Rounds<'a> {
                 location: location.clone(),
                 wanted: goal.was.to_string(),
                 found: found.to_string(),
+                because,
                 error,
             });
         }
@@ -356,7 +555,7 @@ mod tests {
         let location = Location::file(path);
         let handling = Subject::of(&location).and_then(|subject| subject.handling(was)).unwrap();
         let was = Content::Text(was.to_owned());
-        Goals(BTreeMap::from([(location, Goal { was, handling, late: false, first_old: None })]))
+        Goals(BTreeMap::from([(location, Goal { was, handling, late: false, doubt: None, first_old: None })]))
     }
 
     #[test]
@@ -407,10 +606,12 @@ mod tests {
         for goal in goals.0.values_mut() {
             goal.was = Content::Unreadable(Errno::IO.0);
         }
-        assert!(put_back(&host, &goals).is_exact(), "disturbed only");
+        let because =
+            |goals: &Goals| put_back(&host, goals).left.iter().map(|left| left.because).collect::<Vec<_>>();
+        assert_eq!(because(&goals), [Because::WasNotRead], "disturbed only");
         for goal in goals.0.values_mut() {
             goal.first_old = Some(goal.was.clone());
         }
-        assert_eq!(put_back(&host, &goals).left.len(), 1);
+        assert_eq!(because(&goals), [Because::WasNotRead]);
     }
 }

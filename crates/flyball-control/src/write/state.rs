@@ -4,18 +4,23 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 /// The directory that holds a machine's lock and journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StateDir(PathBuf);
+pub struct StateDir {
+    path: PathBuf,
+    /// The directory that every flyball on the machine locks, where this one is another.
+    home: Option<PathBuf>,
+}
 
 impl StateDir {
     /// Where the running machine's state is kept.
@@ -23,43 +28,43 @@ impl StateDir {
 
     /// The state directory at `path`; nothing is created yet.
     pub fn new(path: impl Into<PathBuf>) -> StateDir {
-        StateDir(path.into())
+        StateDir { path: path.into(), home: None }
+    }
+
+    /// This directory, on a machine whose own is `home`: its lock is taken too, so that two flyballs with two directories do
+    /// not change one machine at once, each restoring over the other.
+    #[must_use]
+    pub fn on_machine(self, home: impl Into<PathBuf>) -> StateDir {
+        StateDir { home: Some(home.into()), ..self }
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The journal's path.
     pub fn journal(&self) -> PathBuf {
-        self.0.join("journal")
+        self.path.join("journal")
     }
 
     fn lock_path(&self) -> PathBuf {
-        self.0.join("lock")
+        self.path.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. A user who can write to it could have root write anything
-    /// anywhere, since a journal says which files get which contents back; so one that is not ours alone is refused.
+    /// Creates the directory, readable by its owner alone. Whoever could write to it, or put another in its place, could
+    /// have root write anything anywhere, since a journal says which files get which contents back; so one that is not ours
+    /// alone is refused, and so is one below such a directory.
     ///
     /// # Errors
-    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a
-    /// directory of another user, or one that others may write to.
+    /// What the file system answered: `EACCES` on /run for an ordinary user; `InvalidInput` for a directory that another
+    /// user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
-        let me = flyball_host::process::user();
-        // The place itself, which may be a link, and what it leads to.
-        let (link, place) = (std::fs::symlink_metadata(&self.0)?, std::fs::metadata(&self.0)?);
-        let foreign = [&link, &place].iter().any(|found| found.uid() != me && found.uid() != 0);
-        // A user's own directory may be open to the user's group, as many distributions set the umask (002).
-        // For root no one else may write.
-        let others = if me == 0 { 0o022 } else { 0o002 };
-        if foreign || place.mode() & others != 0 {
-            let who = if foreign { "it belongs to another user" } else { "others may write to it" };
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, who));
-        }
-        Ok(())
+        let path = std::path::absolute(&self.path)?;
+        check(&path)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        // Again: it may have been made by another program in between.
+        check(&path)
     }
 
     /// Takes the lock, or says who has it.
@@ -67,28 +72,61 @@ impl StateDir {
     /// # Errors
     /// [`LockError::Held`] with the holder; [`LockError::Io`] when the directory or the file cannot be made.
     pub fn lock(&self, command: &str) -> Result<Lock, LockError> {
+        // Everyone takes the machine's own lock first, and waits for neither: no two can hold one each.
+        let machine = match self.home.as_ref().map(|home| StateDir::new(home.clone()).lock(command)) {
+            Some(Ok(lock)) => Some(lock),
+            // Without access to /run there is no lock to share, and as a rule no file of the machine that could be written.
+            Some(Err(LockError::Io { error, .. }))
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                None
+            }
+            Some(Err(error)) => return Err(error),
+            None => None,
+        };
         let path = self.lock_path();
         let fail = |error: io::Error| LockError::Io { path: path.clone(), error };
-        self.create().map_err(|error| LockError::Io { path: self.0.clone(), error })?;
-        let mut options = File::options();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(fail)?;
+        self.create().map_err(|error| LockError::Io { path: self.path.clone(), error })?;
+        if machine.as_ref().is_some_and(|machine| machine.is_at(&path)) {
+            // One directory under two names: a second lock of one file would wait for the first.
+            return machine.ok_or(LockError::Held { path, holder: None });
+        }
+        let mut file = regular(File::options().read(true).write(true).create(true), &path).map_err(fail)?;
         if !flyball_host::process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();
             // The holder may be writing its name just now; then the name is missing from the message, no more.
-            let _ = file.read_to_string(&mut text);
+            let _ = Read::by_ref(&mut file).take(MOST_OF_HOLDER).read_to_string(&mut text);
             return Err(LockError::Held { path, holder: serde_json::from_str(&text).ok() });
         }
         let holder = Holder { pid: std::process::id(), command: command.to_owned(), since: now() };
         // After the lock is taken: before it, this would overwrite the name of the holder.
         write_over(&mut file, &serde_json::to_vec(&holder).unwrap_or_default()).map_err(fail)?;
-        Ok(Lock { file, path })
+        Ok(Lock { file, path, machine: machine.map(Box::new) })
+    }
+}
+
+/// A lock file has one line.
+const MOST_OF_HOLDER: u64 = 64 << 10;
+
+fn check(path: &Path) -> io::Result<()> {
+    flyball_files::check_private(path).map_err(|why| match why {
+        flyball_files::Unsafe::Io { source, .. } => source,
+        other => io::Error::new(io::ErrorKind::InvalidInput, other.to_string()),
+    })
+}
+
+/// Opens a regular file of a state directory. Not through a link, which would lead to a file of another directory; and
+/// without waiting: a FIFO at that name has no other end.
+pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 }
 
@@ -132,6 +170,8 @@ impl fmt::Display for Holder {
 pub struct Lock {
     file: File,
     path: PathBuf,
+    /// The machine's own lock, where the state directory is another.
+    machine: Option<Box<Lock>>,
 }
 
 impl Lock {
@@ -143,9 +183,25 @@ impl Lock {
         self.file.try_clone()
     }
 
+    /// Another handle of the machine's own lock, where that is another file.
+    ///
+    /// # Errors
+    /// What dup(2) answered.
+    pub fn share_machine(&self) -> io::Result<Option<File>> {
+        self.machine.as_ref().map(|lock| lock.share()).transpose()
+    }
+
     /// The lock's file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        let identity = |status: std::fs::Metadata| (status.dev(), status.ino());
+        match (self.file.metadata(), std::fs::metadata(path)) {
+            (Ok(mine), Ok(other)) => identity(mine) == identity(other),
+            _ => false,
+        }
     }
 }
 
@@ -184,6 +240,13 @@ impl fmt::Display for LockError {
             LockError::Io { path, error } if error.kind() == io::ErrorKind::PermissionDenied => write!(
                 f,
                 "cannot use {}: {error}; settings of the machine are root's: run it with sudo",
+                path.display()
+            ),
+            // The journal that restore needs is in this directory: another would not help.
+            LockError::Io { path, error } if error.kind() == io::ErrorKind::ReadOnlyFilesystem => write!(
+                f,
+                "cannot use {}: {error}; make its file system writable (mount -o remount,rw), because the saved settings \
+                 are kept there",
                 path.display()
             ),
             LockError::Io { path, error } => write!(
@@ -227,11 +290,49 @@ mod tests {
         std::fs::create_dir(state.path()).unwrap();
         let open = |mode| std::fs::set_permissions(state.path(), PermissionsExt::from_mode(mode)).unwrap();
         open(0o1777);
-        let error = state.lock("x").unwrap_err().to_string();
-        assert!(error.contains("others may write") && error.contains("--state-dir"), "{error}");
+        let refused = |state: &StateDir| matches!(state.lock("x"), Err(LockError::Io { error, .. }) if error.kind() == io::ErrorKind::InvalidInput);
+        assert!(refused(&state));
         assert!(!state.lock_path().exists());
         open(0o755);
         assert!(state.lock("x").is_ok());
+        // Who may rename the directory above can put another in its place after it was checked.
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(refused(&state));
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    }
+
+    #[test]
+    fn two_state_directories_of_one_machine_exclude_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let home = StateDir::new(at("run"));
+        let of = |name: &str| StateDir::new(at(name)).on_machine(at("run"));
+        let held = |state: StateDir| matches!(state.lock("x"), Err(LockError::Held { .. }));
+        let lock = of("a").lock("flyball set").unwrap();
+        assert!(held(of("b")) && held(home.clone()));
+        // A guardian that holds both handles keeps both locks.
+        let (own, machine) = (lock.share().unwrap(), lock.share_machine().unwrap());
+        drop(lock);
+        assert!(held(of("b")) && machine.is_some());
+        drop((own, machine));
+        let lock = home.lock("flyball set").unwrap();
+        assert!(held(of("a")));
+        drop(lock);
+        // The machine's own directory, given by hand.
+        assert!(of("run").lock("x").is_ok());
+    }
+
+    #[test]
+    fn only_a_regular_file_is_a_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::new(folder.path());
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), state.lock_path()).unwrap();
+        assert!(matches!(state.lock("x"), Err(LockError::Io { .. })));
+        assert!(!folder.path().join("elsewhere").exists());
+        std::fs::remove_file(state.lock_path()).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(state.lock_path()).status().unwrap();
+        assert!(fifo.success());
+        assert!(matches!(state.lock("x"), Err(LockError::Io { .. })));
     }
 
     #[test]

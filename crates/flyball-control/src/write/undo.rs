@@ -4,7 +4,7 @@ use flyball_host::Host;
 use serde::Serialize;
 
 use super::{
-    journal::{Contents, EarlierBoot, Entry, Journal, JournalError},
+    journal::{Contents, EarlierBoot, Entry, Journal, JournalError, Standing},
     outcome::HoldError,
     restore::{Restoration, put_back},
     state::StateDir,
@@ -70,7 +70,7 @@ pub fn restore(
 pub fn forget(host: &dyn Host, state: &StateDir, command: &str, entries: &[Entry]) -> Result<(), HoldError> {
     let _lock = state.lock(command)?;
     let (mut journal, _) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
-    Ok(journal.restored(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
+    Ok(journal.forget(&entries.iter().map(|entry| entry.id).collect::<Vec<_>>())?)
 }
 
 /// [`restore`] for a caller that already holds the lock: the guardian.
@@ -87,11 +87,19 @@ pub(crate) fn restore_locked(
     notes.extend(aside);
     let contents = journal.contents();
     let damaged = contents.damaged.len();
+    let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
     let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
     let mut restoration = put_back(host, &Contents::goals(undone.iter()));
     restoration.damaged = damaged;
+    restoration.foreign = foreign;
     if restoration.is_exact() {
         journal.restored(&undone.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+    } else {
+        // It was tried. What is left does not keep other commands from the machine: it can be restored later, together with
+        // what they change.
+        for entry in undone.iter().filter(|entry| entry.standing == Standing::Open) {
+            journal.commit(entry.id)?;
+        }
     }
     Ok(Restored { undone, restoration, notes })
 }

@@ -29,6 +29,8 @@ pub enum Driver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Policy {
     cpus: Vec<usize>,
+    /// Whether it is there: a driver makes policies for CPUs that are online, and takes all of its policies along.
+    exists: bool,
     governor: String,
     epp: u8,
     /// What intel_pstate keeps while `performance` reigns.
@@ -58,6 +60,23 @@ struct State {
     pct: (u64, u64),
     /// The CPUs that each interrupt may be on.
     irqs: Vec<CpuList>,
+    /// Whether a policy went away whose CPUs were offline.
+    has_lost: bool,
+    /// The paths that there are; `None` after a write, which may change them.
+    paths: Option<BTreeSet<String>>,
+}
+
+/// Something that happens to one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It fails with this errno.
+    Fail(i32),
+    /// If it is a write, the kernel accepts it and does nothing.
+    Lose,
+    /// Another program writes this before it.
+    Poke(&'static str, &'static str),
+    /// A CPU goes offline, or comes online, before it.
+    Online(usize, bool),
 }
 
 /// What goes wrong.
@@ -71,6 +90,8 @@ pub struct Faults {
     pub die_at: Option<(usize, bool)>,
     /// How many bytes of the unflushed end of the journal are lost at death.
     pub torn: usize,
+    /// What happens to the n-th call from now, reads, lists and writes alike.
+    pub events: Vec<(usize, Event)>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +121,7 @@ impl Kernel {
             .chunks(per_policy.max(1))
             .map(|cpus| Policy {
                 cpus: cpus.to_vec(),
+                exists: true,
                 governor: String::new(),
                 epp: 128,
                 saved_epp: None,
@@ -124,6 +146,8 @@ impl Kernel {
             uncore: (800_000, 2_400_000),
             pct: (9, 100),
             irqs: ["0-3", "1", "2-3", "3"].map(|list| list.parse().unwrap()).to_vec(),
+            has_lost: false,
+            paths: None,
         };
         state.make_policies_anew();
         Kernel { state: Mutex::new(state), events: Mutex::new(Events::default()), lag }
@@ -137,6 +161,45 @@ impl Kernel {
         }
         let paths = state.paths();
         paths.into_iter().map(|path| (path.clone(), state.read(&path).map_err(|errno| errno.0))).collect()
+    }
+
+    /// All settings by name, also those of policies that cannot be read because their CPUs are offline: what the files
+    /// would show if these came online.
+    pub fn settings(&self) -> BTreeMap<String, String> {
+        let state = self.state.lock().unwrap();
+        let mut all = BTreeMap::new();
+        let mut put = |name: String, value: String| _ = all.insert(name, value);
+        put("mode".to_owned(), state.mode.clone());
+        put("turbo".to_owned(), state.turbo.to_string());
+        put("percentages".to_owned(), format!("{:?}", state.pct));
+        put("uncore".to_owned(), format!("{:?}", state.uncore));
+        put("tunables".to_owned(), format!("{:?}", state.tunables));
+        put("online".to_owned(), format!("{:?}", state.online));
+        put("interrupts".to_owned(), format!("{:?}", state.irqs));
+        for cpu in 0..state.online.len() {
+            let of_cpu = (state.bias[cpu], &state.latency[cpu], &state.disabled[cpu]);
+            put(format!("cpu{cpu}"), format!("{of_cpu:?}"));
+        }
+        for (index, policy) in state.policies.iter().enumerate() {
+            let number = policy.cpus[0];
+            // One that does not exist has the driver's defaults when its CPU comes online.
+            if !state.has_policies() {
+                put(format!("policy{number}"), "none".to_owned());
+                continue;
+            }
+            put(format!("policy{number} governor"), policy.governor.clone());
+            put(format!("policy{number} limits"), format!("{:?}", state.effective(index)));
+            // While the machine may not boost, it makes no difference that an offline policy might.
+            let boost = policy.boost && (state.turbo || state.is_online(index));
+            put(format!("policy{number} boost"), boost.to_string());
+            if state.has_epp() {
+                put(format!("policy{number} epp"), policy.epp.to_string());
+            }
+            if policy.governor == "userspace" {
+                put(format!("policy{number} speed"), policy.speed.to_string());
+            }
+        }
+        all
     }
 
     /// A write of somebody else, not counted.
@@ -160,6 +223,24 @@ impl Kernel {
         }
         *events = Events::default();
         was_dead
+    }
+
+    /// Whether the process has died and was not revived yet.
+    pub fn is_dead(&self) -> bool {
+        self.events.lock().unwrap().dead
+    }
+
+    /// Looks at the machine without faults, and goes on with them.
+    pub fn pause<T>(&self, look: impl FnOnce(&Kernel) -> T) -> T {
+        let events = std::mem::take(&mut *self.events.lock().unwrap());
+        let found = look(self);
+        *self.events.lock().unwrap() = events;
+        found
+    }
+
+    /// Whether a driver took a policy along whose CPUs were offline.
+    pub fn has_lost_policies(&self) -> bool {
+        self.state.lock().unwrap().has_lost
     }
 
     pub fn calls(&self) -> usize {
@@ -190,7 +271,23 @@ impl Kernel {
             events.die();
             return Err(fail(Errno::IO));
         }
-        events.flushed = events.journal_bytes().len();
+        // How much of the journal was there at the last call before death.
+        if events.faults.die_at.is_some_and(|(at, _)| at == call + 1) || dies == Some(true) {
+            events.flushed = events.journal_bytes().len();
+        }
+        let happening: Vec<Event> =
+            events.faults.events.iter().filter(|(at, _)| *at == call).map(|(_, event)| *event).collect();
+        let mut lost = false;
+        for event in happening {
+            match event {
+                Event::Fail(errno) => return Err(fail(Errno(errno))),
+                Event::Lose => lost |= op == Op::Write,
+                Event::Poke(path, value) => _ = self.poke(path, value),
+                Event::Online(cpu, on) => {
+                    let _ = self.poke(&format!("cpu{cpu}/online"), if on { "1" } else { "0" });
+                }
+            }
+        }
         if let Some(value) = value {
             let write = events.writes.len();
             events.writes.push(format!("{path}={value}"));
@@ -208,7 +305,16 @@ impl Kernel {
                 return Err(fail(Errno(errno)));
             }
         }
-        let answer = work(&mut self.state.lock().unwrap()).map_err(fail);
+        let mut state = self.state.lock().unwrap();
+        if lost {
+            // The answer of the write, without its effect.
+            let before = state.clone();
+            let answer = work(&mut state).map_err(fail);
+            *state = before;
+            return answer;
+        }
+        let answer = work(&mut state).map_err(fail);
+        drop(state);
         if dies == Some(true) {
             events.die();
             return Err(fail(Errno::IO));
@@ -273,6 +379,10 @@ impl State {
         }
         self.tunables.clear();
         for index in 0..self.policies.len() {
+            let online = self.is_online(index);
+            self.has_lost |= self.policies[index].exists && !online;
+            self.policies[index].exists = online;
+            // One that is not there has the defaults when it comes.
             self.govern(index, governor);
             self.look_again(index, 0);
         }
@@ -294,7 +404,12 @@ impl State {
         if governor == "userspace" && old != governor {
             policy.speed = HW_BASE;
         }
-        let used: BTreeSet<String> = self.policies.iter().map(|policy| policy.governor.clone()).collect();
+        let used: BTreeSet<String> = self
+            .policies
+            .iter()
+            .filter(|policy| policy.exists)
+            .map(|policy| policy.governor.clone())
+            .collect();
         self.tunables.retain(|governor, _| used.contains(governor));
         for governor in used {
             if governor == "ondemand" || governor == "schedutil" {
@@ -382,7 +497,7 @@ impl State {
         for governor in self.tunables.keys() {
             paths.push(format!("{CPU}/cpufreq/{governor}/rate"));
         }
-        for policy in &self.policies {
+        for policy in self.policies.iter().filter(|policy| policy.exists) {
             let folder = format!("{CPU}/cpufreq/policy{}", policy.cpus[0]);
             for name in [
                 "scaling_governor",
@@ -420,8 +535,15 @@ impl State {
         Some((index, name.to_owned()))
     }
 
+    fn has(&mut self, path: &str) -> bool {
+        if self.paths.is_none() {
+            self.paths = Some(self.paths().into_iter().collect());
+        }
+        self.paths.as_ref().is_some_and(|paths| paths.contains(path))
+    }
+
     fn read(&mut self, path: &str) -> Result<String, Errno> {
-        if !self.paths().iter().any(|known| known == path) {
+        if !self.has(path) {
             return Err(Errno::NOENT);
         }
         if let Some((index, name)) = self.policy_of(path) {
@@ -536,9 +658,10 @@ impl State {
     #[expect(clippy::too_many_lines, reason = "one arm per file")]
     fn write(&mut self, path: &str, value: &str, lag: u32) -> Result<(), Errno> {
         let value = value.trim();
-        if !self.paths().iter().any(|known| known == path) {
+        if !self.has(path) {
             return Err(Errno::NOENT);
         }
+        self.paths = None;
         if let Some((index, name)) = self.policy_of(path) {
             return self.write_policy(index, &name, value, lag);
         }
@@ -587,7 +710,8 @@ impl State {
                 self.turbo = if rest.ends_with("no_turbo") { !on } else { on };
                 let turbo = self.turbo;
                 for index in 0..self.policies.len() {
-                    if self.driver != Driver::IntelPstate {
+                    // cpufreq_boost_trigger_state goes through the active policies only.
+                    if self.driver != Driver::IntelPstate && self.is_online(index) {
                         self.policies[index].boost = turbo;
                     }
                     self.look_again(index, lag);
@@ -613,6 +737,13 @@ impl State {
             _ if rest.ends_with("max_freq_khz") => self.uncore.1 = number?,
             _ if rest.ends_with("/online") => {
                 self.online[cpu] = switch?;
+                let index = self.policies.iter().position(|policy| policy.cpus.contains(&cpu)).unwrap_or(0);
+                if self.online[cpu] && !self.policies[index].exists {
+                    self.policies[index].exists = true;
+                    let governor = self.policies[index].governor.clone();
+                    self.govern(index, &governor);
+                    self.look_again(index, 0);
+                }
                 // An interrupt that has no CPU left may be on any (kernel/irq/cpuhotplug.c).
                 let online: CpuList =
                     (0..self.online.len() as u32).filter(|&cpu| self.online[cpu as usize]).collect();
@@ -720,9 +851,11 @@ impl Host for Kernel {
     fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
         self.call(Op::List, path, None, |state| {
             let prefix = format!("{path}/");
+            state.has(path);
             let names: BTreeSet<String> = state
-                .paths()
+                .paths
                 .iter()
+                .flatten()
                 .filter_map(|known| known.strip_prefix(&prefix)?.split('/').next().map(str::to_owned))
                 .collect();
             if names.is_empty() { Err(Errno::NOENT) } else { Ok(names.into_iter().collect()) }
@@ -730,9 +863,9 @@ impl Host for Kernel {
     }
 
     fn exists(&self, path: &str) -> bool {
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let prefix = format!("{path}/");
-        state.paths().iter().any(|known| known == path || known.starts_with(&prefix))
+        state.has(path) || state.paths.iter().flatten().any(|known| known.starts_with(&prefix))
     }
 
     fn writable(&self, path: &str) -> bool {
@@ -752,8 +885,7 @@ impl Host for Kernel {
             "present",
             "possible",
         ];
-        self.state.lock().unwrap().paths().iter().any(|known| known == path)
-            && !FIXED.contains(&path.rsplit('/').next().unwrap_or_default())
+        self.state.lock().unwrap().has(path) && !FIXED.contains(&path.rsplit('/').next().unwrap_or_default())
     }
 
     fn link(&self, path: &str) -> Result<String, HostError> {
@@ -776,5 +908,13 @@ impl Host for Kernel {
         Duration::ZERO
     }
 
-    fn sleep(&self, _time: Duration) {}
+    /// The worker that applies limits runs within a millisecond.
+    fn sleep(&self, time: Duration) {
+        if time >= Duration::from_millis(1) {
+            let mut state = self.state.lock().unwrap();
+            for index in 0..state.policies.len() {
+                state.look_again(index, 0);
+            }
+        }
+    }
 }

@@ -5,6 +5,7 @@
 mod doctor;
 mod fake;
 mod knobs_md;
+mod model;
 mod opens;
 mod recorded_plans;
 mod settings;

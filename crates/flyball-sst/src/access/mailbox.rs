@@ -63,7 +63,7 @@ pub struct Mailbox<'h> {
     pub tries: u32,
     /// Wait before each command.
     pub pause: Duration,
-    classes_in_mailbox: bool,
+    classes_by_command: bool,
     memory: MemoryCode,
     kinds: &'static [&'static str],
 }
@@ -75,7 +75,7 @@ impl<'h> Mailbox<'h> {
             host,
             tries: 3,
             pause: Duration::ZERO,
-            classes_in_mailbox: model.is_skylake_based(),
+            classes_by_command: model.is_skylake_based(),
             memory: match model.model {
                 SAPPHIRERAPIDS_X | EMERALDRAPIDS_X => MemoryCode::Steps,
                 ICELAKE_X | ICELAKE_D => MemoryCode::Countdown,
@@ -133,7 +133,7 @@ impl<'h> Mailbox<'h> {
         index: u32,
         write: Option<u32>,
     ) -> Result<u32, HostError> {
-        if self.classes_in_mailbox {
+        if self.classes_by_command {
             // Skylake-X has no MMIO device for the classes (isst_if_mmio.c lists Ice Lake and later).
             let flag = if write.is_some() { MBOX_CMD_WRITE_BIT } else { 0 };
             return self.send(at, CONFIG_CLOS, sub, flag | index, write.unwrap_or(0));

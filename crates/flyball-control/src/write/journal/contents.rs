@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::record::{Purpose, Record};
-use crate::{Content, Location, knob::spelling::Handling};
+use super::record::{Environment, Purpose, Record};
+use crate::{
+    Content, Location,
+    knob::{
+        order::{Step, keeps_policies},
+        spelling::Handling,
+    },
+};
 
 /// How a transaction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,6 +34,11 @@ pub struct Memory {
     pub handling: Handling,
     /// Whether it was read only after the first write, which may have brought it into being.
     pub late: bool,
+    /// Whether it could not be read because its CPUs were offline, and then the driver's mode was changed: that removes the
+    /// policy with all that was set in it, and nobody knows what that was.
+    pub lost: bool,
+    /// Whether an earlier look could not reach it: what was read later may be the result of a write in between.
+    pub seen_late: bool,
 }
 
 /// One transaction, as the journal has it.
@@ -54,6 +65,12 @@ pub struct Entry {
     pub first_old: BTreeMap<Location, (Content, Handling)>,
     /// How many writes it announced.
     pub writes: usize,
+    /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU, a governor.
+    #[serde(skip)]
+    pub makes_files: bool,
+    /// Whether it brought CPUs online or took them offline.
+    #[serde(skip)]
+    pub moves_cpus: bool,
 }
 
 /// What a journal holds.
@@ -67,34 +84,76 @@ pub struct Contents {
     pub machine: String,
     /// The transactions, oldest first.
     pub entries: Vec<Entry>,
-    /// Lines in the middle that cannot be read, by number from 1. A torn last line is not among them.
+    /// Lines that cannot be read, by number from 1. A torn last line is not among them.
     pub damaged: Vec<usize>,
-    /// The length of the file up to the end of its last whole line.
+    /// Lines about locations that flyball never writes, by number: they are not used.
+    pub foreign: Vec<(usize, Location)>,
+    /// What the first transaction says that it belongs to.
+    pub(super) environment: Option<Environment>,
+    /// The length of the file without a torn last line.
     pub(super) whole: u64,
+    /// Whether the last line has no end, and is kept.
+    pub(super) open_end: bool,
 }
 
 impl Contents {
-    pub(super) fn take(&mut self, record: Record) {
+    /// Takes the record of line `number` (0 for one that is being written).
+    pub(super) fn take(&mut self, number: usize, record: Record) {
         match record {
+            // Only the first line is one, and it was read.
             Record::Header { .. } => {}
-            Record::Begin { id, pid, command, at, purpose } => self.begin(id, pid, command, at, purpose),
-            Record::Was { location, content, handling, late } => {
-                let was = &mut self.last().was;
-                // The first memory counts: a later one may already be the result of our own writes. One that
-                // could not be read says nothing, and is replaced.
-                if was.get(&location).is_none_or(|known| known.content.is_out_of_reach()) {
-                    was.insert(location, Memory { content, handling, late });
+            Record::Begin { id, pid, command, at, purpose, of } => {
+                self.environment = self.environment.take().or(of);
+                self.begin(id, pid, command, at, purpose);
+            }
+            Record::Was { location, .. } | Record::Write { location, .. } if !location.is_flyballs() => {
+                self.foreign.push((number, location));
+            }
+            Record::Was { location, content, handling, late, lost } => {
+                let entry = self.last();
+                let known = entry.was.get(&location);
+                // The first memory counts: a later one may already be the result of our own writes. One that could not be
+                // read says nothing, and is replaced; what was lost is not found again.
+                if known.is_none_or(|known| known.content.is_out_of_reach() && !known.lost) {
+                    // Where this transaction moves CPUs, it comes to what they bring along before it writes there.
+                    let was_busy = known.is_some_and(|known| known.content.is_busy());
+                    let seen_late = was_busy && !entry.moves_cpus && !content.is_busy();
+                    entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
                 }
             }
-            Record::Write { location, old, handling, .. } => {
+            Record::Write { location, old, new, handling } => {
                 let entry = self.last();
                 entry.writes += 1;
+                entry.makes_files |= matches!(
+                    handling.step,
+                    Step::DriverMode | Step::Level | Step::Online | Step::Offline | Step::Governor
+                );
+                entry.moves_cpus |= matches!(handling.step, Step::Online | Step::Offline | Step::Level);
+                if handling.step == Step::DriverMode && !keeps_policies(old.trimmed(), new.trimmed()) {
+                    for memory in entry.was.values_mut().filter(|memory| memory.content.is_busy()) {
+                        memory.lost = true;
+                    }
+                }
                 // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
             Record::Commit { id } => self.stand(id, Standing::Committed),
             Record::Restored { id } => self.stand(id, Standing::Restored),
         }
+    }
+
+    /// The header as the first transaction repeats it, for a journal whose own is damaged.
+    pub(super) fn header_of_begin(&mut self) -> Option<Record> {
+        let Environment { boot, machine } = self.environment.clone()?;
+        // Format 1 did not repeat it.
+        let format = super::FORMAT;
+        (self.format, self.boot, self.machine) = (format, boot.clone(), machine.clone());
+        Some(Record::Header { format, boot, machine })
+    }
+
+    /// How many lines cannot be used.
+    pub fn unusable(&self) -> usize {
+        self.damaged.len() + self.foreign.len()
     }
 
     fn begin(&mut self, id: u32, pid: u32, command: String, at: u64, purpose: Option<Purpose>) {
@@ -108,13 +167,15 @@ impl Contents {
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
             writes: 0,
+            makes_files: false,
+            moves_cpus: false,
         });
     }
 
-    /// The transaction that a record belongs to. Where the line that began the first one is damaged, what follows is still a
-    /// transaction.
+    /// The transaction that a record belongs to. Where the line that began it is damaged, what follows is still a
+    /// transaction, and not part of one that has ended.
     fn last(&mut self) -> &mut Entry {
-        if self.entries.is_empty() {
+        if self.entries.last().is_none_or(|last| last.standing != Standing::Open) {
             self.begin(0, 0, "unknown command".to_owned(), 0, None);
         }
         let last = self.entries.len() - 1;
@@ -145,22 +206,39 @@ impl Contents {
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
+        let moves_cpus = entries.iter().any(|entry| entry.moves_cpus);
         // From the newest to the oldest, so that the oldest memory is what remains.
         for (age, entry) in entries.iter().enumerate().rev() {
+            // What an older transaction made need not have been there before it.
+            let made = entries[..age].iter().any(|older| older.makes_files);
             for (location, memory) in &entry.was {
-                // An older read that could not reach the location says nothing against a newer one that could.
-                if memory.content.is_out_of_reach() && goals.contains_key(location) {
+                // An older read that could not reach the location says nothing against a newer one that could. But what
+                // that one found may be the result of the older transaction's writes.
+                if memory.content.is_out_of_reach()
+                    && !memory.lost
+                    && let Some(goal) = goals.get_mut(location)
+                {
+                    if memory.content.is_busy() && !goal.was.is_busy() && !moves_cpus {
+                        goal.doubt = goal.doubt.or(Some(Doubt::SeenLate));
+                    }
                     continue;
                 }
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
-                let Memory { content: was, handling, late } = memory.clone();
-                goals.insert(location.clone(), Goal { was, handling, late: late || age > 0, first_old });
+                let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
+                let doubt = match (lost, seen_late) {
+                    (true, _) => Some(Doubt::Lost),
+                    (_, true) => Some(Doubt::SeenLate),
+                    _ => None,
+                };
+                let late = (late && entry.makes_files) || made;
+                goals.insert(location.clone(), Goal { was, handling, late, doubt, first_old });
             }
             for (location, (old, handling)) in &entry.first_old {
                 let goal = goals.entry(location.clone()).or_insert_with(|| Goal {
                     was: old.clone(),
                     handling: *handling,
-                    late: age > 0,
+                    late: made,
+                    doubt: None,
                     first_old: None,
                 });
                 // The line that remembered it is damaged, or could not read it while the write could.
@@ -177,6 +255,16 @@ impl Contents {
     }
 }
 
+/// Why what a location held before is not known for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// Its CPUs were offline when the driver's mode was changed, which removed it.
+    Lost,
+    /// Its CPUs were offline at first; when it was read, something may already have been changed.
+    SeenLate,
+}
+
 /// What a location is to hold again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Goal {
@@ -187,6 +275,8 @@ pub struct Goal {
     /// Whether it need not have been there at the very beginning: a governor's tunables that came with a change of
     /// driver mode, the policy of a CPU that was brought online. It may be gone when all is as it was.
     pub late: bool,
+    /// Why `was` may not be what it held; `None` where that is known.
+    pub doubt: Option<Doubt>,
     /// What the first write to it found there, where flyball wrote to it: differs from what it held when something else of
     /// the same transaction had disturbed it first.
     pub first_old: Option<Content>,

@@ -8,31 +8,50 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
     let mut contents = Contents::default();
     let mut at = 0;
     let mut number = 0;
-    let mut bad: Vec<usize> = Vec::new();
     while let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') {
         number += 1;
         let line = &bytes[at..at + length];
         at += length + 1;
-        let Some(record) = parse_line(line, contents.format) else {
-            bad.push(number);
-            continue;
-        };
-        // Bad lines that precede a good one are damage, not a torn end.
-        contents.damaged.append(&mut bad);
-        // Bytes up to here are kept when the journal is opened for writing; what follows is a torn end.
+        // A line that has its end was flushed before the writes that it announces were made. So it is damage if it cannot be
+        // read, the last line included.
         contents.whole = at as u64;
-        if number == 1 {
-            if let Record::Header { format, boot, machine } = &record {
-                contents.format = *format;
-                contents.boot.clone_from(boot);
-                contents.machine.clone_from(machine);
+        match parse_line(line, contents.format) {
+            Some(Record::Header { format, boot, machine }) if number == 1 => {
+                contents.format = format;
+                contents.boot.clone_from(&boot);
+                contents.machine.clone_from(&machine);
+                header = Some(Record::Header { format, boot, machine });
             }
-            header = Some(record);
-            continue;
+            Some(record) => contents.take(number, record),
+            None => contents.damaged.push(number),
         }
-        contents.take(record);
+    }
+    let rest = &bytes[at..];
+    if let Some(record) = parse_line(rest, contents.format).filter(|_| header.is_some()) {
+        // Only its end is missing.
+        contents.take(number + 1, record);
+        (contents.whole, contents.open_end) = (bytes.len() as u64, true);
+    } else if !is_torn(rest) {
+        contents.damaged.push(number + 1);
+        (contents.whole, contents.open_end) = (bytes.len() as u64, true);
+    }
+    if header.is_none() {
+        header = contents.header_of_begin();
     }
     (header, contents)
+}
+
+/// Whether bytes without a line's end are what a write leaves that was cut short: the beginning of a line. Bytes that go on
+/// after a whole record, or that no record begins with, had an end that was damaged.
+fn is_torn(bytes: &[u8]) -> bool {
+    let Some((sum, json)) = bytes.split_at_checked(9) else {
+        return bytes.iter().take(8).all(u8::is_ascii_hexdigit);
+    };
+    let is_sum = sum[..8].iter().all(u8::is_ascii_hexdigit) && sum[8] == b' ';
+    // A character of several bytes may be cut as well; paths and attributes hardly have one.
+    let json = std::str::from_utf8(json)
+        .unwrap_or_else(|error| std::str::from_utf8(&json[..error.valid_up_to()]).unwrap_or_default());
+    is_sum && serde_json::from_str::<serde::de::IgnoredAny>(json).is_err_and(|error| error.is_eof())
 }
 
 fn parse_line(line: &[u8], format: u32) -> Option<Record> {

@@ -26,6 +26,13 @@ pub enum Purpose {
     Other,
 }
 
+/// What a journal belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Environment {
+    pub boot: Option<String>,
+    pub machine: String,
+}
+
 /// A record of format 2.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,6 +50,9 @@ pub(super) enum Record {
         /// Absent in journals of format 1 and in the first ones of format 2.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         purpose: Option<Purpose>,
+        /// The header's boot and machine once more: a journal whose header is damaged can be restored all the same.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Environment>,
     },
     Was {
         location: Location,
@@ -51,6 +61,9 @@ pub(super) enum Record {
         handling: Handling,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
+        /// Only in a journal that was rewritten; otherwise it follows from the writes.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lost: bool,
     },
     Write {
         location: Location,

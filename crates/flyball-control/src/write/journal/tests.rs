@@ -372,11 +372,6 @@ fn a_damaged_journal_is_not_called_restored() {
         });
         std::fs::write(tree.state.journal(), lines.collect::<String>()).unwrap();
         let restoration = tree.restore();
-        if bad == 7 {
-            // The last line: taken for torn. The transaction was not committed then, and is restored.
-            assert!(restoration.is_exact(), "{restoration}");
-            continue;
-        }
         assert_eq!(restoration.damaged, 1, "line {bad}");
         assert!(!restoration.is_exact() && tree.state.journal().exists(), "line {bad}");
         // The old value of a write is used where the line that remembered it is gone.
@@ -423,5 +418,85 @@ fn what_flyball_0_1_0_began_as_quiet_on_is_known() {
     {
         tree.journal(&[OF_FORMAT_1[0], &begin(command)]);
         assert_eq!(Journal::load(&tree.state).unwrap().unwrap().entries[0].purpose, expected);
+    }
+}
+
+#[test]
+fn a_journal_whose_header_is_damaged_is_restored_and_kept() {
+    const MAX: &str = "/sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
+    let tree = Tree::new(&[(MAX, "2000000\n")]);
+    let machine = flyball_host::Host::name(&tree.host);
+    tree.state.create().unwrap();
+    let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
+    let id = journal.begin(Purpose::Set, "flyball set max-freq=2GHz").unwrap();
+    let location = Location::file(MAX);
+    let handling = Subject::of(&location).and_then(|subject| subject.handling("4600000")).unwrap();
+    let old = text("4600000\n");
+    let write =
+        Announced { location: location.clone(), old: old.clone(), new: "2000000".to_owned(), handling };
+    journal.announce(vec![(location, old, handling)], vec![write]).unwrap();
+    journal.commit(id).unwrap();
+    let mut bytes = std::fs::read(tree.state.journal()).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(tree.state.journal(), &bytes).unwrap();
+    let restoration = tree.restore();
+    assert_eq!((restoration.damaged, restoration.left.len()), (1, 0), "{restoration}");
+    assert_eq!(tree.read(MAX).trim(), "4600000");
+    assert!(!restoration.is_exact() && tree.state.journal().exists());
+    // It still belongs to its machine, and other commands can use it.
+    assert!(matches!(Journal::open(&tree.state, "live", None), Err(JournalError::OtherMachine { .. })));
+    let (mut journal, _) = Journal::open(&tree.state, &machine, None).unwrap();
+    journal.begin(Purpose::Set, "flyball set epb=0").unwrap();
+}
+
+#[test]
+fn a_boot_that_cannot_be_read_sets_nothing_aside() {
+    let (_folder, state) = state();
+    written(&state);
+    assert!(matches!(Journal::open(&state, "live", None), Err(JournalError::BootUnknown { .. })));
+    assert!(state.journal().exists());
+}
+
+#[test]
+fn only_a_regular_file_is_a_journal() {
+    let (folder, state) = state();
+    let fifo = std::process::Command::new("mkfifo").arg(state.journal()).status().unwrap();
+    assert!(fifo.success());
+    // It would wait for a writer.
+    assert!(matches!(Journal::load(&state), Err(JournalError::Io { .. })));
+    assert!(matches!(Journal::open(&state, "live", None), Err(JournalError::Io { .. })));
+    std::fs::remove_file(state.journal()).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::write(&elsewhere, "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, state.journal()).unwrap();
+    assert!(matches!(Journal::open(&state, "live", None), Err(JournalError::Io { .. })));
+    assert_eq!(std::fs::read(&elsewhere).unwrap(), b"");
+}
+
+/// A journal says which files get which contents. It is not believed where flyball never writes.
+#[test]
+fn a_journal_cannot_name_files_that_flyball_does_not_write() {
+    for path in [
+        "/etc/shadow",
+        "/sys/devices/system/cpu/../../../../etc/shadow",
+        "/sys/kernel/uevent_helper",
+        "/proc/irq/../sys/kernel/core_pattern",
+    ] {
+        let plain = format!("/{}", path.rsplit("../").next().unwrap_or_default().trim_start_matches('/'));
+        let tree = Tree::new(&[(&plain, "mine\n"), ("/sys/devices/system/cpu/online", "0\n")]);
+        let handling = r#""step":"limit","spelling":"number""#;
+        tree.journal(&[
+            r#"{"header":{"format":2,"boot":null,"machine":"MACHINE"}}"#,
+            r#"{"begin":{"id":1,"pid":1,"command":"flyball set x=y","at":1}}"#,
+            &format!(r#"{{"was":{{"location":"{path}","content":{{"text":"theirs"}},{handling}}}}}"#),
+            &format!(
+                r#"{{"write":{{"location":"{path}","old":{{"text":"theirs"}},"new":{{"text":"x"}},{handling}}}}}"#
+            ),
+            r#"{"commit":{"id":1}}"#,
+        ]);
+        let restoration = tree.restore();
+        assert_eq!(tree.read(&plain), "mine\n", "{path}");
+        assert_eq!(restoration.foreign.len(), 2, "{restoration}");
+        assert!(!restoration.is_exact() && tree.state.journal().exists());
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn record(json: &[u8]) -> Option<Record> {
     Some(match serde_json::from_slice(json).ok()? {
         Old::Was { spot: location, content, late } => {
             let handling = handling(&location, content.trimmed());
-            Record::Was { location, content, handling, late }
+            Record::Was { location, content, handling, late, lost: false }
         }
         Old::Write { spot: location, old, new } => {
             let handling = handling(&location, old.trimmed());
