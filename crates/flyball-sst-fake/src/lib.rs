@@ -22,6 +22,9 @@ use std::{
 
 use flyball_host::Errno;
 
+/// SST-TF of a level: cores of the buckets, ratios by kind and bucket, clip ratios.
+pub type TurboFreq = ([u8; 8], [[u8; 8]; 3], [u8; 3]);
+
 /// One performance level.
 #[derive(Debug, Clone)]
 pub struct FakeLevel {
@@ -38,7 +41,7 @@ pub struct FakeLevel {
     /// SST-BF: high and low ratio, cores, temperature.
     pub base_freq: Option<(u8, u8, u64, u8)>,
     /// SST-TF: cores of the buckets, ratios by kind and bucket, clip ratios.
-    pub turbo_freq: Option<([u8; 8], [[u8; 8]; 3], [u8; 3])>,
+    pub turbo_freq: Option<TurboFreq>,
 }
 
 /// A power domain's changeable state.

@@ -188,7 +188,7 @@ impl Planner<'_> {
             }
         }
         let Some(domain) = self.snapshot.domain_at(&place.at) else { return Ok(()) };
-        if let Some(cost) = &level.level_cost {
+        if let Some(cost) = &level.own_cost {
             let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
             self.note(Note::Cost { from, place, cost });
         }

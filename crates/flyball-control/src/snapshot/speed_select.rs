@@ -42,7 +42,7 @@ pub(crate) struct Level {
     /// What turbo-freq gives and takes.
     pub turbo_freq_cost: Option<String>,
     /// What the level itself gives and takes.
-    pub level_cost: Option<String>,
+    pub own_cost: Option<String>,
     /// The CPUs that it lets run.
     pub cpus: Option<CpuList>,
 }
@@ -77,7 +77,7 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
             features,
             base_freq_cost,
             turbo_freq_cost,
-            level_cost: cost::level(layout, access, domain, level),
+            own_cost: cost::level(layout, access, domain, level),
             cpus: cost::cpus_of_level(layout, access, domain, level),
         })
     };

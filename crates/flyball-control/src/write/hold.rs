@@ -447,13 +447,12 @@ impl<'h> Hold<'h> {
         self.open = false;
         // What could not be put back stays in the journal, for `flyball restore` to try again, as settings that were kept: other
         // commands can go on.
-        if !restoration.is_exact() {
-            let _ = self.journal.commit(self.id);
+        // If the note cannot be written, the next restore finds everything as it was and removes the entry.
+        let _ = if restoration.is_exact() {
+            self.journal.restored(&[self.id])
         } else {
-            // If the note cannot be written, the next restore finds everything as it was and removes the
-            // entry.
-            let _ = self.journal.restored(&[self.id]);
-        }
+            self.journal.commit(self.id)
+        };
         self.stop_guardian();
         restoration
     }

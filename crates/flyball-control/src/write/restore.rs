@@ -326,7 +326,8 @@ impl<'a> Rounds<'a> {
             return false;
         }
         // One that refuses stays offline, and what it hides is named in the end.
-        asleep.into_iter().fold(false, |woke, location| location.write(self.host, b"1").is_ok() || woke)
+        let woken = asleep.into_iter().filter(|location| location.write(self.host, b"1").is_ok());
+        woken.count() > 0
     }
 
     /// Notes what is as it was while all CPUs are online that will not be.
@@ -346,7 +347,6 @@ impl<'a> Rounds<'a> {
     }
 
     /// Writes what differs of one step: whether that was anything, and what was accepted.
-    #[expect(clippy::type_complexity, reason = "the parts of an expectation, which borrows from them")]
     fn write_step(
         &mut self,
         step: Step,

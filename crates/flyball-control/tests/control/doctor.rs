@@ -67,7 +67,8 @@ const DEVICES: &[&str] = &["conflict.clos"];
 /// either is not a check.
 #[test]
 fn every_check_is_ok_somewhere_and_fires_somewhere() {
-    let bases: [(&str, fn() -> Files); 7] = [
+    type Base = (&'static str, fn() -> Files);
+    let bases: [Base; 7] = [
         ("intel", intel),
         ("amd", amd),
         ("acpi", acpi),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_control::{
     Snapshot,
-    plan::plan,
+    plan::{Plan, plan},
     write::{
         hold::{self, Hold, Scope},
         journal::Purpose,
@@ -143,7 +143,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     let journal = place.state.journal();
     let first = kernel.settings();
     let (events, dies_at, torn) = (schedule.events.clone(), schedule.dies, schedule.torn);
-    kernel.arm(Faults { events, die_at: dies_at, torn, ..Faults::default() }, journal.clone());
+    kernel.arm(Faults { die_at: dies_at, torn, events, ..Faults::default() }, journal.clone());
     let others = touched(&schedule.events);
     for intent in schedule.scene.intents() {
         let before = kernel.settings();
@@ -158,7 +158,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
                 if !kernel.is_dead() && kept && is_alone && applied.clamped().next().is_none() {
                     kernel.pause(|kernel| {
                         let again = plan(&Snapshot::for_intent(kernel, &intent).unwrap(), &intent);
-                        let holds = again.as_ref().is_ok_and(|plan| plan.is_empty());
+                        let holds = again.as_ref().is_ok_and(Plan::is_empty);
                         prop_assert!(holds, "{:?} after {:?}", again, applied);
                         Ok(())
                     })?;
@@ -180,7 +180,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     damage(&place.state, &schedule.damage);
     let others: BTreeSet<String> = others.into_iter().chain(touched(&schedule.restoring)).collect();
     let (events, die_at) = (schedule.restoring.clone(), schedule.dies_restoring);
-    kernel.arm(Faults { events, die_at, ..Faults::default() }, journal);
+    kernel.arm(Faults { die_at, events, ..Faults::default() }, journal);
     for _ in 0..2 {
         let there = place.state.journal().exists();
         let restored = hold::restore(&kernel, &place.state, "restore", Scope::All);
