@@ -236,7 +236,7 @@ pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     for number in 0..ROUNDS {
         let round = rounds.write(number == 0);
         // A refusal may be one of the moment: the policy is being recreated, firmware is busy. Twice is an answer.
-        if round == Round::Nothing || (round == Round::Refused && refused_before) {
+        if round == Round::Idle || (round == Round::Refused && refused_before) {
             // A request may show its old value and change later: only the comparison waits for that.
             let left = rounds.compare();
             if round == Round::Refused || !left.iter().any(|(.., because)| *because == Because::Differs) {
@@ -257,7 +257,7 @@ const LOOKS: [u64; 4] = [0, 1, 4, 16];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
     /// Nothing was to be written.
-    Nothing,
+    Idle,
     /// Every write was refused.
     Refused,
     /// Something was written.
@@ -302,7 +302,7 @@ impl<'a> Rounds<'a> {
         match (wrote, attempted) {
             (true, _) => Round::Wrote,
             (false, true) => Round::Refused,
-            (false, false) => Round::Nothing,
+            (false, false) => Round::Idle,
         }
     }
 
