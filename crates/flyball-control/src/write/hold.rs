@@ -445,7 +445,7 @@ impl<'h> Hold<'h> {
         self.baseline = None;
         let restoration = self.put_back();
         self.open = false;
-        // What could not be put back stays in the journal, for `flyball restore` to try again, as settings that were kept: other
+        // What could not be restored stays in the journal, for `flyball restore` to try again, as settings that were kept: other
         // commands can go on.
         // If the note cannot be written, the next restore finds everything as it was and removes the entry.
         let _ = if restoration.is_exact() {

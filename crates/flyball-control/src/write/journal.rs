@@ -180,7 +180,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A journal that is open for appending. Whoever has one holds the lock.
+/// A journal that is open for appending. Its owner holds the lock.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -397,8 +397,8 @@ impl Journal {
         if wrote { self.record(vec![Record::Commit { id }]) } else { self.restored(&[id]) }
     }
 
-    /// What these transactions changed has been put back. When nothing is left to put back, the file goes away; a damaged
-    /// one stays, since nobody knows what else it held.
+    /// What these transactions changed has been restored. When nothing is left to restore, the file goes away; a damaged
+    /// one stays, since what else it held is not known.
     ///
     /// # Errors
     /// The file system refused.
@@ -409,7 +409,7 @@ impl Journal {
         self.forget(ids)
     }
 
-    /// Drops these transactions, put back or not.
+    /// Drops these transactions, restored or not.
     ///
     /// # Errors
     /// The file system refused.

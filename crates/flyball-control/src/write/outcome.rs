@@ -126,7 +126,7 @@ pub enum ApplyError {
         reason: Option<Reason>,
         /// The changes before that did not hold: the write may depend on them.
         not_held: Vec<Made>,
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
     /// After the driver or its policies had changed, the rest could not be planned.
@@ -135,7 +135,7 @@ pub enum ApplyError {
         error: PlanError,
         /// The changes before that did not hold: as a rule the reason.
         not_held: Vec<Made>,
-        /// How putting back went.
+        /// How restoring went.
         restoration: Box<Restoration>,
     },
     /// The journal cannot be written, so the machine was not either.

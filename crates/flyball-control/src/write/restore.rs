@@ -132,9 +132,9 @@ impl fmt::Display for Restoration {
         }
         let (left, remembered) = (self.left.len(), self.remembered);
         if self.left.is_empty() {
-            write!(f, "{} writes put back", self.written.len())?;
+            write!(f, "restored {} settings", self.written.len())?;
         } else if self.left.iter().all(|left| left.because == Because::Differs) {
-            write!(f, "{left} of {remembered} settings could not be put back:")?;
+            write!(f, "could not restore {left} of {remembered} settings:")?;
         } else {
             write!(f, "{left} of {remembered} settings are not, or are not known to be, as they were:")?;
         }
@@ -154,7 +154,7 @@ impl fmt::Display for Restoration {
         for location in &self.foreign {
             write!(f, "\n{location} is in the journal, and flyball never writes there: not written")?;
         }
-        f.write_str("\n'flyball restore' tries again; the journal still has what was")
+        f.write_str("\n'flyball restore' tries again; the journal keeps the earlier values")
     }
 }
 
@@ -221,7 +221,7 @@ impl Goal {
     }
 }
 
-/// Puts everything back, and says so only of what was read and found equal.
+/// Restores everything, and says so only of what was read and found equal.
 pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut rounds = Rounds {
         host,

@@ -52,7 +52,7 @@ impl StateDir {
         self.path.join("lock")
     }
 
-    /// Creates the directory, readable by its owner alone. Whoever could write to it, or put another in its place, could
+    /// Creates the directory, readable by its owner alone. A user who could write to it, or put another in its place, could
     /// have root write anything anywhere, since a journal says which files get which contents back; so one that is not ours
     /// alone is refused, and so is one below such a directory.
     ///

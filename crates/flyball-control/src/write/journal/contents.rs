@@ -35,7 +35,7 @@ pub struct Memory {
     /// Whether it was read only after the first write, which may have brought it into being.
     pub late: bool,
     /// Whether it could not be read because its CPUs were offline, and then the driver's mode was changed: that removes the
-    /// policy with all that was set in it, and nobody knows what that was.
+    /// policy with all that was set in it, and what that was is not known.
     pub lost: bool,
     /// Whether an earlier look could not reach it: what was read later may be the result of a write in between.
     pub seen_late: bool,
