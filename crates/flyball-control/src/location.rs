@@ -169,7 +169,7 @@ const ROOTS: &[&str] = &[
 const REGISTERS: &[u32] = &[MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL, MSR_HWP_REQUEST, MSR_AMD_CPPC_REQ];
 
 impl Location {
-    /// Whether it is a place that flyball writes. A journal that names another is damaged or was made by somebody else:
+    /// Whether it is a place that flyball writes. A journal that names another is damaged or was made by another program:
     /// root must not write a file because a journal says so.
     pub fn is_flyballs(&self) -> bool {
         let is_plain = |path: &str| {
