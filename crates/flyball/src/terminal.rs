@@ -75,7 +75,7 @@ impl<W: Write> Plain<W> {
             }
             (Form::Text { coloured: false }, Some(_)) => {}
             (Form::Text { .. }, None) => {
-                self.out.extend_from_slice(char.escape_unicode().to_string().as_bytes())
+                self.out.extend_from_slice(char.escape_unicode().to_string().as_bytes());
             }
             // All of them are below 0x10000, so one unit of UTF-16 is enough.
             (Form::Json, _) => self.out.extend_from_slice(format!("\\u{:04x}", u32::from(char)).as_bytes()),
