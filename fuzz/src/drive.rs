@@ -96,12 +96,13 @@ fn drive(options: &Options) -> ExitCode {
             let status = Command::new(&own)
                 .args(["--child", target.name, &left.to_string(), &seed.to_string()])
                 .args([&options.crashes, &options.corpus])
+                .env("TMPDIR", memory())
                 .status()
                 .expect("this program can be started again");
             seed += 1;
             if !status.success() {
                 // A signal, or memory: the input that did it is still in its file.
-                let input = current(target, &options.crashes);
+                let input = current(target, std::process::id());
                 let bytes = fs::read(&input).unwrap_or_default();
                 keep(
                     &options.crashes,
@@ -111,7 +112,7 @@ fn drive(options: &Options) -> ExitCode {
                 );
             }
         }
-        let _ = fs::remove_file(current(target, &options.crashes));
+        let _ = fs::remove_file(current(target, std::process::id()));
     }
     let mut found: Vec<String> = crashes(&options.crashes).difference(&before).cloned().collect();
     found.sort();
@@ -126,9 +127,15 @@ fn crashes(folder: &Path) -> HashSet<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// The input that a target's process works on.
-fn current(target: &Target, crashes: &Path) -> PathBuf {
-    crashes.join(format!(".{}", target.name))
+/// Where files are memory, if there is such a place: each input is written to a file, and some targets unpack directories.
+fn memory() -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
+}
+
+/// The input that a target's process works on; `driver` is that process's parent.
+fn current(target: &Target, driver: u32) -> PathBuf {
+    memory().join(format!("flyball-fuzz-{driver}-{}", target.name))
 }
 
 fn keep(crashes: &Path, target: &Target, what: &str, bytes: &[u8]) {
@@ -171,7 +178,7 @@ fn run(target: &Target, seconds: f64, seed: u64, crashes: &Path, corpus: &Path) 
         println!("{}: no seeds in {}", target.name, corpus.display());
         seeds.push(Vec::new());
     }
-    let file = current(target, crashes);
+    let file = current(target, std::os::unix::process::parent_id());
     let (mut random, mut outcomes, mut places) = (Random(seed | 1), HashSet::new(), HashSet::new());
     let (start, mut inputs, first) = (Instant::now(), 0u64, seeds.len());
     while inputs < first as u64 || start.elapsed().as_secs_f64() < seconds {

@@ -9,7 +9,7 @@ use flyball_host::{Archive, Host, Recorded};
 use flyball_measure::{RunDirectory, analyse, render};
 use flyball_simhost::{SimHost, SimSetup};
 
-use crate::{outcome, texts::look};
+use crate::{outcome, plain, texts::look};
 
 const LIMITS: Limits = Limits { entries: 2_000, file: 1 << 20, total: 8 << 20, time: Duration::from_secs(5) };
 
@@ -35,7 +35,7 @@ pub fn directory(bytes: &[u8]) -> String {
     let into = Dir::open(folder.path()).expect("it was just made");
     let unpacked = unpack(bytes, &into, LIMITS, &|_: &Path| true);
     if let Err(error) = unpacked {
-        return error.to_string().chars().filter(|char| !char.is_ascii_digit()).take(80).collect();
+        return plain(&error.to_string());
     }
     outcome(Recorded::open(folder.path()), |machine| {
         let _ = machine.list("/sys/devices/system/cpu");

@@ -38,10 +38,18 @@ pub const TARGETS: &[Target] = &[
     Target { name: "run", run: files::run_directory },
 ];
 
-/// `Ok`, or the error without the numbers in it: the same mistake at another place is not new.
+/// What came out, or the error without numbers and paths: the same mistake at another place is not new.
 fn outcome<T, E: std::fmt::Display>(result: Result<T, E>, shape: impl FnOnce(T) -> String) -> String {
     match result {
         Ok(value) => shape(value),
-        Err(error) => error.to_string().chars().filter(|char| !char.is_ascii_digit()).take(120).collect(),
+        Err(error) => plain(&error.to_string()),
     }
+}
+
+/// The words of a message that are no paths, without digits.
+fn plain(message: &str) -> String {
+    let words = message.split_whitespace().filter(|word| !word.contains('/'));
+    let words: Vec<String> =
+        words.map(|word| word.chars().filter(|char| !char.is_ascii_digit()).collect()).collect();
+    words.join(" ").chars().take(120).collect()
 }

@@ -16,7 +16,7 @@ use flyball_trace::{
     series::SeriesSet,
 };
 
-use crate::outcome;
+use crate::{outcome, plain};
 
 /// Lines to records, records to a report, findings, rows, pictures, and back to lines.
 pub fn text(bytes: &[u8]) -> String {
@@ -56,8 +56,7 @@ pub fn dat(bytes: &[u8]) -> String {
         outcome(read, |summary| {
             let report = analyser.report(summary.clock, &names);
             let problem = summary.problems.first().cloned().unwrap_or_default();
-            let problem: String = problem.chars().filter(|char| !char.is_ascii_digit()).take(80).collect();
-            format!("{} {problem}", report.events.len())
+            format!("{} {}", report.events.len(), plain(&problem))
         })
     })
 }

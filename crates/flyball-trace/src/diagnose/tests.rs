@@ -325,3 +325,13 @@ fn thermal_interrupts_are_known_by_name() {
         "{found:?}"
     );
 }
+
+#[test]
+fn levels_that_no_driver_asks_for_are_no_overflow() {
+    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new());
+    for (ms, des) in [(0, 1), (5, u32::MAX), (10, 0), (15, u32::MAX)] {
+        let event = crate::AmdPerf { des, cpu: 0, tsc: 2, mperf: 1, khz: 1, ..crate::AmdPerf::default() };
+        diagnoser.add(&record(ms, 0, Event::AmdPerf(event)));
+    }
+    let _ = diagnoser.findings(Clock::Mono);
+}

@@ -89,7 +89,8 @@ impl Course {
         let Some(before) = self.des.replace(des) else { return false };
         // schedutil follows utilisation with a quarter of headroom, so that small steps come with nearly every
         // tick.
-        if des.abs_diff(before) * 10 < des.max(before) || des == before {
+        let step = u64::from(des.abs_diff(before));
+        if step * 10 < u64::from(des.max(before)) || step == 0 {
             return false;
         }
         let rising = des > before;
