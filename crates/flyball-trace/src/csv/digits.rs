@@ -1,50 +1,65 @@
 //! Numbers as the tracers' Python prints them: whole numbers by itoa, decimals by integer arithmetic with Python's
 //! rounding.
 
-use std::io::Write;
-
-/// One row while it is made.
-#[derive(Debug, Clone, Default)]
+/// One row while it is made. A fixed array, because some forty pieces make a row: appending each to a vector is a call that
+/// may have to grow it.
+#[derive(Debug, Clone)]
 pub(super) struct Row {
-    bytes: Vec<u8>,
+    bytes: [u8; ROOM],
+    used: usize,
+}
+
+/// Twice the longest row: seventeen columns of at most 24 characters, and a name of 16.
+const ROOM: usize = 1024;
+
+impl Default for Row {
+    fn default() -> Row {
+        Row { bytes: [0; ROOM], used: 0 }
+    }
 }
 
 impl Row {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.bytes.get(..self.used).unwrap_or_default()
     }
 
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
+        self.used = 0;
     }
 
+    /// Adds `bytes`; what does not fit, which no row has, is left out.
     #[inline]
     pub(super) fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        let end = self.used + bytes.len();
+        if let Some(room) = self.bytes.get_mut(self.used..end) {
+            room.copy_from_slice(bytes);
+            self.used = end;
+        }
     }
 
     /// A task's name, without its blanks. Any user can give a task any name: it must not end the cell, and no spreadsheet
     /// may take it for a formula (OWASP, "CSV Injection"). All other names are as in the tracers' files.
     #[inline]
     pub(super) fn name(&mut self, name: &[u8]) {
-        let odd = |byte: &u8| matches!(byte, b',' | b'"' | b'=' | b'+' | b'-' | b'@' | 0..b' ' | 0x7f);
-        if name.iter().any(odd) {
-            return self.odd_name(name);
+        let plain = name.iter().all(|byte| matches!(byte, b'!'..=b'~') && !matches!(byte, b',' | b'"'));
+        if plain && !matches!(name.first(), Some(b'=' | b'+' | b'-' | b'@')) {
+            self.put(name);
+        } else {
+            self.odd_name(name);
         }
-        // The tracers split lines at blanks and join the words of a name again without them.
-        self.bytes.extend(name.iter().filter(|byte| **byte != b' '));
     }
 
-    #[cold]
     fn odd_name(&mut self, name: &[u8]) {
+        // The tracers split lines at blanks and join the words of a name again without them.
         let mut kept = name.iter().filter(|byte| **byte != b' ').peekable();
         if matches!(kept.peek(), Some(b'=' | b'+' | b'-' | b'@')) {
             self.put(b"'");
         }
-        self.bytes
-            .extend(kept.map(|byte| if matches!(byte, b',' | b'"' | 0..b' ' | 0x7f) { b'_' } else { *byte }));
+        for byte in kept {
+            self.put(&[if matches!(byte, b',' | b'"' | 0..b' ' | 0x7f) { b'_' } else { *byte }]);
+        }
     }
 
     /// `, ` and the number.
@@ -105,8 +120,7 @@ impl Row {
 
     /// A float with `places` digits.
     pub(super) fn float(&mut self, value: f64, places: usize) {
-        // Writing to memory does not fail.
-        let _ = write!(self.bytes, "{value:.places$}");
+        self.put(format!("{value:.places$}").as_bytes());
     }
 
     /// `micros / 10^6` with three digits, as Python prints the float.
