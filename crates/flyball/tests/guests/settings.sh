@@ -191,7 +191,7 @@ mount --bind $t $t && mount -o remount,ro,bind $t
 fly "a write fails" 1 set "governor=$other" "max-freq=${half}kHz" "min-freq=${quarter}kHz"
 has "the failure names the file" "$(cat /tmp/err)" "$t"
 has "the failure names the errno" "$(cat /tmp/err)" "EROFS"
-has "the failure says what was done" "$(cat /tmp/err)" "put back"
+has "the failure says what was done" "$(cat /tmp/err)" "restored"
 umount $t
 unchanged "after the failure" "$first"
 

@@ -426,6 +426,8 @@ fn a_journal_of_another_environment_is_refused() {
     if !has_fuse() {
         return;
     }
+    // One flyball at a time holds this machine, whatever its state directory.
+    let _turn = crate::alone();
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let served = |command: &str| {

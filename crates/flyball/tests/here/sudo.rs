@@ -13,14 +13,16 @@ use flyball_testing::{Ran, Tree, flyball, skip};
 /// The number of a user that no system has.
 const CALLER: u32 = 61_234;
 
-/// A machine of one policy, in a directory in which anybody may write.
+/// A machine of one policy, and in its directory one in which every user may write, as /home/USER is for its user.
 fn machine() -> Option<Tree> {
     if !is_root() {
         skip(1, "test of commands under sudo", "needs root");
         return None;
     }
     let tree = Tree::new();
-    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir(home(&tree)).unwrap();
+    fs::set_permissions(tree.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(home(&tree), fs::Permissions::from_mode(0o777)).unwrap();
     for (file, text) in [
         ("online", "0"),
         ("present", "0"),
@@ -36,6 +38,10 @@ fn machine() -> Option<Tree> {
     Some(tree)
 }
 
+fn home(tree: &Tree) -> PathBuf {
+    tree.path().join("home")
+}
+
 /// Runs flyball on the machine as sudo would.
 fn under_sudo(tree: &Tree, words: &[&str]) -> Ran {
     let mut command = flyball!();
@@ -44,7 +50,7 @@ fn under_sudo(tree: &Tree, words: &[&str]) -> Ran {
         .env("SUDO_UID", CALLER.to_string())
         .env("SUDO_GID", CALLER.to_string())
         .env("SUDO_USER", "somebody");
-    command.current_dir(tree.path()).stdin(std::process::Stdio::null());
+    command.current_dir(home(tree)).stdin(std::process::Stdio::null());
     Ran::of(&mut command)
 }
 
@@ -71,7 +77,7 @@ fn a_command_runs_as_the_caller() {
 }
 
 fn compare(tree: &Tree, options: &[&str]) -> (Ran, PathBuf) {
-    let directory = tree.path().join("run-directory");
+    let directory = home(&tree).join("run-directory");
     let name = directory.to_str().unwrap();
     let words = ["compare", "--arm", "now", "--arm", "b:", "--rounds", "2", "--warm-up", "0", "-o", name];
     let ran = under_sudo(tree, &[&words, options, &["--", "sh", "-c", "id -u >> who"]].concat());
@@ -92,7 +98,7 @@ fn a_comparison_belongs_to_the_caller() {
     let Some(tree) = machine() else { return };
     let (ran, directory) = compare(&tree, &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let who = fs::read_to_string(tree.path().join("who")).unwrap();
+    let who = fs::read_to_string(home(&tree).join("who")).unwrap();
     assert!(who.lines().all(|line| line == CALLER.to_string()), "{who}");
     assert_eq!(owners(&directory), [CALLER]);
 }
@@ -104,14 +110,14 @@ fn a_directory_of_another_user_is_not_resumed_without_a_word() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(owners(&directory), [0]);
     let name = directory.to_str().unwrap();
-    let before = fs::read(tree.path().join("who")).unwrap();
+    let before = fs::read(home(&tree).join("who")).unwrap();
     let rounds = directory.join("rounds.jsonl");
     fs::write(&rounds, "").unwrap();
     assert_eq!(under_sudo(&tree, &["compare", "--resume", name]).code, 2);
-    assert_eq!(fs::read(tree.path().join("who")).unwrap(), before, "nothing ran");
+    assert_eq!(fs::read(home(&tree).join("who")).unwrap(), before, "nothing ran");
     let ran = under_sudo(&tree, &["compare", "--resume", name, "--yes", "--as-root"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_ne!(fs::read(tree.path().join("who")).unwrap(), before);
+    assert_ne!(fs::read(home(&tree).join("who")).unwrap(), before);
 }
 
 #[test]
@@ -119,8 +125,8 @@ fn results_do_not_go_through_links() {
     let Some(tree) = machine() else { return };
     let (ran, directory) = compare(&tree, &["--as-root"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    tree.put("victim", "as it was");
-    let victim = tree.path().join("victim");
+    tree.put("home/victim", "as it was");
+    let victim = home(&tree).join("victim");
     for name in ["report.html", "report.json", ".report.html.new", "performance.svg"] {
         let _ = fs::remove_file(directory.join(name));
         symlink(&victim, directory.join(name)).unwrap();
