@@ -81,7 +81,7 @@ impl MachineSpec {
             within(&format!("thermal.{key}"), value, 1e-4, 1e6)?;
         }
         // The sink must be slower than the steps of the die's node (thermal.rs): otherwise the sum diverges.
-        within("thermal: seconds of the sink", heat.sink_k_per_w * heat.sink_j_per_k, 0.1, 1e9)?;
+        within("thermal: seconds of the sink", heat.sink_k_per_w * heat.sink_j_per_k, 0.01, 1e9)?;
         if let Some(uncore) = &self.uncore {
             // Seven bits of 100 MHz (MSR 0x620).
             check(&[
