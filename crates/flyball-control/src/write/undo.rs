@@ -89,7 +89,10 @@ pub(crate) fn restore_locked(
     let damaged = contents.damaged.len();
     let foreign = contents.foreign.iter().map(|(_, location)| location.clone()).collect();
     let undone: Vec<Entry> = scope.of(contents).into_iter().cloned().collect();
-    let mut restoration = put_back(host, &Contents::goals(undone.iter()));
+    // One that announced no write was ended before it changed anything: what differs now is not its doing. A damaged line may
+    // have announced one.
+    let wrote = |entry: &&Entry| entry.writes > 0 || contents.unusable() > 0;
+    let mut restoration = put_back(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = damaged;
     restoration.foreign = foreign;
     if restoration.is_exact() {

@@ -189,9 +189,10 @@ impl Kernel {
             }
             put(format!("policy{number} governor"), policy.governor.clone());
             put(format!("policy{number} limits"), format!("{:?}", state.effective(index)));
-            // While the machine may not boost, it makes no difference that an offline policy might.
-            let boost = policy.boost && (state.turbo || state.is_online(index));
-            put(format!("policy{number} boost"), boost.to_string());
+            // While the machine may not boost, it makes no difference that a policy might.
+            if state.driver != Driver::IntelPstate {
+                put(format!("policy{number} boost"), (policy.boost && state.turbo).to_string());
+            }
             if state.has_epp() {
                 put(format!("policy{number} epp"), policy.epp.to_string());
             }
@@ -223,6 +224,12 @@ impl Kernel {
         }
         *events = Events::default();
         was_dead
+    }
+
+    /// The numbers of the policies that the driver has not made, because their CPUs were never online under it.
+    pub fn unmade_policies(&self) -> Vec<usize> {
+        let state = self.state.lock().unwrap();
+        state.policies.iter().filter(|policy| !policy.exists).map(|policy| policy.cpus[0]).collect()
     }
 
     /// Whether the process has died and was not revived yet.

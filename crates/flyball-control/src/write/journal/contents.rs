@@ -1,6 +1,6 @@
 //! What a journal holds: transactions, what each found, and what is to be restored to undo them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -68,9 +68,26 @@ pub struct Entry {
     /// Whether it wrote something that makes files come and go: the driver's mode, a level, a CPU, a governor.
     #[serde(skip)]
     pub makes_files: bool,
-    /// Whether it brought CPUs online or took them offline.
+    /// Whether it wrote something that moves the limits of every policy there is, and of those that come: turbo, percentages.
     #[serde(skip)]
-    pub moves_cpus: bool,
+    pub moves_limits: bool,
+    /// The CPUs that it brought online.
+    #[serde(skip)]
+    pub brought: BTreeSet<u32>,
+}
+
+impl Entry {
+    /// Whether it brought the CPU online that a location goes by.
+    fn brings(&self, location: &Location) -> bool {
+        number_of(location).is_some_and(|number| self.brought.contains(&number))
+    }
+}
+
+/// The number of the CPU or the policy in a path; a policy has the number of one of its CPUs.
+fn number_of(location: &Location) -> Option<u32> {
+    let path = location.path()?.strip_prefix("/sys/devices/system/cpu/")?;
+    let rest = path.strip_prefix("cpufreq/policy").or_else(|| path.strip_prefix("cpu"))?;
+    rest.split('/').next()?.parse().ok()
 }
 
 /// What a journal holds.
@@ -115,9 +132,10 @@ impl Contents {
                 // The first memory counts: a later one may already be the result of our own writes. One that could not be
                 // read says nothing, and is replaced; what was lost is not found again.
                 if known.is_none_or(|known| known.content.is_out_of_reach() && !known.lost) {
-                    // Where this transaction moves CPUs, it comes to what they bring along before it writes there.
+                    // Where this transaction brought the CPU online, it comes to what that brings along before it writes
+                    // there (Step::Online precedes the others).
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
-                    let seen_late = was_busy && !entry.moves_cpus && !content.is_busy();
+                    let seen_late = was_busy && !entry.brings(&location) && !content.is_busy();
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
                 }
             }
@@ -128,7 +146,11 @@ impl Contents {
                     handling.step,
                     Step::DriverMode | Step::Level | Step::Online | Step::Offline | Step::Governor
                 );
-                entry.moves_cpus |= matches!(handling.step, Step::Online | Step::Offline | Step::Level);
+                entry.moves_limits |= matches!(handling.step, Step::Turbo | Step::Level)
+                    || matches!(location.name(), "min_perf_pct" | "max_perf_pct");
+                if location.name() == "online" && new.trimmed() == "1" {
+                    entry.brought.extend(number_of(&location));
+                }
                 if handling.step == Step::DriverMode && !keeps_policies(old.trimmed(), new.trimmed()) {
                     for memory in entry.was.values_mut().filter(|memory| memory.content.is_busy()) {
                         memory.lost = true;
@@ -168,7 +190,8 @@ impl Contents {
             first_old: BTreeMap::new(),
             writes: 0,
             makes_files: false,
-            moves_cpus: false,
+            moves_limits: false,
+            brought: BTreeSet::new(),
         });
     }
 
@@ -206,7 +229,6 @@ impl Contents {
     pub fn goals<'e>(entries: impl DoubleEndedIterator<Item = &'e Entry>) -> Goals {
         let mut goals: BTreeMap<Location, Goal> = BTreeMap::new();
         let entries: Vec<&Entry> = entries.collect();
-        let moves_cpus = entries.iter().any(|entry| entry.moves_cpus);
         // From the newest to the oldest, so that the oldest memory is what remains.
         for (age, entry) in entries.iter().enumerate().rev() {
             // What an older transaction made need not have been there before it.
@@ -218,14 +240,20 @@ impl Contents {
                     && !memory.lost
                     && let Some(goal) = goals.get_mut(location)
                 {
-                    if memory.content.is_busy() && !goal.was.is_busy() && !moves_cpus {
+                    if memory.content.is_busy() && !goal.was.is_busy() && !entry.brings(location) {
                         goal.doubt = goal.doubt.or(Some(Doubt::SeenLate));
                     }
                     continue;
                 }
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
-                let doubt = match (lost, seen_late) {
+                // A policy that came into being with a CPU that was brought online starts with the limits that an older
+                // transaction had moved.
+                let (older, now) = (&entries[..age], &entries[..=age]);
+                let starts_moved = older.iter().any(|entry| entry.moves_limits)
+                    && now.iter().any(|entry| entry.brings(location))
+                    && !older.iter().any(|entry| entry.was.contains_key(location));
+                let doubt = match (lost, seen_late || starts_moved) {
                     (true, _) => Some(Doubt::Lost),
                     (_, true) => Some(Doubt::SeenLate),
                     _ => None,

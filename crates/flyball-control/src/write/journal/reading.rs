@@ -48,9 +48,14 @@ fn is_torn(bytes: &[u8]) -> bool {
         return bytes.iter().take(8).all(u8::is_ascii_hexdigit);
     };
     let is_sum = sum[..8].iter().all(u8::is_ascii_hexdigit) && sum[8] == b' ';
-    // A character of several bytes may be cut as well; paths and attributes hardly have one.
-    let json = std::str::from_utf8(json)
-        .unwrap_or_else(|error| std::str::from_utf8(&json[..error.valid_up_to()]).unwrap_or_default());
+    let json = match std::str::from_utf8(json) {
+        Ok(json) => json,
+        // A character of several bytes may have been cut.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&json[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
     is_sum && serde_json::from_str::<serde::de::IgnoredAny>(json).is_err_and(|error| error.is_eof())
 }
 
