@@ -77,7 +77,7 @@ fn a_command_runs_as_the_caller() {
 }
 
 fn compare(tree: &Tree, options: &[&str]) -> (Ran, PathBuf) {
-    let directory = home(&tree).join("run-directory");
+    let directory = home(tree).join("run-directory");
     let name = directory.to_str().unwrap();
     let words = ["compare", "--arm", "now", "--arm", "b:", "--rounds", "2", "--warm-up", "0", "-o", name];
     let ran = under_sudo(tree, &[&words, options, &["--", "sh", "-c", "id -u >> who"]].concat());
