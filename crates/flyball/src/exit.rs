@@ -146,7 +146,7 @@ impl Error for Reworded {
 }
 
 impl From<ReadError> for Failure {
-    /// A file that should be readable and is not. Without /sys there is no machine to speak of.
+    /// A file that should be readable and is not. If /sys itself is missing, this is [`Exit::NotHere`].
     fn from(error: ReadError) -> Failure {
         match error {
             ReadError::Host(error) => error.into(),

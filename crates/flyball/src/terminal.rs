@@ -144,14 +144,14 @@ pub fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }
 
-#[cfg(feature = "guest")]
 /// stdout for the bytes of a program that the user runs, as ssh passes them on; they may be anything.
+#[cfg(feature = "guest")]
 pub fn foreign_stdout() -> io::Stdout {
     io::stdout()
 }
 
-#[cfg(feature = "guest")]
 /// As [`foreign_stdout`].
+#[cfg(feature = "guest")]
 pub fn foreign_stderr() -> io::Stderr {
     io::stderr()
 }

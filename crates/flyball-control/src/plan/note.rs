@@ -65,9 +65,9 @@ impl fmt::Display for Note {
             ),
             Note::DriverModeLoses { mode, cpus } => write!(
                 f,
-                "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies with what is set there, which \
-                 cannot be read, so 'flyball restore' cannot bring it back; bring them online first ('flyball set online=on') to \
-                 have it saved"
+                "driver-mode={mode}: CPUs {cpus} are offline; the driver removes their policies and the settings in them. These \
+                 settings cannot be read now, so 'flyball restore' cannot restore them; bring the CPUs online first ('flyball \
+                 set online=on')"
             ),
             Note::PerformanceForcesPreference => f.write_str(
                 "governor=performance: the driver forces epp to performance while it is the governor, and pins the \
