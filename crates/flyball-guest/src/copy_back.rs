@@ -145,20 +145,7 @@ mod tests {
     use super::*;
 
     fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
-        let mut tar = tar::Builder::new(Vec::new());
-        for (path, content) in entries {
-            let mut header = tar::Header::new_gnu();
-            header.set_mode(0o4755);
-            if let Some(target) = content.strip_prefix("-> ") {
-                header.set_entry_type(tar::EntryType::Symlink);
-                header.set_size(0);
-                tar.append_link(&mut header, path, target).unwrap();
-            } else {
-                header.set_size(content.len() as u64);
-                tar.append_data(&mut header, path, content.as_bytes()).unwrap();
-            }
-        }
-        tar.into_inner().unwrap()
+        flyball_testing::tar(entries, 0o4755)
     }
 
     fn read(path: impl AsRef<Path>) -> String {

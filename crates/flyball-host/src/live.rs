@@ -254,7 +254,7 @@ impl Host for Live {
         }
     }
 
-    crate::recorded::read_from_tree!();
+    crate::recorded::read_from_tree!(tree);
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         self.tree.write(path, bytes)

@@ -6,20 +6,15 @@
 use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::{
-    Errno, Host, HostError, Kind, Op, Recorded,
-    recorded::{Folder, below},
-};
+use crate::{Errno, Host, HostError, Kind, Op, Recorded, recorded::below};
 
 /// A directory of plain files that can be written.
 #[derive(Debug)]
 pub struct Plain {
-    tree: Folder,
     recorded: Recorded,
-    started: Instant,
 }
 
 impl Plain {
@@ -28,9 +23,7 @@ impl Plain {
     /// # Errors
     /// As [`Recorded::open`].
     pub fn open(root: impl Into<PathBuf>) -> Result<Plain, HostError> {
-        let root = root.into();
-        let recorded = Recorded::open(root.clone())?;
-        Ok(Plain { tree: Folder::open(root)?, recorded, started: Instant::now() })
+        Ok(Plain { recorded: Recorded::open(root)? })
     }
 }
 
@@ -40,14 +33,14 @@ impl Host for Plain {
     }
 
     fn name(&self) -> String {
-        format!("tree:{}", self.tree.root().display())
+        format!("tree:{}", self.recorded.tree.root().display())
     }
 
-    crate::recorded::read_from_tree!();
+    crate::recorded::read_from_tree!(recorded.tree);
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let fail = |error: std::io::Error| HostError::new(Op::Write, path, Errno::from(&error));
-        let dir = self.tree.dir();
+        let dir = self.recorded.tree.dir();
         let file = Path::new(below(path));
         let mode = dir.status(file).map_err(fail)?.mode;
         if mode & 0o222 == 0 {
@@ -83,7 +76,7 @@ impl Host for Plain {
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.recorded.now()
     }
 
     fn sleep(&self, time: Duration) {

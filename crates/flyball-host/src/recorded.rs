@@ -90,27 +90,27 @@ pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
     (stem, number.len(), number)
 }
 
-/// The methods of [`Host`] that read files below the root of `self.tree`.
+/// The methods of [`Host`] that read files, from the field that holds the tree of files.
 macro_rules! read_from_tree {
-    () => {
+    ($($tree:ident).+) => {
         fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
-            self.tree.read_into(path, buffer)
+            self.$($tree).+.read_into(path, buffer)
         }
 
         fn list(&self, path: &str) -> Result<Vec<String>, HostError> {
-            self.tree.list(path)
+            self.$($tree).+.list(path)
         }
 
         fn exists(&self, path: &str) -> bool {
-            self.tree.exists(path)
+            self.$($tree).+.exists(path)
         }
 
         fn writable(&self, path: &str) -> bool {
-            self.tree.writable(path)
+            self.$($tree).+.writable(path)
         }
 
         fn link(&self, path: &str) -> Result<String, HostError> {
-            self.tree.link(path)
+            self.$($tree).+.link(path)
         }
     };
 }
@@ -119,7 +119,7 @@ pub(crate) use read_from_tree;
 /// A recorded machine below a directory. Reading answers as the files say; every write is refused.
 #[derive(Debug)]
 pub struct Recorded {
-    tree: Folder,
+    pub(crate) tree: Folder,
     msrs: OnceLock<Result<MsrFile, HostError>>,
     started: Instant,
 }
@@ -156,7 +156,7 @@ impl Host for Recorded {
         self.tree.root().display().to_string()
     }
 
-    read_from_tree!();
+    read_from_tree!(tree);
 
     fn write(&self, path: &str, _bytes: &[u8]) -> Result<(), HostError> {
         Err(HostError::new(Op::Write, path, Errno::ROFS))

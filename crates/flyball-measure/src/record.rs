@@ -379,8 +379,7 @@ impl RunDirectory {
         let mut options = File::options();
         options.create(true).read(true).append(true);
         // A log that is a link would put the rounds into another file.
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NOFOLLOW);
-        let mut file = options.open(&path).map_err(fail)?;
+        let mut file = flyball_files::open_regular(&mut options, &path).map_err(fail)?;
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut file, &mut bytes).map_err(fail)?;
         if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -392,9 +391,6 @@ impl RunDirectory {
         Ok(())
     }
 }
-
-/// O_NOFOLLOW of open(2) on x86 (include/uapi/asm-generic/fcntl.h).
-const O_NOFOLLOW: i32 = 0o400_000;
 
 /// Writes a file into a directory in one step: under another name first, then renamed. Links that are in the way are
 /// replaced, not followed: a run directory may come from another user.

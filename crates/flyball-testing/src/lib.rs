@@ -141,3 +141,26 @@ pub fn skip(count: usize, what: &str, why: &str) {
     // Not eprintln, which the harness keeps to itself.
     let _ = writeln!(std::io::stderr(), "skipped: {count} {what}: {why}");
 }
+
+/// A tar archive of `entries`, paths with their content; one whose content is `-> TARGET` is a symbolic link. Files have
+/// `mode`.
+///
+/// # Panics
+/// On a path that tar cannot hold.
+pub fn tar(entries: &[(&str, &str)], mode: u32) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (path, content) in entries {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(mode);
+        let added = if let Some(target) = content.strip_prefix("-> ") {
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            tar.append_link(&mut header, path, target)
+        } else {
+            header.set_size(content.len() as u64);
+            tar.append_data(&mut header, path, content.as_bytes())
+        };
+        added.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    tar.into_inner().unwrap_or_else(|error| panic!("{error}"))
+}

@@ -11,7 +11,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 /// The directory that holds a machine's lock and journal.
@@ -118,16 +117,9 @@ fn check(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Opens a regular file of a state directory. Not through a link, which would lead to a file of another directory; and
-/// without waiting: a FIFO at that name has no other end.
+/// Opens a file of a state directory: one that only its owner may read.
 pub(crate) fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = options.mode(0o600).custom_flags(flags.bits().cast_signed()).open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
-    }
+    flyball_files::open_regular(options.mode(0o600), path)
 }
 
 fn write_over(file: &mut File, bytes: &[u8]) -> io::Result<()> {

@@ -191,15 +191,14 @@ impl Daemon for Process {
     }
 }
 
-/// O_NOFOLLOW of open(2) on x86 (include/uapi/asm-generic/fcntl.h).
-const O_NOFOLLOW: i32 = 0o400_000;
-
 /// Locks the pid file; only one daemon can.
 fn keep_pid_file() -> Result<(), Ended> {
     let mut options = std::fs::File::options();
     // Not truncated: until it is locked, the content may be that of a daemon that runs.
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(O_NOFOLLOW);
-    let Ok(mut file) = options.open(PID_FILE) else { return Err(Ended(1)) };
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let Ok(mut file) = flyball_files::open_regular(&mut options, PID_FILE.as_ref()) else {
+        return Err(Ended(1));
+    };
     if !process::try_lock(&file).unwrap_or(false) {
         return Err(Ended(1));
     }

@@ -121,16 +121,9 @@ fn a_hostile_package_writes_nothing_outside() {
     let root = tempfile::tempdir().unwrap();
     let victim = root.path().join("victim");
     fs::create_dir(&victim).unwrap();
-    let mut tar = tar::Builder::new(Vec::new());
-    let mut header = tar::Header::new_gnu();
-    header.set_entry_type(tar::EntryType::Symlink);
-    header.set_size(0);
-    tar.append_link(&mut header, "boot/x", &victim).unwrap();
-    let mut header = tar::Header::new_gnu();
-    header.set_size(4);
-    header.set_mode(0o4755);
-    tar.append_data(&mut header, "boot/x/passwd", &b"root"[..]).unwrap();
-    let data = zstd::encode_all(&tar.into_inner().unwrap()[..], 1).unwrap();
+    let link = format!("-> {}", victim.display());
+    let tar = flyball_testing::tar(&[("boot/x", &link), ("boot/x/passwd", "root")], 0o4755);
+    let data = zstd::encode_all(tar.as_slice(), 1).unwrap();
     let mut deb = b"!<arch>\n".to_vec();
     deb.extend(
         format!("{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", "data.tar.zst", 0, 0, 0, 100_644, data.len()).bytes(),

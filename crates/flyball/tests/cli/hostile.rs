@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use flyball_testing::tar;
+
 /// Runs flyball on a machine with 1.5 GB of address space. What needs more is killed by an abort, and has no exit code.
 fn flyball(machine: &Path, words: &[&str]) -> Output {
     let start = Instant::now();
@@ -19,21 +21,8 @@ fn flyball(machine: &Path, words: &[&str]) -> Output {
 }
 
 fn archive(folder: &Path, entries: &[(&str, &str)]) -> PathBuf {
-    let mut tar = tar::Builder::new(Vec::new());
-    for (path, content) in entries {
-        let mut header = tar::Header::new_gnu();
-        header.set_mode(0o644);
-        if let Some(target) = content.strip_prefix("-> ") {
-            header.set_entry_type(tar::EntryType::Symlink);
-            header.set_size(0);
-            tar.append_link(&mut header, path, target).unwrap();
-        } else {
-            header.set_size(content.len() as u64);
-            tar.append_data(&mut header, path, content.as_bytes()).unwrap();
-        }
-    }
     let path = folder.join("machine.tar.zst");
-    fs::write(&path, zstd::encode_all(tar.into_inner().unwrap().as_slice(), 19).unwrap()).unwrap();
+    fs::write(&path, zstd::encode_all(tar(entries, 0o644).as_slice(), 19).unwrap()).unwrap();
     path
 }
 

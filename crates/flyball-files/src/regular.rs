@@ -1,0 +1,25 @@
+//! Opening a file by its whole path, in a directory that others may have written to.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file. Not through a link at its name, which would lead to a file of another directory; and without
+/// waiting: a FIFO at that name has no other end. Replaces the custom flags of `options`.
+///
+/// # Errors
+/// The errno of open(2): `ELOOP` for a link. `InvalidInput` for what is not a regular file.
+pub fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+    }
+}
