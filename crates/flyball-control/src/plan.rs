@@ -12,7 +12,7 @@ mod absences;
 mod changes;
 mod couplings;
 mod driver;
-mod limits;
+mod frequency_limits;
 mod note;
 mod refusal;
 mod resolve;

@@ -336,7 +336,7 @@ impl Host for Live {
         config: u64,
         cpu: u32,
     ) -> Result<Box<dyn crate::EventCounter>, HostError> {
-        Ok(Box::new(crate::event::LiveCounter::open(kind, config, cpu)?))
+        Ok(Box::new(crate::perf_event::LiveCounter::open(kind, config, cpu)?))
     }
 
     fn tracefs(&self) -> Result<crate::tracefs::Tracefs, HostError> {

@@ -22,7 +22,7 @@ pub use self::{
     report::{ArmReport, Comparison, Drift, Grades, LeftOut, Point, Report, Summary, Verdict},
 };
 use crate::{
-    record::{Manifest, Round},
+    run_directory::{Manifest, Round},
     stats::{self, Interval},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     analyse::half_width,
     arm::Arm,
     meter::{MeterList, Meters},
-    record::{Boot, RecordError, Round, RunDirectory, TraceNote},
+    run_directory::{Boot, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
     watch::{Conditions, Counting},
     workload::{Outcome, Stop, Workload, WorkloadError},

@@ -12,8 +12,8 @@ mod conduct;
 mod meter;
 mod metric;
 mod numbers;
-mod record;
 pub mod render;
+mod run_directory;
 mod schedule;
 pub mod selftest;
 pub mod series;
@@ -30,7 +30,7 @@ pub use arm::{Arm, ArmError, Wish};
 pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError};
 pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
 pub use metric::{Better, Metric};
-pub use record::{
+pub use run_directory::{
     Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory, TraceNote, VERSION,
     WorkloadNote, write_fresh,
 };

@@ -5,12 +5,12 @@
 //! Watt`, then a row of units, rows of rounds, rows of averages and rows of comparisons. The script computes with bc,
 //! which cuts digits off, and awk, which prints six significant digits; [`Decimal`] does both.
 
+mod consistency;
 mod decimal;
-mod judge;
 mod read;
 mod write;
 
+pub use consistency::{Check, PairVerdict, SelftestReport, judge};
 pub use decimal::Decimal;
-pub use judge::{Check, PairVerdict, SelftestReport, judge};
 pub use read::{Columns, Group, Line, Printed, Sheet, SheetError, read};
 pub use write::write;

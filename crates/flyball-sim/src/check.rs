@@ -6,7 +6,7 @@
 //! the kernel's amd-pstate document. All settings are made through the simulated machine's files, as one would on a real
 //! one; what the documents did by means that are not files (firmware set-up, a blocked fan) is done on the silicon.
 
-mod amd;
+mod amd_slides;
 mod bench;
 mod document;
 mod guide;
@@ -229,7 +229,7 @@ pub fn check(document: Option<&str>) -> Result<Report, CheckError> {
         match name {
             "sst-guide" => guide::check(&mut report)?,
             "storpool" => storpool::check(&mut report)?,
-            "amd-slides" => amd::check(&mut report)?,
+            "amd-slides" => amd_slides::check(&mut report)?,
             "stinner" => stinner::check(&mut report)?,
             "amd-document" => document::check(&mut report)?,
             _ => return Err(CheckError::UnknownDocument(name.to_owned())),

@@ -10,7 +10,7 @@ pub(crate) mod tunables;
 use crate::{
     board::Board,
     chip::Chip,
-    cpu::Cpu,
+    cpu_state::Cpu,
     errno::{Answer, Errno},
     governor::{Conservative, Ondemand, Relation, Request, Schedutil, SchedutilMode},
     kernel::Kernel,

@@ -22,7 +22,7 @@
 mod board;
 pub mod check;
 mod chip;
-mod cpu;
+mod cpu_state;
 mod cpufreq;
 mod errno;
 mod fault;

@@ -5,7 +5,7 @@ use flyball_silicon::{Activity, MachineSpec, Silicon, SpecError, msr};
 use crate::{
     board::{Board, CppcAccess, Vendor},
     chip::Chip,
-    cpu::{Cpu, IdleCount, IdleRequest, Speed},
+    cpu_state::{Cpu, IdleCount, IdleRequest, Speed},
     cpufreq::{
         Cpufreq, Platform, amd, intel,
         invariance::{FullSpeed, full_speed},

@@ -4,20 +4,20 @@
 //! domain. Frequencies are in MHz on both, whatever the registers hold.
 
 pub mod commands;
+mod cpu_model;
 mod dump;
 mod interface;
 mod mailbox;
-mod model;
 mod tpmi;
 
 use flyball_host::{Errno, Host, HostError, Op, isst};
 
+pub use cpu_model::{CpuModel, ICELAKE_X, SKYLAKE_X};
 pub use dump::Dump;
 pub use interface::{
     Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq, TurboLimits,
 };
 pub use mailbox::Mailbox;
-pub use model::{CpuModel, ICELAKE_X, SKYLAKE_X};
 pub use tpmi::Tpmi;
 
 /// Opens the interface that the drivers offer.

@@ -7,9 +7,9 @@ use crate::{
     comm::Comm,
     detail::Detail,
     error::Malformed,
+    event_names::{NameId, Names},
     events::{Event, Plan, field::Slot},
     format::EventFormat,
-    names::{NameId, Names},
     record::Record,
 };
 

@@ -14,9 +14,9 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     clock::Clock,
+    event_names::{NameId, Names},
     events::{BY_NAME, Event, NamedRow},
     isolation::Isolation,
-    names::{NameId, Names},
     record::Record,
 };
 

@@ -17,7 +17,7 @@ mod thermal;
 
 use std::fmt;
 
-use crate::{format::EventFormat, names::NameId};
+use crate::{event_names::NameId, format::EventFormat};
 
 use self::{declare::KernelEvent, field::Layout};
 

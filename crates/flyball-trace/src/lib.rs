@@ -15,7 +15,10 @@ pub mod dat;
 mod decode;
 mod detail;
 pub mod diagnose;
+#[cfg(feature = "live")]
+mod disk_pace;
 mod error;
+mod event_names;
 pub mod events;
 mod format;
 mod histogram;
@@ -26,9 +29,6 @@ mod isolation;
 pub mod live;
 mod machine;
 mod merge;
-mod names;
-#[cfg(feature = "live")]
-mod pace;
 mod page;
 #[cfg(feature = "parquet")]
 pub mod parquet;
@@ -46,13 +46,13 @@ pub use comm::Comm;
 pub use decode::Decoder;
 pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
+pub use event_names::{NameId, Names};
 pub use events::{AmdEpp, AmdPerf, AmdReq2, Event, IntelSample, Switch};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
 pub use isolation::{CpuRanges, Isolation};
 pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
-pub use names::{NameId, Names};
 pub use page::{Entries, Entry, Missed, Page, Walk};
 pub use print::Line;
 pub use record::{MOST_CPUS, Record};

@@ -232,9 +232,9 @@ mod tests {
     use crate::{
         dat::{self, CpuInput, DatVersion, Description, Source},
         decode::tests::amd_perf_payload,
+        event_names::Names,
         events::AmdPerf,
         format::tests::format_text,
-        names::Names,
         page::tests::PageBuilder,
     };
 

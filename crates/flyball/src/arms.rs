@@ -24,7 +24,7 @@ use crate::{
     change,
     context::Context,
     exit::Failure,
-    quiet::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
 };
 

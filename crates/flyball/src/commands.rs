@@ -10,7 +10,7 @@ pub mod guardian;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(not(feature = "guest"))]
-#[path = "commands/without_guest.rs"]
+#[path = "commands/guest_unavailable.rs"]
 pub mod guest;
 pub mod intel_speed_select;
 pub mod man;

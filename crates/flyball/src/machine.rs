@@ -1,10 +1,10 @@
 //! Which machine a command works on: `-M` and the options that go with it, parsed once, and how that machine is opened.
 
 #[cfg(feature = "guest")]
-mod guest;
+mod guest_arg;
 #[cfg(not(feature = "guest"))]
-#[path = "machine/without_guest.rs"]
-mod guest;
+#[path = "machine/guest_arg_unavailable.rs"]
+mod guest_arg;
 
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
@@ -12,9 +12,9 @@ use flyball_host::{Archive, Host, Live, Plain, Recorded};
 use flyball_sim::UnknownKernel;
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
-pub use self::guest::GuestArg;
+pub use self::guest_arg::GuestArg;
 #[cfg(feature = "guest")]
-pub use self::guest::{KERNEL as GUEST_KERNEL, class as workload_class};
+pub use self::guest_arg::{KERNEL as GUEST_KERNEL, class as workload_class};
 use crate::exit::Failure;
 
 /// The machine that `-M` names.

@@ -2,7 +2,8 @@
 //! that can only be known when its turn has come.
 
 use super::{
-    Absence, Change, Hint, KERNEL, Note, PlanError, Planner, Refusal, Want, absences, driver, limits,
+    Absence, Change, Hint, KERNEL, Note, PlanError, Planner, Refusal, Want, absences, driver,
+    frequency_limits,
 };
 use crate::{
     At, Content, Id, Location, Place, ReadError, Reading, ResolveError, Scope, TargetError, Value, Wanted,
@@ -124,7 +125,7 @@ impl Planner<'_> {
             value = cut;
             because = format!("{because}; {words}");
         }
-        if let Some((rounded, words)) = limits::in_table(self.snapshot, want, &value)? {
+        if let Some((rounded, words)) = frequency_limits::in_table(self.snapshot, want, &value)? {
             value = rounded;
             because = format!("{because}; {words}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flyball_host::record;
+use flyball_host::recorder;
 
 use super::{auxiliary::AUXILIARIES, *};
 use crate::{
@@ -245,17 +245,21 @@ fn a_recording_has_every_row() {
         for mechanism in row.mechanisms {
             match *mechanism {
                 Mechanism::File { path, .. } | Mechanism::Member { path } => {
-                    assert!(record::covers(&example(path)), "{}: {path} is not recorded", row.name);
+                    assert!(recorder::covers(&example(path)), "{}: {path} is not recorded", row.name);
                 }
                 Mechanism::Msr { register, .. } => {
-                    assert!(record::covers_register(register), "{}: {register:#x} is not recorded", row.name);
+                    assert!(
+                        recorder::covers_register(register),
+                        "{}: {register:#x} is not recorded",
+                        row.name
+                    );
                 }
                 Mechanism::SpeedSelect { .. } => {}
             }
         }
     }
     for name in crate::owners::processes() {
-        assert!(record::covers_process(name), "{name} is not recorded");
+        assert!(recorder::covers_process(name), "{name} is not recorded");
     }
 }
 

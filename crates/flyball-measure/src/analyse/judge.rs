@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     metric::Better,
-    record::Manifest,
+    run_directory::Manifest,
     stats::{self, Interval},
 };
 

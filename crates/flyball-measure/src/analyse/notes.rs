@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     meter::Domain,
-    record::{Manifest, Round},
+    run_directory::{Manifest, Round},
 };
 
 /// A sentence for each round that is left out; of many, how many and the worst of each kind.

@@ -3,7 +3,7 @@
 use crate::{
     meter::Domain,
     metric::{Better, Metric},
-    record::{Manifest, Round},
+    run_directory::{Manifest, Round},
 };
 
 /// What is reported of each arm, in this order.

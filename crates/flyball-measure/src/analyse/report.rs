@@ -3,7 +3,7 @@
 use super::quantity::Quantity;
 use crate::{
     metric::Metric,
-    record::{MachineNote, QuietNote, WorkloadNote},
+    run_directory::{MachineNote, QuietNote, WorkloadNote},
     schedule::Schedule,
     stats::Interval,
 };

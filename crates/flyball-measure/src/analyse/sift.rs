@@ -5,7 +5,7 @@ use super::{
     report::{ArmReport, Drift, Grades, LeftOut, Point, Summary},
 };
 use crate::{
-    record::{Manifest, Round},
+    run_directory::{Manifest, Round},
     stats,
     watch::{self, Disturbance, Grade, Source},
 };

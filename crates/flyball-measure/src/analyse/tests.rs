@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::*;
 use crate::{
     meter::{Domain, EnergySource},
-    record::{
+    run_directory::{
         Boot,
         tests::{boot, manifest, round},
     },

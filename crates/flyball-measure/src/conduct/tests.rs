@@ -12,7 +12,7 @@ use crate::{
     analyse::{Quantity, Verdict, analyse},
     arm::Wish,
     metric::Metric,
-    record::tests::manifest,
+    run_directory::tests::manifest,
     schedule::Length,
 };
 
@@ -152,7 +152,7 @@ struct Session {
     directory: RunDirectory,
 }
 
-fn session(arms: &[&str], change: impl FnOnce(&mut crate::record::Manifest)) -> Session {
+fn session(arms: &[&str], change: impl FnOnce(&mut crate::run_directory::Manifest)) -> Session {
     let place = tempfile::tempdir().expect("a directory");
     let mut manifest = manifest(arms);
     change(&mut manifest);

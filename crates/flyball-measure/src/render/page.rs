@@ -6,7 +6,7 @@ use crate::numbers::{percent, probability};
 use crate::{
     analyse::{ArmReport, Quantity, Report, Verdict},
     metric::Better,
-    record::{Manifest, Round},
+    run_directory::{Manifest, Round},
 };
 
 /// A chart with the name of its file.

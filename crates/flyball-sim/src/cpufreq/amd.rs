@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     board::CppcAccess,
-    cpu::Cpu,
+    cpu_state::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
     text::{kstrtobool, kstrtou32, scan_word, streq},

@@ -5,7 +5,7 @@ use super::{
     policy::{Governor, Limits, Policy},
 };
 use crate::{
-    cpu::Cpu,
+    cpu_state::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
     text::{kstrtou32, scan_unsigned, scan_word, streq},

@@ -3,7 +3,7 @@
 
 use super::Platform;
 use crate::{
-    cpu::Cpu,
+    cpu_state::Cpu,
     cpufreq::policy::{Governor, Policy},
     errno::{Answer, Errno},
     governor::{ConservativeTunables, OndemandTunables},

@@ -281,7 +281,7 @@ fn idle_state(world: &World, dir: Dir) -> Option<&crate::board::IdleState> {
     world.platform.board.idle.get(usize::from(dir.minor()).checked_sub(1)?)
 }
 
-fn idle_count(world: &World, dir: Dir) -> Answer<crate::cpu::IdleCount> {
+fn idle_count(world: &World, dir: Dir) -> Answer<crate::cpu_state::IdleCount> {
     world.cpus[dir.index() as usize].idle.get(usize::from(dir.minor())).copied().ok_or(Errno::NODEV)
 }
 

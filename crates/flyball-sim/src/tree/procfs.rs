@@ -9,7 +9,7 @@ fn ticks(ns: u64) -> u64 {
 }
 
 fn stat(world: &World, out: &mut Vec<u8>) -> Answer {
-    let row = |times: crate::cpu::Times| {
+    let row = |times: crate::cpu_state::Times| {
         format!(
             "{} 0 {} {} {} 0 0 0 0 0",
             ticks(times.user),
@@ -18,7 +18,7 @@ fn stat(world: &World, out: &mut Vec<u8>) -> Answer {
             ticks(times.iowait)
         )
     };
-    let mut sum = crate::cpu::Times::default();
+    let mut sum = crate::cpu_state::Times::default();
     for cpu in &world.cpus {
         sum.user += cpu.times.user;
         sum.system += cpu.times.system;

@@ -21,11 +21,11 @@ use super::{
         CONFIG_TDP_SET_LEVEL, CONFIG_TDP_SET_TDP_CONTROL, MBOX_CMD_WRITE_BIT, PM_CLOS_OFFSET, PM_FEATURE,
         PQR_ASSOC_OFFSET, READ_PM_CONFIG, WRITE_PM_CONFIG,
     },
+    cpu_model::{CpuModel, EMERALDRAPIDS_X, ICELAKE_D, ICELAKE_X, SAPPHIRERAPIDS_X},
     interface::{
         Access, BaseFreq, Clos, DomainAddress, Features, LevelData, Levels, PmConfig, Qos, TurboFreq,
         TurboLimits,
     },
-    model::{CpuModel, EMERALDRAPIDS_X, ICELAKE_D, ICELAKE_X, SAPPHIRERAPIDS_X},
 };
 
 /// Bits of CONFIG_TDP_GET_TDP_CONTROL and CONFIG_TDP_SET_TDP_CONTROL: the feature is on.

@@ -21,7 +21,7 @@ use crate::{
     dat::{self, CpuInput, DatVersion, Description, Head},
     decode::Decoder,
     error::TraceError,
-    names::Names,
+    event_names::Names,
     stats::CpuStats,
 };
 

@@ -19,10 +19,10 @@ use flyball_host::{
 use crate::{
     comm::Comm,
     decode::Decoder,
+    disk_pace::Pace,
     error::TraceError,
     events::Event,
     format::PageHeader,
-    pace::Pace,
     page::{Missed, Page},
     record::Record,
 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     clock::Clock,
+    event_names::{NameId, Names},
     events::{Event, TABLE},
-    names::{NameId, Names},
     record::{MOST_CPUS, Record},
 };
 

@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{error::TraceError, names::Names};
+use crate::{error::TraceError, event_names::Names};
 
 use super::line::{LineParser, TextBatch};
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::{
     clock::Clock,
     comm::Comm,
+    event_names::{NameId, Names},
     events::{AmdPerf, Event, IntelSample},
-    names::{NameId, Names},
     record::Record,
     scan::{blanks, bracketed_decimal, decimal, micros, short_decimal, signed},
 };

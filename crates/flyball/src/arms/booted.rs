@@ -11,7 +11,7 @@ use super::{boot_needed, intent, notes};
 use crate::{
     change,
     exit::Failure,
-    quiet::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
 };
 

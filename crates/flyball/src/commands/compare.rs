@@ -1,11 +1,11 @@
 //! `flyball compare`: one workload under several settings, in a randomised order, with energy and a verdict.
 
 mod args;
-mod beside;
 mod confirm;
+mod dry_run;
 mod manifest;
-mod outlook;
 mod progress;
+mod published;
 mod tracer;
 
 use std::{
@@ -21,9 +21,9 @@ use flyball_measure::{
 
 pub use self::args::Args;
 use self::{
-    beside::WallPower,
     manifest::{check_same_machine, command_of, manifest},
     progress::Progress,
+    published::WallPower,
 };
 use crate::{
     arms::{self, QuietDuringArms, Taken},
@@ -31,7 +31,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    quiet::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
     time, workloads,
 };
@@ -50,7 +50,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // Rounds of two machines in one directory could not be distinguished later.
         check_same_machine(&*host, &directory.manifest)?;
         if args.dry_run {
-            return outlook::dry_run(context, &*host, &directory.manifest);
+            return dry_run::dry_run(context, &*host, &directory.manifest);
         }
         confirm::confirm(&directory, args.yes)?;
         directory.give_to(args.run_as.user(&*host)?);
@@ -70,7 +70,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         })
         .transpose()?;
     if args.dry_run {
-        return outlook::dry_run(context, &*host, &manifest);
+        return dry_run::dry_run(context, &*host, &manifest);
     }
     let path =
         args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())));
@@ -193,7 +193,7 @@ fn conduct(
     let output = context.output.about(host);
     let exit = conclude(&output, &directory, outcome)?;
     if let Some(wall_power) = wall_power {
-        beside::print_published(&output, &directory, &wall_power)?;
+        published::print_published(&output, &directory, &wall_power)?;
     }
     Ok(exit)
 }

@@ -1,7 +1,7 @@
 //! `flyball doctor`: checks whether a machine is set up well, and says what to change.
 
 mod render;
-mod trace;
+mod trace_checks;
 
 use std::{path::PathBuf, sync::atomic::Ordering};
 
@@ -100,7 +100,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if let Some(file) = &args.trace
         && report.not_visible.is_none()
     {
-        let found = trace::findings(&*host, file)?;
+        let found = trace_checks::findings(&*host, file)?;
         // Before StorPool's recommendations.
         let place = report.findings.iter().position(|finding| finding.group == Group::Recommended);
         let place = place.unwrap_or(report.findings.len());
@@ -162,7 +162,7 @@ fn known(wanted: &str, args: &Args) -> Result<(), Failure> {
             usage(format!("{wanted} writes to the machine: give --write too"))
         };
     }
-    if trace::CHECKS.iter().any(|check| starts(check.id)) {
+    if trace_checks::CHECKS.iter().any(|check| starts(check.id)) {
         return if args.trace.is_some() {
             Ok(())
         } else {
@@ -234,7 +234,7 @@ fn list(output: &Reporter) -> Result<Exit, Failure> {
         let option = (check.group == Group::Recommended).then_some("--storpool");
         rows.push((check.id, check.group, check.why, check.looks, option));
     }
-    for check in trace::CHECKS {
+    for check in trace_checks::CHECKS {
         rows.push((check.id, Group::Trace, check.why, check.looks, Some("--trace")));
     }
     for (id, why) in doctor::amd_pstate_write::ids() {

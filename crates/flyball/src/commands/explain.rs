@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
-    knobs,
+    knob_arguments,
     output::Reporter,
     paint::{Cell, Columns, Paint, Style, wrapped},
 };
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The knob or fact [default: list all].
-    #[arg(value_name = "KNOB", value_parser = knobs::Name)]
+    #[arg(value_name = "KNOB", value_parser = knob_arguments::Name)]
     pub knobs: Vec<KnobName>,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     commands::show,
     context::Context,
     exit::{Exit, Failure},
-    knobs,
+    knob_arguments,
     paint::{Cell, Columns, Paint, Style, cpus},
 };
 
@@ -23,7 +23,7 @@ Examples:
   flyball get power-limit:long_term")]
 pub struct Args {
     /// Knobs or facts; `flyball explain` lists them.
-    #[arg(value_name = "KNOB", required = true, value_parser = knobs::Name)]
+    #[arg(value_name = "KNOB", required = true, value_parser = knob_arguments::Name)]
     pub knobs: Vec<KnobName>,
 
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
@@ -51,7 +51,7 @@ struct Object {
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let mut snapshot = Snapshot::begin(host.as_ref())?;
-    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
+    let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
     let output = context.output.about(&*host);
     // In JSON one object per place, so that a script can look a CPU up; in text equal values share a line.
     // Every place is asked: the knobs were requested by name, and JSON has a row per place.

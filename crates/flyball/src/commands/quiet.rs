@@ -4,16 +4,16 @@
 //! quiet machine, `shifts` searches any series. What makes a machine quiet is in `crate::quiet`, since `run` and `compare`
 //! share it.
 
-mod around;
 mod bench;
+mod command;
 mod on_off;
-mod plan;
 mod shifts;
+mod status;
 
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    quiet::Quiet,
+    quiet_machine::Quiet,
     run_as::RunAs,
 };
 
@@ -77,13 +77,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.action {
         Some(Action::On(quiet)) => on_off::on(context, quiet),
         Some(Action::Off) => on_off::off(context),
-        Some(Action::Status(quiet)) => plan::status(context, quiet),
+        Some(Action::Status(quiet)) => status::status(context, quiet),
         Some(Action::Bench(args)) => bench::run(context, args),
         Some(Action::Shifts(args)) => shifts::run(&context.output, args),
-        None if args.dry_run => plan::preview(context, &args.quiet),
+        None if args.dry_run => status::preview(context, &args.quiet),
         None if args.command.is_empty() => Err(Failure::usage(
             "nothing to run: give a command, as in 'flyball quiet -- COMMAND', or one of on, off, status, bench, shifts",
         )),
-        None => around::run(context, &args.quiet, &args.run_as, &args.command),
+        None => command::run(context, &args.quiet, &args.run_as, &args.command),
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     process::{flag_on, run_in_foreground},
-    quiet::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, QuietPlan},
     run_as::RunAs,
 };
 

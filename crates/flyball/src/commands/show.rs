@@ -15,7 +15,7 @@ use flyball_host::{CpuList, Host};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    knobs,
+    knob_arguments,
     paint::Paint,
 };
 
@@ -31,7 +31,7 @@ Examples:
   flyball show --all --json")]
 pub struct Args {
     /// Knobs or facts to show [default: those that fit the screen].
-    #[arg(value_name = "KNOB", value_parser = knobs::Name, help_heading = None)]
+    #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, help_heading = None)]
     pub knobs: Vec<KnobName>,
 
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
@@ -48,7 +48,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     let output = context.output.about(&*host);
     let mut snapshot = Snapshot::begin(host.as_ref())?;
-    let cpus = args.cpus.as_deref().map(|text| knobs::cpus(text, &snapshot)).transpose()?;
+    let cpus = args.cpus.as_deref().map(|text| knob_arguments::cpus(text, &snapshot)).transpose()?;
     if !args.knobs.is_empty() {
         let options = SurveyOptions { cpus, sample_absence: false, ..SurveyOptions::default() };
         let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();

@@ -3,10 +3,10 @@
 //! Reads use the processor's interface. Changes become settings of knobs (`sst-level`, `sst-bf`, `clos` and so on), which
 //! are planned, journaled and read back as in `flyball set`, and undone by `flyball restore`.
 
-mod change;
 mod read;
 mod recommend;
 mod watch;
+mod write;
 
 use clap::{Args as ClapArgs, Subcommand};
 use flyball_control::{Snapshot, select};
@@ -330,37 +330,37 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
                 read::single(&session, "current-level", |levels| levels.current.into())
             }
             PerfProfile::SetConfigLevel { level, online, cgroup } => {
-                change::level(&session, *level, *online, *cgroup)
+                write::level(&session, *level, *online, *cgroup)
             }
         },
         Feature::BaseFreq { command } => match command {
             BaseFreq::Info(level) => read::base_freq(&session, level.level),
-            BaseFreq::Enable { auto } => change::base_freq(&session, true, *auto),
-            BaseFreq::Disable { auto } => change::base_freq(&session, false, *auto),
+            BaseFreq::Enable { auto } => write::base_freq(&session, true, *auto),
+            BaseFreq::Disable { auto } => write::base_freq(&session, false, *auto),
         },
         Feature::TurboFreq { command } => match command {
             TurboFreq::Info { level, bucket, trl_type } => {
                 read::turbo_freq(&session, level.level, *bucket, trl_type.as_deref())
             }
-            TurboFreq::Enable { auto, trl } => change::turbo_freq(&session, true, *auto, trl.as_deref()),
-            TurboFreq::Disable { auto, trl } => change::turbo_freq(&session, false, *auto, trl.as_deref()),
+            TurboFreq::Enable { auto, trl } => write::turbo_freq(&session, true, *auto, trl.as_deref()),
+            TurboFreq::Disable { auto, trl } => write::turbo_freq(&session, false, *auto, trl.as_deref()),
         },
         Feature::CorePower { command } => match command {
             CorePower::Info => read::core_power(&session),
-            CorePower::Enable { priority } => change::core_power(&session, true, priority.as_deref()),
-            CorePower::Disable => change::core_power(&session, false, None),
+            CorePower::Enable { priority } => write::core_power(&session, true, priority.as_deref()),
+            CorePower::Disable => write::core_power(&session, false, None),
             CorePower::Config { clos, epp, weight, min, max } => {
-                change::class(&session, *clos, *epp, *weight, min.as_deref(), max.as_deref())
+                write::class(&session, *clos, *epp, *weight, min.as_deref(), max.as_deref())
             }
             CorePower::GetConfig { clos } => read::classes(&session, *clos),
-            CorePower::Assoc { clos } => change::assoc(&session, *clos),
+            CorePower::Assoc { clos } => write::assoc(&session, *clos),
             CorePower::GetAssoc => read::assoc(&session),
         },
         Feature::TurboMode { command } => match command {
-            TurboMode::Enable => change::apply(&session, &[change::assign("max-freq", "max")]),
-            TurboMode::Disable => change::apply(&session, &[change::assign("max-freq", "base")]),
+            TurboMode::Enable => write::apply(&session, &[write::assign("max-freq", "max")]),
+            TurboMode::Disable => write::apply(&session, &[write::assign("max-freq", "base")]),
             TurboMode::GetTrl => read::turbo_limits(&session),
-            TurboMode::SetTrl { trl } => change::apply(&session, &[change::assign("trl", trl)]),
+            TurboMode::SetTrl { trl } => write::apply(&session, &[write::assign("trl", trl)]),
         },
         Feature::Watch(args) => watch::run(&session, args),
         Feature::Recommend(args) => recommend::run(&session, args),

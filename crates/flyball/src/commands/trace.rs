@@ -3,12 +3,12 @@
 mod diagnose;
 mod formats;
 mod input;
-pub mod known;
 mod plots;
 mod print;
 mod record;
 mod report;
 mod tables;
+pub mod traced_machine;
 
 use clap::Subcommand;
 

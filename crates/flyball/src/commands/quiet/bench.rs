@@ -23,7 +23,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output::Reporter,
-    quiet::{self, Quiet},
+    quiet_machine::{self, Quiet},
     run_as::RunAs,
     seeds::RunSeeds,
 };
@@ -87,8 +87,14 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A machine in software ends with this process, so there is nothing for a guardian to restore.
         let guarded = host.software().is_none();
         let stopped = || interrupted.load(Ordering::Relaxed);
-        let session =
-            quiet::QuietSession::begin(context, &*host, &args.quiet, Purpose::Quiet, guarded, &stopped)?;
+        let session = quiet_machine::QuietSession::begin(
+            context,
+            &*host,
+            &args.quiet,
+            Purpose::Quiet,
+            guarded,
+            &stopped,
+        )?;
         if !guarded {
             session.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
@@ -130,7 +136,7 @@ fn series(
         // Nothing else runs on a machine in software, so that a model needs CPUs of its own only if the user says so.
         args.quiet.cpus.clone().unwrap_or_default()
     } else {
-        quiet::cpus(&Snapshot::begin(host)?, &args.quiet)?
+        quiet_machine::cpus(&Snapshot::begin(host)?, &args.quiet)?
     };
     let meters = Meters::find(host, Some(&cpus).filter(|cpus| !cpus.is_empty()));
     let mut seeds = RunSeeds::new(args.seed);
@@ -143,7 +149,7 @@ fn series(
             // Per run and not per boot: the machine is not booted in between.
             software.vary(seeds.next());
         }
-        let launch = quiet::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
+        let launch = quiet_machine::launch(&args.command, &cpus, &args.quiet, group).as_user(user).silent();
         let mut watch = Watch::start(host, &meters, cpus.clone());
         let mut running = host.spawn(launch).map_err(fail)?;
         let ended = loop {

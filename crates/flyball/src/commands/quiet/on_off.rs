@@ -12,7 +12,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     output,
-    quiet::{Quiet, QuietSession},
+    quiet_machine::{Quiet, QuietSession},
 };
 
 /// Makes the machine quiet until `quiet off`.

@@ -14,7 +14,7 @@ use crate::{
 
 use super::{
     input::{Input, say_what_is_missing},
-    known,
+    traced_machine,
 };
 
 /// Arguments of `trace diagnose`.
@@ -54,8 +54,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Before the trace is read: a wrong name should not cost the time to read it.
     let given = match args.topology.as_deref() {
         None => None,
-        Some("") => Some(known::of_host(&*context.open()?)?),
-        Some(from) => Some(known::of_text(from)?),
+        Some("") => Some(traced_machine::of_host(&*context.open()?)?),
+        Some(from) => Some(traced_machine::of_text(from)?),
     };
     let names = Arc::new(Names::default());
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());

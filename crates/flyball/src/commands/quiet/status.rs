@@ -7,7 +7,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
-    quiet::{Quiet, QuietPlan},
+    quiet_machine::{Quiet, QuietPlan},
 };
 
 /// Prints the plan, and writes nothing.

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     exit::{Exit, Failure},
     process::{interrupts, run_in_foreground},
-    quiet::{self, Quiet, QuietSession},
+    quiet_machine::{self, Quiet, QuietSession},
     run_as::RunAs,
 };
 
@@ -41,6 +41,6 @@ fn launch(
     group: Option<&str>,
 ) -> Result<Launch, Failure> {
     // Level fixed takes CPUs offline: those that the command may use are looked up on the quiet machine.
-    let cpus = quiet::cpus(&Snapshot::begin(host)?, options)?;
-    Ok(quiet::launch(command, &cpus, options, group).as_user(user))
+    let cpus = quiet_machine::cpus(&Snapshot::begin(host)?, options)?;
+    Ok(quiet_machine::launch(command, &cpus, options, group).as_user(user))
 }

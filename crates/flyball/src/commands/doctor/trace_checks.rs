@@ -12,7 +12,7 @@ use flyball_trace::{
     diagnose::{Diagnoser, Finding as Found, FindingKind, Limits, Severity},
 };
 
-use crate::{commands::trace::known, exit::Failure};
+use crate::{commands::trace::traced_machine, exit::Failure};
 
 /// A check that a trace answers.
 pub(super) struct Check {
@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[CALLBACKS, FREQUENCY, LOSSES];
 /// # Errors
 /// The file cannot be read, or is not a trace.
 pub(super) fn findings(host: &dyn Host, file: &Path) -> Result<Vec<Finding>, Failure> {
-    let isolation = known::of_host(host)?.isolation().unwrap_or_default();
+    let isolation = traced_machine::of_host(host)?.isolation().unwrap_or_default();
     let driver = host.read("/sys/devices/system/cpu/cpufreq/policy0/scaling_driver").ok();
     let names = Arc::new(Names::default());
     let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new())

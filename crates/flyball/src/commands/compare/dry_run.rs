@@ -25,7 +25,7 @@ struct ArmPlan {
 }
 
 #[derive(serde::Serialize)]
-struct Outlook<'a> {
+struct DryRun<'a> {
     workload: &'a WorkloadNote,
     schedule: &'a Schedule,
     arms: Vec<ArmPlan>,
@@ -64,14 +64,14 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
         .map(|block| schedule.order(block, &runnable).into_iter().map(|arm| arms[arm].name.clone()).collect())
         .collect();
     let pause_seconds = rounds_at_most as f64 * schedule.cool_down;
-    let outlook =
-        Outlook { workload: &manifest.workload, schedule, arms, rounds_at_most, pause_seconds, order };
-    context.output.about(host).object(|| &outlook, || render(manifest, &outlook))?;
+    let preview =
+        DryRun { workload: &manifest.workload, schedule, arms, rounds_at_most, pause_seconds, order };
+    context.output.about(host).object(|| &preview, || render(manifest, &preview))?;
     Ok(Exit::Done)
 }
 
-fn render(manifest: &Manifest, outlook: &Outlook<'_>) -> String {
-    let Outlook { schedule, arms, rounds_at_most, pause_seconds, order, .. } = outlook;
+fn render(manifest: &Manifest, preview: &DryRun<'_>) -> String {
+    let DryRun { schedule, arms, rounds_at_most, pause_seconds, order, .. } = preview;
     let mut out = String::new();
     if let Some(quiet) = &manifest.quiet {
         let _ = writeln!(out, "quiet ({}, CPUs {}): {}", quiet.level, quiet.cpus, quiet.settings.join(" "));
