@@ -3,7 +3,7 @@
 #
 # Each round starts a command that changes settings, kills it after a random time (in half of the rounds the processes that
 # it started too), restores, and looks at every setting with the shell. In a quarter of the rounds the first restore
-# is killed as well.
+# is killed as well. look.sh must be next to this script.
 C=/sys/devices/system/cpu
 F=/tmp/flyball-under-test.$$
 cp "$1" "$F" || exit 1
@@ -15,21 +15,14 @@ next() { random=$((random * 48271 % 2147483647)); number=$((random % $1)); }
 i=0
 random=$((random * 7919 + 1))
 
-line() {
-    [ -e "$1" ] || return
-    if read -r text < "$1"; then echo "$1 $text"; else echo "$1 unreadable"; fi
-} 2> /dev/null
+# `look`: every setting that has a file.
+. "${0%/*}/look.sh"
 
-# Every setting that the commands below can change, a line each.
-look() {
-    for f in $C/cpu*/online $C/amd_pstate/status $C/intel_pstate/status $C/intel_pstate/no_turbo $C/intel_pstate/*_perf_pct \
-        $C/intel_pstate/hwp_dynamic_boost $C/cpufreq/boost $C/cpufreq/ondemand/up_threshold $C/cpu*/power/energy_perf_bias \
-        $C/cpu*/power/pm_qos_resume_latency_us $C/cpu*/cpuidle/state*/disable; do
-        line "$f"
-    done
-    for n in scaling_driver scaling_governor energy_performance_preference scaling_min_freq scaling_max_freq boost; do
-        for f in $C/cpufreq/policy*/$n; do line "$f"; done
-    done
+# Every setting that the commands below can change, a line each. Speed Select has no files: another run of flyball shows what
+# the driver answers.
+see() {
+    look
+    [ "$kinds" = 11 ] || "$F" get sst-level sst-bf sst-tf sst-cp sst-cp-priority clos clos-min clos-max clos-weight 2>&1
 }
 
 # `usleep` is in busybox, not in coreutils, whose `sleep` takes fractions.
@@ -44,8 +37,11 @@ own() {
     done
 }
 
+kinds=11
+[ ! -e /dev/isst_interface ] || kinds=17
+
 command() {
-    next 11
+    next $kinds
     case $number in
         0) set -- set governor=performance ;;
         1) set -- set governor=powersave max-freq=2GHz ;;
@@ -58,22 +54,40 @@ command() {
         8) set -- set online=off -c 1 ;;
         9) set -- quiet --cpus 1 -- sleep 0.3 ;;
         10) set -- compare --arm now --arm 'b: governor=performance' --rounds 2 -- true ;;
+        11) set -- set sst-cp=on sst-bf=on ;;
+        12) set -- set sst-cp=on sst-tf=on governor=performance ;;
+        13) set -- set sst-cp=on clos-max:3=1.5GHz clos=3 ;;
+        14) set -- set sst-cp-priority=ordered clos-weight:1=9 turbo=off ;;
+        15) set -- set sst-level=4 ;;
+        16) set -- run sst-cp=on clos=2 -c 0-1 -- sleep 0.3 ;;
     esac
     "$F" "$@" > /tmp/kills-out.$$ 2>&1 &
     child=$!
 }
 
-kills=0 restores=0 ended=0 exact=0 kept=0 false=0
-before=$(look)
+# Hundredths of a second since boot.
+now() { read -r up x < /proc/uptime; up=${up%.*}${up#*.}; }
+
+kills=0 restores=0 ended=0 undone=0 exact=0 kept=0 false=0
+before=$(see)
 [ -n "$before" ] || { echo "false: no settings here"; exit 1; }
 cd /tmp || exit 1
+# Delays follow what a change takes here, so that kills hit its whole length: tens of milliseconds on a processor, seconds in an
+# emulator. The second one counts, because the first reads the program from storage.
+for n in 1 2; do
+    now
+    took=$up
+    "$F" set max-freq=2GHz > /tmp/kills-out.$$ 2>&1 || { echo "false: set: $(tr '\n' ';' < /tmp/kills-out.$$)"; exit 1; }
+    now
+    took=$(((up - took) * 10000 + 10000))
+    "$F" restore > /dev/null 2>&1
+done
 while [ $i -lt "$rounds" ]; do
     i=$((i + 1))
     command
     what="case $number"
-    # Most commands take 10 to 300 ms; in an emulator ten times that.
     next 5
-    case $number in 0) next 5000 ;; 1) next 20000 ;; 2) next 80000 ;; 3) next 300000 ;; 4) next 900000 ;; esac
+    case $number in 0) next $((took / 10)) ;; 1 | 2) next "$took" ;; 3) next $((took * 2)) ;; 4) next $((took * 5)) ;; esac
     pause "$number"
     next 2
     everything=$number
@@ -86,7 +100,7 @@ while [ $i -lt "$rounds" ]; do
     if [ "$number" = 0 ]; then
         "$F" restore > /dev/null 2>&1 &
         child=$!
-        next 60000
+        next $((took / 2))
         pause "$number"
         kill -9 $child 2> /dev/null && restores=$((restores + 1))
         wait $child 2> /dev/null
@@ -100,20 +114,21 @@ while [ $i -lt "$rounds" ]; do
         tries=$((tries + 1))
         pause 500000
     done
-    now=$(look)
-    if [ $code = 0 ] && [ "$now" = "$before" ]; then
+    seen=$(see)
+    ! grep -q '^undone: ' /tmp/kills-restore.$$ || undone=$((undone + 1))
+    if [ $code = 0 ] && [ "$seen" = "$before" ]; then
         exact=$((exact + 1))
     elif [ $code = 0 ]; then
         false=$((false + 1))
         echo "$before" > /tmp/kills-before.$$
-        echo "$now" > /tmp/kills-now.$$
+        echo "$seen" > /tmp/kills-now.$$
         echo "false: round $i, $what: $(diff /tmp/kills-before.$$ /tmp/kills-now.$$ | head -n 6 | tr '\n' ';') $(tr '\n' ';' < /tmp/kills-restore.$$)"
         # So that one fault is not counted again in every round that follows.
-        before=$now
+        before=$seen
     else
         kept=$((kept + 1))
         echo "not restored: round $i, $what: exit $code: $(tail -n 3 /tmp/kills-restore.$$ | tr '\n' ';')"
     fi
 done
 rm -f "$F" /tmp/kills-*.$$
-echo "sum: $rounds rounds $kills kills $restores kills-of-restore $ended ended-before $exact exact $kept not-restored $false false"
+echo "sum: $rounds rounds $kills kills $restores kills-of-restore $ended ended-before $undone undone-by-restore $exact exact $kept not-restored $false false"

@@ -82,7 +82,8 @@ const ACPI_INTEL: &[&str] = &["sst-guide", "--driver", "acpi-cpufreq", "--module
 fn boot(guest: &Guest) -> Result<(), Failed> {
     let flyball = format!("{}:flyball", env!("CARGO_BIN_EXE_flyball"));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/settings.sh");
-    let options = [guest.options, &["--file", &flyball, "--file", script]].concat();
+    let look = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/kills.d/look.sh");
+    let options = [guest.options, &["--file", &flyball, "--file", script, "--file", look]].concat();
     let command = ["sh", "./settings.sh", "./flyball", guest.modes, guest.governor];
     let output = guest::run(guest.kernel, &options, &command)?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -17,27 +17,8 @@ has() { case $2 in *"$3"*) ok "$1" ;; *) bad "$1" "no '$3' in '$2'" ;; esac; }
 # A file's one line, without starting a program for it: in an emulator that is most of the time.
 read1() { if read -r line < "$1"; then echo "$line"; else echo unreadable; fi; } 2> /dev/null
 
-one() {
-    [ -e "$1" ] || return
-    if read -r line < "$1"; then echo "$1 $line"; else echo "$1 unreadable"; fi
-} 2> /dev/null
-
-# Every setting of the machine, one line each.
-look() {
-    for f in $C/online $C/amd_pstate/status $C/intel_pstate/status $C/intel_pstate/no_turbo \
-        $C/intel_pstate/min_perf_pct $C/intel_pstate/max_perf_pct $C/intel_pstate/hwp_dynamic_boost $C/cpufreq/boost \
-        $C/cpufreq/ondemand/up_threshold $C/cpufreq/schedutil/rate_limit_us $C/cpufreq/policy*/schedutil/rate_limit_us \
-        $C/cpufreq/policy*/ondemand/up_threshold; do
-        one "$f"
-    done
-    for n in scaling_driver scaling_governor energy_performance_preference scaling_min_freq scaling_max_freq boost \
-        scaling_setspeed; do
-        for f in $C/cpufreq/policy*/$n; do one "$f"; done
-    done
-    for f in $C/cpu*/power/energy_perf_bias $C/cpu*/power/pm_qos_resume_latency_us; do
-        one "$f"
-    done
-}
+# `look`: every setting of the machine, one line each.
+. ./look.sh
 
 # unchanged NAME BEFORE: nothing differs from BEFORE.
 unchanged() {

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::thread::CpuSet;
+
 use super::script::{self, CPU, Look, Machine, agrees, escape};
 
 /// The machine that this program runs on.
@@ -51,6 +53,25 @@ impl Machine for Here {
         file.read_exact_at(&mut bytes, register.into()).map_err(|e| number(&e))?;
         Ok(u64::from_le_bytes(bytes))
     }
+}
+
+/// Has every CPU schedule this thread once, so that a governor that follows load has sent its request.
+///
+/// schedutil sends nothing when it starts (`sugov_start`) but at the next scheduler event on the CPU, and an idle CPU may
+/// have none for seconds. Until then the register holds what the earlier driver left: on 6.12
+/// `amd_pstate_epp_cpu_offline` leaves EPP 191, and the first request of the driver without preferences, whose
+/// `cppc_req_cached` starts at 0, makes it 0.
+fn wake_all(cpus: u32) {
+    let mut all = CpuSet::new();
+    for cpu in 0..cpus {
+        all.set(cpu as usize);
+        // A CPU that is offline cannot be woken, and has no register to look at.
+        if flyball_host::process::pin_thread(cpu).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    // Fails only if none of the CPUs is online.
+    let _ = rustix::thread::sched_setaffinity(None, &all);
 }
 
 /// Runs a script and prints what differs, a line each, and then how much was compared. What is not as expected is
@@ -98,6 +119,7 @@ pub fn run(path: &str) {
             // A script that differs much is not waited for at each step.
             let patience = if differing > 40 { 2 } else { 9 };
             if !wrong.is_empty() && tries < patience {
+                wake_all(watch.cpus);
                 thread::sleep(Duration::from_millis(4 << tries.min(6)));
                 continue;
             }
