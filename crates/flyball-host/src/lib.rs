@@ -72,7 +72,7 @@ pub enum Kind {
 pub trait Host: Send + Sync {
     fn kind(&self) -> Kind;
 
-    /// How to name the machine in a message: `live`, a directory, `sim:NAME`.
+    /// How to name the machine in a message: `live`, `guest of NAME, ...`, a directory, `sim:NAME`.
     fn name(&self) -> String;
 
     /// Reads a whole attribute into `buffer`, which is cleared first.

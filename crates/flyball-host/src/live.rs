@@ -246,12 +246,12 @@ impl Host for Live {
     }
 
     /// `live`; in the namespace of a served simulated machine `sim:NAME (served)`, so that a journal of the one is not
-    /// taken for one of the other.
+    /// taken for one of the other; in a guest what its firmware says, so that no report of it passes for one of hardware.
     fn name(&self) -> String {
-        match self.read("/proc/version").ok().as_deref().and_then(served) {
-            Some(name) => format!("sim:{name} (served)"),
-            None => "live".to_owned(),
+        if let Some(name) = self.read("/proc/version").ok().as_deref().and_then(served) {
+            return format!("sim:{name} (served)");
         }
+        crate::emulated(self).unwrap_or_else(|| "live".to_owned())
     }
 
     crate::recorded::read_from_tree!(tree);
