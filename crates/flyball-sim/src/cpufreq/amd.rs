@@ -553,7 +553,8 @@ impl Driver for AmdPstateEpp {
             leave(platform, cpu);
             return;
         }
-        // 6.12 leaves the limits as they are and the preference balanced (seen on 6.12.107).
+        // amd_pstate_epp_cpu_offline() of 6.12 asks for the lowest level and EPP 191, but pstate_update_perf(), which writes
+        // the register, ignores its arguments for the cached request: the limits stay as they are (seen on 6.12.107).
         let cached = platform.amd.cpus[cpu as usize].cached;
         send(platform, cpu, platform.boost, PerfRequest { epp: 191, ..cached });
     }
