@@ -265,7 +265,7 @@ fn run(boot: &Boot, module: Option<&Path>) -> Result<(), Failed> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guests/doctor.sh");
     let mut command = Command::new("nice");
     command.args(["-n", "10", flyball, "--kernel", boot.kernel, "guest", "run"]).args(boot.options);
-    command.args(["--modules", "msr", "--root", "host", "--timeout", "1500"]);
+    command.args(["--modules", "msr", "--timeout", "1500"]);
     command.arg("--file").arg(format!("{flyball}:flyball.bin"));
     command.arg("--file").arg(format!("{}:doctor.sh", script.display()));
     if let Some(module) = module {

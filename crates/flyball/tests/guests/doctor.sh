@@ -22,7 +22,7 @@ sleep 1
 look > after
 cmp -s before after && echo "--- same before and after" || { echo "--- different after"; diff before after; }
 kernel() {
-    dmesg -C
+    dmesg -c > /dev/null
     taskset -c 0 insmod "$module" || echo "--- no module"
     echo "--- $1"
     dmesg | sed -n 's/.*amd_pstate_ut: //p'
