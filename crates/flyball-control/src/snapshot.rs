@@ -156,7 +156,7 @@ impl Snapshot {
         if !self.has(knob) {
             return Err(ReadError::NotTaken(knob));
         }
-        Ok(self.places[knob.knob().scope as usize].as_deref().unwrap_or_default())
+        Ok(self.places_in(knob.knob().scope))
     }
 
     /// The places of `knob` that govern at least one of `cpus`.
@@ -223,7 +223,7 @@ impl Snapshot {
         let Some(Column::Each(entries)) = &self.columns[knob as usize] else {
             return if self.has(knob) { Ok(None) } else { Err(ReadError::NotTaken(knob)) };
         };
-        let places = self.places[knob.knob().scope as usize].as_deref().unwrap_or_default();
+        let places = self.places_in(knob.knob().scope);
         // Numbered places are in order. Named ones (zones, sensors) are in the order of the directory, and few.
         let index = places
             .binary_search_by(|place| place.at.cmp(at))

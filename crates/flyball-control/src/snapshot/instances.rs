@@ -50,9 +50,7 @@ impl Snapshot {
             Scope::IdleState => idle_places(topology, &self.idle_states),
             Scope::Uncore => find_uncore(host, topology),
             Scope::Zone => find_zones(host, topology),
-            Scope::Constraint => {
-                find_constraints(host, self.places[Scope::Zone as usize].as_deref().unwrap_or_default())
-            }
+            Scope::Constraint => find_constraints(host, self.places_in(Scope::Zone)),
             Scope::Sensor => find_sensors(host, topology),
             _ => of_topology(topology, scope).unwrap_or_default(),
         }

@@ -169,7 +169,7 @@ impl Snapshot {
 
     /// The places of all power domains.
     pub(crate) fn power_domain_places(&self) -> &[Place] {
-        self.places[Scope::PowerDomain as usize].as_deref().unwrap_or_default()
+        self.places_in(Scope::PowerDomain)
     }
 
     /// The setting behind a row at a place.

@@ -90,16 +90,20 @@ impl Snapshot {
             no_msr_driver: false,
         };
         // By scope, then place by place: the files of a policy or CPU are in one folder, and reading them one after the other
-        // lets the host open them relative to it.
-        let mut by_scope: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
+        // lets the host open them relative to it. The idle states are in the CPU's folder.
+        let mut by_folder: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
         for &knob in request.knobs {
-            if self.has(knob) || by_scope[knob.knob().scope as usize].contains(&knob) {
+            let folder = match knob.knob().scope {
+                Scope::IdleState => Scope::Cpu,
+                scope => scope,
+            };
+            if self.has(knob) || by_folder[folder as usize].contains(&knob) {
                 continue;
             }
             self.find_places(host, knob, request.levels);
-            by_scope[knob.knob().scope as usize].push(knob);
+            by_folder[folder as usize].push(knob);
         }
-        for knobs in by_scope.iter().filter(|knobs| !knobs.is_empty()) {
+        for knobs in by_folder.iter().filter(|knobs| !knobs.is_empty()) {
             for (knob, column) in pass.columns(self, knobs, request) {
                 self.columns[knob as usize] = Some(column);
             }
@@ -119,6 +123,11 @@ impl Snapshot {
             self.find_scope(host, Scope::Zone);
         }
         self.find_scope(host, scope);
+    }
+
+    /// The places of a scope that were found; none if it was not looked for.
+    pub(super) fn places_in(&self, scope: Scope) -> &[Place] {
+        self.places[scope as usize].as_deref().unwrap_or_default()
     }
 
     fn find_scope(&mut self, host: &dyn Host, scope: Scope) {
@@ -153,6 +162,24 @@ impl Snapshot {
     }
 }
 
+/// The places of all `knobs`; of several scopes CPU by CPU, each scope in its own order.
+fn folder_by_folder<'s>(snapshot: &'s Snapshot, knobs: &[Id]) -> Vec<(Scope, &'s Place)> {
+    let mut scopes: Vec<Scope> = Vec::new();
+    let mut places = Vec::new();
+    for &knob in knobs {
+        let scope = knob.knob().scope;
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+            places.extend(snapshot.places_in(scope).iter().map(|place| (scope, place)));
+        }
+    }
+    if scopes.len() > 1 {
+        // The sort is stable, and the places of a scope are in the order of CPUs already.
+        places.sort_by_key(|(_, place)| place.cpus.first());
+    }
+    places
+}
+
 /// A pass over a machine, with what it learns on its way.
 struct Pass<'h> {
     host: &'h dyn Host,
@@ -178,15 +205,14 @@ impl Attempt {
 }
 
 impl Pass<'_> {
-    /// Reads knobs of one scope.
+    /// Reads knobs whose files are in the same folders.
     fn columns(&mut self, snapshot: &Snapshot, knobs: &[Id], request: &Request<'_>) -> Vec<(Id, Column)> {
-        let Some(scope) = knobs.first().map(|knob| knob.knob().scope) else { return Vec::new() };
-        let places = snapshot.places[scope as usize].as_deref().unwrap_or_default();
         let is_meant = |place: &Place| request.cpus.is_none_or(|cpus| place.cpus.intersects(cpus));
         let mut columns = Vec::with_capacity(knobs.len());
         // The knobs to read at each place, and what was read of them so far.
         let mut each: Vec<(Id, Vec<Option<Entry>>)> = Vec::with_capacity(knobs.len());
         for &knob in knobs {
+            let places = snapshot.places_in(knob.knob().scope);
             if request.sample_absence && !request.to_plan {
                 let meant: Vec<&Place> = places.iter().filter(|place| is_meant(place)).collect();
                 // The sample costs a few reads: below eight places reading all of them costs no more.
@@ -200,9 +226,9 @@ impl Pass<'_> {
             each.push((knob, Vec::with_capacity(places.len())));
         }
         let by_list = request.online_by_list && snapshot.topology.online_is_listed;
-        for place in places {
+        for (scope, place) in folder_by_folder(snapshot, knobs) {
             let is_meant = is_meant(place);
-            for (knob, entries) in &mut each {
+            for (knob, entries) in each.iter_mut().filter(|(knob, _)| knob.knob().scope == scope) {
                 entries.push(is_meant.then(|| {
                     if *knob == Id::Online && by_list {
                         Entry { reading: Ok(member(&snapshot.topology, place)), slot: None }

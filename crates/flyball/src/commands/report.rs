@@ -68,12 +68,16 @@ fn make(place: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot create {}: {error}", place.display())))
 }
 
-/// A chart as SVG and as PNG.
+/// A chart as SVG, and as PNG in builds that have it.
 fn save_chart(place: &Path, name: &str, chart: &flyball_plot::Chart) -> Result<(), Failure> {
     save(place, &format!("{name}.svg"), chart.svg().as_bytes())?;
-    // Two pixels for one: sharp on dense screens and in print.
-    let png = chart.png(2.0).map_err(Failure::failed)?;
-    save(place, &format!("{name}.png"), &png)
+    #[cfg(feature = "png")]
+    {
+        // Two pixels for one: sharp on dense screens and in print.
+        let png = chart.png(2.0).map_err(Failure::failed)?;
+        save(place, &format!("{name}.png"), &png)?;
+    }
+    Ok(())
 }
 
 /// Writes the report's files into a directory and prints it.

@@ -34,7 +34,7 @@ pub struct Files {
     plots: Option<PathBuf>,
 
     /// File format of --plots.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "png", requires = "plots")]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t, requires = "plots")]
     plot_format: plots::Format,
 
     /// Write requests and samples as a Parquet file (builds with feature `parquet`).

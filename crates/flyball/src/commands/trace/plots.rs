@@ -11,11 +11,22 @@ use crate::exit::Failure;
 /// How pictures are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Bitmaps, 1200 x 600.
+    /// Bitmaps, 1200 x 600 (builds with feature `png`).
     Png,
     /// Vector graphics.
     Svg,
 }
+
+impl Default for Format {
+    /// Bitmaps like the kernel's tracers, where this build can.
+    fn default() -> Self {
+        if cfg!(feature = "png") { Format::Png } else { Format::Svg }
+    }
+}
+
+#[cfg(not(feature = "png"))]
+const NO_PNG: &str =
+    "this build draws no PNG files: use --plot-format svg, or build flyball with --features png";
 
 /// Points that a picture's width can show; more would only be thinned again.
 const COLUMNS: usize = 2048;
@@ -52,7 +63,10 @@ impl Pictures<'_> {
     fn save(&mut self, name: &str, chart: &Chart) -> Result<(), Failure> {
         let (end, bytes) = match self.format {
             Format::Svg => ("svg", Ok(chart.svg().into_bytes())),
+            #[cfg(feature = "png")]
             Format::Png => ("png", chart.png(1.0).map_err(|error| error.to_string())),
+            #[cfg(not(feature = "png"))]
+            Format::Png => return Err(Failure::usage(NO_PNG)),
         };
         let path = self.directory.join(format!("{name}.{end}"));
         let written = bytes.and_then(|bytes| std::fs::write(&path, bytes).map_err(|error| error.to_string()));
