@@ -305,8 +305,7 @@ impl Host for Live {
         // SAFETY: `argument` is a live, exclusively borrowed buffer. The driver (isst_if_common.c) reads and
         // writes only within the structure that `number` names, and the callers in `isst` size the buffer by
         // that structure, element counts included.
-        let answer =
-            unsafe { libc::ioctl(file.as_raw_fd(), libc::c_ulong::from(number), argument.as_mut_ptr()) };
+        let answer = unsafe { libc::ioctl(file.as_raw_fd(), number as libc::Ioctl, argument.as_mut_ptr()) };
         if answer < 0 {
             let error = std::io::Error::last_os_error();
             return Err(HostError::new(Op::Isst, format!("{NODE} ioctl {number:#x}"), Errno::from(&error)));
