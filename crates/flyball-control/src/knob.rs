@@ -204,7 +204,7 @@ pub enum SpeedSelect {
     ClosEpp,
     Class,
     TurboLimits,
-    Apart,
+    Partition,
     Highest,
     Locked,
 }
@@ -293,7 +293,7 @@ impl SpeedSelect {
             Field::ClosEpp(_) => SpeedSelect::ClosEpp,
             Field::Class(_) => SpeedSelect::Class,
             Field::TurboLimits => SpeedSelect::TurboLimits,
-            Field::Apart => SpeedSelect::Apart,
+            Field::Partition => SpeedSelect::Partition,
             Field::Highest => SpeedSelect::Highest,
             Field::Locked => SpeedSelect::Locked,
         }
@@ -308,7 +308,7 @@ impl SpeedSelect {
             SpeedSelect::CorePower => Field::CorePower,
             SpeedSelect::Priority => Field::Priority,
             SpeedSelect::TurboLimits => Field::TurboLimits,
-            SpeedSelect::Apart => Field::Apart,
+            SpeedSelect::Partition => Field::Partition,
             SpeedSelect::Highest => Field::Highest,
             SpeedSelect::Locked => Field::Locked,
             SpeedSelect::ClosMin

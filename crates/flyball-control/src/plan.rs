@@ -35,7 +35,7 @@ use crate::{
 };
 pub use absences::{Absence, Remedy};
 pub use note::Note;
-pub use refusal::{Hint, Instead, Refusal, Side};
+pub use refusal::{Alternative, Hint, Refusal, Side};
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -155,7 +155,7 @@ struct Want {
 
 /// What is going to change before the later steps have their turn.
 #[derive(Debug, Clone, Default)]
-struct Ahead {
+struct ExpectedState {
     /// The driver mode that will be switched to.
     mode: Option<String>,
     /// Turbo, boost, SMT or CPUs will change: the hardware's limits may.
@@ -176,7 +176,7 @@ const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", 
 struct Planner<'s> {
     snapshot: &'s Snapshot,
     wants: BTreeMap<(Id, At), Want>,
-    ahead: Ahead,
+    ahead: ExpectedState,
     changes: Vec<Change>,
     notes: Vec<Note>,
     refused: Vec<Refusal>,
@@ -194,7 +194,7 @@ pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
     let mut planner = Planner {
         snapshot,
         wants: BTreeMap::new(),
-        ahead: Ahead::default(),
+        ahead: ExpectedState::default(),
         changes: Vec::new(),
         notes: Vec::new(),
         refused: Vec::new(),
@@ -245,8 +245,8 @@ impl Planner<'_> {
         // a machine whose CPU 4 is offline still leaves CPU 4 out.
         if knob.scope == Scope::Machine && !topology.present.is_subset(&cpus) {
             let instead = match knob.narrower() {
-                Some(id) if self.is_somewhere(id, &cpus)? => Some(Instead::Knob(id)),
-                _ if knob.id == Id::Turbo => Some(Instead::MaxFreqBase),
+                Some(id) if self.is_somewhere(id, &cpus)? => Some(Alternative::Knob(id)),
+                _ if knob.id == Id::Turbo => Some(Alternative::MaxFreqBase),
                 _ => None,
             };
             self.refuse(Refusal::WholeMachine { from, knob: knob.id, cpus, instead });
@@ -273,7 +273,7 @@ impl Planner<'_> {
         for place in places {
             // A power domain without CPUs stands for its package, and goes with any part of it.
             let own = self.snapshot.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
-            if !own && knob.id == Id::SstApart {
+            if !own && knob.id == Id::SstPartition {
                 // It has no CPUs that could be set apart, and those of others are theirs.
                 continue;
             }

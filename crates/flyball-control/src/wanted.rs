@@ -129,7 +129,7 @@ impl Wanted {
         let is_plausible = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
         let wanted = is_plausible.then(|| match knob.id {
             Id::IdleState => Some(idle_state(text)),
-            Id::SstApart => cpus_apart(text),
+            Id::SstPartition => partition_cpus(text),
             _ => Wanted::of_form(knob, text),
         });
         wanted.flatten().ok_or_else(|| refuse(knob.accepts()))
@@ -194,7 +194,7 @@ fn idle_state(text: &str) -> Wanted {
     }
 }
 
-fn cpus_apart(text: &str) -> Option<Wanted> {
+fn partition_cpus(text: &str) -> Option<Wanted> {
     let word = match text.parse::<CpuList>() {
         _ if text.eq_ignore_ascii_case("none") => "none".to_owned(),
         Ok(cpus) if !cpus.is_empty() => cpus.to_string(),

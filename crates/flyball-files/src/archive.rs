@@ -82,7 +82,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
 
 /// Which bound was met while reading.
 #[derive(Debug, Clone, Copy)]
-enum Met {
+enum BoundReached {
     Total,
     Time,
 }
@@ -92,13 +92,13 @@ struct Bounded<'a, R> {
     from: R,
     left: u64,
     deadline: Instant,
-    met: &'a Cell<Option<Met>>,
+    met: &'a Cell<Option<BoundReached>>,
 }
 
 impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if Instant::now() > self.deadline {
-            self.met.set(Some(Met::Time));
+            self.met.set(Some(BoundReached::Time));
             return Err(io::ErrorKind::TimedOut.into());
         }
         let room = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
@@ -107,7 +107,7 @@ impl<R: Read> Read for Bounded<'_, R> {
             if self.from.read(&mut [0])? == 0 {
                 return Ok(0);
             }
-            self.met.set(Some(Met::Total));
+            self.met.set(Some(BoundReached::Total));
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let count = self.from.read(&mut buffer[..room])?;
@@ -121,7 +121,7 @@ const MOST_PAX: u64 = 16 << 10;
 
 /// What headers in front of an entry say of it.
 #[derive(Default)]
-struct Ahead {
+struct PaxHeader {
     path: Option<Vec<u8>>,
     target: Option<Vec<u8>>,
 }
@@ -138,12 +138,12 @@ pub fn read<E: From<TarError>>(
     let met = Cell::new(None);
     let deadline = Instant::now() + limits.time;
     let broken = |error: io::Error| match met.get() {
-        Some(Met::Total) => TarError::Total(limits.total),
-        Some(Met::Time) => TarError::Slow(limits.time),
+        Some(BoundReached::Total) => TarError::Total(limits.total),
+        Some(BoundReached::Time) => TarError::Slow(limits.time),
         None => TarError::Damaged(error),
     };
     let mut archive = tar::Archive::new(Bounded { from: tar, left: limits.total, deadline, met: &met });
-    let mut ahead = Ahead::default();
+    let mut pax_header = PaxHeader::default();
     for (number, entry) in archive.entries().map_err(broken)?.raw(true).enumerate() {
         let mut entry = entry.map_err(broken)?;
         if number >= limits.entries {
@@ -151,27 +151,31 @@ pub fn read<E: From<TarError>>(
         }
         let size = entry.size();
         let kind = entry.header().entry_type();
-        let name = ahead.path.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = pax_header.path.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
         match kind {
             EntryType::GNULongName | EntryType::GNULongLink => {
                 let mut text = contents(&mut entry, size, MOST_PATH as u64 + 1, &name, broken)?;
                 while text.last() == Some(&0) {
                     text.pop();
                 }
-                let slot = if kind == EntryType::GNULongName { &mut ahead.path } else { &mut ahead.target };
+                let slot = if kind == EntryType::GNULongName {
+                    &mut pax_header.path
+                } else {
+                    &mut pax_header.target
+                };
                 *slot = Some(text);
                 continue;
             }
             EntryType::XHeader => {
                 let bytes = contents(&mut entry, size, MOST_PAX, &name, broken)?;
-                pax(&bytes, &mut ahead).ok_or_else(|| TarError::Header(shown(&name)))?;
+                pax(&bytes, &mut pax_header).ok_or_else(|| TarError::Header(shown(&name)))?;
                 continue;
             }
             // Defaults for all entries; what is read here is not among them.
             EntryType::XGlobalHeader => continue,
             _ => {}
         }
-        let said = std::mem::take(&mut ahead);
+        let said = std::mem::take(&mut pax_header);
         let path = plain(Path::new(OsStr::from_bytes(&name)))
             .map_err(|why| TarError::Path { path: shown(&name), why })?;
         let target = || {
@@ -196,8 +200,8 @@ pub fn read<E: From<TarError>>(
         // What `each` met at a bound, it may have taken for an end.
         if let Some(met) = met.get() {
             return Err(match met {
-                Met::Total => TarError::Total(limits.total).into(),
-                Met::Time => TarError::Slow(limits.time).into(),
+                BoundReached::Total => TarError::Total(limits.total).into(),
+                BoundReached::Time => TarError::Slow(limits.time).into(),
             });
         }
     }
@@ -222,12 +226,12 @@ fn contents(
 
 /// Takes names from a pax header (pax(1), "pax Extended Header"). `None` where it cannot be read, or says of the content
 /// what is not supported: a size other than the header's, and holes.
-fn pax(bytes: &[u8], ahead: &mut Ahead) -> Option<()> {
+fn pax(bytes: &[u8], pax_header: &mut PaxHeader) -> Option<()> {
     for extension in tar::PaxExtensions::new(bytes) {
         let extension = extension.ok()?;
         match extension.key().ok()? {
-            "path" => ahead.path = Some(extension.value_bytes().to_vec()),
-            "linkpath" => ahead.target = Some(extension.value_bytes().to_vec()),
+            "path" => pax_header.path = Some(extension.value_bytes().to_vec()),
+            "linkpath" => pax_header.target = Some(extension.value_bytes().to_vec()),
             "size" => return None,
             key if key.starts_with("GNU.sparse") => return None,
             _ => {}

@@ -22,7 +22,7 @@ mod zstd;
 pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
-pub use private::{Unsafe, check_private, private};
+pub use private::{Untrusted, check_private, private};
 pub use regular::open_regular;
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};

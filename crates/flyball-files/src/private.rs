@@ -8,7 +8,7 @@ use std::{
 
 /// Why a directory is not trusted.
 #[derive(Debug, thiserror::Error)]
-pub enum Unsafe {
+pub enum Untrusted {
     #[error("{} belongs to user {owner}, neither to root nor to the user of this process", .path.display())]
     Foreign { path: PathBuf, owner: u32 },
     #[error("{} can be written by other users (mode {mode:03o})", .path.display())]
@@ -26,9 +26,9 @@ pub enum Unsafe {
 ///
 /// # Errors
 /// What is wrong, and with which directory on the way.
-pub fn private(path: &Path) -> Result<(), Unsafe> {
+pub fn private(path: &Path) -> Result<(), Untrusted> {
     check_private(path)?;
-    let io = |source| Unsafe::Io { path: path.to_owned(), source };
+    let io = |source| Untrusted::Io { path: path.to_owned(), source };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
     // Again: another process may have made it in between.
     check_private(path)?;
@@ -45,16 +45,16 @@ pub fn private(path: &Path) -> Result<(), Unsafe> {
 ///
 /// # Errors
 /// What is wrong, and with which directory on the way.
-pub fn check_private(path: &Path) -> Result<(), Unsafe> {
+pub fn check_private(path: &Path) -> Result<(), Untrusted> {
     if !path.is_absolute() {
-        return Err(Unsafe::Relative(path.to_owned()));
+        return Err(Untrusted::Relative(path.to_owned()));
     }
     let me = rustix::process::geteuid().as_raw();
     // From the root down, so that a directory is looked at only after it is known that no other user can replace it.
     let mut above: Vec<&Path> = path.ancestors().collect();
     above.reverse();
     for dir in above {
-        let io = |source| Unsafe::Io { path: dir.to_owned(), source };
+        let io = |source| Untrusted::Io { path: dir.to_owned(), source };
         let link = match std::fs::symlink_metadata(dir) {
             Ok(status) => status,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -62,7 +62,7 @@ pub fn check_private(path: &Path) -> Result<(), Unsafe> {
         };
         let trusted = |owner: u32| owner == me || owner == 0;
         if !trusted(link.uid()) {
-            return Err(Unsafe::Foreign { path: dir.to_owned(), owner: link.uid() });
+            return Err(Untrusted::Foreign { path: dir.to_owned(), owner: link.uid() });
         }
         let status = if link.is_symlink() {
             // Its target has a way of its own.
@@ -72,14 +72,14 @@ pub fn check_private(path: &Path) -> Result<(), Unsafe> {
             link
         };
         if !status.is_dir() {
-            return Err(Unsafe::NotDirectory(dir.to_owned()));
+            return Err(Untrusted::NotDirectory(dir.to_owned()));
         }
         let mode = status.mode() & 0o7777;
         // Groups count for the directory itself only: on the way they are often the user's own (umask 002).
         let others = if dir == path { 0o022 } else { 0o002 };
         let sticky = mode & 0o1000 != 0 && dir != path;
         if mode & others != 0 && !sticky {
-            return Err(Unsafe::Open { path: dir.to_owned(), mode: mode & 0o777 });
+            return Err(Untrusted::Open { path: dir.to_owned(), mode: mode & 0o777 });
         }
     }
     Ok(())
@@ -113,12 +113,12 @@ mod tests {
         private(&path).unwrap();
         for open in [0o722, 0o702, 0o1777] {
             mode(&path, open);
-            assert!(matches!(private(&path), Err(Unsafe::Open { .. })), "{open:o}");
+            assert!(matches!(private(&path), Err(Untrusted::Open { .. })), "{open:o}");
         }
         mode(&path, 0o700);
         mode(&dir.path().join("a"), 0o777);
-        assert!(matches!(private(&path), Err(Unsafe::Open { .. })));
-        assert!(matches!(private(&dir.path().join("a/new")), Err(Unsafe::Open { .. })));
+        assert!(matches!(private(&path), Err(Untrusted::Open { .. })));
+        assert!(matches!(private(&dir.path().join("a/new")), Err(Untrusted::Open { .. })));
         // As /tmp.
         mode(&dir.path().join("a"), 0o1777);
         private(&path).unwrap();
@@ -135,7 +135,7 @@ mod tests {
         private(&path).unwrap();
         for given in [dir.path().join("a"), path.clone()] {
             std::os::unix::fs::chown(&given, Some(65534), None).unwrap();
-            assert!(matches!(check_private(&path), Err(Unsafe::Foreign { owner: 65534, .. })));
+            assert!(matches!(check_private(&path), Err(Untrusted::Foreign { owner: 65534, .. })));
             std::os::unix::fs::chown(&given, Some(0), None).unwrap();
         }
         // A link of another user, to a directory of ours.
@@ -143,19 +143,19 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         check_private(&link).unwrap();
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-        assert!(matches!(check_private(&link), Err(Unsafe::Foreign { .. })));
+        assert!(matches!(check_private(&link), Err(Untrusted::Foreign { .. })));
         // A link of ours, over a directory that others can write.
         mode(&dir.path().join("a"), 0o777);
         std::os::unix::fs::lchown(&link, Some(0), None).unwrap();
-        assert!(matches!(check_private(&link), Err(Unsafe::Open { .. })));
+        assert!(matches!(check_private(&link), Err(Untrusted::Open { .. })));
     }
 
     #[test]
     fn a_file_or_a_relative_path_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x"), "").unwrap();
-        assert!(matches!(private(&dir.path().join("x")), Err(Unsafe::NotDirectory(_))));
+        assert!(matches!(private(&dir.path().join("x")), Err(Untrusted::NotDirectory(_))));
         assert!(private(&dir.path().join("x/y")).is_err());
-        assert!(matches!(check_private(Path::new("cache")), Err(Unsafe::Relative(_))));
+        assert!(matches!(check_private(Path::new("cache")), Err(Untrusted::Relative(_))));
     }
 }

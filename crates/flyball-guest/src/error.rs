@@ -38,7 +38,7 @@ pub enum GuestError {
         "{0}; flyball runs programs of its cache, so it does not use this one. Set FLYBALL_CACHE to a directory that \
          only you can write"
     )]
-    Cache(#[from] flyball_files::Unsafe),
+    Cache(#[from] flyball_files::Untrusted),
     /// The package mirror or apt did not deliver.
     #[error("{0}")]
     Fetch(String),

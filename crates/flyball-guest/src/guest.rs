@@ -26,8 +26,8 @@ use crate::{
     kernel::{self, Kernel},
     machine::{Driver, GuestMachine},
     qemu::{self, Board, Qemu},
-    run::{self, Boot, End, Outlets},
-    watch::Patience,
+    run::{self, Boot, End, OutputSinks},
+    watch::ProgressLimits,
 };
 
 /// Where the command's root file system comes from.
@@ -82,7 +82,7 @@ pub struct Request {
     /// Limit of host time.
     pub timeout: Option<Duration>,
     /// When a guest that makes no progress is ended.
-    pub patience: Patience,
+    pub progress_limits: ProgressLimits,
     /// The command; empty for a shell.
     pub command: Vec<String>,
 }
@@ -111,7 +111,7 @@ impl Request {
             copy_back: None,
             replaced: Vec::new(),
             timeout: Some(Duration::from_secs(300)),
-            patience: Patience::default(),
+            progress_limits: ProgressLimits::default(),
             command: command.iter().map(|&word| word.to_owned()).collect(),
         }
     }
@@ -143,7 +143,7 @@ pub fn find_plugin() -> Result<PathBuf, GuestError> {
 }
 
 /// Boots a guest, runs the command in it, and says how it ended.
-pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, GuestError> {
+pub fn run(cache: &Cache, request: &Request, sinks: OutputSinks) -> Result<End, GuestError> {
     let interface = interface(request)?;
     let machine = GuestMachine::find(&request.machine, request.cpus, interface)?;
     if request.memory_mb < 256 {
@@ -199,10 +199,10 @@ pub fn run(cache: &Cache, request: &Request, outlets: Outlets) -> Result<End, Gu
         command_line,
         more,
         timeout: request.timeout,
-        patience: request.patience,
+        progress_limits: request.progress_limits,
         interactive: request.command.is_empty(),
     };
-    let mut end = run::run(boot, outlets)?;
+    let mut end = run::run(boot, sinks)?;
     let (into, rule) = match (&results, &request.copy_back) {
         (Some(results), _) => (Some(&results.path), Rule::Results { reserved: LOGS }),
         (None, back) => (back.as_ref(), Rule::Work { replaced: request.replaced.clone() }),

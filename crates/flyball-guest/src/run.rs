@@ -22,7 +22,7 @@ use std::{
 use crate::{
     error::GuestError,
     qemu,
-    watch::{self, Patience, Stuck, Watched},
+    watch::{self, ProgressLimits, Stuck, Watched},
 };
 
 /// What a start needs.
@@ -40,13 +40,13 @@ pub struct Boot<'a> {
     /// Limit of host time.
     pub timeout: Option<Duration>,
     /// When a guest that makes no progress is ended.
-    pub patience: Patience,
+    pub progress_limits: ProgressLimits,
     /// Standard input and output belong to a person in the guest's shell.
     pub interactive: bool,
 }
 
 /// Where the guest's output goes while it runs.
-pub struct Outlets {
+pub struct OutputSinks {
     /// The command's standard output.
     pub out: Box<dyn Write + Send>,
     /// The command's standard error.
@@ -263,7 +263,7 @@ pub fn terminal_size() -> (u16, u16) {
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
 /// Runs a guest to its end.
-pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
+pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
     let mut lines = Vec::new();
     for _ in LINES {
         lines.push(Line::new().map_err(|e| GuestError::Emulator(format!("cannot make a pipe: {e}")))?);
@@ -280,7 +280,7 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
     let [console, out, err, control]: [io::PipeReader; 4] =
         reads.try_into().map_err(|_| GuestError::Emulator("a serial line is missing".into()))?;
     let said = child.stderr.take();
-    let Outlets { out: to_out, err: to_err, console: to_console } = outlets;
+    let OutputSinks { out: to_out, err: to_err, console: to_console } = sinks;
     // One thread per pipe: a full one would stop the emulator.
     let console = thread::spawn(move || pump(console, to_console, true));
     let said = thread::spawn(move || said.map(|from| pump(from, None, true)).unwrap_or_default());
@@ -289,7 +289,8 @@ pub fn run(boot: Boot<'_>, outlets: Outlets) -> Result<End, GuestError> {
     let up = Arc::new(AtomicBool::new(false));
     let listens = Control { up: Arc::clone(&up), ..Control::default() };
     let control = thread::spawn(move || listens.read(control, start));
-    let Watched { timed_out, stuck, memory } = watch::wait(&mut child, boot.timeout, boot.patience, &up)?;
+    let Watched { timed_out, stuck, memory } =
+        watch::wait(&mut child, boot.timeout, boot.progress_limits, &up)?;
     let host_end = start.elapsed();
     let _ = (out.join(), err.join());
     let mut end = control.join().unwrap_or_default();
@@ -345,9 +346,9 @@ fn spawn(command: &mut Command) -> Result<Child, GuestError> {
 
 /// A writer that keeps what is written, for callers that want the output as bytes.
 #[derive(Debug, Clone, Default)]
-pub struct Kept(Arc<Mutex<Vec<u8>>>);
+pub struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Kept {
+impl SharedBuffer {
     /// What has been written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().map(|bytes| bytes.clone()).unwrap_or_default()
@@ -359,7 +360,7 @@ impl Kept {
     }
 }
 
-impl Write for Kept {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Ok(mut kept) = self.0.lock() {
             keep(&mut kept, bytes);
@@ -374,9 +375,9 @@ impl Write for Kept {
 
 /// A channel end as a writer, for callers that follow the output line by line.
 #[derive(Debug)]
-pub struct Sent(pub mpsc::Sender<Vec<u8>>);
+pub struct ChannelWriter(pub mpsc::Sender<Vec<u8>>);
 
-impl Write for Sent {
+impl Write for ChannelWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
         Ok(bytes.len())

@@ -15,16 +15,16 @@ use crate::error::GuestError;
 
 /// When a guest that makes no progress is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct ProgressLimits {
     /// Processor time of the emulator until the guest's init runs. The slowest boot seen took 40 s.
     pub boot: Duration,
     /// Time in which the emulator uses no processor time at all. A kernel that is idle still has timers.
     pub still: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience { boot: Duration::from_secs(240), still: Duration::from_secs(120) }
+impl Default for ProgressLimits {
+    fn default() -> ProgressLimits {
+        ProgressLimits { boot: Duration::from_secs(240), still: Duration::from_secs(120) }
     }
 }
 
@@ -52,7 +52,7 @@ pub struct Watched {
 pub fn wait(
     child: &mut Child,
     limit: Option<Duration>,
-    patience: Patience,
+    progress_limits: ProgressLimits,
     up: &AtomicBool,
 ) -> Result<Watched, GuestError> {
     let pid = child.id();
@@ -75,10 +75,10 @@ pub fn wait(
             if now != used || stopped {
                 (used, since) = (now, Instant::now());
             }
-            if used >= patience.boot && !up.load(Ordering::Relaxed) {
-                watched.stuck = Some(Stuck::NoInit(patience.boot));
-            } else if since.elapsed() >= patience.still {
-                watched.stuck = Some(Stuck::Still(patience.still));
+            if used >= progress_limits.boot && !up.load(Ordering::Relaxed) {
+                watched.stuck = Some(Stuck::NoInit(progress_limits.boot));
+            } else if since.elapsed() >= progress_limits.still {
+                watched.stuck = Some(Stuck::Still(progress_limits.still));
             }
         }
         watched.timed_out = deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -117,9 +117,9 @@ mod tests {
 
     use super::*;
 
-    fn watched(program: &str, patience: Patience, up: bool) -> Watched {
+    fn watched(program: &str, progress_limits: ProgressLimits, up: bool) -> Watched {
         let mut child = Command::new("sh").args(["-c", program]).stdin(Stdio::null()).spawn().unwrap();
-        wait(&mut child, None, patience, &AtomicBool::new(up)).unwrap()
+        wait(&mut child, None, progress_limits, &AtomicBool::new(up)).unwrap()
     }
 
     #[test]
@@ -134,10 +134,13 @@ mod tests {
     #[test]
     fn what_gets_nowhere_is_ended() {
         let minute = Duration::from_secs(60);
-        let still =
-            watched("exec sleep 600", Patience { boot: minute, still: Duration::from_millis(300) }, true);
+        let still = watched(
+            "exec sleep 600",
+            ProgressLimits { boot: minute, still: Duration::from_millis(300) },
+            true,
+        );
         assert!(matches!(still.stuck, Some(Stuck::Still(_))));
-        let spins = Patience { boot: Duration::from_millis(200), still: minute };
+        let spins = ProgressLimits { boot: Duration::from_millis(200), still: minute };
         let boots = watched("while :; do :; done", spins, false);
         assert!(matches!(boots.stuck, Some(Stuck::NoInit(_))));
         // One that has reached its init may compute for as long as it likes.

@@ -48,7 +48,7 @@ pub struct Spool {
 
 /// One writer's part of it.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct SpoolPart {
     file: Arc<File>,
     direct: Arc<AtomicBool>,
     start: u64,
@@ -79,8 +79,8 @@ impl Spool {
     }
 
     /// The stretch of writer `number`, counted from 0.
-    pub fn stretch(&self, number: usize) -> Stretch {
-        Stretch {
+    pub fn stretch(&self, number: usize) -> SpoolPart {
+        SpoolPart {
             file: self.file.clone(),
             direct: self.direct.clone(),
             start: self.place(number),
@@ -126,7 +126,7 @@ impl Spool {
     }
 }
 
-impl Stretch {
+impl SpoolPart {
     /// Whether writes go past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)

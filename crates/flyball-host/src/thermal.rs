@@ -112,7 +112,8 @@ impl CapabilityEvents {
             count if count < 0 => return Err(last()),
             _ => {}
         }
-        // A message has at most 16 CPUs (HFI_MAX_THERM_NOTIFY_COUNT, intel_hfi.c), but several may wait.
+        // A message has at most 64 CPUs, 16 in older kernels (HFI_THERMNL_CAPS_PER_EVENT in intel_hfi.c): three attributes of
+        // 8 bytes each. recv(2) cuts a message that does not fit.
         let mut buffer = vec![0; 65_536];
         let message = receive(&self.socket, &mut buffer)?;
         Ok(capabilities(message, self.family))

@@ -7,13 +7,13 @@ use std::fmt;
 
 /// One setting as typed: knob, value, and perhaps the CPUs it is for (`K@0-3=V`). What it means is for others to say.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Wish {
+pub struct ArmSetting {
     /// The knob, `governor`, perhaps with `@CPUS`.
     pub knob: String,
     pub value: String,
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for ArmSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.knob, self.value)
     }
@@ -25,7 +25,9 @@ pub struct Arm {
     /// The name in tables and plots.
     pub name: String,
     /// The settings, in the order typed; none is the machine as it is.
-    pub wishes: Vec<Wish>,
+    // The name that run directories have for it.
+    #[serde(rename = "wishes")]
+    pub settings: Vec<ArmSetting>,
 }
 
 /// Why arms cannot be used.
@@ -57,7 +59,7 @@ impl Arm {
 
     /// The machine as it is.
     pub fn now() -> Arm {
-        Arm { name: "now".to_owned(), wishes: Vec::new() }
+        Arm { name: "now".to_owned(), settings: Vec::new() }
     }
 
     /// Reads `NAME: K=V K=V`, `K=V K=V` (named by its settings), `NAME:` or `now`.
@@ -75,12 +77,12 @@ impl Arm {
             _ if text.contains('=') => (None, text),
             _ => (Some(text), ""),
         };
-        let wishes = settings.split_whitespace().map(wish).collect::<Result<Vec<_>, _>>()?;
+        let settings = settings.split_whitespace().map(setting).collect::<Result<Vec<_>, _>>()?;
         let name = match name {
-            Some("") | None => join(&wishes),
+            Some("") | None => join(&settings),
             Some(name) => name.to_owned(),
         };
-        if name.is_empty() { Err(ArmError::Empty) } else { Ok(Arm { name, wishes }) }
+        if name.is_empty() { Err(ArmError::Empty) } else { Ok(Arm { name, settings }) }
     }
 
     /// The arms of a comparison: those named, then the matrix's cross product.
@@ -89,9 +91,9 @@ impl Arm {
     /// As [`Arm::parse`]; names used twice; fewer than two arms, too many.
     pub fn all(arms: &[String], matrix: &[String]) -> Result<Vec<Arm>, ArmError> {
         let mut all = arms.iter().map(|text| Arm::parse(text)).collect::<Result<Vec<_>, _>>()?;
-        let mut product: Vec<Vec<Wish>> = vec![Vec::new()];
+        let mut product: Vec<Vec<ArmSetting>> = vec![Vec::new()];
         for row in matrix {
-            let first = wish(row.trim())?;
+            let first = setting(row.trim())?;
             let values: Vec<&str> = first.value.split(',').map(str::trim).filter(|v| !v.is_empty()).collect();
             if values.is_empty() {
                 return Err(ArmError::Row(row.clone()));
@@ -105,19 +107,20 @@ impl Arm {
                 .iter()
                 .flat_map(|so_far| {
                     values.iter().map(|value| {
-                        let mut wishes = so_far.clone();
+                        let mut settings = so_far.clone();
                         // `now` in a matrix leaves the knob alone.
                         if *value != "now" {
-                            wishes.push(Wish { knob: first.knob.clone(), value: (*value).to_owned() });
+                            settings
+                                .push(ArmSetting { knob: first.knob.clone(), value: (*value).to_owned() });
                         }
-                        wishes
+                        settings
                     })
                 })
                 .collect();
         }
         if !matrix.is_empty() {
-            all.extend(product.into_iter().map(|wishes| {
-                if wishes.is_empty() { Arm::now() } else { Arm { name: join(&wishes), wishes } }
+            all.extend(product.into_iter().map(|settings| {
+                if settings.is_empty() { Arm::now() } else { Arm { name: join(&settings), settings } }
             }));
         }
         if all.len() > Arm::MOST {
@@ -133,17 +136,17 @@ impl Arm {
     }
 }
 
-fn wish(word: &str) -> Result<Wish, ArmError> {
+fn setting(word: &str) -> Result<ArmSetting, ArmError> {
     match word.split_once('=') {
         Some((knob, value)) if !knob.trim().is_empty() && !value.trim().is_empty() => {
-            Ok(Wish { knob: knob.trim().to_owned(), value: value.trim().to_owned() })
+            Ok(ArmSetting { knob: knob.trim().to_owned(), value: value.trim().to_owned() })
         }
         _ => Err(ArmError::Word(word.to_owned())),
     }
 }
 
-fn join(wishes: &[Wish]) -> String {
-    wishes.iter().map(Wish::to_string).collect::<Vec<_>>().join(" ")
+fn join(settings: &[ArmSetting]) -> String {
+    settings.iter().map(ArmSetting::to_string).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -159,10 +162,10 @@ mod tests {
     fn arms_are_read() {
         let arm = Arm::parse("fast: governor=performance  epp=0").expect("a good arm");
         assert_eq!(arm.name, "fast");
-        assert_eq!(arm.wishes.len(), 2);
+        assert_eq!(arm.settings.len(), 2);
         assert_eq!(Arm::parse("governor=powersave").expect("good").name, "governor=powersave");
         assert_eq!(Arm::parse("now"), Ok(Arm::now()));
-        assert_eq!(Arm::parse("base:").expect("good").wishes, []);
+        assert_eq!(Arm::parse("base:").expect("good").settings, []);
         assert_eq!(Arm::parse("x: governor"), Err(ArmError::Word("governor".to_owned())));
         assert_eq!(Arm::parse("x: =3"), Err(ArmError::Word("=3".to_owned())));
         assert_eq!(Arm::parse(" "), Err(ArmError::Empty));

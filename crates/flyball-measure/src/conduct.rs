@@ -82,7 +82,7 @@ pub struct NoSettings;
 
 impl Settings for NoSettings {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
-        match arm.wishes.first() {
+        match arm.settings.first() {
             None => Ok(Vec::new()),
             Some(wish) => Err(SettingsError(format!("nothing here can set {wish}"))),
         }

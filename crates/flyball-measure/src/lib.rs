@@ -26,7 +26,7 @@ pub use analyse::{
     ArmReport, Comparison, Drift, Grades, LeftOut, Point, Quantity, Report, Summary, Verdict, analyse,
     half_width,
 };
-pub use arm::{Arm, ArmError, Wish};
+pub use arm::{Arm, ArmError, ArmSetting};
 pub use conduct::{Conductor, End, Event, MeasureError, NoSettings, RoundTracer, Settings, SettingsError};
 pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Recording, Series};
 pub use metric::{Better, Metric};

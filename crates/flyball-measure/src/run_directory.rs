@@ -525,7 +525,7 @@ pub(crate) mod tests {
                 prepare: None,
                 ignore_failure: false,
             },
-            arms: arms.iter().map(|name| Arm { name: (*name).to_owned(), wishes: Vec::new() }).collect(),
+            arms: arms.iter().map(|name| Arm { name: (*name).to_owned(), settings: Vec::new() }).collect(),
             boot_needs: Vec::new(),
             schedule: Schedule {
                 seed: 1,

@@ -122,7 +122,7 @@ pub(crate) struct Package {
     /// Set when a register of the package changed what its cores may do.
     pub stale: bool,
     /// The room in which its cores' frequencies were last chosen.
-    chosen: Option<choose::Room>,
+    chosen: Option<choose::PackageLimits>,
     /// The share of the uncore's range that its limits leave.
     pub uncore: f64,
 }

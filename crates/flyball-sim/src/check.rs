@@ -14,7 +14,7 @@ mod published;
 mod stinner;
 mod storpool;
 
-pub use published::{Of, Published, published};
+pub use published::{Measured, Published, published};
 
 use flyball_silicon::SpecError;
 use serde::Serialize;

@@ -4,7 +4,7 @@
 
 /// One long option.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Long {
+pub(super) struct LongOption {
     pub name: &'static str,
     pub takes_value: bool,
     pub letter: char,
@@ -44,7 +44,7 @@ impl<'a> Getopt<'a> {
     }
 
     /// The next option. `only`: long options may have one dash.
-    pub(super) fn next(&mut self, short: &str, long: &[Long], only: bool) -> Found {
+    pub(super) fn next(&mut self, short: &str, long: &[LongOption], only: bool) -> Found {
         if self.rest.is_empty() {
             // The caller has moved the index back to read a second list of options, as it may by getopt(3).
             self.last_plain = self.last_plain.min(self.index);
@@ -108,7 +108,14 @@ impl<'a> Getopt<'a> {
     }
 
     /// `None`: not a long option, to be tried as short ones.
-    fn long(&mut self, text: &str, dashes: &str, short: &str, long: &[Long], only: bool) -> Option<Found> {
+    fn long(
+        &mut self,
+        text: &str,
+        dashes: &str,
+        short: &str,
+        long: &[LongOption],
+        only: bool,
+    ) -> Option<Found> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (text, None),
@@ -117,11 +124,12 @@ impl<'a> Getopt<'a> {
         let option = match exact {
             Some(option) => option,
             None => {
-                let fitting: Vec<&Long> =
+                let fitting: Vec<&LongOption> =
                     long.iter().filter(|option| option.name.starts_with(name)).collect();
                 // Abbreviations of two names for one option are not ambiguous, except with getopt_long_only.
-                let same =
-                    |a: &Long, b: &Long| !only && a.takes_value == b.takes_value && a.letter == b.letter;
+                let same = |a: &LongOption, b: &LongOption| {
+                    !only && a.takes_value == b.takes_value && a.letter == b.letter
+                };
                 match fitting.as_slice() {
                     [] => {
                         let first = text.chars().next();
@@ -145,7 +153,7 @@ impl<'a> Getopt<'a> {
             }
         };
         self.index += 1;
-        let Long { name, takes_value, letter } = *option;
+        let LongOption { name, takes_value, letter } = *option;
         Some(match value {
             Some(_) if !takes_value => {
                 Found::Wrong(format!("option '{dashes}{name}' doesn't allow an argument"))
@@ -177,12 +185,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LONG: &[Long] = &[
-        Long { name: "cpu", takes_value: true, letter: 'c' },
-        Long { name: "debug", takes_value: false, letter: 'd' },
-        Long { name: "pause", takes_value: true, letter: 'p' },
-        Long { name: "poll-interval", takes_value: true, letter: 'w' },
-        Long { name: "retry", takes_value: true, letter: 'r' },
+    const LONG: &[LongOption] = &[
+        LongOption { name: "cpu", takes_value: true, letter: 'c' },
+        LongOption { name: "debug", takes_value: false, letter: 'd' },
+        LongOption { name: "pause", takes_value: true, letter: 'p' },
+        LongOption { name: "poll-interval", takes_value: true, letter: 'w' },
+        LongOption { name: "retry", takes_value: true, letter: 'r' },
     ];
 
     fn all(words: &[&str], only: bool) -> (Vec<String>, usize) {

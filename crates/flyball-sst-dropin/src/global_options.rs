@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use crate::{
     daemon,
-    getopt::{Found, Getopt, Long},
+    getopt::{Found, Getopt, LongOption},
     help, info, numbers,
     session::{Ended, Results, Session, VERSION},
 };
 
-const LONG: &[Long] = &[
-    Long { name: "all-cpus-online", takes_value: false, letter: 'a' },
-    Long { name: "cpu", takes_value: true, letter: 'c' },
-    Long { name: "debug", takes_value: false, letter: 'd' },
-    Long { name: "format", takes_value: true, letter: 'f' },
-    Long { name: "help", takes_value: false, letter: 'h' },
-    Long { name: "info", takes_value: false, letter: 'i' },
-    Long { name: "pause", takes_value: true, letter: 'p' },
-    Long { name: "out", takes_value: true, letter: 'o' },
-    Long { name: "retry", takes_value: true, letter: 'r' },
-    Long { name: "version", takes_value: false, letter: 'v' },
-    Long { name: "oob", takes_value: false, letter: 'b' },
-    Long { name: "no-daemon", takes_value: false, letter: 'n' },
-    Long { name: "poll-interval", takes_value: true, letter: 'w' },
+const LONG: &[LongOption] = &[
+    LongOption { name: "all-cpus-online", takes_value: false, letter: 'a' },
+    LongOption { name: "cpu", takes_value: true, letter: 'c' },
+    LongOption { name: "debug", takes_value: false, letter: 'd' },
+    LongOption { name: "format", takes_value: true, letter: 'f' },
+    LongOption { name: "help", takes_value: false, letter: 'h' },
+    LongOption { name: "info", takes_value: false, letter: 'i' },
+    LongOption { name: "pause", takes_value: true, letter: 'p' },
+    LongOption { name: "out", takes_value: true, letter: 'o' },
+    LongOption { name: "retry", takes_value: true, letter: 'r' },
+    LongOption { name: "version", takes_value: false, letter: 'v' },
+    LongOption { name: "oob", takes_value: false, letter: 'b' },
+    LongOption { name: "no-daemon", takes_value: false, letter: 'n' },
+    LongOption { name: "poll-interval", takes_value: true, letter: 'w' },
     // The tool declares it with a value and ignores the value.
-    Long { name: "cgroupv2", takes_value: true, letter: 'g' },
-    Long { name: "cpu0-workaround", takes_value: true, letter: 'u' },
+    LongOption { name: "cgroupv2", takes_value: true, letter: 'g' },
+    LongOption { name: "cpu0-workaround", takes_value: true, letter: 'u' },
 ];
 const SHORT: &str = "c:df:hio:vabw:ngu";
 

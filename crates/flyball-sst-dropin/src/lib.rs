@@ -32,5 +32,5 @@ mod turbo;
 mod tests;
 
 pub use daemon::Daemon;
-pub use run::{Surroundings, run};
+pub use run::{Environment, run};
 pub use session::Ended;

@@ -1,7 +1,7 @@
 //! The options of a command, which follow the feature and command words (`parse_cmd_args` of isst-config.c).
 
 use crate::{
-    getopt::{Found, Getopt, Long},
+    getopt::{Found, Getopt, LongOption},
     session::{Ended, Session},
 };
 
@@ -38,22 +38,22 @@ pub(super) struct Options {
     pub help: bool,
 }
 
-const LONG: &[Long] = &[
-    Long { name: "bucket", takes_value: true, letter: 'b' },
-    Long { name: "level", takes_value: true, letter: 'l' },
+const LONG: &[LongOption] = &[
+    LongOption { name: "bucket", takes_value: true, letter: 'b' },
+    LongOption { name: "level", takes_value: true, letter: 'l' },
     // The tool declares it with a value and ignores the value.
-    Long { name: "online", takes_value: true, letter: 'o' },
-    Long { name: "trl-type", takes_value: true, letter: 'r' },
-    Long { name: "trl", takes_value: true, letter: 't' },
-    Long { name: "help", takes_value: false, letter: 'h' },
-    Long { name: "clos", takes_value: true, letter: 'c' },
-    Long { name: "desired", takes_value: true, letter: 'd' },
-    Long { name: "epp", takes_value: true, letter: 'e' },
-    Long { name: "min", takes_value: true, letter: 'n' },
-    Long { name: "max", takes_value: true, letter: 'm' },
-    Long { name: "priority", takes_value: true, letter: 'p' },
-    Long { name: "weight", takes_value: true, letter: 'w' },
-    Long { name: "auto", takes_value: false, letter: 'a' },
+    LongOption { name: "online", takes_value: true, letter: 'o' },
+    LongOption { name: "trl-type", takes_value: true, letter: 'r' },
+    LongOption { name: "trl", takes_value: true, letter: 't' },
+    LongOption { name: "help", takes_value: false, letter: 'h' },
+    LongOption { name: "clos", takes_value: true, letter: 'c' },
+    LongOption { name: "desired", takes_value: true, letter: 'd' },
+    LongOption { name: "epp", takes_value: true, letter: 'e' },
+    LongOption { name: "min", takes_value: true, letter: 'n' },
+    LongOption { name: "max", takes_value: true, letter: 'm' },
+    LongOption { name: "priority", takes_value: true, letter: 'p' },
+    LongOption { name: "weight", takes_value: true, letter: 'w' },
+    LongOption { name: "auto", takes_value: false, letter: 'a' },
 ];
 const SHORT: &str = "b:l:t:c:d:e:n:m:p:w:r:hoa";
 

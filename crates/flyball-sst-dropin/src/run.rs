@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What a run works with.
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// The machine.
     pub host: &'a dyn Host,
     /// Whether the user is root.
@@ -33,14 +33,14 @@ pub struct Surroundings<'a> {
 }
 
 /// Runs a command line, `args[0]` being the program's name; the answer is the exit code.
-pub fn run(args: &[String], surroundings: Surroundings<'_>) -> u8 {
+pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     let mut args = args.to_vec();
     if args.is_empty() {
         args.push("intel-speed-select".to_owned());
     }
     // The original would refuse the word, so it is taken out before anything is parsed as the original does.
     let strict = take_strict(&mut args);
-    let Surroundings { host, root, out, err, daemon } = surroundings;
+    let Environment { host, root, out, err, daemon } = environment;
     let debug_host = DebugHost::new(host);
     let host: &dyn Host = &debug_host;
     let info = CpuInfo::read(host).unwrap_or_default();

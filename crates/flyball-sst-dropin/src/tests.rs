@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use flyball_sst_fake::FakeMachine;
 
-use crate::{Daemon, Ended, Surroundings, run};
+use crate::{Daemon, Ended, Environment, run};
 
 /// A daemon that cannot detach, gets no events, and ends after some sleeps.
 struct Idle(std::cell::Cell<u32>);
@@ -36,8 +36,8 @@ fn tool(host: &dyn Host, words: &[&str], root: bool) -> Output {
         std::iter::once("intel-speed-select").chain(words.iter().copied()).map(str::to_owned).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut daemon = Idle(std::cell::Cell::new(0));
-    let surroundings = Surroundings { host, root, out: &mut out, err: &mut err, daemon: &mut daemon };
-    let code = run(&args, surroundings);
+    let environment = Environment { host, root, out: &mut out, err: &mut err, daemon: &mut daemon };
+    let code = run(&args, environment);
     Output { out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap(), code }
 }
 

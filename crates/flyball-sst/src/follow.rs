@@ -18,7 +18,7 @@ use crate::{
 
 /// How CPUs that the level excludes are kept from work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Means {
+pub enum Exclusion {
     /// Offline, by hotplug.
     Hotplug,
     /// In an isolated cgroup v2 partition.
@@ -87,13 +87,13 @@ impl fmt::Display for Event {
 /// The levels as they were last seen.
 #[derive(Debug)]
 pub struct Follower {
-    means: Means,
+    means: Exclusion,
     /// By package, die and domain.
     seen: BTreeMap<(u8, u32, u8), u8>,
 }
 
 impl Follower {
-    pub fn new(means: Means) -> Follower {
+    pub fn new(means: Exclusion) -> Follower {
         Follower { means, seen: BTreeMap::new() }
     }
 
@@ -129,7 +129,7 @@ impl Follower {
 
     fn apply(&self, host: &dyn Host, domain: &Domain, inside: &CpuList, events: &mut Vec<Event>) {
         let outside = domain.cpus.difference(inside);
-        if self.means == Means::Cgroup {
+        if self.means == Exclusion::Cgroup {
             let target = if outside.is_empty() { Partition::Ready } else { Partition::Cpus(outside.clone()) };
             match target.write(host, domain.place.package, domain.place.domain) {
                 Ok(()) => events.push(Event::Isolated(outside)),
@@ -172,7 +172,7 @@ mod tests {
         for tpmi in [false, true] {
             let machine = FakeMachine::guide(tpmi);
             let layout = Layout::read(&machine).unwrap();
-            let mut follower = Follower::new(Means::Hotplug);
+            let mut follower = Follower::new(Exclusion::Hotplug);
             assert_eq!(follower.look(&layout, &machine).unwrap().len(), 2, "the first look");
             assert_eq!(follower.look(&layout, &machine).unwrap(), []);
             machine.set(|state| state.level = 4);
@@ -191,7 +191,7 @@ mod tests {
     fn partitions_instead_of_hotplug() {
         let machine = FakeMachine::guide(true);
         let layout = Layout::read(&machine).unwrap();
-        let mut follower = Follower::new(Means::Cgroup);
+        let mut follower = Follower::new(Exclusion::Cgroup);
         machine.set(|state| state.level = 4);
         let _ = follower.look(&layout, &machine).unwrap();
         let folder = "/sys/fs/cgroup/flyball-sst-0-0";
@@ -212,7 +212,7 @@ mod tests {
         let layout = Layout::read(&machine).unwrap();
         machine.set(|state| state.level = 4);
         machine.fail_at(1, flyball_host::Errno::BUSY);
-        let events = Follower::new(Means::Hotplug).look(&layout, &machine).unwrap();
+        let events = Follower::new(Exclusion::Hotplug).look(&layout, &machine).unwrap();
         assert!(
             events.iter().any(
                 |event| matches!(event, Event::Refused(Refusal::Host(error)) if error.path.ends_with("cpu6/online"))

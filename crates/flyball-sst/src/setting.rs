@@ -68,7 +68,7 @@ pub enum Field {
     /// Turbo ratio limits: eight bytes in hexadecimal.
     TurboLimits,
     /// The CPUs of a cgroup v2 partition: a list, `none`, or `ready` (none, but groups are given cpusets).
-    Apart,
+    Partition,
     /// The highest level; read-only.
     Highest,
     /// Whether firmware locks the level; read-only.
@@ -90,7 +90,7 @@ impl Field {
             Field::ClosEpp(_) => "clos-epp",
             Field::Class(_) => "class",
             Field::TurboLimits => "trl",
-            Field::Apart => "apart",
+            Field::Partition => "apart",
             Field::Highest => "highest",
             Field::Locked => "locked",
         }
@@ -117,7 +117,7 @@ impl Field {
             ("core-power", None) => Field::CorePower,
             ("priority", None) => Field::Priority,
             ("trl", None) => Field::TurboLimits,
-            ("apart", None) => Field::Apart,
+            ("apart", None) => Field::Partition,
             ("highest", None) => Field::Highest,
             ("locked", None) => Field::Locked,
             ("clos-min", _) => Field::ClosMin(class()?),
@@ -197,7 +197,7 @@ impl Setting {
     /// What the driver answered.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
         // A partition is files; everything else asks the driver.
-        if self.field == Field::Apart {
+        if self.field == Field::Partition {
             return Ok(match Partition::read(host, self.place.package, self.place.domain)? {
                 Partition::None => "none".to_owned(),
                 Partition::Ready => "ready".to_owned(),
@@ -220,7 +220,7 @@ impl Setting {
             Field::Highest => access.levels(at)?.highest.to_string(),
             Field::Locked => switch(access.levels(at)?.locked),
             // `read` has answered this one.
-            Field::Apart => String::new(),
+            Field::Partition => String::new(),
             Field::BaseFreq => switch(features()?.base_freq_on),
             Field::TurboFreq => switch(features()?.turbo_freq_on),
             Field::CorePower => {
@@ -250,7 +250,7 @@ impl Setting {
     /// What the driver answered; `EINVAL` for a content of another form.
     pub fn write(&self, host: &dyn Host, content: &str) -> Result<(), HostError> {
         let content = content.trim();
-        if self.field == Field::Apart {
+        if self.field == Field::Partition {
             let target = match content {
                 "none" => Partition::None,
                 "ready" => Partition::Ready,
@@ -334,7 +334,7 @@ impl Setting {
                 legacy::write_msr(host, self.cpu()?, MSR_TURBO_RATIO_LIMIT, limits)
             }
             // Read-only; `write` has done the partition.
-            Field::Highest | Field::Locked | Field::Apart => {
+            Field::Highest | Field::Locked | Field::Partition => {
                 Err(HostError::new(Op::Isst, self.to_string(), Errno::ACCES))
             }
         }

@@ -20,7 +20,7 @@ use crate::{error::TraceError, record::Record};
 
 use split::Split;
 
-pub use row::{AMD_HEADER, INTEL_HEADER, Made, Rows};
+pub use row::{AMD_HEADER, CsvRow, INTEL_HEADER, Rows};
 
 /// Writes cpu.csv and a cpuNNN.csv for each CPU into a directory.
 ///
@@ -62,7 +62,7 @@ impl CsvFiles {
     /// Where a file cannot be written.
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
-        let Some(Made { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
+        let Some(CsvRow { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
         if self.rows_are_first {
             self.rows_are_first = false;
             self.block.extend_from_slice(header.as_bytes());

@@ -117,7 +117,7 @@ impl Default for Limits {
 
 /// A busy CPU's time without a decision.
 #[derive(Debug, Clone, Copy)]
-struct Silence {
+struct DecisionGap {
     from: u64,
     to: u64,
     load: f64,
@@ -126,7 +126,7 @@ struct Silence {
 
 /// An event that limits a CPU, or the machine; or several of a kind, one soon after the other.
 #[derive(Debug, Clone)]
-struct Limited {
+struct LimitEvent {
     time: u64,
     end: u64,
     count: u64,
@@ -143,7 +143,7 @@ struct CpuState {
     last: Option<u64>,
     samples: u64,
     first: u64,
-    silences: Vec<Silence>,
+    decision_gaps: Vec<DecisionGap>,
     losses: Vec<u64>,
     lost: u64,
     /// Highest of the limits that were set, and the limit now with its start.
@@ -164,7 +164,7 @@ pub struct Diagnoser {
     cpus: Vec<CpuState>,
     first: Option<u64>,
     last: u64,
-    limited: Vec<Limited>,
+    limited: Vec<LimitEvent>,
     /// Names of passed-through events, the rows of those that report heat, and by CPU their place in `limited`.
     names: Arc<Names>,
     hot: HashMap<NameId, Option<&'static NamedRow>>,
@@ -173,7 +173,7 @@ pub struct Diagnoser {
     isolation: Option<Isolation>,
 }
 
-/// Events, losses and silences of one kind that are kept a CPU; a trace can hold any number.
+/// Events, losses and decision_gaps of one kind that are kept a CPU; a trace can hold any number.
 const KEPT: usize = 1000;
 
 impl Diagnoser {
@@ -325,7 +325,7 @@ impl Diagnoser {
 
     fn limit(&mut self, time: u64, cpu: Option<u32>, what: String) {
         if self.limited.len() < KEPT {
-            self.limited.push(Limited { time, end: time, count: 1, cpu, what });
+            self.limited.push(LimitEvent { time, end: time, count: 1, cpu, what });
         }
     }
 
@@ -357,8 +357,8 @@ impl Diagnoser {
         if let Some(last) = state.last.replace(time) {
             let load = if tsc > 0 { mperf as f64 / tsc as f64 } else { 0.0 };
             // A CPU that slept makes no decisions either; the load of the time between distinguishes the two.
-            if time.saturating_sub(last) >= silence && load >= busy && state.silences.len() < KEPT {
-                state.silences.push(Silence { from: last, to: time, load, ghz: khz as f64 / 1e6 });
+            if time.saturating_sub(last) >= silence && load >= busy && state.decision_gaps.len() < KEPT {
+                state.decision_gaps.push(DecisionGap { from: last, to: time, load, ghz: khz as f64 / 1e6 });
             }
             true
         } else {

@@ -53,7 +53,7 @@ pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concern
 pub use isolation::{CpuRanges, Isolation};
 pub use machine::Machine;
 pub use merge::{BufferSummary, CpuCount, Readahead, merge};
-pub use page::{Entries, Entry, Missed, Page, Walk};
+pub use page::{Entries, Entry, Missed, Page, PageCursor};
 pub use print::Line;
 pub use record::{MOST_CPUS, Record};
 pub use stats::CpuStats;

@@ -11,7 +11,7 @@ use crate::{
     decode::Decoder,
     error::TraceError,
     events::Event,
-    page::{Entry, Missed, Page, Walk},
+    page::{Entry, Missed, Page, PageCursor},
     record::Record,
 };
 
@@ -64,7 +64,7 @@ impl Default for Readahead {
 struct Stream {
     pages: CpuPages,
     page: Vec<u8>,
-    walk: Walk,
+    walk: PageCursor,
     /// Lost records to report before the page's first.
     missed: Option<(u64, Missed)>,
     count: CpuCount,
@@ -164,7 +164,7 @@ impl Stream {
             Err(error) => {
                 // Only this page is left out: all pages have the same size, so the next one is found all the
                 // same.
-                self.walk = Walk::default();
+                self.walk = PageCursor::default();
                 let place = self.page_place();
                 summary.problem(|| format!("CPU {}, {}", self.count.cpu, error.within(place)));
             }
@@ -194,7 +194,7 @@ pub fn merge(
         let mut stream = Stream {
             pages: file.pages(buffer, *data, ahead),
             page: Vec::new(),
-            walk: Walk::default(),
+            walk: PageCursor::default(),
             missed: None,
             count: CpuCount { cpu: data.cpu, ..CpuCount::default() },
             next: None,

@@ -76,9 +76,9 @@ impl<'a> Page<'a> {
         Entries { data: self.data, walk: self.walk() }
     }
 
-    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see [`Walk`].
-    pub fn walk(&self) -> Walk {
-        Walk { at: self.start, end: self.data.len(), time: self.time }
+    /// The state of [`Page::entries`] without the bytes, for who keeps the page elsewhere: see [`PageCursor`].
+    pub fn walk(&self) -> PageCursor {
+        PageCursor { at: self.start, end: self.data.len(), time: self.time }
     }
 
     /// Bytes of the page that are used, with its header.
@@ -118,7 +118,7 @@ pub struct Entry<'a> {
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     data: &'a [u8],
-    walk: Walk,
+    walk: PageCursor,
 }
 
 impl<'a> Iterator for Entries<'a> {
@@ -130,15 +130,15 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// How far a page has been read. Holds no borrow; [`Walk::next`] must be given the page that it came from.
+/// How far a page has been read. Holds no borrow; [`PageCursor::next`] must be given the page that it came from.
 #[derive(Debug, Clone, Default)]
-pub struct Walk {
+pub struct PageCursor {
     at: usize,
     end: usize,
     time: u64,
 }
 
-impl Walk {
+impl PageCursor {
     fn fail(&mut self, what: &str) -> Malformed {
         let offset = self.at as u64;
         self.at = self.end;

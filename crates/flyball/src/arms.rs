@@ -1,5 +1,5 @@
-//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give. [`Held`] applies them to a real
-//! machine inside one transaction, [`Booted`] to a machine in software.
+//! A comparison's arms: the knobs of `flyball set`, and what only another boot can give. [`HeldArms`] applies them to a real
+//! machine inside one transaction, [`BootedArms`] to a machine in software.
 
 mod booted;
 
@@ -17,9 +17,9 @@ use flyball_control::{
     },
 };
 use flyball_host::{CpuInfo, Host};
-use flyball_measure::{Arm, Settings, SettingsError, Wish};
+use flyball_measure::{Arm, ArmSetting, Settings, SettingsError};
 
-pub use self::booted::Booted;
+pub use self::booted::BootedArms;
 use crate::{
     change,
     context::Context,
@@ -35,7 +35,7 @@ const BOOT: &str = "boot";
 /// What an arm asks of flyball's knobs, without what only a boot gives.
 pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
     let mut intent = Intent::default();
-    for wish in arm.wishes.iter().filter(|wish| !is_boot(wish)) {
+    for wish in arm.settings.iter().filter(|wish| !is_boot(wish)) {
         let (name, on) = match wish.knob.split_once('@') {
             Some((name, cpus)) => (name, Some(cpus)),
             None => (wish.knob.as_str(), None),
@@ -55,14 +55,14 @@ pub fn plan_of(host: &dyn Host, arm: &Arm) -> Result<Plan, Failure> {
     plan(&snapshot, &intent).map_err(|error| in_arm(error.into()))
 }
 
-fn is_boot(wish: &Wish) -> bool {
+fn is_boot(wish: &ArmSetting) -> bool {
     wish.knob == DRIVER || wish.knob == BOOT || wish.knob.starts_with("boot:")
 }
 
 /// What the machine has to be booted with for an arm, if it was not.
 pub fn boot_needed(host: &dyn Host, arm: &Arm) -> Result<Option<String>, SettingsError> {
     let mut needed = Vec::new();
-    for wish in arm.wishes.iter().filter(|wish| is_boot(wish)) {
+    for wish in arm.settings.iter().filter(|wish| is_boot(wish)) {
         if wish.knob == DRIVER {
             needed.extend(driver_needs(host, &wish.value)?);
         } else {
@@ -112,7 +112,7 @@ fn driver_needs(host: &dyn Host, wanted: &str) -> Result<Option<String>, Setting
 /// Refuses arms that cannot be had, before anything is made or written.
 pub fn check(host: &dyn Host, arms: &[Arm]) -> Result<(), Failure> {
     match host.software() {
-        Some(software) => Booted::new(host, software, None, RunSeeds::default())?.check(arms),
+        Some(software) => BootedArms::new(host, software, None, RunSeeds::default())?.check(arms),
         None => arms.iter().try_for_each(|arm| intent(arm).map(|_| ())),
     }
 }
@@ -140,16 +140,16 @@ pub fn take<'h>(
     seeds: RunSeeds,
 ) -> Result<Taken<'h>, Failure> {
     if let Some(software) = host.software() {
-        let booted = Booted::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
+        let booted = BootedArms::new(host, software, quiet.map(|beneath| beneath.quiet), seeds)?;
         return Ok(Taken { settings: Box::new(booted), group: None });
     }
-    let held = Held::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
+    let held = HeldArms::take(context, host, arms, interrupted, quiet.map(|beneath| beneath.quiet_plan))?;
     let group = held.group.clone();
     Ok(Taken { settings: Box::new(held), group })
 }
 
 /// The arms of a comparison on a machine that is not booted in between.
-pub struct Held<'h> {
+pub struct HeldArms<'h> {
     host: &'h dyn Host,
     hold: Option<Hold<'h>>,
     interrupted: Arc<AtomicBool>,
@@ -160,7 +160,7 @@ pub struct Held<'h> {
     pub group: Option<String>,
 }
 
-impl<'h> Held<'h> {
+impl<'h> HeldArms<'h> {
     /// Checks every arm that this boot can give, and takes the machine if one of them sets something: with its lock,
     /// a journal and a guardian. Arms without settings need none of that, nor root.
     pub fn take(
@@ -169,7 +169,7 @@ impl<'h> Held<'h> {
         arms: &[Arm],
         interrupted: &Arc<AtomicBool>,
         quiet_plan: Option<QuietPlan>,
-    ) -> Result<Held<'h>, Failure> {
+    ) -> Result<HeldArms<'h>, Failure> {
         let mut sets = quiet_plan.is_some();
         for arm in arms {
             let intent = intent(arm)?;
@@ -214,7 +214,7 @@ impl<'h> Held<'h> {
             None
         };
         let interrupted = Arc::clone(interrupted);
-        Ok(Held { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
+        Ok(HeldArms { host, hold, interrupted, current: None, last_notes: Vec::new(), group })
     }
 }
 
@@ -227,7 +227,7 @@ pub fn notes(applied: &Applied) -> Vec<String> {
     notes
 }
 
-impl Settings for Held<'_> {
+impl Settings for HeldArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         // The same arm twice in a row holds already.
         if self.current.as_ref() == Some(arm) {
@@ -244,7 +244,7 @@ impl Settings for Held<'_> {
         };
         // Settings of the arm before that this one does not name must not outlive it.
         // Back to the baseline between arms: a setting that only the last arm had must not leak into this one.
-        let restoration = hold.put_back();
+        let restoration = hold.restore();
         // A round on a machine that is not in the arm's state measures something else.
         if !restoration.is_exact() {
             return Err(SettingsError(restoration.to_string()));

@@ -14,7 +14,7 @@ use flyball_control::{
     plan::{Change, Plan, PlanError},
     profile::Profile,
     write::{
-        hold::{Applied, ApplyError, Hold, HoldError, Made, Outcome},
+        hold::{Applied, AppliedChange, ApplyError, Hold, HoldError, Outcome},
         journal::{JournalError, Purpose},
         state::LockError,
     },
@@ -129,7 +129,7 @@ fn render_applied(applied: &Applied) -> String {
     }
     // CPUs that were given the same value are one line.
     let mut lines: Vec<(Id, String, String, CpuList)> = Vec::new();
-    for Made { change, outcome } in &applied.made {
+    for AppliedChange { change, outcome } in &applied.made {
         // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's text (no_turbo 0).
         let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
         let tail = match outcome {

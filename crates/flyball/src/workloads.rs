@@ -78,7 +78,7 @@ pub struct WorkloadArgs {
 
     /// Which direction is better [default: higher for units that end in /s].
     #[arg(long, value_enum, value_name = "WAY", requires = "metric")]
-    pub better: Option<Way>,
+    pub better: Option<Direction>,
 
     /// A shell command to run before each round; it is not measured.
     #[arg(long, value_name = "COMMAND")]
@@ -91,13 +91,13 @@ pub struct WorkloadArgs {
 
 /// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Way {
+pub enum Direction {
     Higher,
     Lower,
 }
 
 /// A workload, and the server that it needs.
-pub struct Made {
+pub struct PreparedWorkload {
     pub command: Command,
     /// A server that must run meanwhile.
     pub server: Option<Vec<String>>,
@@ -106,7 +106,7 @@ pub struct Made {
 }
 
 /// The workload that the arguments describe, for this machine.
-pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
+pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
     if host.kind() == Kind::Recorded {
         return Err(Failure::failed(format!(
             "{} is a recording: nothing can run on it; 'flyball report DIR' shows a finished comparison",
@@ -127,7 +127,7 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
         (None, false) => {
             let mut command = Command::new(args.command.clone());
             command.reader = Reader::of_command(&args.command);
-            Made { command, server: None, prepare: None }
+            PreparedWorkload { command, server: None, prepare: None }
         }
         (Some(known), true) => known.make(host, args)?,
     };
@@ -140,7 +140,7 @@ pub fn make(host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
 }
 
 /// The model of a workload, for a machine in software.
-fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Result<Made, Failure> {
+fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
     if !args.command.is_empty() {
         return Err(Failure::usage(format!(
             "a command does not run on {}: its work would take the time of the real processors. Give --workload or \
@@ -168,7 +168,7 @@ fn model(host: &dyn Host, software: &dyn Software, args: &WorkloadArgs) -> Resul
     };
     command.reader = Reader::Model { metric };
     command.cpus.clone_from(&args.pin);
-    Ok(Made { command, server: None, prepare: None })
+    Ok(PreparedWorkload { command, server: None, prepare: None })
 }
 
 fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
@@ -192,8 +192,8 @@ fn reader(args: &WorkloadArgs) -> Result<Option<Reader>, Failure> {
         )));
     }
     let better = match args.better {
-        Some(Way::Higher) => Better::Higher,
-        Some(Way::Lower) => Better::Lower,
+        Some(Direction::Higher) => Better::Higher,
+        Some(Direction::Lower) => Better::Lower,
         // Rates only: of any other unit (points, ms) either direction is possible, and a wrong guess would reverse the verdict.
         None if args.unit.ends_with("/s") => Better::Higher,
         None => return Err(Failure::usage("give the better direction: --better higher or --better lower")),
@@ -214,7 +214,7 @@ fn task(words: &[&str]) -> Result<Vec<String>, Failure> {
 }
 
 impl Known {
-    fn make(self, host: &dyn Host, args: &WorkloadArgs) -> Result<Made, Failure> {
+    fn make(self, host: &dyn Host, args: &WorkloadArgs) -> Result<PreparedWorkload, Failure> {
         let amount = |default: u64| args.amount.unwrap_or(default).to_string();
         let preset = |preset| Reader::Preset { preset };
         let (argv, reader, title, server) = match self {
@@ -281,6 +281,6 @@ impl Known {
             }
             command.directory = Some(tree.clone());
         }
-        Ok(Made { command, server, prepare: None })
+        Ok(PreparedWorkload { command, server, prepare: None })
     }
 }

@@ -55,7 +55,7 @@ struct Writer<'a, 'h> {
 impl Writer<'_, '_> {
     fn write(&mut self, path: &str, value: &str) -> Result<Probed, ApplyError> {
         if (self.interrupted)() {
-            return Err(ApplyError::Interrupted { restoration: Box::new(self.hold.put_back()) });
+            return Err(ApplyError::Interrupted { restoration: Box::new(self.hold.restore()) });
         }
         self.hold.probe(&Location::file(path), value)
     }

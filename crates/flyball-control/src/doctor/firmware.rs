@@ -76,7 +76,8 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 
 fn turbo_intel(facts: &Facts) -> Answer {
     let no_turbo = facts.read("/sys/devices/system/cpu/intel_pstate/no_turbo").ok();
-    // The kernel clears the ida flag if firmware sets bit 38 of IA32_MISC_ENABLE (arch/x86/kernel/cpu/intel.c).
+    // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of IA32_MISC_ENABLE (Intel SDM 4).
+    // So without ida and without the register nothing says whether the processor has turbo at all.
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
     let off = match facts.msr(first_cpu(facts), MSR_IA32_MISC_ENABLE) {
         Ok(value) => Some(value >> 38 & 1 == 1),
@@ -102,7 +103,8 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     if facts.flag("cpb") {
         return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
     }
-    // The kernel clears cpb when firmware sets HWCR bit 25 (arch/x86/kernel/cpu/amd.c, on some families).
+    // The flag is CPUID 80000007h EDX[9]. The kernel adds it on Zen 1, which lacks it by erratum 1076 (init_amd_zen1 in
+    // arch/x86/kernel/cpu/amd.c); without it acpi-cpufreq has no boost file (acpi_cpufreq_boost_init).
     facts.driver()?;
     Some(
         warning("the processor reports no core performance boost")

@@ -126,7 +126,7 @@ impl<'h> Pass<'h> {
                 (Kind::Recorded, _) => Unseen::NotRecorded(format!("MSR {register:#x}")),
                 (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
                 (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
-                // rdmsrl_safe() fails with EIO where the instruction faults (arch/x86/kernel/msr.c).
+                // rdmsr_safe_on_cpu() fails with EIO where the instruction faults (msr_read in arch/x86/kernel/msr.c).
                 (_, Errno::IO) => Unseen::NoRegister(register),
                 _ => Unseen::Failed(error),
             })

@@ -148,7 +148,7 @@ pub enum Check {
     /// A frequency that the class's register can hold.
     ClassFrequency,
     /// CPUs of the place, with one CPU left for everything else.
-    CpusApart,
+    PartitionCpus,
     /// Turbo ratio limits in hexadecimal.
     Ratios,
 }

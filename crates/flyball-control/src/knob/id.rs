@@ -31,7 +31,7 @@ macro_rules! rows {
             /// Turbo ratio limits.
             Trl = sst::TRL;
             /// CPUs set apart by a control group.
-            SstApart = sst::APART;
+            SstPartition = sst::PARTITION;
             /// Whether a CPU runs.
             Online = whole::ONLINE;
             /// Hyper-threading.

@@ -142,10 +142,11 @@ impl Spelling {
         self == Spelling::Interrupt && *found == Content::Unreadable(Errno::NOENT.0)
     }
 
-    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts (timers) follow hotplug
-    /// and reject writes with EIO (kernel/irq/proc.c).
+    /// Whether this refusal means that the kernel moves the location by itself: per-CPU interrupts (timers) follow hotplug,
+    /// managed ones their queues. Both reject writes, with EIO, in Linux 6.12 with EPERM (write_irq_affinity in
+    /// kernel/irq/proc.c). Root gets EPERM for no other reason there: the file's mode is checked at open, with EACCES.
     pub fn is_kernels_own(self, errno: Errno) -> bool {
-        self == Spelling::Interrupt && errno == Errno::IO
+        self == Spelling::Interrupt && matches!(errno, Errno::IO | Errno::PERM)
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Refusal {
     /// Its CPU selector selects nothing.
     Selector { from: String, error: SelectError },
     /// The knob is the whole machine's, and only some CPUs were selected.
-    WholeMachine { from: String, knob: Id, cpus: CpuList, instead: Option<Instead> },
+    WholeMachine { from: String, knob: Id, cpus: CpuList, instead: Option<Alternative> },
     /// The knob has no instance of this name; it has these.
     NoInstance { from: String, name: KnobName, instances: Vec<String> },
     /// The value is not one that these places accept.
@@ -53,7 +53,7 @@ pub enum Refusal {
 
 /// What to use for a part of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Instead {
+pub enum Alternative {
     /// Another knob.
     Knob(Id),
     /// `max-freq=base`.
@@ -111,8 +111,8 @@ impl fmt::Display for Refusal {
             Refusal::WholeMachine { from, knob, cpus, instead } => {
                 write!(f, "{from}: {knob} applies to the whole machine and cannot be set for CPUs {cpus} only")?;
                 match instead {
-                    Some(Instead::Knob(knob)) => write!(f, "; '{knob}' can be set for some CPUs"),
-                    Some(Instead::MaxFreqBase) => f.write_str("; max-freq=base keeps some CPUs out of turbo"),
+                    Some(Alternative::Knob(knob)) => write!(f, "; '{knob}' can be set for some CPUs"),
+                    Some(Alternative::MaxFreqBase) => f.write_str("; max-freq=base keeps some CPUs out of turbo"),
                     None => Ok(()),
                 }
             }

@@ -176,7 +176,7 @@ impl Snapshot {
                 let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
                 refuse(format!("its levels are {}", levels.join(", ")))
             }
-            (Check::CpusApart, Value::Word(word)) if word != "none" => {
+            (Check::PartitionCpus, Value::Word(word)) if word != "none" => {
                 let cpus: CpuList = word.parse().unwrap_or_default();
                 let outside = cpus.difference(&place.cpus);
                 if !outside.is_empty() {

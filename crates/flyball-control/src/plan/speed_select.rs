@@ -16,7 +16,7 @@ use crate::{
 /// What a power domain will be like.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of one domain")]
-struct Coming {
+struct PlannedDomain {
     level: usize,
     level_changes: bool,
     base_freq: bool,
@@ -35,9 +35,9 @@ impl Planner<'_> {
         for place in self.snapshot.power_domain_places().to_vec() {
             // A domain without a readable level is one of an IO die or of firmware that does not answer: no
             // rule can be judged there.
-            let Some(coming) = self.coming(&place)? else { continue };
-            self.features(&place, &coming)?;
-            self.switches(&place, &coming)?;
+            let Some(planned) = self.planned(&place)? else { continue };
+            self.features(&place, &planned)?;
+            self.switches(&place, &planned)?;
         }
         self.class_ranges()
     }
@@ -54,7 +54,7 @@ impl Planner<'_> {
         }
     }
 
-    fn coming(&self, place: &Place) -> Result<Option<Coming>, ReadError> {
+    fn planned(&self, place: &Place) -> Result<Option<PlannedDomain>, ReadError> {
         let on = |knob: Id| {
             Ok::<_, ReadError>(self.then(knob, place)?.and_then(|value| value.switch()).unwrap_or(false))
         };
@@ -71,7 +71,7 @@ impl Planner<'_> {
         let level_changes = level != now;
         // Firmware clears base-freq and turbo-freq when the level changes.
         let kept = |knob: Id| !level_changes || self.want_at(knob, place).is_some();
-        Ok(Some(Coming {
+        Ok(Some(PlannedDomain {
             level,
             level_changes,
             base_freq: on(Id::SstBf)? && kept(Id::SstBf),
@@ -94,18 +94,18 @@ impl Planner<'_> {
     }
 
     /// What features need of the level, of turbo and of core-power, and what they cost.
-    fn features(&mut self, place: &Place, coming: &Coming) -> Result<(), ReadError> {
+    fn features(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         if !self.wants.keys().any(|(knob, _)| LEVEL_KNOBS.contains(knob)) {
             return Ok(());
         }
-        let Some(level) = self.level_at(place, coming.level)? else { return Ok(()) };
+        let Some(level) = self.level_at(place, planned.level)? else { return Ok(()) };
         for (knob, on, has, base) in [
-            (Id::SstBf, coming.base_freq, level.features.base_freq, true),
-            (Id::SstTf, coming.turbo_freq, level.features.turbo_freq, false),
+            (Id::SstBf, planned.base_freq, level.features.base_freq, true),
+            (Id::SstTf, planned.turbo_freq, level.features.turbo_freq, false),
         ] {
             let Some(want) = self.want_at(knob, place).filter(|_| on) else { continue };
             if !has {
-                let (level, levels) = (coming.level, self.levels_with(place, base)?);
+                let (level, levels) = (planned.level, self.levels_with(place, base)?);
                 self.refuse(Refusal::LevelLacksFeature {
                     from: want.from,
                     level,
@@ -114,7 +114,7 @@ impl Planner<'_> {
                 });
                 continue;
             }
-            if want.now.as_ref() == want.value.as_ref() && !coming.level_changes {
+            if want.now.as_ref() == want.value.as_ref() && !planned.level_changes {
                 continue;
             }
             let cost = if base { &level.base_freq_cost } else { &level.turbo_freq_cost };
@@ -125,9 +125,9 @@ impl Planner<'_> {
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
             }
-            self.needs_core_power(place, coming, &want)?;
+            self.needs_core_power(place, planned, &want)?;
         }
-        if coming.level_changes {
+        if planned.level_changes {
             self.level_change(place, &level)?;
         }
         Ok(())
@@ -141,7 +141,12 @@ impl Planner<'_> {
     }
 
     /// Adds core-power, with ordered priority, where a feature needs it and no setting asks for it.
-    fn needs_core_power(&mut self, place: &Place, coming: &Coming, feature: &Want) -> Result<(), ReadError> {
+    fn needs_core_power(
+        &mut self,
+        place: &Place,
+        planned: &PlannedDomain,
+        feature: &Want,
+    ) -> Result<(), ReadError> {
         let wanted = self.want_at(Id::SstCp, place).and_then(|want| want.value);
         if wanted == Some(Value::Switch(false)) {
             let (from, place) = (feature.from.clone(), place.clone());
@@ -149,11 +154,11 @@ impl Planner<'_> {
             return Ok(());
         }
         // The other feature may have added it.
-        if !coming.core_power && wanted.is_none() {
+        if !planned.core_power && wanted.is_none() {
             let because = format!("{} needs classes of service to count", feature.from);
             self.add(Id::SstCp, place, Value::Switch(true), because)?;
         }
-        if !coming.ordered && self.want_at(Id::SstCpPriority, place).is_none() {
+        if !planned.ordered && self.want_at(Id::SstCpPriority, place).is_none() {
             let because = format!("{} shares power in the order of the classes", feature.from);
             self.add(Id::SstCpPriority, place, Value::Word("ordered".to_owned()), because)?;
         }
@@ -193,7 +198,7 @@ impl Planner<'_> {
             self.note(Note::Cost { from, place, cost });
         }
         let Some(inside) = &level.cpus else { return Ok(()) };
-        let apart = match self.then(Id::SstApart, place)? {
+        let apart = match self.then(Id::SstPartition, place)? {
             Some(Value::Word(list)) => list.parse().unwrap_or_default(),
             _ => CpuList::new(),
         };
@@ -211,9 +216,9 @@ impl Planner<'_> {
     }
 
     /// core-power cannot go off under turbo-freq.
-    fn switches(&mut self, place: &Place, coming: &Coming) -> Result<(), ReadError> {
+    fn switches(&mut self, place: &Place, planned: &PlannedDomain) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstCp, place) else { return Ok(()) };
-        if want.value == Some(Value::Switch(false)) && coming.turbo_freq {
+        if want.value == Some(Value::Switch(false)) && planned.turbo_freq {
             let (from, place) = (want.from.clone(), place.clone());
             self.refuse(Refusal::CorePowerUnderTurboFreq { from, place });
         }

@@ -191,7 +191,7 @@ impl Snapshot {
             // A field of the mailbox's class word alone.
             SpeedSelect::ClosEpp if layout.platform.is_tpmi() => return None,
             SpeedSelect::ClosEpp => Field::ClosEpp(class),
-            SpeedSelect::Apart => Field::Apart,
+            SpeedSelect::Partition => Field::Partition,
             SpeedSelect::Highest => Field::Highest,
             SpeedSelect::Locked => Field::Locked,
             SpeedSelect::Class => return layout.class_setting(place.cpus.first()?),

@@ -45,7 +45,7 @@ const JUDGING_LEVEL: &[Id] = &[
     Id::SstCp,
     Id::SstCpPriority,
     Id::SstLocked,
-    Id::SstApart,
+    Id::SstPartition,
     Id::Online,
     Id::Turbo,
     Id::MaxFreq,
@@ -368,14 +368,14 @@ pub(super) const TRL: Knob = Knob {
     }),
 };
 
-pub(super) const APART: Knob = Knob {
-    id: Id::SstApart,
+pub(super) const PARTITION: Knob = Knob {
+    id: Id::SstPartition,
     name: "sst-apart",
     title: "CPUs set apart in a cgroup v2 partition",
     scope: Scope::PowerDomain,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Line),
-    mechanisms: &[sst(SpeedSelect::Apart, Form::Word)],
+    mechanisms: &[sst(SpeedSelect::Partition, Form::Word)],
     about: "Keeps CPUs that are not of the performance level from work without taking them offline: an isolated cpuset \
             partition takes them out of the scheduler's reach. They keep their frequency policies and interrupts, and \
             CPU 0, which kernels do not take offline, can be among them. 'flyball sst perf-profile set-config-level \
@@ -387,7 +387,7 @@ pub(super) const APART: Knob = Knob {
     role: Role::Knob(Control {
         accepts: "CPUs of the power domain as a list (4,6,12-13), or none",
         ends: Ends::None,
-        check: Check::CpusApart,
+        check: Check::PartitionCpus,
         judged_by: JUDGING,
         appears_with: &[],
         narrower: None,

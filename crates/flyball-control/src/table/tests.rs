@@ -141,7 +141,7 @@ fn a_location_leads_to_its_row() {
 
 /// What a row says is disturbed must be something that can be written back.
 #[test]
-fn what_is_disturbed_can_be_put_back() {
+fn what_is_disturbed_can_be_restored() {
     for (name, writing) in writings() {
         for disturbs in writing.disturbs {
             let (Disturbs::Here(subjects) | Disturbs::Everywhere(subjects)) = disturbs else { continue };

@@ -36,12 +36,12 @@ pub struct Footprints<'h> {
 }
 
 /// Where the written location is, if its pattern shows it.
-struct Here {
+struct WrittenPlace {
     captures: Captures,
     setting: Option<Setting>,
 }
 
-impl Here {
+impl WrittenPlace {
     fn number(&self, name: &str) -> Option<u32> {
         self.captures.iter().find(|(known, _)| *known == name)?.1.parse().ok()
     }
@@ -71,10 +71,14 @@ impl<'h> Footprints<'h> {
         let here = match location {
             Location::File(path) => {
                 let captures = subject.files().find_map(|file| captures(file, path)).unwrap_or_default();
-                Here { captures, setting: None }
+                WrittenPlace { captures, setting: None }
             }
-            Location::SpeedSelect(setting) => Here { captures: Captures::new(), setting: Some(*setting) },
-            Location::Msr { cpu, .. } => Here { captures: vec![("cpu", cpu.to_string())], setting: None },
+            Location::SpeedSelect(setting) => {
+                WrittenPlace { captures: Captures::new(), setting: Some(*setting) }
+            }
+            Location::Msr { cpu, .. } => {
+                WrittenPlace { captures: vec![("cpu", cpu.to_string())], setting: None }
+            }
             // Creating or removing the group moves tasks, which nothing could restore one by one; it
             // disturbs no setting.
             Location::Partition(_) => return,
@@ -104,7 +108,7 @@ impl<'h> Footprints<'h> {
     }
 
     /// The locations of `subject` that share a CPU, or a power domain, with what is written.
-    fn here(&mut self, subject: Subject, here: &Here) {
+    fn here(&mut self, subject: Subject, here: &WrittenPlace) {
         if let Some(setting) = here.setting {
             for field in fields(subject) {
                 // The turbo ratio limits are a register, which only a domain with a CPU of its own reaches.

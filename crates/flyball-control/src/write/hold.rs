@@ -17,12 +17,12 @@ use super::{
     guardian::Guardian,
     journal::{Announced, Contents, EarlierBoot, Goals, Journal, JournalError, Purpose},
     reasons::reason,
-    restore::{Restoration, put_back},
+    restore::{Restoration, restore_goals},
     settle::{Expected, Found, settle},
     state::{Lock, StateDir},
 };
 pub use super::{
-    outcome::{Applied, ApplyError, HoldError, Made, Outcome, Probed},
+    outcome::{Applied, AppliedChange, ApplyError, HoldError, Outcome, Probed},
     undo::{Restored, Scope, boot_id, forget, restore},
 };
 use crate::{
@@ -63,7 +63,7 @@ impl<'a> Write<'a> {
 
 /// How much is remembered before a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum JournalScope {
     /// The locations written.
     Location,
     /// All that their rows say is disturbed.
@@ -141,7 +141,7 @@ impl<'h> Hold<'h> {
                 Err(error) if first => return Err(ApplyError::Plan(error)),
                 Err(error) => {
                     let not_held = applied.clamped().cloned().collect();
-                    let restoration = Box::new(self.put_back());
+                    let restoration = Box::new(self.restore());
                     return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
@@ -167,7 +167,7 @@ impl<'h> Hold<'h> {
             // One flush of the journal per step, not per write: hundreds of policies would take seconds.
             for batch in group.chunk_by(|a, b| a.step == b.step) {
                 if interrupted() {
-                    return Err(ApplyError::Interrupted { restoration: Box::new(self.put_back()) });
+                    return Err(ApplyError::Interrupted { restoration: Box::new(self.restore()) });
                 }
                 let made = self.write(batch, &mut known).map_err(|error| match error {
                     ApplyError::Refused { change, error, reason, restoration, .. } => {
@@ -191,7 +191,7 @@ impl<'h> Hold<'h> {
         &mut self,
         batch: &[Change],
         known: &mut HashMap<Location, Content>,
-    ) -> Result<Vec<Made>, ApplyError> {
+    ) -> Result<Vec<AppliedChange>, ApplyError> {
         let writes: Vec<Write<'_>> = batch
             .iter()
             .map(|change| Write {
@@ -200,7 +200,7 @@ impl<'h> Hold<'h> {
                 new: &change.new,
             })
             .collect();
-        let olds = match self.announce(&writes, Reach::Footprint, known) {
+        let olds = match self.announce(&writes, JournalScope::Footprint, known) {
             Ok(olds) => olds,
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
             Err(NotAnnounced::Unreadable(location, error)) => {
@@ -216,7 +216,7 @@ impl<'h> Hold<'h> {
         let expected: Vec<Expected<'_>> =
             writes.iter().zip(&olds).filter_map(|(write, old)| write.expected(old)).collect();
         let found = settle(self.host, &expected);
-        let made = batch.iter().zip(&olds).zip(found).map(|((change, old), found)| Made {
+        let made = batch.iter().zip(&olds).zip(found).map(|((change, old), found)| AppliedChange {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
                 Found::Held => Outcome::Applied,
@@ -232,13 +232,13 @@ impl<'h> Hold<'h> {
     fn announce(
         &mut self,
         writes: &[Write<'_>],
-        reach: Reach,
+        reach: JournalScope,
         known: &mut HashMap<Location, Content>,
     ) -> Result<Vec<Content>, NotAnnounced> {
         let mut footprints = Footprints::new(self.host);
         let mut footprint: Footprint =
             writes.iter().map(|write| (write.location.clone(), write.subject)).collect();
-        if reach == Reach::Footprint {
+        if reach == JournalScope::Footprint {
             for write in writes {
                 footprints.add(write.location, write.subject);
             }
@@ -328,13 +328,13 @@ impl<'h> Hold<'h> {
 
     fn refused(&mut self, change: &Change, error: HostError) -> ApplyError {
         let reason = reason(self.host, &change.location, Some(Subject::Knob(change.knob)), &error);
-        let restoration = Box::new(self.put_back());
+        let restoration = Box::new(self.restore());
         let not_held = Vec::new();
         ApplyError::Refused { change: Box::new(change.clone()), error, reason, not_held, restoration }
     }
 
     fn not_announced(&mut self, error: JournalError) -> ApplyError {
-        ApplyError::Journal { error, restoration: Box::new(self.put_back()) }
+        ApplyError::Journal { error, restoration: Box::new(self.restore()) }
     }
 
     /// Writes files that need not all accept it (interrupts of per-CPU devices refuse to move): journaled and restored
@@ -356,7 +356,7 @@ impl<'h> Hold<'h> {
                 (None, Ok(_)) => refused.push((location.clone(), unknown_location(location))),
             }
         }
-        match self.announce(&accepted, Reach::Location, &mut HashMap::new()) {
+        match self.announce(&accepted, JournalScope::Location, &mut HashMap::new()) {
             Ok(_) => {}
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
             Err(NotAnnounced::Unreadable(location, error)) => {
@@ -382,7 +382,7 @@ impl<'h> Hold<'h> {
             return Ok(Probed::Refused(unknown_location(location)));
         };
         let write = Write { location, subject, new };
-        let olds = match self.announce(&[write], Reach::Footprint, &mut HashMap::new()) {
+        let olds = match self.announce(&[write], JournalScope::Footprint, &mut HashMap::new()) {
             Ok(olds) => olds,
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
             Err(NotAnnounced::Unreadable(_, error)) => return Ok(Probed::Refused(error)),
@@ -404,7 +404,7 @@ impl<'h> Hold<'h> {
 
     /// Restores what was there when the hold began, and goes on holding: before the next arm of a
     /// comparison. With a baseline, back to that.
-    pub fn put_back(&mut self) -> Restoration {
+    pub fn restore(&mut self) -> Restoration {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
             if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::of(location)) {
@@ -412,10 +412,10 @@ impl<'h> Hold<'h> {
                 goal.was = content.clone();
             }
         }
-        put_back(self.host, &goals)
+        restore_goals(self.host, &goals)
     }
 
-    /// What has been written until now stays until the hold ends: [`Hold::put_back`], and whatever goes wrong in a
+    /// What has been written until now stays until the hold ends: [`Hold::restore`], and whatever goes wrong in a
     /// later [`Hold::apply`], goes back to this moment only. The journal does not store it: [`Hold::end`], a guardian and
     /// `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
@@ -443,7 +443,7 @@ impl<'h> Hold<'h> {
 
     fn close(&mut self) -> Restoration {
         self.baseline = None;
-        let restoration = self.put_back();
+        let restoration = self.restore();
         self.open = false;
         // What could not be restored stays in the journal, for `flyball restore` to try again, as settings that were kept: other
         // commands can go on.

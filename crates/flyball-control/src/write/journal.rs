@@ -33,7 +33,7 @@ use std::{
 };
 
 pub use self::{
-    contents::{Contents, Doubt, Entry, Goal, Goals, Memory, Standing},
+    contents::{Contents, Doubt, Entry, Goal, Goals, Memory, TransactionState},
     record::Purpose,
 };
 use self::{
@@ -425,7 +425,7 @@ impl Journal {
             _ => {}
         }
         for &id in ids {
-            self.contents.stand(id, Standing::Restored);
+            self.contents.stand(id, TransactionState::Restored);
         }
         Ok(())
     }
@@ -456,7 +456,7 @@ impl Journal {
                 new: old.clone(),
                 handling: *handling,
             }));
-            if entry.standing == Standing::Committed {
+            if entry.standing == TransactionState::Committed {
                 records.push(Record::Commit { id });
             }
         }
@@ -469,7 +469,7 @@ impl Journal {
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = regular(File::options().append(true), &self.path).map_err(fail)?;
         self.size = bytes.len() as u64;
-        self.contents.entries.retain(|entry| entry.standing != Standing::Restored);
+        self.contents.entries.retain(|entry| entry.standing != TransactionState::Restored);
         self.contents.format = FORMAT;
         Ok(())
     }

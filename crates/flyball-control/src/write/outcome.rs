@@ -59,14 +59,14 @@ pub enum Probed {
 
 /// A change that was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Made {
+pub struct AppliedChange {
     /// The change, with what was there before it.
     pub change: Change,
     /// What became of it.
     pub outcome: Outcome,
 }
 
-impl fmt::Display for Made {
+impl fmt::Display for AppliedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Change { knob, new, place, .. } = &self.change;
         write!(f, "{knob}={new} on {place}: {}", self.outcome)
@@ -77,7 +77,7 @@ impl fmt::Display for Made {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Applied {
     /// The changes in the order in which they were made.
-    pub made: Vec<Made>,
+    pub made: Vec<AppliedChange>,
     /// What else there is to know.
     pub notes: Vec<Note>,
 }
@@ -106,7 +106,7 @@ impl Applied {
     }
 
     /// The changes whose location holds another value than was written.
-    pub fn clamped(&self) -> impl Iterator<Item = &Made> {
+    pub fn clamped(&self) -> impl Iterator<Item = &AppliedChange> {
         self.made.iter().filter(|made| made.outcome.other().is_some())
     }
 }
@@ -125,7 +125,7 @@ pub enum ApplyError {
         /// The likely reason, with the remedy.
         reason: Option<Reason>,
         /// The changes before that did not hold: the write may depend on them.
-        not_held: Vec<Made>,
+        not_held: Vec<AppliedChange>,
         /// How restoring went.
         restoration: Box<Restoration>,
     },
@@ -134,7 +134,7 @@ pub enum ApplyError {
         /// Why.
         error: PlanError,
         /// The changes before that did not hold: as a rule the reason.
-        not_held: Vec<Made>,
+        not_held: Vec<AppliedChange>,
         /// How restoring went.
         restoration: Box<Restoration>,
     },

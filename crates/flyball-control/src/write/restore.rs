@@ -38,7 +38,7 @@ pub struct Restoration {
     /// The locations that were written, in order, each with what it holds again.
     pub written: Vec<Written>,
     /// What could not be brought back.
-    pub left: Vec<Left>,
+    pub left: Vec<NotRestored>,
     /// Lines of the journal that are damaged: their settings cannot be restored.
     #[serde(skip_serializing_if = "is_zero")]
     pub damaged: usize,
@@ -65,7 +65,7 @@ pub struct Written {
 
 /// A location that does not hold what it held, or is not known to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
+pub struct NotRestored {
     /// Where.
     pub location: Location,
     /// What it held at first.
@@ -161,9 +161,9 @@ impl fmt::Display for Restoration {
 /// More differences than this are counted and not listed; JSON has all.
 const SHOWN: usize = 40;
 
-impl fmt::Display for Left {
+impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Left { location, wanted, found, because, error } = self;
+        let NotRestored { location, wanted, found, because, error } = self;
         match because {
             Because::Differs => write!(f, "{location} holds '{found}', was '{wanted}'")?,
             Because::CannotBeRead => write!(f, "{location} is {found} now, was '{wanted}'")?,
@@ -222,7 +222,7 @@ impl Goal {
 }
 
 /// Restores everything, and says so only of what was read and found equal.
-pub fn put_back(host: &dyn Host, goals: &Goals) -> Restoration {
+pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
     let mut rounds = Rounds {
         host,
         goals,
@@ -470,7 +470,7 @@ impl<'a> Rounds<'a> {
                 error: error.clone(),
                 reason: reason(self.host, location, Subject::of(location), error),
             });
-            self.outcome.left.push(Left {
+            self.outcome.left.push(NotRestored {
                 location: location.clone(),
                 wanted: goal.was.to_string(),
                 found: found.to_string(),
@@ -571,16 +571,16 @@ mod tests {
         put(control, "memory io\n");
         let host = flyball_host::Plain::open(folder.path()).unwrap();
         let goals = goals(&format!("/{control}"), "memory\n");
-        let outcome = put_back(&host, &goals);
+        let outcome = restore_goals(&host, &goals);
         assert!(outcome.is_exact() && outcome.written.is_empty(), "io is not flyball's: {outcome:?}");
 
         put(control, "cpuset memory\n");
         put("sys/fs/cgroup/machine.slice/cpuset.cpus", "0-3\n");
-        assert!(put_back(&host, &goals).is_exact());
+        assert!(restore_goals(&host, &goals).is_exact());
         assert_eq!(read(), "cpuset memory\n");
 
         put("sys/fs/cgroup/machine.slice/cpuset.cpus", "\n");
-        put_back(&host, &goals);
+        restore_goals(&host, &goals);
         assert_eq!(read(), "-cpuset\n", "the write");
     }
 
@@ -589,7 +589,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sys")).unwrap();
         let host = flyball_host::Plain::open(folder.path()).unwrap();
-        let left = |goals: &Goals| put_back(&host, goals).left.len();
+        let left = |goals: &Goals| restore_goals(&host, goals).left.len();
         assert_eq!(left(&goals("/proc/irq/77/smp_affinity_list", "3\n")), 0);
         let governor = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
         assert_eq!(left(&goals(governor, "powersave\n")), 1);
@@ -606,8 +606,9 @@ mod tests {
         for goal in goals.0.values_mut() {
             goal.was = Content::Unreadable(Errno::IO.0);
         }
-        let because =
-            |goals: &Goals| put_back(&host, goals).left.iter().map(|left| left.because).collect::<Vec<_>>();
+        let because = |goals: &Goals| {
+            restore_goals(&host, goals).left.iter().map(|left| left.because).collect::<Vec<_>>()
+        };
         assert_eq!(because(&goals), [Because::WasNotRead], "disturbed only");
         for goal in goals.0.values_mut() {
             goal.first_old = Some(goal.was.clone());

@@ -112,7 +112,7 @@ const MOST_OF_HOLDER: u64 = 64 << 10;
 
 fn check(path: &Path) -> io::Result<()> {
     flyball_files::check_private(path).map_err(|why| match why {
-        flyball_files::Unsafe::Io { source, .. } => source,
+        flyball_files::Untrusted::Io { source, .. } => source,
         other => io::Error::new(io::ErrorKind::InvalidInput, other.to_string()),
     })
 }

@@ -4,9 +4,9 @@ use flyball_host::Host;
 use serde::Serialize;
 
 use super::{
-    journal::{Contents, EarlierBoot, Entry, Journal, JournalError, Standing},
+    journal::{Contents, EarlierBoot, Entry, Journal, JournalError, TransactionState},
     outcome::HoldError,
-    restore::{Restoration, put_back},
+    restore::{Restoration, restore_goals},
     state::StateDir,
 };
 
@@ -92,7 +92,7 @@ pub(crate) fn restore_locked(
     // One that announced no write was ended before it changed anything: what differs now is not its doing. A damaged line may
     // have announced one.
     let wrote = |entry: &&Entry| entry.writes > 0 || contents.unusable() > 0;
-    let mut restoration = put_back(host, &Contents::goals(undone.iter().filter(wrote)));
+    let mut restoration = restore_goals(host, &Contents::goals(undone.iter().filter(wrote)));
     restoration.damaged = damaged;
     restoration.foreign = foreign;
     if restoration.is_exact() {
@@ -100,7 +100,7 @@ pub(crate) fn restore_locked(
     } else {
         // It was tried. What is left does not keep other commands from the machine: it can be restored later, together with
         // what they change.
-        for entry in undone.iter().filter(|entry| entry.standing == Standing::Open) {
+        for entry in undone.iter().filter(|entry| entry.standing == TransactionState::Open) {
             journal.commit(entry.id)?;
         }
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flyball_control::doctor::{CHECKS, Options, Report, Verdict, examine};
 
 use machines::{
-    CPU, Files, Shelf, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
+    CPU, FileHost, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
     storpool,
 };
 use rows::rows;
@@ -21,7 +21,7 @@ fn report(files: &Files, storpool: bool) -> Report {
 
 /// None where not even the list of processors is left.
 fn try_report(files: &Files, storpool: bool) -> Option<Report> {
-    examine(&Shelf(files), Options { storpool }).ok()
+    examine(&FileHost(files), Options { storpool }).ok()
 }
 
 fn verdict(report: &Report, id: &str) -> Option<Verdict> {

@@ -338,7 +338,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_change_that_was_cut_off_is_put_back_by_the_next() {
+fn a_change_that_was_cut_off_is_restored_by_the_next() {
     let folder = memory();
     let state = StateDir::new(folder.path());
     let fake = FakeMachine::guide(false);

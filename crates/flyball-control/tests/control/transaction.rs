@@ -336,7 +336,7 @@ proptest! {
         let mut hold = Hold::begin(&kernel, &place.state, Purpose::Set, "compare", None).unwrap();
         for intent in scene.intents() {
             let _ = hold.apply(&intent, &|| false);
-            if !hold.put_back().is_exact() {
+            if !hold.restore().is_exact() {
                 prop_assert!(kernel.has_lost_policies());
                 return Ok(());
             }
@@ -536,7 +536,7 @@ fn a_lost_write_is_reported_as_lost() {
 
 /// A comparison in quiet: between arms the machine goes back to the baseline, at the end to what was.
 #[test]
-fn with_a_baseline_putting_back_goes_there_and_ending_goes_all_the_way() {
+fn with_a_baseline_restore_goes_there_and_end_goes_all_the_way() {
     let kernel = Kernel::new(Driver::AmdPstate, 4, 1, 2);
     let place = Place::new();
     let first = kernel.dump();
@@ -549,7 +549,7 @@ fn with_a_baseline_putting_back_goes_there_and_ending_goes_all_the_way() {
     for arm in [&["epp=power", "max-freq=1.5GHz"][..], &["governor=performance", "turbo=on"]] {
         hold.apply(&intent(arm), &|| false).unwrap();
         assert_ne!(baseline, kernel.dump());
-        assert!(hold.put_back().is_exact());
+        assert!(hold.restore().is_exact());
         assert_eq!(differences(&baseline, &kernel.dump()), "", "after {arm:?}");
     }
     // What goes wrong in an arm goes back to the baseline as well.

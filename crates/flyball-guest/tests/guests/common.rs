@@ -6,7 +6,7 @@ use flyball_guest::{
     cache::Cache,
     guest::{self, Request},
     qemu::Qemu,
-    run::{End, Kept, Outlets},
+    run::{End, OutputSinks, SharedBuffer},
 };
 use flyball_testing::skip;
 
@@ -54,9 +54,9 @@ impl Guest {
 
     /// Boots a guest and waits for its end.
     pub fn run(&self, request: &Request) -> Ended {
-        let (out, err) = (Kept::default(), Kept::default());
-        let outlets = Outlets { out: Box::new(out.clone()), err: Box::new(err.clone()), console: None };
-        let end = guest::run(&self.cache, request, outlets).expect("the guest starts");
+        let (out, err) = (SharedBuffer::default(), SharedBuffer::default());
+        let sinks = OutputSinks { out: Box::new(out.clone()), err: Box::new(err.clone()), console: None };
+        let end = guest::run(&self.cache, request, sinks).expect("the guest starts");
         Ended { out: out.text(), err: err.text(), end }
     }
 }

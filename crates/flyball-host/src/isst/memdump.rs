@@ -1,7 +1,7 @@
 //! The text of debugfs' `tpmi-BDF/tpmi-id-NN/mem_dump`: registers of a TPMI feature, instance by instance.
 //!
 //! An instance is a power domain. Each begins with `TPMI Instance:0 offset:0x90007000`; then come lines of up to
-//! eight 32-bit words in hexadecimal after their byte offset (drivers/platform/x86/intel/vsec_tpmi.c).
+//! eight 32-bit words in hexadecimal after their byte offset (tpmi_mem_dump_show in drivers/platform/x86/intel/tpmi.c, in newer kernels vsec_tpmi.c).
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 //!
 //! [`Block::decode`] moves every field that is understood into a value of its own and keeps the rest aside, so
 //! that [`Block::encode`] gives the same registers back, reserved bits included. Both walk the same description
-//! ([`Block::walk`]), so that they cannot disagree.
+//! ([`Block::visit`]), so that they cannot disagree.
 //!
 //! Frequencies are ratios of 100 MHz, powers eighths of a watt, as the registers have them.
 
@@ -10,7 +10,7 @@
 pub const LEVELS: usize = 5;
 
 /// Takes fields out of registers, or puts them in.
-trait Walk {
+trait FieldVisitor {
     /// Field of `width` bits from bit `shift` of register `index`.
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64);
 }
@@ -20,9 +20,9 @@ fn mask(width: u32) -> u64 {
 }
 
 /// Moves fields out: what is left in the registers is what was not understood.
-struct Take<'a>(&'a mut [u64]);
+struct TakeFields<'a>(&'a mut [u64]);
 
-impl Walk for Take<'_> {
+impl FieldVisitor for TakeFields<'_> {
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
         *value = 0;
         if let Some(register) = self.0.get_mut(index) {
@@ -33,9 +33,9 @@ impl Walk for Take<'_> {
 }
 
 /// Puts fields in.
-struct Give<'a>(&'a mut [u64]);
+struct PutFields<'a>(&'a mut [u64]);
 
-impl Walk for Give<'_> {
+impl FieldVisitor for PutFields<'_> {
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
         if let Some(register) = self.0.get_mut(index) {
             *register |= (*value & mask(width)) << shift;
@@ -182,54 +182,54 @@ pub struct Block {
 /// The header of a domain that has no registers reads as all ones.
 const INVALID: u64 = 0xff;
 
-fn ratios(walk: &mut dyn Walk, index: usize, values: &mut [u64; 8]) {
+fn ratios(visitor: &mut dyn FieldVisitor, index: usize, values: &mut [u64; 8]) {
     for (place, value) in values.iter_mut().enumerate() {
-        walk.field(index, 8 * place as u32, 8, value);
+        visitor.field(index, 8 * place as u32, 8, value);
     }
 }
 
 impl CorePower {
-    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
-        walk.field(at, 4, 8, &mut self.revision);
-        walk.field(at + 1, 0, 2, &mut self.control);
-        walk.field(at + 2, 0, 2, &mut self.status);
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
+        visitor.field(at, 4, 8, &mut self.revision);
+        visitor.field(at + 1, 0, 2, &mut self.control);
+        visitor.field(at + 2, 0, 2, &mut self.status);
         for (index, clos) in self.clos.iter_mut().enumerate() {
-            walk.field(at + 3 + index, 4, 4, &mut clos.priority);
-            walk.field(at + 3 + index, 8, 8, &mut clos.min);
-            walk.field(at + 3 + index, 16, 8, &mut clos.max);
+            visitor.field(at + 3 + index, 4, 4, &mut clos.priority);
+            visitor.field(at + 3 + index, 8, 8, &mut clos.min);
+            visitor.field(at + 3 + index, 16, 8, &mut clos.max);
         }
         self.assoc.resize(64, 0);
         for (core, class) in self.assoc.iter_mut().enumerate() {
-            walk.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
+            visitor.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
         }
     }
 }
 
 impl BaseFreq {
-    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
-        walk.field(at, 12, 1, &mut self.supported);
-        walk.field(at, 13, 8, &mut self.high);
-        walk.field(at, 21, 8, &mut self.low);
-        walk.field(at, 38, 8, &mut self.tjunction);
-        walk.field(at, 46, 15, &mut self.tdp);
-        walk.field(at + 1, 0, 64, &mut self.cores);
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
+        visitor.field(at, 12, 1, &mut self.supported);
+        visitor.field(at, 13, 8, &mut self.high);
+        visitor.field(at, 21, 8, &mut self.low);
+        visitor.field(at, 38, 8, &mut self.tjunction);
+        visitor.field(at, 46, 15, &mut self.tdp);
+        visitor.field(at + 1, 0, 64, &mut self.cores);
     }
 }
 
 impl TurboFreq {
-    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
-        walk.field(at, 4, 8, &mut self.revision);
-        walk.field(at, 12, 1, &mut self.supported);
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
+        visitor.field(at, 4, 8, &mut self.revision);
+        visitor.field(at, 12, 1, &mut self.supported);
         for (index, clip) in self.clip.iter_mut().enumerate() {
-            walk.field(at, 16 + 8 * index as u32, 8, clip);
+            visitor.field(at, 16 + 8 * index as u32, 8, clip);
         }
-        ratios(walk, at + 1, &mut self.bucket_cores);
+        ratios(visitor, at + 1, &mut self.bucket_cores);
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(walk, at + 2 + index, row);
+            ratios(visitor, at + 2 + index, row);
         }
         if self.revision >= 2 {
             for (index, modules) in self.modules.iter_mut().enumerate() {
-                walk.field(at + 8, 16 * index as u32, 16, modules);
+                visitor.field(at + 8, 16 * index as u32, 16, modules);
             }
         }
     }
@@ -245,66 +245,66 @@ impl TurboFreq {
 }
 
 impl Level {
-    fn walk(&mut self, walk: &mut dyn Walk, at: usize, features: [u64; 3], revision: u64) {
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize, features: [u64; 3], revision: u64) {
         let own = at + features[0] as usize;
         for (index, base) in self.base.iter_mut().enumerate() {
-            walk.field(own, 8 * index as u32, 8, base);
+            visitor.field(own, 8 * index as u32, 8, base);
         }
-        walk.field(own + 1, 32, 15, &mut self.tdp);
-        walk.field(own + 1, 47, 8, &mut self.tjunction);
-        walk.field(own + 1, 55, 7, &mut self.memory);
-        walk.field(own + 1, 62, 2, &mut self.cooling);
-        walk.field(own + 2, 0, 64, &mut self.cores);
+        visitor.field(own + 1, 32, 15, &mut self.tdp);
+        visitor.field(own + 1, 47, 8, &mut self.tjunction);
+        visitor.field(own + 1, 55, 7, &mut self.memory);
+        visitor.field(own + 1, 62, 2, &mut self.cooling);
+        visitor.field(own + 2, 0, 64, &mut self.cores);
         for (index, count) in self.core_counts.iter_mut().enumerate() {
-            walk.field(own + 3, 8 * index as u32, 8, count);
+            visitor.field(own + 3, 8 * index as u32, 8, count);
         }
         for (index, row) in self.trl.iter_mut().enumerate() {
-            ratios(walk, own + 4 + index, row);
+            ratios(visitor, own + 4 + index, row);
         }
-        ratios(walk, own + 10, &mut self.bucket_cores);
+        ratios(visitor, own + 10, &mut self.bucket_cores);
         for (index, ratio) in self.core.iter_mut().enumerate() {
-            walk.field(own + 11, 8 * index as u32, 8, ratio);
+            visitor.field(own + 11, 8 * index as u32, 8, ratio);
         }
         for (index, ratio) in self.fabric.iter_mut().enumerate() {
-            walk.field(own + 11, 32 + 8 * index as u32, 8, ratio);
+            visitor.field(own + 11, 32 + 8 * index as u32, 8, ratio);
         }
         if revision >= 2 {
             let second = self.second_fabric.get_or_insert_default();
             for (index, ratio) in second.iter_mut().enumerate() {
-                walk.field(own + 12, 8 * index as u32, 8, ratio);
+                visitor.field(own + 12, 8 * index as u32, 8, ratio);
             }
         }
-        self.base_freq.walk(walk, at + features[1] as usize);
-        self.turbo_freq.walk(walk, at + features[2] as usize);
+        self.base_freq.visit(visitor, at + features[1] as usize);
+        self.turbo_freq.visit(visitor, at + features[2] as usize);
     }
 }
 
 impl PerfProfile {
-    fn walk(&mut self, walk: &mut dyn Walk, at: usize) {
-        walk.field(at, 4, 8, &mut self.revision);
-        walk.field(at, 12, 8, &mut self.enabled);
-        walk.field(at, 20, 8, &mut self.allowed);
-        walk.field(at, 42, 1, &mut self.dynamic);
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor, at: usize) {
+        visitor.field(at, 4, 8, &mut self.revision);
+        visitor.field(at, 12, 8, &mut self.enabled);
+        visitor.field(at, 20, 8, &mut self.allowed);
+        visitor.field(at, 42, 1, &mut self.dynamic);
         for (index, offset) in self.feature_offsets.iter_mut().enumerate() {
-            walk.field(at + 1, 8 * index as u32, 8, offset);
+            visitor.field(at + 1, 8 * index as u32, 8, offset);
         }
         for (index, offset) in self.level_offsets.iter_mut().enumerate() {
-            walk.field(at + 2, 8 * index as u32, 8, offset);
+            visitor.field(at + 2, 8 * index as u32, 8, offset);
         }
         let [level, lock, features] = &mut self.control;
-        walk.field(at + 3, 0, 3, level);
-        walk.field(at + 3, 3, 1, lock);
-        walk.field(at + 3, 8, 8, features);
+        visitor.field(at + 3, 0, 3, level);
+        visitor.field(at + 3, 3, 1, lock);
+        visitor.field(at + 3, 8, 8, features);
         let [level, lock, features] = &mut self.status;
-        walk.field(at + 4, 0, 3, level);
-        walk.field(at + 4, 3, 1, lock);
-        walk.field(at + 4, 4, 4, &mut self.error);
-        walk.field(at + 4, 8, 8, features);
+        visitor.field(at + 4, 0, 3, level);
+        visitor.field(at + 4, 3, 1, lock);
+        visitor.field(at + 4, 4, 4, &mut self.error);
+        visitor.field(at + 4, 8, 8, features);
         self.levels.resize(LEVELS, None);
         for (index, level) in self.levels.iter_mut().enumerate() {
             if self.enabled >> index & 1 != 0 {
                 let start = at + self.level_offsets[index] as usize;
-                level.get_or_insert_default().walk(walk, start, self.feature_offsets, self.revision);
+                level.get_or_insert_default().visit(visitor, start, self.feature_offsets, self.revision);
             }
         }
     }
@@ -322,19 +322,19 @@ impl Block {
         }
     }
 
-    fn walk(&mut self, walk: &mut dyn Walk) {
+    fn visit(&mut self, visitor: &mut dyn FieldVisitor) {
         let [major, minor] = &mut self.version;
-        walk.field(0, 5, 3, major);
-        walk.field(0, 0, 5, minor);
-        walk.field(0, 8, 8, &mut self.capability);
+        visitor.field(0, 5, 3, major);
+        visitor.field(0, 0, 5, minor);
+        visitor.field(0, 8, 8, &mut self.capability);
         let [core_power, perf_profile] = &mut self.offsets;
-        walk.field(0, 16, 8, core_power);
-        walk.field(0, 24, 8, perf_profile);
+        visitor.field(0, 16, 8, core_power);
+        visitor.field(0, 24, 8, perf_profile);
         if self.capability & 1 != 0 {
-            self.core_power.get_or_insert_default().walk(walk, self.offsets[0] as usize);
+            self.core_power.get_or_insert_default().visit(visitor, self.offsets[0] as usize);
         }
         if self.capability & 2 != 0 {
-            self.perf_profile.get_or_insert_default().walk(walk, self.offsets[1] as usize);
+            self.perf_profile.get_or_insert_default().visit(visitor, self.offsets[1] as usize);
         }
     }
 
@@ -347,7 +347,7 @@ impl Block {
         }
         let mut block = Block::empty();
         let mut rest = registers.to_vec();
-        block.walk(&mut Take(&mut rest));
+        block.visit(&mut TakeFields(&mut rest));
         block.rest = rest;
         Some(block)
     }
@@ -355,7 +355,7 @@ impl Block {
     /// The registers again.
     pub fn encode(&self) -> Vec<u64> {
         let mut registers = self.rest.clone();
-        self.clone().walk(&mut Give(&mut registers));
+        self.clone().visit(&mut PutFields(&mut registers));
         registers
     }
 }

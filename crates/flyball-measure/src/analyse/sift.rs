@@ -119,7 +119,7 @@ pub(super) fn report_points(manifest: &Manifest, rounds: &[&Round], arm: usize) 
         .collect();
     ArmReport {
         name: definition.name.clone(),
-        settings: definition.wishes.iter().map(ToString::to_string).collect(),
+        settings: definition.settings.iter().map(ToString::to_string).collect(),
         boots,
         waits_for: None,
         rounds: kept.len(),

@@ -10,7 +10,7 @@ use flyball_host::{Errno, HostError, Kind, Op};
 use super::*;
 use crate::{
     analyse::{Quantity, Verdict, analyse},
-    arm::Wish,
+    arm::ArmSetting,
     metric::Metric,
     run_directory::tests::manifest,
     schedule::Length,
@@ -72,14 +72,14 @@ impl Host for Clockwork {
 
 /// Remembers what was asked of it.
 #[derive(Default)]
-struct Remembering {
+struct RecordedSettings {
     log: Mutex<Vec<String>>,
     /// Arms with this setting need another boot until it is cleared.
     needs_boot: Option<&'static str>,
     refuses: Option<&'static str>,
 }
 
-impl Settings for &Remembering {
+impl Settings for &RecordedSettings {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.log.lock().expect("one thread").push(arm.name.clone());
         if self.refuses == Some(arm.name.as_str()) {
@@ -92,7 +92,8 @@ impl Settings for &Remembering {
         Ok(())
     }
     fn boot_needed(&self, arm: &Arm) -> Result<Option<String>, SettingsError> {
-        let needs = self.needs_boot.is_some_and(|knob| arm.wishes.iter().any(|wish| wish.knob == knob));
+        let needs =
+            self.needs_boot.is_some_and(|knob| arm.settings.iter().any(|setting| setting.knob == knob));
         Ok(needs.then(|| "amd_pstate=disable".to_owned()))
     }
 }
@@ -145,7 +146,7 @@ impl Workload for Fake {
 
 struct Session {
     host: Clockwork,
-    settings: Remembering,
+    settings: RecordedSettings,
     workload: Fake,
     stop: Stop,
     _place: tempfile::TempDir,
@@ -161,7 +162,7 @@ fn session(arms: &[&str], change: impl FnOnce(&mut crate::run_directory::Manifes
     *host.boot.lock().expect("one thread") = "first".to_owned();
     Session {
         host,
-        settings: Remembering::default(),
+        settings: RecordedSettings::default(),
         workload: Fake { runs: 0, fails_at: None, stops_at: None },
         stop: Stop::default(),
         _place: place,
@@ -193,7 +194,7 @@ impl Session {
 }
 
 #[test]
-fn every_block_has_every_arm_and_all_is_put_back() {
+fn every_block_has_every_arm_and_all_is_restored() {
     let mut session = session(&["a", "b", "c"], |manifest| manifest.schedule.cool_down = 5.0);
     let mut left = Vec::new();
     let end = session.conduct(&mut |event| {
@@ -224,7 +225,7 @@ fn every_block_has_every_arm_and_all_is_put_back() {
 }
 
 #[test]
-fn a_failure_ends_it_with_everything_put_back_and_kept() {
+fn a_failure_ends_it_with_everything_restored_and_kept() {
     let mut session = session(&["a", "b"], |_| ());
     session.workload.fails_at = Some(6);
     let error = session.conduct(&mut |_| ()).expect_err("round six fails");
@@ -271,7 +272,9 @@ fn a_stopped_comparison_can_be_continued() {
 #[test]
 fn arms_of_another_boot_wait_for_it() {
     let mut session = session(&["here", "there"], |manifest| {
-        manifest.arms[1].wishes.push(Wish { knob: "driver".to_owned(), value: "acpi-cpufreq".to_owned() });
+        manifest.arms[1]
+            .settings
+            .push(ArmSetting { knob: "driver".to_owned(), value: "acpi-cpufreq".to_owned() });
     });
     session.settings.needs_boot = Some("driver");
     assert_eq!(session.conduct(&mut |_| ()).expect("it works"), End::Complete);

@@ -66,7 +66,8 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
                 own.push((format!("{driver} {label}").trim().to_owned(), format!("{root}/{file}")));
             }
         }
-        // Where there is a Tdie, Tctl is the same with up to 49 degrees added, for fans (drivers/hwmon/k10temp.c).
+        // Where there is a Tdie, Tctl is the same with up to 27 degrees added, for fans (tctl_offset_table in
+        // drivers/hwmon/k10temp.c).
         if own.iter().any(|(name, _)| name.ends_with(" Tdie")) {
             own.retain(|(name, _)| !name.ends_with(" Tctl"));
         }

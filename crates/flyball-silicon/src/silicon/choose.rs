@@ -5,7 +5,7 @@ use crate::spec::ClockDomain;
 
 /// What all cores of a package have in common when their frequencies are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Room {
+pub(super) struct PackageLimits {
     active: u32,
     /// Turbo limits by kind of code, kHz.
     turbo: [u32; 3],
@@ -92,22 +92,22 @@ impl Silicon {
         let shared = self.spec.firmware.clock_domain == ClockDomain::Package;
         let pk = &self.package[p];
         let active = ((pk.awake + 0.5) as u32).max(1);
-        let room = Room {
+        let limits = PackageLimits {
             active,
             turbo: [0, 1, 2].map(|l| turbo_limit(&self.turbo[p][l], active)),
             power: pk.control.room,
             cool: pk.cool,
         };
         // With one clock for the package a single core's request moves all the others.
-        let same = pk.chosen == Some(room) && !shared;
-        self.package[p].chosen = Some(room);
+        let same = pk.chosen == Some(limits) && !shared;
+        self.package[p].chosen = Some(limits);
         let mut common = 0;
         for c in cores.clone() {
             if same && !self.core[c].moved {
                 continue;
             }
             self.core[c].moved = false;
-            let khz = self.choose_frequency(c, room);
+            let khz = self.choose_frequency(c, limits);
             self.set_frequency(c, khz);
             let place = self.core[c].place;
             let busy = self.thread[place.first as usize].utilisation > 0.0
@@ -126,7 +126,7 @@ impl Silicon {
     }
 
     /// The frequency of one core, kHz.
-    fn choose_frequency(&mut self, c: usize, room: Room) -> u32 {
+    fn choose_frequency(&mut self, c: usize, limits: PackageLimits) -> u32 {
         let f = &self.spec.firmware;
         let core = &self.core[c];
         let kind = &self.kinds[core.place.kind as usize];
@@ -135,20 +135,20 @@ impl Silicon {
         // current, heat.
         let mut khz = core.target.min(core.ceiling).max(kind.min);
         let turbo = match &self.sst {
-            Some(s) => s.turbo_limit(c, license, room.turbo[license]),
-            None => room.turbo[license],
+            Some(s) => s.turbo_limit(c, license, limits.turbo[license]),
+            None => limits.turbo[license],
         };
         khz = khz.min(turbo);
-        if room.power < 1.0 {
+        if limits.power < 1.0 {
             let power = match &self.sst {
-                Some(s) => s.room(c, room.power),
-                None => room.power,
+                Some(s) => s.room(c, limits.power),
+                None => limits.power,
             };
             let top = f64::from(kind.max - kind.min) * power;
             khz = khz.min(kind.min + top as u32);
         }
         if kind.budget > 0.0 {
-            let limit = kind.budget / f64::from(room.active);
+            let limit = kind.budget / f64::from(limits.active);
             let q = core.quality * core.quality * core.intensity;
             // In steps, because the curve is a table. It stops at the guaranteed frequency, which holds under any
             // current.
@@ -171,9 +171,9 @@ impl Silicon {
                 conflict = lost * (1.0 + f.pstate_power);
             }
         }
-        if room.cool < 1.0 {
+        if limits.cool < 1.0 {
             // Below the lowest frequency the clock is modulated: what is left is the average.
-            khz = khz.min((f64::from(kind.max) * room.cool) as u32);
+            khz = khz.min((f64::from(kind.max) * limits.cool) as u32);
         }
         khz = khz.min(core.held).max(kind.min / 16);
         self.core[c].conflict = conflict;

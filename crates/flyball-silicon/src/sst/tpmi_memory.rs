@@ -28,7 +28,7 @@ const AT_SST: u32 = 16 * KIB;
 /// Bytes of an uncore instance: header, cluster's place, status, control, two advanced registers.
 const UNCORE_BYTES: u32 = 48;
 
-/// Completion codes of the control mailbox (intel_vsec_tpmi.c).
+/// Completion codes of the control mailbox (TPMI_CMD_STATUS_SUCCESS in drivers/platform/x86/intel/tpmi.c).
 const SUCCESS: u64 = 0x40;
 const FAILED: u64 = 0x80;
 /// The control mailbox's only command here: the state of a feature.

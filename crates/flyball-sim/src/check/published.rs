@@ -6,7 +6,7 @@ use serde::Serialize;
 /// What a published number is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Of {
+pub enum Measured {
     /// How long one of the workload's units takes, microseconds.
     Latency,
     /// Power of the whole machine at the wall, watts.
@@ -27,7 +27,7 @@ pub struct Published {
     /// The settings of that row, each in the spellings that mean the same.
     pub settings: &'static [&'static [&'static str]],
     /// What the number is of.
-    pub of: Of,
+    pub of: Measured,
     /// The number, in the unit of what it is of.
     pub value: f64,
 }
@@ -47,7 +47,7 @@ const NEW: &[&[&str]] = &[&["governor=powersave"], &["epb=15", "epb=power"]];
 const fn storpool(
     row: &'static str,
     settings: &'static [&'static [&'static str]],
-    of: Of,
+    of: Measured,
     value: f64,
 ) -> Published {
     Published { source: "storpool", machine: "gold-6138", workload: "io-4k", row, settings, of, value }
@@ -55,10 +55,10 @@ const fn storpool(
 
 /// All that is known.
 pub const PUBLISHED: &[Published] = &[
-    storpool("old", OLD, Of::Latency, 60.0),
-    storpool("old", OLD, Of::WallPower, 150.0),
-    storpool("new", NEW, Of::Latency, 67.0),
-    storpool("new", NEW, Of::WallPower, 100.0),
+    storpool("old", OLD, Measured::Latency, 60.0),
+    storpool("old", OLD, Measured::WallPower, 150.0),
+    storpool("new", NEW, Measured::Latency, 67.0),
+    storpool("new", NEW, Measured::WallPower, 100.0),
 ];
 
 /// What is published of a machine under a workload.

@@ -7,12 +7,12 @@ use crate::{Kernel, fault::BLOCKED};
 
 const KERNEL: Kernel = Kernel::V6_1;
 
-struct To<'a> {
+struct Rows<'a> {
     report: &'a mut Report,
     table: &'static str,
 }
 
-impl To<'_> {
+impl Rows<'_> {
     fn add(&mut self, row: &str, of: Quantity, published: f64, simulated: f64, aim: Aim, used: bool) {
         let row = Row::new("stinner", self.table, row, of, published);
         self.report.rows.push(row.simulated(simulated, used).aim(aim));
@@ -55,7 +55,7 @@ fn call_simple(bench: &mut Bench, cpu: u32, busy: &[u32], cycles: f64) -> Result
 }
 
 fn turbo(report: &mut Report) -> Result<(), CheckError> {
-    let mut to = To { report, table: "bm_call_simple, i7-3520M" };
+    let mut to = Rows { report, table: "bm_call_simple, i7-3520M" };
     for (turbo, second, ghz, ms) in [
         (false, false, 2.9, 14.6),
         (false, true, 2.9, 14.7),
@@ -77,7 +77,7 @@ fn turbo(report: &mut Report) -> Result<(), CheckError> {
 const SANDY_BRIDGE: f64 = 43.86 / 42.34;
 
 fn frequency(report: &mut Report) -> Result<(), CheckError> {
-    let mut to = To { report, table: "bm_call_simple, i7-2600" };
+    let mut to = Rows { report, table: "bm_call_simple, i7-2600" };
     for (row, khz, ms) in [("min, 1.6 GHz", "1600000", 27.7), ("max, 3.4 GHz", "3400000", 12.9)] {
         let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
         bench.set_all("scaling_governor", "performance")?;
@@ -90,7 +90,7 @@ fn frequency(report: &mut Report) -> Result<(), CheckError> {
 }
 
 fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
-    let mut to = To { report, table: "desktop with its fan blocked" };
+    let mut to = Rows { report, table: "desktop with its fan blocked" };
     let mut bench = Bench::boot("i7-2600", KERNEL, &["intel_pstate=active"])?;
     bench.set_all("scaling_governor", "performance")?;
     bench.set("intel_pstate/no_turbo", "1")?;
@@ -122,7 +122,7 @@ fn desktop_heat(report: &mut Report) -> Result<(), CheckError> {
 const STUFFED: f64 = 1.5;
 
 fn laptop_heat(report: &mut Report) -> Result<(), CheckError> {
-    let mut to = To { report, table: "laptop with its outlet blocked" };
+    let mut to = Rows { report, table: "laptop with its outlet blocked" };
     let mut bench = Bench::boot("i7-3520m", KERNEL, &["intel_pstate=active"])?;
     bench.set_all("scaling_governor", "performance")?;
     let spin = Workload { seconds: 0.0, ..Workload::builtin("spin")? };

@@ -1,7 +1,7 @@
 //! StorPool's page: latency of 4 KiB reads and power of the machine, before and after.
 
 use super::bench::Bench;
-use super::{Aim, CheckError, Of, Report, Row, published};
+use super::{Aim, CheckError, Measured, Report, Row, published};
 use crate::Kernel;
 use crate::workload::Workload;
 
@@ -37,8 +37,8 @@ pub(super) fn check(report: &mut Report) -> Result<(), CheckError> {
             let row = Row::new("storpool", "latency and power", row, quantity, published.value);
             report.rows.push(row.simulated(simulated, used).aim(aim));
         };
-        add(("latency", "us"), Of::Latency, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);
-        add(("power", "W"), Of::WallPower, span.wall_watts, Aim::Percent(15.0), false);
+        add(("latency", "us"), Measured::Latency, progress.turn_seconds() * 1e6, Aim::Percent(5.0), true);
+        add(("power", "W"), Measured::WallPower, span.wall_watts, Aim::Percent(15.0), false);
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use fuser::{
 
 use super::{
     open::{Open, Paced, State, error, lock, take},
-    own::{Own, SETTINGS, WORK},
+    own::{SETTINGS, StandIns, WORK},
     wait::{Waiters, Waiting},
 };
 use crate::{
@@ -49,7 +49,7 @@ impl Files {
             open: HashMap::new(),
             next: 1,
             work: None,
-            own: Own::booted(lock(&machine).machine().silicon().cpus() as u32),
+            own: StandIns::booted(lock(&machine).machine().silicon().cpus() as u32),
         };
         let state = Arc::new(Mutex::new(state));
         let waiters = Waiters::start(&machine, &state);
@@ -102,7 +102,7 @@ impl Files {
     }
 
     fn kind(&self, path: &str) -> Answer<Kind> {
-        Own::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
+        StandIns::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
     /// Starts the workload that was written.
@@ -181,7 +181,7 @@ impl Files {
         let work = state.work.clone();
         let State { open, own, .. } = &mut *state;
         let open = open.get_mut(&handle).ok_or(Errno::IO)?;
-        if let Some(Kind::File(_)) = Own::kind(&open.path) {
+        if let Some(Kind::File(_)) = StandIns::kind(&open.path) {
             if offset == 0 {
                 open.text = match open.path.as_str() {
                     WORK => self.progress(work.as_ref()),
@@ -231,7 +231,7 @@ impl Files {
             paced.reboot();
             let cpus = paced.machine().silicon().cpus() as u32;
             drop(paced);
-            lock(&self.state).own = Own::booted(cpus);
+            lock(&self.state).own = StandIns::booted(cpus);
             return Ok(());
         }
         let machine = paced.machine();
@@ -463,7 +463,7 @@ impl Filesystem for Files {
         mut reply: ReplyDirectory,
     ) {
         let listed = self.path(ino).and_then(|path| {
-            let names = match Own::list(&path) {
+            let names = match StandIns::list(&path) {
                 Some(names) => names,
                 None => lock(&self.machine).machine().list(&path)?,
             };

@@ -112,7 +112,7 @@ const OWN_OVER: [(&str, &str); 3] = [
 ];
 
 /// A directory in which some names are not the real ones.
-struct Graft {
+struct Overlay {
     path: &'static str,
     /// Names that are the machine's, or hidden where it does not have them.
     machine: &'static [&'static str],
@@ -120,19 +120,19 @@ struct Graft {
     fresh: &'static [&'static str],
 }
 
-/// The grafts.
+/// The overlays.
 ///
 /// The machine has no control groups of its own, and a program must not put its CPUs' numbers into the real ones. The
 /// topology that intel-speed-select keeps in /run is the machine's too. flyball's journal in /run/flyball is about the real
 /// machine: a restore in here must neither replay nor remove it, and what is changed in here must not get into it.
-const GRAFTS: [Graft; 7] = [
-    Graft { path: "/sys/class", machine: &["powercap", "hwmon"], fresh: &[] },
-    Graft { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
-    Graft { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
-    Graft { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
-    Graft { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface"], fresh: &[] },
-    Graft { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
-    Graft { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
+const OVERLAYS: [Overlay; 7] = [
+    Overlay { path: "/sys/class", machine: &["powercap", "hwmon"], fresh: &[] },
+    Overlay { path: "/sys/devices/virtual", machine: &["powercap"], fresh: &[] },
+    Overlay { path: "/sys/devices/platform", machine: &["hwmon"], fresh: &[] },
+    Overlay { path: "/sys/bus", machine: &["cpu"], fresh: &[] },
+    Overlay { path: "/dev", machine: &["cpu", "cpu_dma_latency", "isst_interface"], fresh: &[] },
+    Overlay { path: "/sys/fs", machine: &["cgroup"], fresh: &[] },
+    Overlay { path: "/run", machine: &["isst_cpu_topology.dat"], fresh: &["flyball"] },
 ];
 
 /// Makes the namespace, mounts the machine below `stage`, hands the FUSE device to the server over `socket`, and lays the
@@ -191,12 +191,12 @@ pub fn enter(stage: &Path, socket: &OwnedFd) -> Result<(), SetupError> {
             attempt(format!("mount over {path}"), mount_bind_recursive(&from, path))?;
         }
     }
-    for (number, wanted) in GRAFTS.iter().enumerate() {
+    for (number, wanted) in OVERLAYS.iter().enumerate() {
         if Path::new(wanted.path).is_dir() {
-            graft(&fuse, &spare.join(number.to_string()), wanted)?;
+            overlay(&fuse, &spare.join(number.to_string()), wanted)?;
         }
     }
-    // The grafts are mounted where they belong. Below the stage they would be a second way to the real files, which a process that
+    // The overlays are mounted where they belong. Below the stage they would be a second way to the real files, which a process that
     // cleans up the stage must not find.
     attempt("unmount the tmpfs", unmount(&spare, UnmountFlags::DETACH))?;
     Ok(())
@@ -214,7 +214,7 @@ fn under(root: &Path, path: &str) -> PathBuf {
 }
 
 /// Builds a directory at `scratch` that holds everything of the real one but some names, and lays it over the real one.
-fn graft(machine: &Path, scratch: &Path, wanted: &Graft) -> Result<(), SetupError> {
+fn overlay(machine: &Path, scratch: &Path, wanted: &Overlay) -> Result<(), SetupError> {
     let target = Path::new(wanted.path);
     attempt(format!("make {}", scratch.display()), fs::create_dir(scratch))?;
     let entries = attempt(format!("list {}", target.display()), fs::read_dir(target))?;

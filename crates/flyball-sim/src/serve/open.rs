@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::own::Own;
+use super::own::StandIns;
 use crate::{
     errno::{Answer, Errno},
     machine::SimMachine,
@@ -60,7 +60,7 @@ pub(super) struct State {
     /// How far the workload is.
     pub(super) work: Option<crate::workload::Shared>,
     /// The settings of the served kernel.
-    pub(super) own: Own,
+    pub(super) own: StandIns,
 }
 
 /// Takes what a stream has, at most `size` bytes; what came beyond them waits in the open file for the next read.

@@ -27,16 +27,16 @@ const FILES: [(&str, u16); 5] =
 
 /// What is set in the files that stand for kernel settings.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct StandIns {
     boot_id: String,
     sample_rate: u32,
     default_affinity: String,
 }
 
-impl Own {
+impl StandIns {
     /// The settings of a kernel that has just booted.
-    pub(super) fn booted(cpus: u32) -> Own {
-        Own {
+    pub(super) fn booted(cpus: u32) -> StandIns {
+        StandIns {
             boot_id: fresh_id(),
             // kernel/events/core.c, DEFAULT_MAX_SAMPLE_RATE.
             sample_rate: 100_000,
@@ -54,7 +54,7 @@ impl Own {
 
     /// The names in a directory of the folder; none outside of it.
     pub(super) fn list(path: &str) -> Option<Vec<String>> {
-        if Own::kind(path)? != Kind::Directory {
+        if StandIns::kind(path)? != Kind::Directory {
             return None;
         }
         let all = FILES.iter().map(|(file, _)| *file).chain([INTERRUPTS]);
@@ -114,23 +114,26 @@ mod tests {
 
     #[test]
     fn kernel_settings_are_read_back() {
-        let mut own = Own::booted(16);
+        let mut own = StandIns::booted(16);
         assert_eq!(own.read(DEFAULT_AFFINITY).as_deref(), Some("ffff\n"));
         assert_eq!(own.write(SAMPLE_RATE, b"1\n"), Some(Ok(())));
         assert_eq!(own.read(SAMPLE_RATE).as_deref(), Some("1\n"));
         assert_eq!(own.write(SAMPLE_RATE, b"0"), Some(Err(Errno::INVAL)));
         assert_eq!(own.write(DEFAULT_AFFINITY, b"no"), Some(Err(Errno::INVAL)));
         assert_eq!(own.write(BOOT_ID, b"x"), None);
-        assert_ne!(own.read(BOOT_ID), Own::booted(16).read(BOOT_ID));
+        assert_ne!(own.read(BOOT_ID), StandIns::booted(16).read(BOOT_ID));
     }
 
     #[test]
     fn what_is_listed_exists() {
         for folder in [FOLDER, INTERRUPTS] {
-            let names = Own::list(folder).unwrap();
+            let names = StandIns::list(folder).unwrap();
             assert!(!names.is_empty());
-            assert!(names.iter().all(|name| Own::kind(&format!("{folder}/{name}")).is_some()), "{names:?}");
+            assert!(
+                names.iter().all(|name| StandIns::kind(&format!("{folder}/{name}")).is_some()),
+                "{names:?}"
+            );
         }
-        assert_eq!(Own::list("/sys"), None);
+        assert_eq!(StandIns::list("/sys"), None);
     }
 }

@@ -51,7 +51,7 @@ fn fields() -> Vec<(Field, [&'static str; 2])> {
         (Field::BaseFreq, ["0", "1"]),
         (Field::TurboLimits, ["0x1f1f1f1f1f1f1f20", "0x1e1e1e1e1e1e1e1e"]),
         (Field::Level, ["0", "1"]),
-        (Field::Apart, ["none", "26,27"]),
+        (Field::Partition, ["none", "26,27"]),
     ]
 }
 
@@ -152,7 +152,7 @@ fn refused_writes_change_nothing_and_carry_the_errno() {
             (Field::CorePower, "on", Errno::INVAL),
             (Field::TurboLimits, "0x", Errno::INVAL),
             (Field::TurboLimits, "0x11111111111111111", Errno::INVAL),
-            (Field::Apart, "", Errno::INVAL),
+            (Field::Partition, "", Errno::INVAL),
         ] {
             let setting = setting(&machine, field);
             let error = setting.write(&machine, content).unwrap_err();

@@ -33,7 +33,7 @@ impl Tracer {
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made<'a> {
+pub struct CsvRow<'a> {
     /// The CPU that it is about.
     pub cpu: u32,
     /// The header line of its file.
@@ -59,7 +59,7 @@ pub struct Rows {
 impl Rows {
     /// The record's row, if it has one.
     #[inline]
-    pub fn row(&mut self, record: &Record) -> Option<Made<'_>> {
+    pub fn row(&mut self, record: &Record) -> Option<CsvRow<'_>> {
         let tracer = match &record.event {
             Event::AmdPerf(_) => Tracer::Amd,
             Event::Intel(_) => Tracer::Intel,
@@ -123,7 +123,7 @@ impl Rows {
         // Negative numbers are damage, and their sign would be a second separator between name and number.
         row.number(u64::try_from(record.pid).unwrap_or(0));
         row.put(b"\n");
-        Some(Made { cpu, header: tracer.header(), row: row.bytes() })
+        Some(CsvRow { cpu, header: tracer.header(), row: row.bytes() })
     }
 
     /// The header line that goes with the rows; `None` before the first record.

@@ -44,7 +44,7 @@ impl Scale {
 }
 
 /// A run of windows for which something holds.
-struct Stretch {
+struct WindowRun {
     from: u64,
     to: u64,
     samples: u64,
@@ -55,7 +55,7 @@ struct Stretch {
     load: f64,
 }
 
-impl Stretch {
+impl WindowRun {
     fn seconds(&self) -> f64 {
         (self.to - self.from) as f64 / 1e9
     }
@@ -68,10 +68,10 @@ fn stretches(
     windows: &[Window],
     least: f64,
     holds: impl Fn(&Window) -> bool,
-) -> Vec<Stretch> {
+) -> Vec<WindowRun> {
     let mut found = Vec::new();
-    let mut now: Option<Stretch> = None;
-    let mut close = |stretch: Option<Stretch>| {
+    let mut now: Option<WindowRun> = None;
+    let mut close = |stretch: Option<WindowRun>| {
         if let Some(mut stretch) = stretch
             // Fewer are an accident of where the windows lie.
             && stretch.samples >= 5
@@ -92,7 +92,7 @@ fn stretches(
             continue;
         }
         let from = diagnoser.windows.time(at);
-        let stretch = now.get_or_insert(Stretch {
+        let stretch = now.get_or_insert(WindowRun {
             from,
             to: from,
             samples: 0,
@@ -274,7 +274,7 @@ fn no_boost(
     findings: &mut Vec<Finding>,
 ) {
     let full = stretches(diagnoser, windows, 0.0, &at_full);
-    let time: f64 = full.iter().map(Stretch::seconds).sum();
+    let time: f64 = full.iter().map(WindowRun::seconds).sum();
     let most = windows.iter().filter(|window| window.count > 0 && at_full(window)).map(Window::boost);
     let most = most.fold(0.0, f64::max);
     // APERF over MPERF is 1 at nominal frequency; a hundredth of tolerance for what the two reads take apart.
@@ -363,7 +363,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
     let least = diagnoser.limits.least;
     for (cpu, state) in diagnoser.cpus.iter().enumerate() {
         let cpu = cpu as u32;
-        for silence in &state.silences {
+        for silence in &state.decision_gaps {
             let seconds = (silence.to - silence.from) as f64 / 1e9;
             let what = format!(
                 "no decision for {seconds:.2} s at {:.0} % load; it ran at {:.2} GHz meanwhile",

@@ -275,7 +275,7 @@ impl Capture {
                 .into_iter()
                 .filter_map(|part| match part.place {
                     Place::Own(pages) => Some(CpuInput { cpu: part.cpu, pages, size: part.size }),
-                    Place::Stretch(_) => None,
+                    Place::SpoolPart(_) => None,
                 })
                 .collect();
             return Ok(dat::save(&self.directory, path, version, about, &mut inputs)?);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use flyball_host::{
-    spool::{Aligned, Stretch},
+    spool::{Aligned, SpoolPart},
     tracefs::{PageReader, Tracefs, wait_for_pages},
 };
 
@@ -53,7 +53,7 @@ fn until_forgotten(names: usize) -> Duration {
 #[derive(Debug)]
 pub(super) enum Place {
     /// Its stretch of the file that becomes the trace.
-    Stretch(Stretch),
+    SpoolPart(SpoolPart),
     /// A nameless file of its own.
     Own(File),
 }
@@ -68,9 +68,13 @@ pub(super) struct CpuPart {
 }
 
 impl CpuPart {
-    pub(super) fn new(cpu: u32, directory: &Path, stretch: Option<Stretch>) -> Result<CpuPart, CaptureError> {
+    pub(super) fn new(
+        cpu: u32,
+        directory: &Path,
+        stretch: Option<SpoolPart>,
+    ) -> Result<CpuPart, CaptureError> {
         let place = match stretch {
-            Some(stretch) => Place::Stretch(stretch),
+            Some(stretch) => Place::SpoolPart(stretch),
             None => Place::Own(
                 tempfile::tempfile_in(directory)
                     .map_err(|error| TraceError::io("create a file in", directory, error))?,
@@ -249,7 +253,7 @@ impl CpuPart {
     /// Bytes to write at once.
     fn piece(&self) -> usize {
         match &self.place {
-            Place::Stretch(stretch) if stretch.is_direct() => DIRECT_WRITE,
+            Place::SpoolPart(stretch) if stretch.is_direct() => DIRECT_WRITE,
             _ => WRITE,
         }
     }
@@ -260,7 +264,7 @@ impl CpuPart {
         }
         let written = match &mut self.place {
             Place::Own(file) => file.write_all(pages),
-            Place::Stretch(stretch) => {
+            Place::SpoolPart(stretch) => {
                 let start = Instant::now();
                 let written = stretch.write(pages);
                 if stretch.is_direct() && !pace.keeps_up(start.elapsed()) {

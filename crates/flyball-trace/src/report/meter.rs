@@ -17,7 +17,7 @@ const TOGETHER: usize = 16;
 /// A request that waits to be added, in half a cache line: with 256 CPUs, what waits must leave room in the core's
 /// second-level cache for the text and the records of a chunk.
 #[derive(Debug, Clone, Copy, Default)]
-struct Waiting {
+struct PendingRequest {
     time: u64,
     khz: u32,
     mperf: u32,
@@ -29,17 +29,17 @@ struct Waiting {
     changed: Option<bool>,
 }
 
-impl Waiting {
+impl PendingRequest {
     /// `None` if a number does not fit. Counters of 32 bits last for more than a second between two requests.
     #[inline]
-    fn new(time: u64, event: &AmdPerf) -> Option<Waiting> {
+    fn new(time: u64, event: &AmdPerf) -> Option<PendingRequest> {
         let AmdPerf { min, des, max, khz, mperf, tsc, changed, fast_switch: fast, .. } = *event;
         if (mperf | tsc | khz) >> 32 != 0 || (min | des | max) >> 16 != 0 {
             return None;
         }
         let (khz, mperf, tsc) = (khz as u32, mperf as u32, tsc as u32);
         let (min, des, max) = (min as u16, des as u16, max as u16);
-        Some(Waiting { time, khz, mperf, tsc, min, des, max, fast, changed })
+        Some(PendingRequest { time, khz, mperf, tsc, min, des, max, fast, changed })
     }
 
     #[inline]
@@ -80,7 +80,7 @@ pub(super) struct CpuMeter {
 
 #[derive(Debug, Clone, Default)]
 struct Numbers {
-    waiting: [Waiting; TOGETHER],
+    waiting: [PendingRequest; TOGETHER],
     sums: CpuSums,
 }
 
@@ -88,7 +88,7 @@ impl Numbers {
     /// Adds the first `count` requests that wait.
     fn settle(&mut self, count: usize) {
         if count > 0 {
-            self.sums.requests(self.waiting[..count.min(TOGETHER)].iter().map(Waiting::request));
+            self.sums.requests(self.waiting[..count.min(TOGETHER)].iter().map(PendingRequest::request));
         }
     }
 }
@@ -99,7 +99,7 @@ impl CpuMeter {
     #[inline]
     pub(super) fn amd(&mut self, time: u64, event: &AmdPerf, load: f64) -> bool {
         let known = std::mem::replace(&mut self.known, true);
-        match Waiting::new(time, event) {
+        match PendingRequest::new(time, event) {
             Some(waiting) => {
                 self.numbers.waiting[self.waiting as usize % TOGETHER] = waiting;
                 self.waiting += 1;

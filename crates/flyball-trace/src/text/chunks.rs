@@ -319,9 +319,9 @@ mod tests {
     }
 
     /// Gives a few bytes at a time, as a pipe may.
-    struct Trickle<'a>(&'a [u8], usize);
+    struct SmallReads<'a>(&'a [u8], usize);
 
-    impl Read for Trickle<'_> {
+    impl Read for SmallReads<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let count = self.1.min(self.0.len()).min(buffer.len());
             buffer[..count].copy_from_slice(&self.0[..count]);
@@ -334,7 +334,7 @@ mod tests {
         let mut pids = Vec::new();
         let options = TextOptions { threads: NonZeroUsize::new(threads).unwrap(), chunk, details: false };
         let summary = read_text(
-            Trickle(text.as_bytes(), step),
+            SmallReads(text.as_bytes(), step),
             Path::new("t"),
             &Arc::default(),
             &options,

@@ -181,7 +181,7 @@ impl LineParser {
 }
 
 /// An event that comes by the million, with its name as lines have it.
-trait Frequent: Sized {
+trait FrequentEvent: Sized {
     const NAME: &'static [u8];
 
     fn read(chunk: &[u8], at: usize) -> Option<(Self, usize)>;
@@ -189,7 +189,7 @@ trait Frequent: Sized {
     fn event(self) -> Event;
 }
 
-impl Frequent for AmdPerf {
+impl FrequentEvent for AmdPerf {
     const NAME: &'static [u8] = b"amd_pstate_perf: ";
 
     #[inline(always)]
@@ -203,7 +203,7 @@ impl Frequent for AmdPerf {
     }
 }
 
-impl Frequent for IntelSample {
+impl FrequentEvent for IntelSample {
     const NAME: &'static [u8] = b"pstate_sample: ";
 
     #[inline(always)]
@@ -233,7 +233,7 @@ struct FrequentLine {
 impl FrequentLine {
     /// Adds the record of a line, and returns where the next line starts. `None` for any other line.
     #[inline(always)]
-    fn read<E: Frequent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
+    fn read<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let at = start + self.front;
         if chunk.get(at..)?.starts_with(E::NAME) {
             let (event, end) = E::read(chunk, at + E::NAME.len())?;
@@ -247,7 +247,7 @@ impl FrequentLine {
 
     /// [`FrequentLine::read`] with a front of another length.
     #[cold]
-    fn find<E: Frequent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
+    fn find<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
         let (prefix, at) = kernel_prefix(chunk, start, &mut self.flags)?;
         if !chunk.get(at..)?.starts_with(E::NAME) {
             return None;

@@ -21,7 +21,7 @@ const AFTER_SETTINGS: Duration = Duration::from_millis(100);
 
 /// The arms of a comparison as boots: each is applied to a machine that has just been booted, with what it needs on the
 /// kernel's command line.
-pub struct Booted<'h> {
+pub struct BootedArms<'h> {
     host: &'h dyn Host,
     software: &'h dyn Software,
     hold: Option<(Hold<'h>, tempfile::TempDir)>,
@@ -30,19 +30,19 @@ pub struct Booted<'h> {
     quiet: Option<Quiet>,
 }
 
-impl<'h> Booted<'h> {
+impl<'h> BootedArms<'h> {
     pub fn new(
         host: &'h dyn Host,
         software: &'h dyn Software,
         quiet: Option<Quiet>,
         seeds: RunSeeds,
-    ) -> Result<Booted<'h>, Failure> {
+    ) -> Result<BootedArms<'h>, Failure> {
         if software.is_kept() {
             return Err(Failure::usage(
                 "a comparison boots the machine again and again: it cannot be kept with --sim-state",
             ));
         }
-        Ok(Booted { host, software, hold: None, seeds, quiet })
+        Ok(BootedArms { host, software, hold: None, seeds, quiet })
     }
 
     /// Applies each arm once, so that one that no boot makes possible is refused before anything is measured.
@@ -74,7 +74,7 @@ impl<'h> Booted<'h> {
     }
 }
 
-impl Settings for Booted<'_> {
+impl Settings for BootedArms<'_> {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         self.restore()?;
         self.boot(arm)?;

@@ -18,8 +18,8 @@ use flyball_guest::{
     guest::{self, Request, Root},
     initramfs::JobFile,
     machine::Driver,
-    run::{End, Outlets},
-    watch::Patience,
+    run::{End, OutputSinks},
+    watch::ProgressLimits,
 };
 use flyball_silicon::MachineSpec;
 use serde::Serialize;
@@ -205,7 +205,7 @@ impl GuestArgs {
             out: self.out.clone(),
             copy_back: None,
             replaced: Vec::new(),
-            patience: Patience::default(),
+            progress_limits: ProgressLimits::default(),
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             command,
         })
@@ -272,7 +272,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
 /// Runs a guest from the user's cache, with its output on this process's.
 fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
     let cache = Cache::of_user().map_err(before)?;
-    guest::run(&cache, request, outlets(verbose)).map_err(before)
+    guest::run(&cache, request, sinks(verbose)).map_err(before)
 }
 
 /// If the emulator does not start, the command did not run either (125). A wrong request stays a usage error.
@@ -285,8 +285,8 @@ fn before(error: GuestError) -> Failure {
     }
 }
 
-fn outlets(verbose: bool) -> Outlets {
-    Outlets {
+fn sinks(verbose: bool) -> OutputSinks {
+    OutputSinks {
         out: Box::new(terminal::foreign_stdout()),
         err: Box::new(terminal::foreign_stderr()),
         console: verbose.then(|| Box::new(terminal::foreign_stderr()) as Box<dyn io::Write + Send>),

@@ -15,7 +15,7 @@ use std::{
 };
 
 use flyball_host::{Host, Kind, process, thermal::CapabilityEvents};
-use flyball_sst_dropin::{Daemon, Ended, Surroundings};
+use flyball_sst_dropin::{Daemon, Ended, Environment};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
@@ -99,7 +99,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     let mut daemon = Process { stopped, events: None, live };
     let mut out = standard_output();
-    let surroundings = Surroundings {
+    let environment = Environment {
         host,
         // The original refuses to run without root before it looks at anything.
         root: !live || process::is_root(),
@@ -107,7 +107,7 @@ fn run_on(host: &dyn Host, args: &[String]) -> Result<u8, Failure> {
         err: &mut terminal::stderr(),
         daemon: &mut daemon,
     };
-    let code = flyball_sst_dropin::run(args, surroundings);
+    let code = flyball_sst_dropin::run(args, environment);
     out.flush().map_err(|error| Failure::failed(format!("cannot write: {error}")))?;
     Ok(code)
 }

@@ -4,7 +4,7 @@ use flyball_control::{
     Content,
     write::{
         hold::{self, Restored, Scope},
-        journal::{Contents, Entry, Journal, JournalError, Standing},
+        journal::{Contents, Entry, Journal, JournalError, TransactionState},
     },
 };
 
@@ -92,7 +92,7 @@ fn render(restored: &Restored) -> String {
 }
 
 fn describe(entry: &Entry) -> String {
-    let standing = if entry.standing == Standing::Open { ", which did not finish" } else { "" };
+    let standing = if entry.standing == TransactionState::Open { ", which did not finish" } else { "" };
     let writes = if entry.writes == 1 { "write" } else { "writes" };
     format!("{} (pid {}{standing}; {} {writes})", entry.command, entry.pid, entry.writes)
 }

@@ -363,7 +363,7 @@ fn a_journal_that_cannot_be_written_leaves_nothing_changed_and_nothing_open() {
 
 /// What is gone for good must not stand in the way of every later change.
 #[test]
-fn what_cannot_be_put_back_can_be_forgotten() {
+fn what_cannot_be_restored_can_be_forgotten() {
     let tree = Machine::new(2);
     tree.expect(0, &["set", "governor=performance", "max-freq=2GHz"]);
     std::fs::remove_dir_all(tree.file("cpufreq/policy1")).unwrap();

@@ -243,7 +243,7 @@ fn workload(tree: &Machine) -> String {
 }
 
 #[test]
-fn arms_are_applied_and_everything_is_put_back() {
+fn arms_are_applied_and_everything_is_restored() {
     let tree = Machine::new();
     let directory = tree.run_directory();
     let script = workload(&tree);
@@ -337,7 +337,7 @@ fn runs_in_group(group: &str) -> bool {
 }
 
 #[test]
-fn a_killed_comparison_is_put_back_by_its_guardian() {
+fn a_killed_comparison_is_restored_by_its_guardian() {
     let tree = Machine::new();
     let mut command = tree.flyball(&[
         "compare",

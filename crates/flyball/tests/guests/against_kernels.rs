@@ -16,7 +16,7 @@ mod script;
 use libtest_mimic::Failed;
 
 use crate::{
-    guest::{self, Suited},
+    guest::{self, SuiteCase},
     twin,
 };
 
@@ -151,8 +151,8 @@ pub fn inside(words: &[String]) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |case: &'static Case| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |case: &'static Case| SuiteCase {
         name: format!("{}-{}{}", case.kernel, case.driver, case.interface.map_or("", |_| "-mailbox")),
         kernel: case.kernel.to_owned(),
         everyday: case.everyday,

@@ -10,7 +10,7 @@ use flyball_guest::fixed_loop;
 use flyball_silicon::MachineSpec;
 use libtest_mimic::Failed;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 
 struct Machine {
     name: &'static str,
@@ -163,8 +163,8 @@ fn boot(machine: &Machine) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |machine: &'static Machine| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |machine: &'static Machine| SuiteCase {
         name: machine.name.to_owned(),
         kernel: machine.kernel.to_owned(),
         everyday: machine.everyday,

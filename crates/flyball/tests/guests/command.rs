@@ -15,7 +15,7 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use crate::guest::Suited;
+use crate::guest::SuiteCase;
 use flyball_testing::flyball;
 
 fn flyball() -> Command {
@@ -132,7 +132,7 @@ fn a_shell_takes_what_is_typed(kernel: &str) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
+pub fn suite() -> Vec<SuiteCase> {
     let newest = Cache::of_user().expect("the cache is this user's own").kernel_versions().pop();
     type Test = fn(&str);
     let tests: [(&str, Test); 3] = [
@@ -142,7 +142,7 @@ pub fn suite() -> Vec<Suited> {
     ];
     let suited = |(name, test): (&str, Test)| {
         let kernel = newest.clone().unwrap_or_default();
-        Suited {
+        SuiteCase {
             name: name.to_owned(),
             kernel: kernel.clone(),
             everyday: true,

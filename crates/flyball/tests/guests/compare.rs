@@ -8,7 +8,7 @@
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 
 /// One boot and the arms that are compared in it.
 struct Guest {
@@ -116,8 +116,8 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |guest: &'static Guest| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |guest: &'static Guest| SuiteCase {
         name: guest.name.to_owned(),
         kernel: guest.kernel.to_owned(),
         everyday: true,

@@ -16,7 +16,7 @@ use flyball_guest::cache::Cache;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 
 /// One boot.
 struct Boot {
@@ -136,39 +136,39 @@ fn report(parts: &BTreeMap<&str, &str>, name: &str) -> Result<Value, String> {
 
 /// A boot in which `doctor --fix` and `quiet` are judged from outside (`guest/quiet.sh`): what holds meanwhile, and that
 /// every file is what it was after success, Ctrl-C, kill -9, `quiet off` and `restore`.
-struct Touching {
+struct QuietBoot {
     name: &'static str,
     usual: bool,
     kernel: &'static str,
     options: &'static [&'static str],
 }
 
-const TOUCHING: &[Touching] = &[
-    Touching {
+const TOUCHING: &[QuietBoot] = &[
+    QuietBoot {
         name: "doctor --fix and quiet, amd-pstate, 7.2",
         usual: true,
         kernel: "7.2",
         options: &["ryzen-5750g", "--driver", "amd-pstate=active"],
     },
-    Touching {
+    QuietBoot {
         name: "doctor --fix and quiet, amd-pstate, 6.1",
         usual: false,
         kernel: "6.1",
         options: &["ryzen-5750g", "--driver", "amd-pstate=passive", "--interface", "cppc-mailbox"],
     },
-    Touching {
+    QuietBoot {
         name: "doctor --fix and quiet, acpi-cpufreq, 6.12",
         usual: false,
         kernel: "6.12",
         options: &["ryzen-5750g", "--driver", "acpi-cpufreq"],
     },
-    Touching {
+    QuietBoot {
         name: "doctor --fix and quiet, intel_pstate, 6.12",
         usual: false,
         kernel: "6.12",
         options: &["gold-6138"],
     },
-    Touching {
+    QuietBoot {
         name: "doctor --fix and quiet, intel_pstate, 7.2",
         usual: false,
         kernel: "7.2",
@@ -177,7 +177,7 @@ const TOUCHING: &[Touching] = &[
 ];
 
 /// Boots and takes the script's word, line by line.
-fn touch(boot: &Touching) -> Result<(), Failed> {
+fn touch(boot: &QuietBoot) -> Result<(), Failed> {
     let flyball = format!("{}:flyball.bin", env!("CARGO_BIN_EXE_flyball"));
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/guests/quiet.sh:quiet.sh");
     let options = [boot.options, &["--modules", "msr", "--file", &flyball, "--file", script]].concat();
@@ -286,12 +286,12 @@ fn module_for(cache: &Cache, kernel: &str) -> Option<PathBuf> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
+pub fn suite() -> Vec<SuiteCase> {
     let cache = Cache::of_user().expect("the cache is this user's own");
     let diagnosed = BOOTS.iter().map(|boot| {
         let module = module_for(&cache, boot.kernel).filter(|_| boot.module);
         let unbuilt = boot.module && module.is_none();
-        Suited {
+        SuiteCase {
             name: boot.name.to_owned(),
             kernel: boot.kernel.to_owned(),
             everyday: boot.usual,
@@ -299,7 +299,7 @@ pub fn suite() -> Vec<Suited> {
             test: Box::new(move || run(boot, module.as_deref())),
         }
     });
-    let touched = TOUCHING.iter().map(|boot| Suited {
+    let touched = TOUCHING.iter().map(|boot| SuiteCase {
         name: boot.name.to_owned(),
         kernel: boot.kernel.to_owned(),
         everyday: boot.usual,

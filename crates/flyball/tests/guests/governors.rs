@@ -20,7 +20,7 @@ use libtest_mimic::Failed;
 use schedule::CPUS;
 
 use crate::{
-    guest::{self, Suited},
+    guest::{self, SuiteCase},
     twin,
 };
 
@@ -302,8 +302,8 @@ pub fn inside(words: &[String]) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |(number, case): (usize, &'static Case)| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |(number, case): (usize, &'static Case)| SuiteCase {
         name: format!("{}-{}{}", case.kernel, case.driver, if case.append.is_empty() { "" } else { "-own" }),
         kernel: case.kernel.to_owned(),
         everyday: case.everyday,

@@ -45,7 +45,7 @@ pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<
 }
 
 /// One boot: what it is called in its suite, what it boots, whether it boots every day, and what is to hold in it.
-pub struct Suited {
+pub struct SuiteCase {
     pub name: String,
     pub kernel: String,
     pub everyday: bool,
@@ -55,7 +55,7 @@ pub struct Suited {
 }
 
 /// Runs suites, one emulator at a time, because each needs a core of its own. What is not booted is counted by suite.
-pub fn run_suites(suites: Vec<(&str, Vec<Suited>)>) -> ExitCode {
+pub fn run_suites(suites: Vec<(&str, Vec<SuiteCase>)>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let chosen = |name: &str| arguments.filter.as_ref().is_none_or(|filter| name.contains(filter));

@@ -20,7 +20,7 @@ use flyball_guest::cache::Cache;
 use flyball_sim::{Boot, Caller, SimMachine};
 use libtest_mimic::Failed;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 use flyball_testing::shared;
 
 /// Machine and kernel: what has recorded calls, and what is asked beyond it. The second name is the recording that the
@@ -414,7 +414,7 @@ fn replay_lines(name: &str, program: Program) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
+pub fn suite() -> Vec<SuiteCase> {
     let mut guests = Vec::new();
     let compiler = Command::new("cc").arg("--version").output().is_ok_and(|done| done.status.success());
     for (name, recorded) in CALLS {
@@ -425,7 +425,7 @@ pub fn suite() -> Vec<Suited> {
         } else {
             None
         };
-        guests.push(Suited {
+        guests.push(SuiteCase {
             name: format!("calls {name}"),
             kernel: kernel(name).to_owned(),
             everyday: *name == "icx-7.2",
@@ -448,7 +448,7 @@ pub fn suite() -> Vec<Suited> {
         } else {
             None
         };
-        guests.push(Suited {
+        guests.push(SuiteCase {
             name: format!("{word} {name}"),
             kernel: kernel(name).to_owned(),
             everyday: false,

@@ -7,7 +7,7 @@
 
 use libtest_mimic::Failed;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 
 /// One boot.
 struct Guest {
@@ -106,8 +106,8 @@ fn boot(guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |guest: &'static Guest| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |guest: &'static Guest| SuiteCase {
         name: format!("{}-{}", guest.kernel, guest.name),
         kernel: guest.kernel.to_owned(),
         everyday: guest.everyday,

@@ -18,7 +18,7 @@ use flyball_guest::cache::Cache;
 use flyball_silicon::MachineSpec;
 use libtest_mimic::Failed;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 use flyball_testing::skip;
 
 /// A guest: a class of registers on a kernel.
@@ -304,7 +304,7 @@ fn run(laboratory: &Laboratory, guest: &Guest) -> Result<(), Failed> {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
+pub fn suite() -> Vec<SuiteCase> {
     let asked = std::env::var("FLYBALL_SST_GUESTS").ok().filter(|names| !names.trim().is_empty());
     let names: Vec<String> = match &asked {
         Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -320,7 +320,7 @@ pub fn suite() -> Vec<Suited> {
     let compiler = Command::new("cc").arg("--version").output().is_ok_and(|done| done.status.success());
     let guests = GUESTS.iter().filter(chosen).map(|guest| {
         let shared = Arc::clone(&shared);
-        Suited {
+        SuiteCase {
             name: guest.name.to_owned(),
             kernel: guest.kernel.to_owned(),
             everyday: true,

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::guest::{self, Suited};
+use crate::guest::{self, SuiteCase};
 
 fn part<'a>(text: &'a str, name: &str) -> &'a str {
     let rest = text.split(&format!("--- {name}\n")).nth(1).unwrap_or_default();
@@ -58,8 +58,8 @@ fn a_cpu_that_comes_and_goes_is_recorded(kernel: &str) {
 }
 
 /// The boots of this suite.
-pub fn suite() -> Vec<Suited> {
-    let suited = |kernel: &'static str| Suited {
+pub fn suite() -> Vec<SuiteCase> {
+    let suited = |kernel: &'static str| SuiteCase {
         name: format!("{kernel}-a_cpu_that_comes_and_goes_is_recorded"),
         kernel: kernel.to_owned(),
         everyday: kernel == "7.2",

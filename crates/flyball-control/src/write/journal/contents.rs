@@ -16,7 +16,7 @@ use crate::{
 /// How a transaction stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum TransactionState {
     /// Neither committed nor restored: its flyball is at work, or has died.
     Open,
     /// Its settings were kept.
@@ -56,7 +56,7 @@ pub struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
     /// How it stands.
-    pub standing: Standing,
+    pub standing: TransactionState,
     /// What was at each location before.
     #[serde(skip)]
     pub was: BTreeMap<Location, Memory>,
@@ -159,8 +159,8 @@ impl Contents {
                 // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
-            Record::Commit { id } => self.stand(id, Standing::Committed),
-            Record::Restored { id } => self.stand(id, Standing::Restored),
+            Record::Commit { id } => self.stand(id, TransactionState::Committed),
+            Record::Restored { id } => self.stand(id, TransactionState::Restored),
         }
     }
 
@@ -185,7 +185,7 @@ impl Contents {
             command,
             at,
             purpose,
-            standing: Standing::Open,
+            standing: TransactionState::Open,
             was: BTreeMap::new(),
             first_old: BTreeMap::new(),
             writes: 0,
@@ -198,14 +198,14 @@ impl Contents {
     /// The transaction that a record belongs to. Where the line that began it is damaged, what follows is still a
     /// transaction, and not part of one that has ended.
     fn last(&mut self) -> &mut Entry {
-        if self.entries.last().is_none_or(|last| last.standing != Standing::Open) {
+        if self.entries.last().is_none_or(|last| last.standing != TransactionState::Open) {
             self.begin(0, 0, "unknown command".to_owned(), 0, None);
         }
         let last = self.entries.len() - 1;
         &mut self.entries[last]
     }
 
-    pub(super) fn stand(&mut self, id: u32, standing: Standing) {
+    pub(super) fn stand(&mut self, id: u32, standing: TransactionState) {
         let known = self.entries.iter().position(|entry| entry.id == id);
         let position = known.or_else(|| self.entries.iter().position(|entry| entry.id == 0));
         if let Some(entry) = position.map(|position| &mut self.entries[position]) {
@@ -216,12 +216,12 @@ impl Contents {
 
     /// The transactions that have not been restored, oldest first.
     pub fn pending(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.entries.iter().filter(|entry| entry.standing != Standing::Restored)
+        self.entries.iter().filter(|entry| entry.standing != TransactionState::Restored)
     }
 
     /// The transaction that was left open, if one was.
     pub fn interrupted(&self) -> Option<&Entry> {
-        self.entries.iter().rfind(|entry| entry.standing == Standing::Open)
+        self.entries.iter().rfind(|entry| entry.standing == TransactionState::Open)
     }
 
     /// What to restore to undo these transactions together: for each location what the oldest of them found, and what

@@ -53,7 +53,7 @@ fn what_was_written_is_read_back() {
     written(&state);
     let contents = Journal::load(&state).unwrap().unwrap();
     assert_eq!(contents.entries.len(), 2);
-    assert_eq!(contents.entries[0].standing, Standing::Committed);
+    assert_eq!(contents.entries[0].standing, TransactionState::Committed);
     assert_eq!(contents.interrupted().unwrap().id, 2);
     let goals = Contents::goals(contents.pending());
     assert_eq!(goals.0[&location(0)].was, text("powersave\n"), "the oldest memory counts");

@@ -25,7 +25,7 @@ pub(super) fn purpose(command: &str) -> Option<Purpose> {
 /// The records that format 2 changed.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Old {
+enum RecordV1 {
     Was {
         spot: Location,
         content: Content,
@@ -42,11 +42,11 @@ enum Old {
 /// The record that a line of format 1 holds.
 pub(super) fn record(json: &[u8]) -> Option<Record> {
     Some(match serde_json::from_slice(json).ok()? {
-        Old::Was { spot: location, content, late } => {
+        RecordV1::Was { spot: location, content, late } => {
             let handling = handling(&location, content.trimmed());
             Record::Was { location, content, handling, late, lost: false }
         }
-        Old::Write { spot: location, old, new } => {
+        RecordV1::Write { spot: location, old, new } => {
             let handling = handling(&location, old.trimmed());
             Record::Write { location, old, new, handling }
         }
@@ -107,8 +107,8 @@ fn speed_select(field: Field, new: &str) -> Step {
         Field::BaseFreq | Field::TurboFreq => Step::SpeedSelectOn,
         Field::CorePower | Field::Priority => Step::CorePower,
         Field::TurboLimits => Step::Turbo,
-        Field::Apart if matches!(new.trim(), "none" | "ready") => Step::Online,
-        Field::Apart => Step::Offline,
+        Field::Partition if matches!(new.trim(), "none" | "ready") => Step::Online,
+        Field::Partition => Step::Offline,
         _ => Step::Classes,
     }
 }

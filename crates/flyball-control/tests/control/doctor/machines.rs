@@ -208,9 +208,9 @@ pub fn flags(files: &mut Files, from: &str, to: &str) {
 }
 
 /// A machine of these files. What it lacks was not recorded.
-pub struct Shelf<'f>(pub &'f Files);
+pub struct FileHost<'f>(pub &'f Files);
 
-impl Shelf<'_> {
+impl FileHost<'_> {
     fn text(&self, path: &str) -> Option<&str> {
         self.0.get(path.trim_start_matches('/'))?.as_deref()
     }
@@ -222,7 +222,7 @@ impl Shelf<'_> {
     }
 }
 
-impl Host for Shelf<'_> {
+impl Host for FileHost<'_> {
     fn kind(&self) -> Kind {
         Kind::Recorded
     }

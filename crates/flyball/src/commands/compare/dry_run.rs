@@ -6,7 +6,7 @@ use flyball_host::Host;
 use flyball_measure::{Manifest, Schedule, WorkloadNote};
 
 use crate::{
-    arms::{self, Booted},
+    arms::{self, BootedArms},
     change,
     context::Context,
     exit::{Exit, Failure},
@@ -40,7 +40,7 @@ pub(super) fn dry_run(context: &Context, host: &dyn Host, manifest: &Manifest) -
     let mut booted = match host.software() {
         Some(software) => {
             let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
-            Some(Booted::new(host, software, None, seeds)?)
+            Some(BootedArms::new(host, software, None, seeds)?)
         }
         None => None,
     };

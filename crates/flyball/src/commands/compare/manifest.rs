@@ -25,7 +25,12 @@ pub(super) fn command_of(note: &WorkloadNote) -> Command {
 }
 
 /// Describes a comparison that has not started.
-pub(super) fn manifest(host: &dyn Host, args: &Args, arms: Vec<Arm>, made: &workloads::Made) -> Manifest {
+pub(super) fn manifest(
+    host: &dyn Host,
+    args: &Args,
+    arms: Vec<Arm>,
+    made: &workloads::PreparedWorkload,
+) -> Manifest {
     let alpha = 1.0 - args.confidence;
     let length = match args.until {
         Some(half_width) => {

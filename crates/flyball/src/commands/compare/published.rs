@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use flyball_measure::{Event, Quantity, RunDirectory};
-use flyball_sim::check::{Of, Published, published};
+use flyball_sim::check::{Measured, Published, published};
 use flyball_simhost::SimHost;
 
 use crate::{
@@ -69,11 +69,11 @@ pub(super) fn print_published(
         for one in known.iter().filter(|one| one.is_of(&arm.settings)) {
             let here = match one.of {
                 // Only of a rate: units per second.
-                Of::Latency => arm
+                Measured::Latency => arm
                     .summary(Quantity::Performance)
                     .filter(|summary| summary.metric.unit.ends_with("/s") && summary.median > 0.0)
                     .map(|summary| 1e6 / summary.median),
-                Of::WallPower => wall_power.watts(&arm.name),
+                Measured::WallPower => wall_power.watts(&arm.name),
             };
             lines.push(Line { arm: arm.name.clone(), published: **one, here });
         }
@@ -97,8 +97,8 @@ fn render(lines: &[Line]) -> String {
     );
     for line in lines {
         let (what, unit) = match line.published.of {
-            Of::Latency => ("latency", "us"),
-            Of::WallPower => ("power of the whole machine", "W"),
+            Measured::Latency => ("latency", "us"),
+            Measured::WallPower => ("power of the whole machine", "W"),
         };
         let value = line.published.value;
         let here = line.here.map_or_else(

@@ -13,7 +13,7 @@ use flyball_guest::{
     fixed_loop,
     guest::{self, Request},
     initramfs::JobFile,
-    run::{End, Outlets},
+    run::{End, OutputSinks},
 };
 use flyball_host::{Host as _, Live};
 use serde::Serialize;
@@ -110,9 +110,9 @@ impl Stamped {
 
 fn boot(cache: &Cache, request: &Request) -> Result<[f64; 6], Failure> {
     let said = Stamped::default();
-    let outlets =
-        Outlets { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
-    let end: End = guest::run(cache, request, outlets).map_err(super::before)?;
+    let sinks =
+        OutputSinks { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
+    let end: End = guest::run(cache, request, sinks).map_err(super::before)?;
     let marks = said.marks();
     let ([Some(init), Some(command), _], [a, b, c]) = (end.host, marks.as_slice()) else {
         super::finish(&end, false);

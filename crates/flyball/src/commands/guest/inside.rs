@@ -15,7 +15,7 @@ use flyball_guest::{
     cache::Cache,
     guest::{self, Request, Root},
     initramfs::{self, JobFile},
-    run::{End, Kept, Outlets},
+    run::{End, OutputSinks, SharedBuffer},
 };
 use flyball_measure::RunDirectory;
 
@@ -129,10 +129,13 @@ pub fn compare_inside(choice: GuestArg, args: &compare::Args, json: bool) -> Res
     let (files, append) = (request.files.clone(), request.append.clone());
     loop {
         request.command = in_its_directory(&words, &request.files);
-        let said = Kept::default();
-        let outlets =
-            Outlets { out: Box::new(said.clone()), err: Box::new(terminal::foreign_stderr()), console: None };
-        let end: End = guest::run(&cache, &request, outlets).map_err(before)?;
+        let said = SharedBuffer::default();
+        let sinks = OutputSinks {
+            out: Box::new(said.clone()),
+            err: Box::new(terminal::foreign_stderr()),
+            console: None,
+        };
+        let end: End = guest::run(&cache, &request, sinks).map_err(before)?;
         let waiting = if end.exit_code() == 0 { waiting(&directory) } else { None };
         // A boot that was tried with these parameters and still waits would be tried forever.
         let Some((arm, needed)) = waiting.filter(|(_, needed)| !request.append.contains(needed)) else {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use flyball_host::{Kind, thermal::CapabilityEvents, topology::TopologyFile};
-use flyball_sst::follow::{Event, Follower, Means};
+use flyball_sst::follow::{Event, Exclusion, Follower};
 
 use super::Session;
 use crate::{
@@ -82,7 +82,7 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
             }
         }
     }
-    let means = if args.cgroup { Means::Cgroup } else { Means::Hotplug };
+    let means = if args.cgroup { Exclusion::Cgroup } else { Exclusion::Hotplug };
     let mut follower = Follower::new(means);
     let mut look = || follower.look(layout, session.host).map_err(|error| session.explained(&error));
     let first = look()?;

@@ -101,7 +101,7 @@ impl Decoder {
     ) -> Vec<Requests> {
         let (begin, steps) = (machine.now().as_nanos() as u64, busy[0].len() as u64);
         let pulses = plan.iter().map(|phases| schedule::pulses(phases)).collect();
-        machine.run(Some(Box::new(Played { begin, busy, pulses })));
+        machine.run(Some(Box::new(ReplayedLoad { begin, busy, pulses })));
         let mut requests = vec![Requests::new(); plan.len()];
         for step in 0..=steps {
             if let Some(ms) = step.checked_sub(SETTLE_MS) {
@@ -159,13 +159,13 @@ pub fn busy(silicon_log: &str, begin_ns: u64, cpus: usize, length_ns: u64) -> Ve
 }
 
 /// What a guest's CPUs were busy with, as a simulated load: how long is the log's, whose it was the schedule's.
-struct Played {
+struct ReplayedLoad {
     begin: u64,
     busy: Vec<Vec<u32>>,
     pulses: Vec<Vec<(u64, u64)>>,
 }
 
-impl Load for Played {
+impl Load for ReplayedLoad {
     fn step(&mut self, step: &Step<'_>, work: &mut [CpuWork]) {
         let end = step.now_ns.saturating_sub(self.begin);
         let index = (end.saturating_sub(1) / 1_000_000) as usize;
