@@ -83,7 +83,6 @@ impl Setting {
         Ok(Setting { name, wanted, on: on.map(str::to_owned), from: from.into() })
     }
 
-    /// The knob.
     pub fn knob(&self) -> Id {
         self.name.knob
     }

@@ -31,7 +31,6 @@ pub enum Scope {
     Machine,
     /// A package (socket).
     Package,
-    /// A die.
     Die,
     /// A power domain of Speed Select.
     PowerDomain,
@@ -78,10 +77,8 @@ impl fmt::Display for Scope {
 /// Whether a row can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Access {
-    /// A fact.
     #[serde(rename = "ro")]
     ReadOnly,
-    /// A knob.
     #[serde(rename = "rw")]
     ReadWrite,
 }
@@ -92,22 +89,16 @@ pub enum Unit {
     /// Words, switches, counts.
     #[serde(rename = "")]
     None,
-    /// Kilohertz.
     #[serde(rename = "kHz")]
     KiloHertz,
-    /// Percent.
     #[serde(rename = "%")]
     Percent,
-    /// Microseconds.
     #[serde(rename = "us")]
     Micros,
-    /// Microwatts.
     #[serde(rename = "uW")]
     MicroWatts,
-    /// Microjoules.
     #[serde(rename = "uJ")]
     MicroJoules,
-    /// Degrees Celsius.
     #[serde(rename = "C")]
     Celsius,
 }
@@ -130,7 +121,6 @@ impl Unit {
 /// How a file or a register field spells a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One word.
     Word,
     /// Words with blanks between.
     Words,
@@ -148,17 +138,12 @@ pub enum Form {
     MHz,
     /// A ratio to the bus clock of Intel processors; as text in hundreds of MHz, which is the clock since Sandy Bridge.
     Ratio,
-    /// A percentage.
     Percent,
-    /// Microseconds.
     Micros,
-    /// Nanoseconds.
     Nanos,
     /// `pm_qos_resume_latency_us`: microseconds, `0` for no limit, `n/a` for no latency at all.
     LatencyLimit,
-    /// Microwatts.
     MicroWatts,
-    /// Microjoules.
     MicroJoules,
     /// Thousandths of a degree Celsius.
     MilliCelsius,
@@ -237,7 +222,6 @@ pub enum Mechanism {
     },
     /// A setting of Intel Speed Select.
     SpeedSelect {
-        /// Which.
         field: SpeedSelect,
         /// How its content spells the value.
         form: Form,
@@ -245,10 +229,7 @@ pub enum Mechanism {
         write: bool,
     },
     /// Membership of the CPU in a file that holds a CPU list.
-    Member {
-        /// The file.
-        path: &'static str,
-    },
+    Member { path: &'static str },
 }
 
 impl Mechanism {

@@ -9,7 +9,6 @@ use crate::{At, Id, Knob, Place, UnknownKnob};
 /// A knob, and perhaps the instance that is meant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KnobName {
-    /// The knob.
     pub knob: Id,
     /// What followed the colon: `C6`, `long_term`, `package_00_die_00`.
     pub instance: Option<String>,

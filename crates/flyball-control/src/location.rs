@@ -19,13 +19,11 @@ use crate::partition;
 pub enum Location {
     /// An attribute file, by its path.
     File(String),
-    /// A setting of Speed Select.
     SpeedSelect(flyball_sst::setting::Setting),
     /// A control group that keeps CPUs for itself, by its path.
     Partition(String),
     /// The bits `mask` of a model-specific register; the other bits are kept when it is written.
     Msr {
-        /// The CPU.
         cpu: u32,
         /// The register's number.
         register: u32,

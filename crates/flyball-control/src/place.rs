@@ -17,16 +17,13 @@ pub enum At {
     Package(u32),
     /// A die of a package.
     Die {
-        /// The package.
         package: u32,
         /// `die_id` in the package.
         die: u32,
     },
     /// A core of a die.
     Core {
-        /// The package.
         package: u32,
-        /// The die.
         die: u32,
         /// `core_id`.
         core: u32,
@@ -37,7 +34,6 @@ pub enum At {
     Cpu(u32),
     /// An idle state of a CPU.
     IdleState {
-        /// The CPU.
         cpu: u32,
         /// The state's number in `stateN`: its depth, 0 the lightest.
         state: u32,
@@ -55,7 +51,6 @@ pub enum At {
     },
     /// A power domain of Speed Select.
     PowerDomain {
-        /// The package.
         package: u32,
         /// The die, as sysfs numbers it; 0 for a domain without CPUs.
         die: u32,
@@ -64,11 +59,8 @@ pub enum At {
     },
     /// A class of service of a power domain.
     Clos {
-        /// The package.
         package: u32,
-        /// The die.
         die: u32,
-        /// The domain.
         domain: u32,
         /// The class, 0 to 3.
         class: u32,
@@ -128,7 +120,6 @@ impl fmt::Display for At {
 /// One instance of a knob's scope on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Which.
     pub at: At,
     /// The instance's own name where the scope has named instances (`C6`, `package-0 long_term`,
     /// `package_00_die_00`, `Core 3`); empty for numbered scopes. What follows the colon in `idle-state:C6`.
@@ -143,7 +134,6 @@ impl Place {
         Place { at, name: String::new(), cpus }
     }
 
-    /// A named place.
     pub fn named(at: At, name: impl Into<String>, cpus: CpuList) -> Place {
         Place { at, name: name.into(), cpus }
     }

@@ -37,10 +37,8 @@ pub use absences::{Absence, Remedy};
 pub use note::Note;
 pub use refusal::{Alternative, Hint, Refusal, Side};
 
-/// One write.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// The knob.
     pub knob: Id,
     /// The instance of the knob, where it has instances (`C6` of `idle-state:C6`); else empty.
     pub instance: String,

@@ -26,7 +26,6 @@ use crate::intent::{Intent, IntentError, Setting};
 /// Sections that select CPUs by a property, and how the selector calls it.
 const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
 
-/// A profile.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// What it is for, in the author's words.

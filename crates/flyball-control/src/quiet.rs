@@ -49,7 +49,6 @@ impl fmt::Display for Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(into = "QuietSettingRecord")]
 pub struct QuietSetting {
-    /// The knob.
     pub knob: Id,
     /// Its value, in the words of the command line.
     pub value: String,

@@ -48,7 +48,6 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A file.
     pub fn file(path: impl Into<String>, form: Form, content: Content) -> Slot {
         Slot { location: Location::File(path.into()), content, form, shift: 0 }
     }

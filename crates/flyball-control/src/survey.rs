@@ -59,7 +59,6 @@ impl Outcome {
 /// Places of one knob with equal values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The knob.
     pub knob: Id,
     /// The instance's name (`C6`, `package-0 long_term`), empty for numbered scopes.
     pub name: String,

@@ -10,21 +10,9 @@ pub enum TargetError {
     /// The row is a fact.
     ReadOnly(&'static str),
     /// Nothing on this machine takes a write of the knob there.
-    Nowhere {
-        /// The knob.
-        knob: &'static str,
-        /// The place.
-        place: String,
-        /// The reason.
-        why: String,
-    },
+    Nowhere { knob: &'static str, place: String, why: String },
     /// The knob's file or register cannot carry a value of this type.
-    WrongType {
-        /// The knob.
-        knob: &'static str,
-        /// The value.
-        value: String,
-    },
+    WrongType { knob: &'static str, value: String },
     /// The snapshot does not have the knob.
     Read(ReadError),
 }

@@ -20,9 +20,7 @@ use crate::{Location, value::ReadError};
 /// The kind of core on a hybrid processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CoreType {
-    /// Performance core.
     P,
-    /// Efficiency core.
     E,
     /// Low-power efficiency core, outside the compute tile.
     LP,
@@ -41,7 +39,6 @@ impl fmt::Display for CoreType {
 /// One logical CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Its number.
     pub number: u32,
     /// Whether it is online. The kernel knows the ids below for online CPUs only.
     pub online: bool,
@@ -51,7 +48,6 @@ pub struct Cpu {
     pub die: Option<u32>,
     /// Core (`core_id`), a number that may repeat in another die.
     pub core: Option<u32>,
-    /// NUMA node.
     pub node: Option<u32>,
     /// Kind of core; `None` where all are of the same type.
     pub core_type: Option<CoreType>,
@@ -329,7 +325,6 @@ impl Topology {
         self.policies.iter().find(|policy| !policy.online.is_empty())
     }
 
-    /// The policy of that number.
     pub fn policy(&self, number: u32) -> Option<&Policy> {
         let index = self.policies.binary_search_by_key(&number, |policy| policy.number).ok()?;
         self.policies.get(index)

@@ -163,7 +163,6 @@ impl fmt::Display for Value {
 pub enum Reading {
     /// It has a value.
     Value {
-        /// The value.
         value: Value,
         /// Where it was read.
         source: Location,

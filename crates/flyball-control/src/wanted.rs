@@ -14,7 +14,6 @@ use crate::{Form, Id, Knob, Value};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wanted {
-    /// This value.
     Exactly(Value),
     /// The lowest that the hardware allows there.
     Min,
@@ -47,7 +46,6 @@ impl fmt::Display for Wanted {
 /// The text is not a value of the knob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedError {
-    /// The knob.
     pub knob: Id,
     /// The text as given.
     pub text: String,
@@ -71,11 +69,9 @@ impl std::error::Error for WantedError {}
 pub enum ResolveError {
     /// The value itself is refused.
     Refused {
-        /// The knob.
         knob: Id,
         /// The value as asked for.
         wanted: String,
-        /// Where.
         place: String,
         /// What is accepted there.
         accepted: String,

@@ -29,7 +29,6 @@ pub struct Limits {
     pub time: Duration,
 }
 
-/// An entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// In the normal form of [`plain`].

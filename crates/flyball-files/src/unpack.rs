@@ -14,7 +14,6 @@ use crate::{
 /// What was unpacked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unpacked {
-    /// Regular files.
     pub files: usize,
     /// Links that could lead out, which were not made.
     pub links_left_out: usize,

@@ -30,9 +30,7 @@ pub enum Kind {
 /// A function and its place in the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// What it is.
     pub kind: Kind,
-    /// Of which package.
     pub package: usize,
     /// Device and function number.
     pub slot: (u32, u32),
@@ -96,7 +94,6 @@ const BASE: [usize; 2] = [0xd0, 0xfc];
 const MAILBOX: [usize; 2] = [0xa0, 0xa4];
 
 impl Function {
-    /// The function at a place.
     pub fn new(place: Place, silicon: &Silicon) -> Function {
         let later = matches!(silicon.spec().identity.model, 0x8f | 0xcf);
         let (device, memory) = match place.kind {

@@ -118,7 +118,6 @@ pub struct Scheduler {
     yields: usize,
     waits: usize,
     busy: Vec<u64>,
-    /// Statistics.
     pub counts: Counts,
 }
 

@@ -31,13 +31,10 @@ pub struct Processor {
 /// Continuous performance control (8.4.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cppc {
-    /// Highest performance.
     pub highest: u32,
-    /// Nominal performance.
     pub nominal: u32,
     /// The lowest level that still saves energy.
     pub lowest_nonlinear: u32,
-    /// Lowest performance.
     pub lowest: u32,
     /// What the reference counter counts at.
     pub reference: u32,

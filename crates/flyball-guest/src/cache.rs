@@ -41,7 +41,6 @@ impl Cache {
         Ok(Cache { root })
     }
 
-    /// A cache at `root`.
     pub fn at(root: impl Into<PathBuf>) -> Cache {
         Cache { root: root.into() }
     }

@@ -49,7 +49,6 @@ pub struct Package {
 }
 
 impl Package {
-    /// Reads the package at `path`.
     pub fn read(path: &Path) -> Result<Package, GuestError> {
         let error = |e| GuestError::file("read", path, e);
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {

@@ -125,7 +125,6 @@ impl Qemu {
 /// How the CPUs are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Packages.
     pub sockets: u32,
     /// Cores a package.
     pub cores: u32,

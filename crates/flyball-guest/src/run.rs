@@ -262,7 +262,6 @@ pub fn terminal_size() -> (u16, u16) {
 /// lose; QEMU's ACPI tables describe these to the kernel.
 const LINES: [(&str, u32); 4] = [("console", 4), ("out", 3), ("err", 5), ("control", 7)];
 
-/// Runs a guest to its end.
 pub fn run(boot: Boot<'_>, sinks: OutputSinks) -> Result<End, GuestError> {
     let mut lines = Vec::new();
     for _ in LINES {

@@ -15,7 +15,6 @@ use crate::{Host, HostError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vendor {
-    /// `GenuineIntel`.
     Intel,
     /// `AuthenticAMD`, and `HygonGenuine`, whose processors are AMD's first Zen.
     Amd,

@@ -147,7 +147,6 @@ pub struct HostError {
 }
 
 impl HostError {
-    /// An error of `op` on `path`.
     pub fn new(op: Op, path: impl Into<String>, errno: impl Into<Errno>) -> HostError {
         HostError { op, path: path.into(), errno: errno.into() }
     }

@@ -17,7 +17,6 @@ pub struct Summary {
     pub files: usize,
     /// Files that answered with an error, which is recorded.
     pub errors: usize,
-    /// Register values.
     pub registers: usize,
     /// Lines of the kernel's log.
     pub log_lines: usize,
@@ -42,7 +41,6 @@ const TREES: &[&str] = &[
     "/proc/sys/kernel",
 ];
 
-/// Single files.
 const FILES: &[&str] = &[
     "/proc/cpuinfo",
     "/proc/cmdline",

@@ -37,7 +37,6 @@ const FRONT: u64 = 1 << 30;
 /// The longest file of ext4 with blocks of 4 KiB is 16 TiB.
 const MOST: u64 = 15 << 40;
 
-/// The file.
 #[derive(Debug)]
 pub struct Spool {
     file: Arc<File>,

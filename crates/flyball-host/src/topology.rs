@@ -13,6 +13,8 @@ pub use stored::TopologyFile;
 
 /// The kernel's folder of CPUs.
 pub const CPUS: &str = "/sys/devices/system/cpu";
+/// The folder of cpufreq's policies, and of what they share.
+pub const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
 /// A file of the topology that cannot be read, or whose content is not what the kernel prints.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -138,6 +138,10 @@ impl Tracefs {
     }
 }
 
+/// What [`is_locked_down`] means for the user.
+pub const LOCKED_DOWN: &str =
+    "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`";
+
 /// Whether the kernel withholds its data from root too (security/lockdown/lockdown.c): then no process can trace.
 pub fn is_locked_down(host: &dyn Host) -> bool {
     match host.read("/sys/kernel/security/lockdown") {

@@ -131,11 +131,7 @@ pub enum End {
 pub enum MeasureError {
     /// An arm could not be applied.
     #[error("arm '{arm}': {cause}")]
-    Apply {
-        arm: String,
-        /// Why.
-        cause: SettingsError,
-    },
+    Apply { arm: String, cause: SettingsError },
     /// The workload could not be run.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
@@ -143,7 +139,6 @@ pub enum MeasureError {
     #[error("arm '{arm}': the workload failed ({failure}){}", tail(output))]
     Failed {
         arm: String,
-        /// How.
         failure: String,
         /// The end of what it printed.
         output: String,
@@ -162,11 +157,7 @@ pub enum MeasureError {
     },
     /// The driver's decisions could not be recorded.
     #[error("arm '{arm}': {cause}")]
-    Trace {
-        arm: String,
-        /// Why.
-        cause: SettingsError,
-    },
+    Trace { arm: String, cause: SettingsError },
     /// The run directory failed.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -199,10 +190,8 @@ struct Ran {
 
 /// Everything that takes part in a comparison.
 pub struct Conductor<'a> {
-    /// The machine.
     pub host: &'a dyn Host,
     pub settings: &'a mut dyn Settings,
-    /// What runs.
     pub workload: &'a mut dyn Workload,
     /// What is read.
     pub meters: &'a Meters,

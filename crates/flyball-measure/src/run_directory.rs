@@ -159,7 +159,6 @@ pub struct Manifest {
 pub struct TraceNote {
     /// The trace, by its name in the run directory.
     pub file: String,
-    /// Records in it.
     pub records: u64,
     /// Records that were lost before they could be read.
     pub lost: u64,
@@ -228,7 +227,6 @@ pub enum RecordError {
     },
 }
 
-/// A run directory.
 #[derive(Debug)]
 pub struct RunDirectory {
     path: PathBuf,

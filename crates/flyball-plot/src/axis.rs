@@ -3,7 +3,6 @@
 /// How values lie along an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scale {
-    /// Evenly.
     Linear,
     /// By their logarithm; values that are not positive are not shown.
     Log,
@@ -11,7 +10,6 @@ pub enum Scale {
     Categories(Vec<String>),
 }
 
-/// One axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// What it shows.

@@ -66,7 +66,6 @@ impl Chart {
         self.scene().svg()
     }
 
-    /// Laid out.
     pub fn scene(&self) -> Scene {
         let (x, y) = self.fit();
         let mut shapes = Vec::new();
@@ -457,7 +456,6 @@ fn lines(name: &str, width: f32) -> Vec<String> {
     vec![cut(name, width)]
 }
 
-/// A name cut to a width.
 fn cut(name: &str, width: f32) -> String {
     if text_width(name, TICK) <= width {
         return name.to_owned();

@@ -18,7 +18,6 @@ pub enum Style {
 
 /// Turns styles into what the output understands.
 pub trait Painter {
-    /// `text` in `style`.
     fn apply(&self, style: Style, text: &str) -> String;
 }
 
@@ -52,7 +51,6 @@ pub fn one_line(text: String) -> String {
 }
 
 impl Cell {
-    /// A cell in a style.
     pub fn styled(style: Style, text: impl Into<String>) -> Cell {
         Cell { text: one_line(text.into()), style }
     }

@@ -14,7 +14,6 @@ impl Colour {
     pub const GREY: Colour = Colour::rgb(0x66_66_66);
     /// Grid lines.
     pub const GRID: Colour = Colour::rgb(0xe4_e4_e4);
-    /// The ground.
     pub const PAPER: Colour = Colour::rgb(0xff_ff_ff);
 
     /// A colour from its number, 0xRRGGBB.
@@ -53,7 +52,6 @@ pub enum Shape {
         dashed: bool,
     },
     Area {
-        /// Its outline.
         points: Vec<(f32, f32)>,
         colour: Colour,
         /// 0 (not there) to 1 (covers all).
@@ -61,9 +59,7 @@ pub enum Shape {
     },
     /// A filled rectangle, with an outline of the same colour if it is not opaque.
     Bar {
-        /// Its left.
         x: f32,
-        /// Its top.
         y: f32,
         width: f32,
         height: f32,
@@ -74,9 +70,7 @@ pub enum Shape {
         hint: Option<String>,
     },
     Dot {
-        /// Its centre.
         x: f32,
-        /// Its centre.
         y: f32,
         radius: f32,
         colour: Colour,
@@ -85,9 +79,7 @@ pub enum Shape {
         /// What a pointer over it shows.
         hint: Option<String>,
     },
-    /// Words.
     Text {
-        /// Where.
         x: f32,
         /// The base line.
         y: f32,

@@ -30,7 +30,6 @@ impl WorkloadClass {
         intensity: 256,
     };
 
-    /// All classes.
     pub const ALL: [WorkloadClass; 4] = [
         WorkloadClass::INTEGER,
         WorkloadClass {

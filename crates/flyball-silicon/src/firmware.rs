@@ -19,13 +19,9 @@ pub(crate) struct Request {
 /// performance levels; what they mean is the same as in the MSRs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCppc {
-    /// Desired performance.
     pub desired: u32,
-    /// Minimum performance.
     pub min: u32,
-    /// Maximum performance.
     pub max: u32,
-    /// CPPC enable.
     pub enable: u32,
     /// Autonomous selection enable: the processor chooses between min and max.
     pub auto_select: u32,

@@ -56,9 +56,7 @@ pub struct MachineSpec {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
-    /// GenuineIntel.
     Intel,
-    /// AuthenticAMD.
     Amd,
 }
 
@@ -73,7 +71,6 @@ pub struct IdentitySpec {
     /// Model as the kernel prints it.
     pub model: u32,
     pub stepping: u32,
-    /// Microcode revision.
     #[serde(default)]
     pub microcode: u32,
     /// Brand string, at most 48 bytes.
@@ -102,7 +99,6 @@ pub enum Numbering {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct TopologySpec {
-    /// Sockets.
     pub packages: u32,
     /// Dies a package, each with the cores of every `[[core]]` table.
     #[serde(default = "one")]
@@ -152,7 +148,6 @@ pub enum CoreKind {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CoreSpec {
-    /// What it is for.
     pub kind: CoreKind,
     /// Cores of it in a die.
     pub count: u32,
@@ -202,13 +197,11 @@ pub struct CoreSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct PerfScale {
-    /// Lowest performance.
     pub lowest: u8,
     /// Most efficient (Intel) or lowest non-linear (AMD) performance.
     pub efficient: u8,
     /// Guaranteed (Intel) or nominal (AMD) performance.
     pub nominal: u8,
-    /// Highest performance.
     pub highest: u8,
 }
 
@@ -333,7 +326,6 @@ pub enum EnergyDomain {
     Core,
     /// Power plane 1: graphics.
     Uncore,
-    /// Memory.
     Dram,
     /// The whole machine.
     Platform,
@@ -378,9 +370,7 @@ pub struct VariationSpec {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct UncoreSpec {
-    /// Lowest, MHz.
     pub min_mhz: u32,
-    /// Highest, MHz.
     pub max_mhz: u32,
     /// Fabric clusters a die or package with registers of their own (TPMI); 0: the MSR.
     #[serde(default)]
@@ -524,7 +514,6 @@ pub enum Scope {
 #[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterSpec {
-    /// Its number.
     pub msr: u32,
     /// Its value at reset.
     pub value: u64,

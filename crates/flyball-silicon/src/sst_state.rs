@@ -10,7 +10,6 @@ pub struct ClassOfService {
     pub epp: u8,
     /// Proportional weight, 0 most to 15 least.
     pub weight: u8,
-    /// Lowest ratio.
     pub min: u8,
     /// Highest ratio; 0xff none.
     pub max: u8,
@@ -53,9 +52,7 @@ impl ClassOfService {
 pub struct SstDomain {
     /// Index into the levels of the machine's file.
     pub(crate) at: usize,
-    /// Base-freq is on.
     pub base_freq: bool,
-    /// Turbo-freq is on.
     pub turbo_freq: bool,
     /// Classes of service are on.
     pub core_power: bool,

@@ -5,19 +5,15 @@
 
 use flyball_silicon::{MachineSpec, Silicon, Topology, msr, spec::InterfaceSpec};
 
-/// Whose processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
-    /// GenuineIntel.
     Intel,
-    /// AuthenticAMD.
     Amd,
 }
 
 /// ACPI's `_CPC` of one CPU: performance levels and the frequencies that belong to two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cppc {
-    /// Highest level.
     pub highest: u8,
     /// Level guaranteed now; 0 where firmware does not say.
     pub guaranteed: u8,
@@ -25,7 +21,6 @@ pub struct Cppc {
     pub nominal: u8,
     /// Below this, less power is saved than work is lost.
     pub lowest_nonlinear: u8,
-    /// Lowest level.
     pub lowest: u8,
     /// Frequency of the nominal level in MHz.
     pub nominal_mhz: u32,
@@ -59,7 +54,6 @@ pub struct IdleState {
 /// Where a CPU sits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Physical package.
     pub package: u32,
     /// Die within the package.
     pub die: u32,
@@ -67,7 +61,6 @@ pub struct Place {
     pub core: u32,
     /// Last-level cache domain, unique in the machine.
     pub llc: u32,
-    /// NUMA node.
     pub node: u32,
     /// CPUs of the same core, this one included, ascending.
     pub siblings: Vec<u32>,
@@ -92,16 +85,11 @@ pub struct Cache {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of hardware and firmware")]
 #[derive(Debug, Clone)]
 pub struct Board {
-    /// Whose processors.
     pub vendor: Vendor,
-    /// CPUID family.
     pub family: u32,
-    /// CPUID model.
     pub model: u32,
-    /// CPUID stepping.
     pub stepping: u32,
     pub brand: String,
-    /// Microcode revision.
     pub microcode: u32,
     /// The flags line of /proc/cpuinfo.
     pub flags: Vec<String>,

@@ -38,7 +38,6 @@ pub enum Aim {
 /// One measured value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The document.
     pub source: &'static str,
     /// The table or sentence in it.
     pub table: &'static str,
@@ -47,7 +46,6 @@ pub struct Row {
     /// What was measured.
     pub quantity: &'static str,
     pub unit: &'static str,
-    /// As published.
     pub published: f64,
     /// As simulated; none where the experiment cannot be made.
     pub simulated: Option<f64>,
@@ -156,7 +154,6 @@ impl Row {
     }
 }
 
-/// All rows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Report {
     /// The rows, by document and table.
@@ -193,7 +190,6 @@ impl Report {
     }
 }
 
-/// The documents.
 pub const DOCUMENTS: [&str; 5] = ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"];
 
 /// Why an experiment could not be run.

@@ -31,7 +31,6 @@ const HELD: [(u32, u64); 14] = [
 const HELD_HYBRID: [(u32, u64); 7] =
     [(0x618, 0), (0x619, 0), (0x61b, 0), (0x61c, 0), (0x640, 0), (0x641, 0), (0x642, 0)];
 
-/// The processors.
 #[derive(Debug)]
 pub(crate) struct Chip {
     silicon: Silicon,

@@ -43,7 +43,6 @@ pub(crate) struct Platform {
     pub(crate) boost: bool,
     /// The machine's time in nanoseconds.
     pub(crate) now: u64,
-    /// The tracepoints.
     pub(crate) trace: Tracer,
 }
 
@@ -81,10 +80,8 @@ pub(crate) enum Style {
 
 /// A cpufreq driver: `struct cpufreq_driver`.
 pub(crate) trait Driver: Sync {
-    /// scaling_driver.
     fn name(&self) -> &'static str;
 
-    /// Who chooses.
     fn style(&self) -> Style;
 
     /// Whether schedutil passes utilisation instead of frequencies.
@@ -221,6 +218,8 @@ impl Cpufreq {
         if self.driver.is_some() {
             return Err(Errno::EXIST);
         }
+        // cpufreq_register_driver() sets it before it adds policies, whose init needs it, and takes it back if none
+        // came about.
         self.driver = Some(driver);
         platform.boost = driver.has_boost(platform).unwrap_or(false);
         for (cpu, state) in cpus.iter().enumerate() {
@@ -239,6 +238,7 @@ impl Cpufreq {
     /// cpufreq_unregister_driver(): every policy goes.
     pub(crate) fn unregister(&mut self, platform: &mut Platform) {
         if let Some(driver) = self.driver.take() {
+            // Before the policies go: a driver's exit writes the CPU's last request.
             for policy in &self.policies {
                 for &cpu in &policy.online {
                     driver.exit(platform, cpu);
@@ -248,6 +248,7 @@ impl Cpufreq {
         self.policies.clear();
         self.of_cpu.fill(None);
         self.highest.fill(0);
+        // Every governor has lost its last policy.
         self.tunables = Tunables::default();
     }
 
@@ -255,6 +256,7 @@ impl Cpufreq {
         let Some(driver) = self.driver else { return };
         let mut policy = Policy::new(cpu, vec![cpu], vec![cpu]);
         policy.boost = platform.boost;
+        // A CPU whose driver refuses it stays without a policy; the others get theirs (cpufreq_add_dev).
         if driver.init(platform, &mut policy).is_err() {
             return;
         }
@@ -309,6 +311,7 @@ impl Cpufreq {
         let policy = &mut self.policies[index];
         policy.online.retain(|&other| other != cpu);
         if policy.online.is_empty() {
+            // __cpufreq_offline() keeps the name (last_governor, last_policy) for the CPU's return.
             policy.remembered = Some(policy.governor.name());
             policy.settles = None;
         }
@@ -325,6 +328,7 @@ impl Cpufreq {
             self.highest[cpu as usize] = policy.highest;
         }
         let mut limits = policy.requested();
+        // The driver first: it may raise a minimum that nobody asked for, before the table rounds it.
         driver.verify(platform, policy, &mut limits);
         if policy.table.is_empty() {
             (policy.min, policy.max) = (limits.min, limits.max);
@@ -385,6 +389,7 @@ impl Cpufreq {
         if !policy.is_active() {
             return;
         }
+        // Before the change: the time until now was spent at the old frequency.
         policy.account(platform.now, khz);
         driver.target(platform, policy, khz);
         // Drivers that need the limits are called without a change of frequency; the tracepoint fires for them too.
@@ -446,6 +451,7 @@ impl Cpufreq {
         let governor = match name {
             "performance" => Governor::Performance,
             "powersave" => Governor::Powersave,
+            // cpufreq_userspace_policy_start(): it begins with the frequency that it finds.
             "userspace" => Governor::Userspace(policy.current),
             "ondemand" => {
                 // should_io_be_busy() in cpufreq_ondemand.c: Intel from Core 2 on, because its idle states cost
@@ -464,6 +470,8 @@ impl Cpufreq {
                 Governor::Conservative(Conservative::start(now, policy.current, old, times()))
             }
             "schedutil" => {
+                // get_or_insert, as below: tunables are shared by all policies with the governor, and the first sets
+                // the defaults.
                 self.tunables.rate_limit_us.get_or_insert(delay);
                 // sugov_start(): performance is adjusted per CPU, so only for policies of one.
                 let mode = if driver.adjusts_performance(platform) && policy.cpus.len() == 1 {
@@ -483,6 +491,7 @@ impl Cpufreq {
             self.governors.insert(0, name);
         }
         self.drop_unused_tunables();
+        // After the governor is there: drivers look at it (strict targets, guided mode).
         driver.set_policy(platform, &mut self.policies[index]);
         self.governor_limits(platform, index);
         Ok(())

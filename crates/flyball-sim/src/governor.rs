@@ -46,9 +46,7 @@ pub enum Request {
 /// A policy's limits and present frequency, in kHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Effective minimum.
     pub min: u32,
-    /// Effective maximum.
     pub max: u32,
     /// The hardware's lowest frequency (cpuinfo_min_freq).
     pub lowest: u32,

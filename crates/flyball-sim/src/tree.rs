@@ -148,7 +148,6 @@ impl Attribute {
         self
     }
 
-    /// With this mode.
     pub(crate) const fn mode(mut self, mode: u16) -> Attribute {
         self.mode = mode;
         self
@@ -287,7 +286,6 @@ pub(crate) fn attribute(world: &World, dir: Dir, name: &str) -> Option<&'static 
     attributes(dir).iter().find(|attribute| attribute.name == name && (attribute.present)(world, dir))
 }
 
-/// What `name` is in `dir`.
 fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
     if let Some(attribute) = attribute(world, dir, name) {
         return Some(Node::File(dir, attribute.name));

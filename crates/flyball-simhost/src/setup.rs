@@ -32,7 +32,6 @@ pub struct SimSetup {
     pub kernel: Kernel,
     /// Kernel command line.
     pub boot: Vec<String>,
-    /// Random seed.
     pub seed: u64,
     /// The file that keeps the machine's state between processes.
     pub state: Option<PathBuf>,

@@ -2,7 +2,6 @@
 //!
 //! A script may rely on any of it: abbreviations, `-cpu` with one dash, a value glued to its letter, the messages.
 
-/// One long option.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LongOption {
     pub name: &'static str,

@@ -35,9 +35,7 @@ pub(super) struct GlobalOptions {
     pub all_online: bool,
     /// `--oob` and its options.
     pub out_of_band: daemon::Request,
-    /// `--retry`.
     pub tries: u32,
-    /// `--pause`.
     pub pause: Duration,
 }
 

@@ -8,23 +8,16 @@ use crate::{
 /// A command's own options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
-    /// `--level`.
     pub level: Option<u32>,
-    /// `--bucket`.
     pub bucket: Option<u32>,
     /// `--trl-type`, as a mask of instruction classes.
     pub kinds: Option<u32>,
     /// `--trl`; 0 if not given.
     pub turbo_limits: u64,
-    /// `--online`.
     pub online: bool,
-    /// `--auto`.
     pub auto: bool,
-    /// `--clos`.
     pub clos: Option<u32>,
-    /// `--epp`.
     pub epp: Option<u32>,
-    /// `--weight`.
     pub weight: Option<u32>,
     /// `--min` in MHz.
     pub min: Option<u32>,
@@ -32,9 +25,7 @@ pub(super) struct Options {
     pub max: Option<u32>,
     /// `--desired` in MHz.
     pub desired: Option<u32>,
-    /// `--priority`.
     pub priority: u32,
-    /// `--help`.
     pub help: bool,
 }
 

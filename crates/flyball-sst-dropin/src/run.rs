@@ -20,13 +20,10 @@ use crate::{
 
 /// What a run works with.
 pub struct Environment<'a> {
-    /// The machine.
     pub host: &'a dyn Host,
     /// Whether the user is root.
     pub root: bool,
-    /// stdout.
     pub out: &'a mut dyn Write,
-    /// stderr.
     pub err: &'a mut dyn Write,
     /// What `--oob` needs of the process.
     pub daemon: &'a mut dyn Daemon,

@@ -37,7 +37,6 @@ pub(super) enum Results {
     File(Box<dyn Write>),
 }
 
-/// One run.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the options and states of the original, which has each as a global variable"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::host::CPUS;
+use flyball_host::topology::CPUS;
 
 /// Package by package the first threads of all cores, then their second threads, as Linux numbers CPUs.
 pub(crate) fn initial(packages: u8, cores: u32, threads: u32) -> BTreeMap<String, String> {

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use flyball_host::{Errno, Host, HostError, Kind, Op};
+use flyball_host::{Errno, Host, HostError, Kind, Op, topology::CPUS};
 
 use crate::{FakeMachine, Inner};
-
-/// The folder of CPUs.
-pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
 impl Inner {
     /// Counts a change; the one to fail fails.

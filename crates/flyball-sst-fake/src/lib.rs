@@ -34,7 +34,6 @@ pub struct FakeLevel {
     pub base: [u8; 4],
     /// Watts.
     pub tdp: u16,
-    /// Degrees Celsius.
     pub tjunction: u8,
     /// Turbo ratios of SSE, AVX2, AVX-512 by bucket.
     pub trl: [[u8; 8]; 3],

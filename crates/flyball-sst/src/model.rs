@@ -70,7 +70,6 @@ pub struct Level {
     pub memory_mhz: MegaHertz,
     /// The firmware's code for the cooling needed.
     pub cooling_type: u32,
-    /// Turbo limits.
     pub turbo: Vec<Turbo>,
     /// `None` if the level has no SST-BF.
     pub base_freq: Option<BaseFreqOffer>,

@@ -29,9 +29,7 @@ pub fn command(program: &str) -> Command {
 pub struct Ran {
     /// Its exit code.
     pub code: i32,
-    /// Standard output.
     pub out: String,
-    /// Standard error.
     pub err: String,
 }
 
@@ -50,7 +48,6 @@ impl Ran {
         Ran { code, out, err }
     }
 
-    /// Both streams.
     pub fn text(&self) -> String {
         format!("{}{}", self.out, self.err)
     }
@@ -80,7 +77,6 @@ impl Tree {
         Tree { folder: tempfile::tempdir().expect("a folder can be made") }
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -16,7 +16,6 @@ pub enum Detail<'a> {
     None,
     /// The record's bytes, and what lies where in them.
     Bytes {
-        /// The layout.
         format: &'a EventFormat,
         /// The record, from `common_type` on.
         payload: &'a [u8],

@@ -64,12 +64,9 @@ pub enum FindingKind {
     Unexplained,
 }
 
-/// One finding.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Finding {
-    /// What.
     pub kind: FindingKind,
-    /// How bad.
     pub severity: Severity,
     /// The CPU; absent for the whole machine.
     #[serde(skip_serializing_if = "Option::is_none")]

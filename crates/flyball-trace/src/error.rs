@@ -12,7 +12,6 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    /// `what` at `offset`.
     pub fn new(offset: u64, what: impl Into<String>) -> Malformed {
         Malformed { offset, what: what.into() }
     }

@@ -45,7 +45,6 @@ pub struct RawDescription {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stored {
-    /// trace.dat.
     TraceDat,
     /// Pages of trace_pipe_raw.
     RawPages,

@@ -25,7 +25,6 @@ pub enum Missed {
     Count(u64),
 }
 
-/// One page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
     data: &'a [u8],

@@ -5,7 +5,6 @@ use crate::{comm::Comm, events::Event};
 /// CPU numbers from here on are taken for damage: no x86 kernel is built for more (`NR_CPUS`).
 pub const MOST_CPUS: u32 = 8192;
 
-/// One record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// Nanoseconds, or the clock's own units where [`Clock::nanoseconds`](crate::Clock::nanoseconds) is false.
@@ -20,7 +19,6 @@ pub struct Record {
     pub flags: u8,
     /// `common_preempt_count` of a ring-buffer record; 0 from text.
     pub preempt: u8,
-    /// What happened.
     pub event: Event,
 }
 

@@ -12,9 +12,7 @@ use crate::{
 /// Least and most of a value in one stretch; both NaN without a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Least.
     pub min: f32,
-    /// Most.
     pub max: f32,
 }
 
@@ -44,7 +42,6 @@ pub struct Metric {
     pub name: &'static str,
     /// The same for the picture of all CPUs.
     pub all: &'static str,
-    /// What it is.
     pub title: &'static str,
     pub unit: &'static str,
     /// The tracer's range of the axis; 0 for as wide as the values.

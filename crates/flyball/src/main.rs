@@ -90,7 +90,7 @@ fn rejected(error: &clap::Error) -> ExitCode {
 
 /// Whether a valid request failed because this machine has no cpufreq driver, as most virtual machines.
 fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
-    let policies = || Live::new().list("/sys/devices/system/cpu/cpufreq").unwrap_or_default();
+    let policies = || Live::new().list(flyball_host::topology::POLICIES).unwrap_or_default();
     matches!(failure.find(), Some(PlanError::NotHere(_)))
         && !policies().iter().any(|name| name.starts_with("policy"))
 }

@@ -26,7 +26,6 @@ impl Paint {
         Paint { on: false }
     }
 
-    /// `text` in `style`.
     pub fn apply(self, style: Style, text: &str) -> String {
         Painter::apply(&self, style, text)
     }

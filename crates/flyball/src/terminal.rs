@@ -139,7 +139,6 @@ pub fn stderr() -> Plain<io::Stderr> {
     Plain::new(io::stderr(), Form::Text { coloured: false })
 }
 
-/// stdout for JSON.
 pub fn json_stdout() -> Plain<io::Stdout> {
     Plain::new(io::stdout(), Form::Json)
 }

@@ -6,13 +6,14 @@
 
 use flyball_host::{Errno, Host};
 
-use super::{Answer, Facts, Finding, Fix, Group, amd_pstate::since, fault, finding, ok, unknown};
+use super::{
+    Answer, Facts, Finding, Fix, Group, amd_pstate::since, driver::STATUS_AMD, fault, finding, ok, unknown,
+};
 use crate::{
     Location,
     write::hold::{ApplyError, Hold, Probed},
 };
 
-const STATUS: &str = "/sys/devices/system/cpu/amd_pstate/status";
 const DYNAMIC: &str = "/sys/devices/system/cpu/amd_pstate/dynamic_epp";
 
 /// A test that writes.
@@ -111,19 +112,19 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let failed = |complaint: String| {
         with_kernel_test(
             fault(format!("a preference did not read back as written: {complaint}"))
-                .seen(STATUS, "active, while tested")
+                .seen(STATUS_AMD, "active, while tested")
                 .fix(Fix::Person(
                     "report it with this kernel's version: the driver or firmware is at fault".to_owned(),
                 )),
             Some(complaint),
         )
     };
-    if writer.read(STATUS).is_none() {
+    if writer.read(STATUS_AMD).is_none() {
         return Ok(unknown(format!(
-            "{STATUS} does not exist: this kernel's driver has no energy preferences"
+            "{STATUS_AMD} does not exist: this kernel's driver has no energy preferences"
         )));
     }
-    if let Some(complaint) = writer.must(STATUS, "active")? {
+    if let Some(complaint) = writer.must(STATUS_AMD, "active")? {
         return Ok(failed(complaint));
     }
     if writer.read(DYNAMIC).as_deref() == Some("enabled")
@@ -198,21 +199,21 @@ fn all_changes(modes: &[&'static str]) -> Vec<&'static str> {
 
 fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_check_driver";
-    let Some(first) = writer.read(STATUS) else {
+    let Some(first) = writer.read(STATUS_AMD) else {
         return Ok(unknown(format!(
-            "{STATUS} does not exist: this kernel cannot change the mode at run time"
+            "{STATUS_AMD} does not exist: this kernel cannot change the mode at run time"
         )));
     };
     let sequence = all_changes(&known(facts));
     let mut from = first;
     for to in &sequence {
-        let complaint = match writer.must(STATUS, to)? {
+        let complaint = match writer.must(STATUS_AMD, to)? {
             Some(complaint) => Some(complaint),
             None => wrong_driver(facts, writer, to),
         };
         if let Some(complaint) = complaint {
             return Ok(fault(format!("the mode cannot be changed from {from} to {to}: {complaint}"))
-                .seen(STATUS, from)
+                .seen(STATUS_AMD, from)
                 .fix(Fix::Person(
                     "look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned(),
                 ))
@@ -221,7 +222,7 @@ fn modes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
         (*to).clone_into(&mut from);
     }
     let text = format!("all {} changes between {} work", sequence.len() - 1, known(facts).join(", "));
-    Ok(ok(text).seen(STATUS, "as written each time").kernel_says(test, None))
+    Ok(ok(text).seen(STATUS_AMD, "as written each time").kernel_says(test, None))
 }
 
 /// A complaint if the policies' driver is not the one of the mode.
@@ -264,8 +265,8 @@ const ATTRIBUTES: &[(&str, When)] = &[
 
 fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     let test = "amd_pstate_ut_check_freq_attrs";
-    if writer.read(STATUS).is_none() {
-        return Ok(unknown(format!("{STATUS} does not exist: the mode cannot be changed")));
+    if writer.read(STATUS_AMD).is_none() {
+        return Ok(unknown(format!("{STATUS_AMD} does not exist: the mode cannot be changed")));
     }
     let Some(policy) =
         facts.policies.iter().find(|policy| !policy.cpus.intersection(&facts.online).is_empty())
@@ -275,7 +276,7 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
     let strict = since(facts, 7, 2);
     let preferred = policy.get("amd_pstate_hw_prefcore") == Some("enabled");
     for mode in known(facts).into_iter().filter(|mode| *mode != "disable") {
-        let mut complaint = writer.must(STATUS, mode)?;
+        let mut complaint = writer.must(STATUS_AMD, mode)?;
         for (name, when) in ATTRIBUTES {
             let expected = match when {
                 When::Always => true,

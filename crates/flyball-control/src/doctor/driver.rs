@@ -52,7 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 const STATUS_INTEL: &str = "/sys/devices/system/cpu/intel_pstate/status";
-const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
+pub(super) const STATUS_AMD: &str = "/sys/devices/system/cpu/amd_pstate/status";
 
 fn present(facts: &Facts) -> Option<Answer> {
     if let Some(driver) = facts.driver() {
@@ -77,7 +77,7 @@ fn present(facts: &Facts) -> Option<Answer> {
             .seen(BEFORE_POLICIES, driver),
         );
     }
-    let answer = fault("no cpufreq driver is running").seen("/sys/devices/system/cpu/cpufreq", "no policies");
+    let answer = fault("no cpufreq driver is running").seen(flyball_host::topology::POLICIES, "no policies");
     Some(match blocked_by_parameter(facts) {
         Some((parameter, action)) => {
             answer.seen("/proc/cmdline", parameter).fix(Fix::KernelParameter(action))

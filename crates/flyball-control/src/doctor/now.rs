@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use flyball_host::{Host, Kind, msr::MSR_IA32_THERM_STATUS};
+use flyball_host::{
+    Host, Kind,
+    msr::MSR_IA32_THERM_STATUS,
+    topology::{CPUS, POLICIES},
+};
 
 use super::{
     Answer, Check, Evidence, Facts, Fix, Group, NotVisible, Unseen, Vendor, fault, note, ok, unknown, warning,
@@ -69,17 +73,14 @@ pub(super) fn not_visible(facts: &Facts) -> Option<NotVisible> {
                 .to_owned(),
             evidence: vec![
                 Evidence { place: "/proc/cpuinfo flags".to_owned(), value: "hypervisor".to_owned() },
-                Evidence {
-                    place: "/sys/devices/system/cpu/cpufreq".to_owned(),
-                    value: "no policies".to_owned(),
-                },
+                Evidence { place: POLICIES.to_owned(), value: "no policies".to_owned() },
             ],
         });
     }
     let container = container(|path| facts.exists(path))?;
     let evidence = vec![
         Evidence { place: container.to_owned(), value: "present".to_owned() },
-        Evidence { place: "/sys/devices/system/cpu/cpufreq".to_owned(), value: "no policies".to_owned() },
+        Evidence { place: POLICIES.to_owned(), value: "no policies".to_owned() },
     ];
     Some(NotVisible {
         what: "this is a container without access to frequency control".to_owned(),
@@ -95,11 +96,10 @@ fn container(exists: impl Fn(&str) -> bool) -> Option<&'static str> {
 
 /// Whether even the processors' folder is missing, which real machines always have.
 pub(super) fn nothing_visible(host: &dyn Host) -> Option<NotVisible> {
-    let folder = "/sys/devices/system/cpu";
-    if host.exists(folder) || host.kind() == Kind::Recorded {
+    if host.exists(CPUS) || host.kind() == Kind::Recorded {
         return None;
     }
-    let mut evidence = vec![Evidence { place: folder.to_owned(), value: "missing".to_owned() }];
+    let mut evidence = vec![Evidence { place: CPUS.to_owned(), value: "missing".to_owned() }];
     let what = match container(|path| host.exists(path)) {
         Some(container) => {
             evidence.push(Evidence { place: container.to_owned(), value: "present".to_owned() });

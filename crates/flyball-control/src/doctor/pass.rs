@@ -118,7 +118,6 @@ impl<'h> Pass<'h> {
         names.clone()
     }
 
-    /// A register on one CPU.
     pub fn msr(&self, cpu: u32, register: u32) -> Result<u64, Unseen> {
         let mut registers = self.registers.borrow_mut();
         let read = registers.entry((cpu, register)).or_insert_with(|| {

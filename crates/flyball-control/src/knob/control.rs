@@ -74,14 +74,12 @@ pub enum Disturbs {
 /// What it means that the kernel refuses a write with one of these errnos.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
-    /// The errnos.
     pub errnos: &'static [Errno],
     /// The likely reason, with the remedy. `{name}` stands for the content of the file `name` in the same folder.
     pub means: &'static str,
 }
 
 impl Refusal {
-    /// What `errnos` mean.
     pub const fn new(errnos: &'static [Errno], means: &'static str) -> Refusal {
         Refusal { errnos, means }
     }
@@ -167,7 +165,6 @@ impl Check {
 /// Whether `save` takes a setting into a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Saved {
-    /// Always.
     Always,
     /// Never: it belongs to the machine's firmware, or is a fact of the moment.
     Never,
@@ -199,9 +196,7 @@ pub enum Section {
     Current,
     /// The firmware's performance levels.
     Levels,
-    /// Idle states.
     Idle,
-    /// Uncore domains.
     Uncore,
     /// Power limits and energy counters.
     Power,
@@ -214,7 +209,6 @@ pub enum Section {
 /// When a row is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Always.
     Always,
     /// By name or with `--all`: constants of the driver, registers that repeat what files say, fine points.
     OnRequest,
@@ -225,7 +219,6 @@ pub enum When {
 }
 
 impl Shown {
-    /// Always.
     pub const fn in_section(section: Section) -> Shown {
         Shown { section, when: When::Always }
     }

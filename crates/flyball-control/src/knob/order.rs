@@ -139,9 +139,7 @@ pub enum Bound {
     /// It is not the end of a range.
     #[default]
     None,
-    /// The minimum.
     Lower,
-    /// The maximum.
     Upper,
 }
 
@@ -186,10 +184,8 @@ mod tests {
     use super::*;
     use crate::knob::subject::Subject;
 
-    const CPU: &str = "/sys/devices/system/cpu";
-
     fn step(path: &str, new: &str) -> Step {
-        let location = crate::Location::file(format!("{CPU}/{path}"));
+        let location = crate::Location::file(format!("{}/{path}", flyball_host::topology::CPUS));
         Subject::of(&location).unwrap().handling(new).unwrap().step
     }
 

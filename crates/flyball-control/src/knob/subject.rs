@@ -6,7 +6,6 @@ use super::Id;
 /// What a location holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// A knob.
     Knob(Id),
     /// A setting that is not a knob and that a change of the machine writes or disturbs.
     Auxiliary(AuxiliaryId),

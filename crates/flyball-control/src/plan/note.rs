@@ -12,33 +12,68 @@ use crate::{Id, Place, Value};
 #[allow(missing_docs, reason = "fields are named as in the messages")]
 pub enum Note {
     /// A place has more CPUs than were selected.
-    SpansMore { from: String, place: Place },
+    SpansMore {
+        from: String,
+        place: Place,
+    },
     /// A place is offline and is not changed.
-    Offline { knob: Id, place: Place },
+    Offline {
+        knob: Id,
+        place: Place,
+    },
     /// A governor that the kernel loads when its name is written.
-    LoadsGovernor { governor: Value },
+    LoadsGovernor {
+        governor: Value,
+    },
     /// The driver is switched off or disabled.
-    NoDriverLeft { mode: String },
+    NoDriverLeft {
+        mode: String,
+    },
     /// A switch of the driver's mode makes new policies.
-    DriverModeResets { mode: String },
+    DriverModeResets {
+        mode: String,
+    },
     /// The same takes along policies that cannot be read, because their CPUs are offline.
-    DriverModeLoses { mode: String, cpus: CpuList },
+    DriverModeLoses {
+        mode: String,
+        cpus: CpuList,
+    },
     /// Governor performance forces the preference.
     PerformanceForcesPreference,
     /// A maximum below the present minimum.
-    MaximumBelowMinimum { from: String, low: Id },
-    /// Turbo off lowers the limits.
+    MaximumBelowMinimum {
+        from: String,
+        low: Id,
+    },
     TurboOffLowersLimits,
     /// The processor has both hints.
-    BothHints { from: String },
+    BothHints {
+        from: String,
+    },
     /// What a level or a feature of Speed Select costs.
-    Cost { from: String, place: Place, cost: String },
+    Cost {
+        from: String,
+        place: Place,
+        cost: String,
+    },
     /// A feature that a change of level switches off.
-    FeatureGoesOff { from: String, feature: &'static str, place: Place },
+    FeatureGoesOff {
+        from: String,
+        feature: &'static str,
+        place: Place,
+    },
     /// CPUs outside the level that the plan leaves online.
-    CpusStayOnline { from: String, cpus: CpuList },
+    CpusStayOnline {
+        from: String,
+        cpus: CpuList,
+    },
     /// cpufreq limits some CPUs of a power domain.
-    LimitedByCpufreq { from: String, place: Place, cpus: u32, limit: KiloHertz },
+    LimitedByCpufreq {
+        from: String,
+        place: Place,
+        cpus: u32,
+        limit: KiloHertz,
+    },
     /// More notes of the same kinds.
     More(usize),
 }

@@ -54,9 +54,7 @@ pub enum Refusal {
 /// What to use for a part of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
-    /// Another knob.
     Knob(Id),
-    /// `max-freq=base`.
     MaxFreqBase,
 }
 
@@ -74,7 +72,6 @@ pub enum Hint {
 pub struct Side {
     /// The value as wanted.
     pub wanted: String,
-    /// The setting.
     pub from: String,
 }
 

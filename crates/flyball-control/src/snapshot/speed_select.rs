@@ -135,7 +135,6 @@ impl Snapshot {
         places
     }
 
-    /// The domain of a place.
     pub(crate) fn domain_at(&self, place: &At) -> Option<&Domain> {
         let layout = self.layout()?;
         layout.domains.get(self.domain_index(place)?)

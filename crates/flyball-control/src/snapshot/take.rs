@@ -25,7 +25,6 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "options that are named where a request is made")]
 pub struct Request<'a> {
-    /// The knobs.
     pub knobs: &'a [Id],
     /// Only places that govern one of these CPUs; all where `None`.
     pub cpus: Option<&'a CpuList>,

@@ -25,9 +25,12 @@ pub const POLICY: &[Subject] = &[
 ];
 
 /// What goes away when the last policy leaves a governor.
+// cpufreq_dbs_governor_exit frees a governor's tunables with their last user (gov_attr_set_put in
+// cpufreq_governor_attr_set.c); the next user starts from the defaults.
 pub const SHARED_TUNABLES: &[Subject] = &[Auxiliary(AuxiliaryId::SharedTunable)];
 
 /// Where the hardware has no EPP of its own, preference and bias are one setting under two names.
+// intel_pstate_hwp_set writes the bias where X86_FEATURE_HWP_EPP is missing (intel_pstate_set_epb).
 pub const BIAS: &[Subject] = &[Knob(Id::Epb)];
 
 /// See [`BIAS`].
@@ -53,6 +56,7 @@ pub const TURBO: &[Subject] = &[
 ];
 
 /// What a CPU takes along when it goes offline, besides its policy.
+// The kernel saves and restores the bias itself, but its file is away meanwhile (intel_epb_offline in intel_epb.c).
 pub const CPU: &[Subject] = &[Knob(Id::Epb), Knob(Id::LatencyLimit), Knob(Id::IdleState)];
 
 /// Every setting that a driver switch or SMT can touch. SMT `on` also brings CPUs back that were taken offline one by one.

@@ -29,7 +29,6 @@ impl Knob {
 }
 
 impl Id {
-    /// The row.
     pub fn knob(self) -> &'static Knob {
         &TABLE[self as usize]
     }
@@ -179,7 +178,6 @@ impl Subject {
 }
 
 impl AuxiliaryId {
-    /// The row.
     pub fn row(self) -> &'static Auxiliary {
         &AUXILIARIES[self as usize]
     }

@@ -23,6 +23,8 @@ pub(super) const EPP: Knob = Knob {
     vendor: None,
     shown: Shown::in_section(Section::Cpus),
     mechanisms: &[
+        // The registers are for reading where the driver shows no preference. To write them behind the driver's back
+        // would last until its next request, which comes from its cache (hwp_req_cached, cppc_req_cached).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
         intel(MSR_HWP_REQUEST, (31, 24), Form::Epp),
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
@@ -60,9 +62,11 @@ pub(super) const EPP: Knob = Knob {
             Program::CpufreqApplet,
         ],
         writing: Writing {
+            // After the governor, which resets it and, as `performance`, refuses all but 0.
             turn: Turn::In(Step::Preference),
             spelling: Spelling::Preference,
             bound: Bound::None,
+            // Without X86_FEATURE_HWP_EPP the driver writes the bias instead (intel_pstate_set_energy_pref_index).
             disturbs: &[Disturbs::Here(effects::BIAS)],
             refusals: &[
                 Refusal::new(
@@ -74,6 +78,7 @@ pub(super) const EPP: Knob = Knob {
                     "this driver does not know that preference; it accepts: {energy_performance_available_preferences}",
                 ),
                 Refusal::new(
+                    // Numbers need X86_FEATURE_HWP_EPP (store_energy_performance_preference).
                     &[Errno::OPNOTSUPP],
                     "this processor has no energy preference of its own: use epb",
                 ),
@@ -124,6 +129,7 @@ pub(super) const EPB: Knob = Knob {
             turn: Turn::In(Step::Preference),
             spelling: Spelling::Bias,
             bound: Bound::None,
+            // Without EPP the preference reads back from the bias (intel_pstate_get_epb).
             disturbs: &[Disturbs::Here(effects::PREFERENCE)],
             refusals: &[],
         },
@@ -139,6 +145,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     shown: Shown::in_section(Section::Machine),
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
+        // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h).
         intel(MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
     about: "Whether the processor may lower the frequency on its own when it estimates no benefit, mostly \

@@ -19,6 +19,7 @@ const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
 }
 
 /// What a class of service without a highest frequency has in its register, in kHz.
+// The field has 8 bits of 100 MHz: 255 is the largest, and what firmware writes for "no limit".
 pub(crate) const NO_LIMIT: u32 = 25_500_000;
 const SWITCH: &str = "on or off";
 const NUMBER: &str = "a number from 0 to 15";
@@ -78,6 +79,7 @@ const FEATURE: Role = Role::Knob(Control {
         turn: Turn::Switch { off: Step::SpeedSelectOff, on: Step::SpeedSelectOn },
         spelling: Spelling::Number,
         bound: Bound::None,
+        // Base-freq moves the guaranteed ratio and turbo-freq the turbo ratios: cpufreq's hardware limits follow both.
         disturbs: &[Disturbs::Everywhere(effects::TURBO), Disturbs::Here(effects::FEATURES)],
         refusals: &[],
     },

@@ -7,7 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flyball_host::{CpuList, Errno, Host};
+use flyball_host::{
+    CpuList, Errno, Host,
+    topology::{CPUS, POLICIES},
+};
 use flyball_sst::setting::{Field, Setting};
 
 use crate::{
@@ -16,9 +19,6 @@ use crate::{
     knob::{Disturbs, SpeedSelect},
     table::pattern::{Captures, Listing, captures, patiently},
 };
-
-const CPUS: &str = "/sys/devices/system/cpu";
-const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
 /// Locations with what they hold.
 pub type Footprint = BTreeMap<Location, Subject>;

@@ -59,41 +59,25 @@ const COMPACT_ABOVE: u64 = 8 << 20;
 #[derive(Debug)]
 pub enum JournalError {
     /// The file system refused.
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// It is of a later flyball.
     Newer {
-        /// The file.
         path: PathBuf,
         /// The format that it says it has.
         format: u32,
     },
     /// It does not begin with a header.
-    NoHeader {
-        /// The file.
-        path: PathBuf,
-    },
+    NoHeader { path: PathBuf },
     /// It belongs to another machine (a state directory given by hand).
     OtherMachine {
-        /// The file.
         path: PathBuf,
         /// The machine that it belongs to.
         machine: String,
     },
     /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not known.
-    BootUnknown {
-        /// The file.
-        path: PathBuf,
-    },
+    BootUnknown { path: PathBuf },
     /// An earlier flyball died in the middle; what it changed must be restored first.
-    Interrupted {
-        /// The transaction.
-        entry: Box<Entry>,
-    },
+    Interrupted { entry: Box<Entry> },
 }
 
 impl fmt::Display for JournalError {
@@ -159,7 +143,6 @@ impl serde::Serialize for EarlierBoot {
 /// A write that is about to be made.
 #[derive(Debug, Clone)]
 pub struct Announced {
-    /// Where.
     pub location: Location,
     /// What is there.
     pub old: Content,

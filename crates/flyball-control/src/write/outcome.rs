@@ -118,7 +118,6 @@ pub enum ApplyError {
     Plan(PlanError),
     /// The kernel refused a write.
     Refused {
-        /// The write.
         change: Box<Change>,
         /// What the kernel said.
         error: HostError,
@@ -131,7 +130,6 @@ pub enum ApplyError {
     },
     /// After the driver or its policies had changed, the rest could not be planned.
     Replan {
-        /// Why.
         error: PlanError,
         /// The changes before that did not hold: as a rule the reason.
         not_held: Vec<AppliedChange>,
@@ -140,7 +138,6 @@ pub enum ApplyError {
     },
     /// The journal cannot be written, so the machine was not either.
     Journal {
-        /// Why.
         error: JournalError,
         /// How restoring went.
         restoration: Box<Restoration>,

@@ -55,7 +55,6 @@ fn is_zero(count: &usize) -> bool {
 /// A location that was restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// Where.
     pub location: Location,
     /// What it held before restoring.
     pub from: String,
@@ -66,7 +65,6 @@ pub struct Written {
 /// A location that does not hold what it held, or is not known to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotRestored {
-    /// Where.
     pub location: Location,
     /// What it held at first.
     pub wanted: String,

@@ -30,7 +30,6 @@ pub enum Found {
 /// A location with what it held and what it should hold.
 #[derive(Debug, Clone)]
 pub struct Expected<'a> {
-    /// Where.
     pub location: &'a Location,
     /// How its contents are spelled.
     pub spelling: Spelling,

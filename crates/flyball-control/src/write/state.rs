@@ -37,7 +37,6 @@ impl StateDir {
         StateDir { home: Some(home.into()), ..self }
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -136,7 +135,6 @@ pub(crate) fn now() -> u64 {
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The process.
     pub pid: u32,
     /// What it was started as.
     pub command: String,
@@ -211,7 +209,6 @@ pub enum LockError {
     Io {
         /// What could not be made or opened.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
 }

@@ -22,9 +22,7 @@ pub struct Guest {
 
 /// A run that is over.
 pub struct Ended {
-    /// Standard output.
     pub out: String,
-    /// Standard error.
     pub err: String,
     /// How it ended.
     pub end: End,

@@ -32,7 +32,6 @@ impl FieldVisitor for TakeFields<'_> {
     }
 }
 
-/// Puts fields in.
 struct PutFields<'a>(&'a mut [u64]);
 
 impl FieldVisitor for PutFields<'_> {
@@ -48,7 +47,6 @@ impl FieldVisitor for PutFields<'_> {
 pub struct Clos {
     /// 0 (most) to 15.
     pub priority: u64,
-    /// Lowest ratio.
     pub min: u64,
     /// Highest ratio; 255 stands for no limit.
     pub max: u64,

@@ -34,7 +34,6 @@ pub enum Quantity {
     User,
     /// CPU time in the kernel.
     System,
-    /// Wall time.
     Time,
     /// Decisions of the driver a second, by its trace.
     Decisions,

@@ -28,7 +28,6 @@ pub struct Drift {
 /// One quantity of one arm.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
-    /// What.
     pub quantity: Quantity,
     /// Its name, unit and direction.
     pub metric: Metric,
@@ -71,7 +70,6 @@ pub struct Grades {
     pub bad: usize,
 }
 
-/// One arm.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ArmReport {
     pub name: String,
@@ -119,7 +117,6 @@ pub enum Verdict {
 /// Two arms compared in one quantity.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
-    /// In what.
     pub quantity: Quantity,
     /// The arm compared with, by index: the first.
     pub base: usize,

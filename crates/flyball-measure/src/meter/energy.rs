@@ -10,7 +10,6 @@ use super::{Series, read_number};
 pub enum Domain {
     /// A processor package: cores, uncore, integrated graphics.
     Package,
-    /// Memory.
     Dram,
     /// The whole platform.
     Platform,

@@ -1,6 +1,6 @@
 //! Temperatures, and how often the processor throttled itself.
 
-use flyball_host::Host;
+use flyball_host::{Host, topology::CPUS};
 
 use super::{Series, read_number};
 
@@ -88,7 +88,6 @@ fn sensors(host: &dyn Host) -> Vec<(String, String)> {
 /// `cpuN/thermal_throttle/core_throttle_count` of each core and `package_throttle_count` of each package (Intel only;
 /// arch/x86's therm_throt.c). The package's count is the same on all its CPUs: one CPU of each is read.
 fn counters(host: &dyn Host) -> Vec<String> {
-    const CPUS: &str = "/sys/devices/system/cpu";
     let mut found = Vec::new();
     let mut packages = std::collections::BTreeSet::new();
     let mut cores = std::collections::BTreeSet::new();

@@ -27,7 +27,6 @@ impl Columns {
     /// The column of performance per watt.
     pub const PER_WATT: usize = 5;
 
-    /// The number in a column.
     pub fn number(&self, column: usize) -> Option<Decimal> {
         self.cells[column].as_ref().map(|cell| cell.number)
     }
@@ -40,7 +39,6 @@ pub struct Line {
     pub line: usize,
     /// Round number, for rows of rounds.
     pub round: usize,
-    /// The numbers.
     pub columns: Columns,
 }
 
@@ -59,9 +57,7 @@ pub struct Group {
 pub struct PrintedComparison {
     /// The group compared with.
     pub base: String,
-    /// The group.
     pub compared: String,
-    /// Its percentages.
     pub line: Line,
 }
 
@@ -94,7 +90,6 @@ pub enum SheetError {
         line: usize,
         /// The column's name.
         column: &'static str,
-        /// The cell.
         text: String,
     },
     /// A row that is none of the known kinds.

@@ -13,7 +13,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Half the width.
     pub fn half_width(self) -> f64 {
         (self.high - self.low) / 2.0
     }

@@ -45,7 +45,6 @@ impl Source {
 pub struct Disturbance {
     /// What it comes from.
     pub source: Source,
-    /// How much.
     pub grade: Grade,
     /// What, with its number.
     pub what: String,

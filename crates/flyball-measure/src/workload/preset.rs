@@ -34,10 +34,7 @@ pub enum Reader {
     /// CPU time in user mode, from the kernel's accounting, as the kernel's gitsource test counts.
     UserTime,
     /// A benchmark whose output is known.
-    Preset {
-        /// Which.
-        preset: Preset,
-    },
+    Preset { preset: Preset },
     /// The last match of a regular expression with one group.
     Expression {
         pattern: String,
@@ -135,7 +132,6 @@ pub enum Preset {
     OpensslSign,
     /// What flyball's own tasks print: `sched-pipe`.
     SchedPipe,
-    /// `spin`.
     Spin,
     /// `io-4k`.
     Io4k,

@@ -110,9 +110,7 @@ pub struct SstLevelSpec {
     /// Turbo limits by bucket: one list a kind of code (SSE, AVX2, AVX-512, AMX ...), MHz.
     #[serde(default)]
     pub trl_mhz: Vec<Vec<u32>>,
-    /// Base-freq.
     pub bf: Option<SstBfSpec>,
-    /// Turbo-freq.
     pub tf: Option<SstTfSpec>,
 }
 

@@ -100,7 +100,6 @@ impl Bench {
         (progress, span)
     }
 
-    /// Counters now.
     pub(super) fn mark(&mut self) -> Mark {
         let silicon = self.machine.silicon();
         let read = |cpu: usize, register| silicon.read_msr(cpu, register).unwrap_or(0);

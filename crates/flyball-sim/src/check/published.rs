@@ -16,7 +16,6 @@ pub enum Measured {
 /// One published number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Published {
-    /// The document.
     pub source: &'static str,
     /// The machine file that stands for the document's machine.
     pub machine: &'static str,

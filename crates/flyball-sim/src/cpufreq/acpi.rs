@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{board::Vendor, errno::Answer, governor::Relation, kernel::Kernel};
 
-/// The driver.
 pub(crate) struct AcpiCpufreq;
 
 const INTEL_PERF_CTL: u32 = 0x199;

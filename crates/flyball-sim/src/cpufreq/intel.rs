@@ -12,6 +12,7 @@ use crate::{
     trace::{Context, Event, Kind},
 };
 
+// Register numbers as in asm/msr-index.h, here once more: the product's table of names must not be the simulator's too.
 const PLATFORM_INFO: u32 = 0xce;
 const PERF_CTL: u32 = 0x199;
 const MISC_ENABLE: u32 = 0x1a0;
@@ -86,6 +87,7 @@ impl Intel {
             max_pct: 100,
             min_pct: 0,
             dynamic_boost: false,
+            // HWP_EPP_PERFORMANCE and its neighbours in msr-index.h; 192 where AMD has 191.
             epp_table: [0, 128, 192, 255],
             cpus: vec![IntelCpu::default(); cpus as usize],
         }
@@ -123,11 +125,13 @@ pub(crate) struct Pstates {
 /// The highest ratio without turbo where power levels can be chosen: the one below which turbo begins, if it is just
 /// below the level's own (core_get_max_pstate() and core_get_tdp_ratio()). Not asked for under HWP.
 fn activation_ratio(platform: &Platform, cpu: u32, info: u64) -> Option<u32> {
+    // Bits 34:33 of PLATFORM_INFO: how many power levels besides the nominal one can be chosen.
     if info & 0x6_0000_0000 == 0 {
         return None;
     }
     let level = (platform.chip.read(cpu, CONFIG_TDP_CONTROL).ok()? & 3) as u32;
     let of_level = platform.chip.read(cpu, CONFIG_TDP_NOMINAL + level).ok()?;
+    // Level 1 and 2 have the ratio in 23:16, the nominal level in 7:0 (core_get_tdp_ratio()).
     let ratio = (if level == 0 { of_level } else { of_level >> 16 }) & 0xff;
     let activation = platform.chip.read(cpu, TURBO_ACTIVATION_RATIO).ok()? & 0xff;
     (ratio > 0 && ratio - 1 == activation).then_some(activation as u32)
@@ -149,13 +153,17 @@ impl Pstates {
             }
         } else {
             max = activation_ratio(platform, cpu, info).unwrap_or(max);
+            // core_get_turbo_pstate(): the ratio of one busy core, or the highest without turbo where that is more.
             turbo = ((platform.chip.read(cpu, TURBO_RATIO_LIMIT).unwrap_or(0) & 0xff) as u32).max(max);
         }
+        // intel_pstate_msrs_not_valid(): the driver gives up rather than divide by these.
         if min == 0 || max == 0 {
             return Err(Errno::NODEV);
         }
         // intel_pstate_hybrid_hwp_adjust(): the lowest ratio becomes the level that reaches it.
         let lowest_khz = if scaling == RATIO_KHZ { min * scaling } else { min * RATIO_KHZ };
+        // Levels of hybrid processors are not ratios. Rounded up, as intel_pstate_freq_to_hwp() does: the level is at
+        // least as fast.
         if scaling != RATIO_KHZ {
             min = lowest_khz.div_ceil(scaling);
         }
@@ -181,6 +189,7 @@ pub(crate) fn firmware_disables_turbo(platform: &Platform) -> bool {
 
 /// The global percentages as P-states: rounded up, of the turbo P-state.
 fn global_limits(platform: &Platform, pstates: &Pstates) -> (u32, u32) {
+    // DIV_ROUND_UP of the turbo P-state, whatever turbo is switched to: 50 % does not move when no_turbo is written.
     let of = |pct: u32| (pstates.turbo * pct).div_ceil(100).clamp(pstates.min, pstates.turbo);
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
 }
@@ -190,8 +199,10 @@ fn perf_limits(platform: &Platform, policy: &Policy, pstates: &Pstates) -> (u32,
     let top = pstates.top(platform);
     // Rounded down, as in intel_pstate_update_perf_limits(): a limit between two ratios gives the lower one.
     let max = policy.max / pstates.scaling;
+    // Equal limits stay equal: both are rounded in the same direction.
     let min = if policy.max == policy.min { max } else { policy.min / pstates.scaling };
     let (global_min, global_max) = global_limits(platform, pstates);
+    // The order is the kernel's: a minimum is raised by the percentages, but never above the policy's own maximum.
     let low = min.max(global_min).min(max).min(top);
     let high = max.min(global_max).max(low).min(top);
     (low.clamp(pstates.min, top), high.clamp(pstates.min, top))
@@ -205,6 +216,7 @@ fn init(platform: &mut Platform, policy: &mut Policy) -> Answer<Pstates> {
     }
     let pstates = Pstates::of(platform, cpu)?;
     policy.lowest = pstates.lowest_khz;
+    // cpuinfo_max_freq: of the state at registration, and since 6.12 also after a change of no_turbo.
     let top = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
     policy.highest = pstates.khz(top);
     policy.current = policy.lowest;
@@ -233,6 +245,7 @@ fn verify(platform: &Platform, policy: &Policy, limits: &mut Limits) {
 /// Changes the range and preference of HWP_REQUEST.
 fn write_hwp(platform: &mut Platform, cpu: u32, min: u32, max: u32, desired: u32, epp: Option<u8>) {
     let Ok(old) = platform.chip.read(cpu, HWP_REQUEST) else { return };
+    // The other fields, activity window and package control, stay as firmware left them.
     let epp = epp.map_or(old >> 24 & 0xff, u64::from);
     let low =
         u64::from(min & 0xff) | u64::from(max & 0xff) << 8 | u64::from(desired & 0xff) << 16 | epp << 24;
@@ -273,8 +286,10 @@ fn trace_sample(
     }
     let Some(counters) = platform.trace.sample(&platform.chip, cpu) else { return };
     let [mperf, aperf, _] = counters;
-    // get_avg_frequency() counts in the P-states of the guaranteed frequency.
+    // get_avg_frequency() multiplies APERF/MPERF by cpu_khz, the TSC's frequency, which is that of the guaranteed
+    // P-state.
     let top = Pstates::of(platform, cpu).map_or(0, |pstates| pstates.max);
+    // 128 bits: counters of a long interval times a frequency in kHz exceed 64.
     let khz = u128::from(top) * u128::from(scaling) * u128::from(aperf) / u128::from(mperf.max(1));
     let (busy, scaled) = match load {
         Some(scaled) => ((u128::from(aperf) * 100 / u128::from(mperf.max(1))) as u32, scaled),
@@ -295,8 +310,10 @@ fn leave(platform: &mut Platform, cpu: u32) {
             let state = &mut platform.intel.cpus[cpu as usize];
             // intel_pstate_hwp_offline(): the preference is kept for intel_pstate_hwp_reenable().
             if state.saved_epp.is_none() {
+                // The first to save wins: the performance policy's 0 must not replace what the user chose before it.
                 state.saved_epp = Some(saved);
             }
+            // Lowest performance and EPP 255, so that the core's other thread alone decides.
             write_hwp(platform, cpu, lowest, lowest, 0, Some(255));
         }
     } else if let Ok(pstates) = Pstates::of(platform, cpu) {
@@ -343,6 +360,8 @@ impl Driver for IntelPstate {
                 let epp = if performance {
                     let now = platform.chip.read(cpu, HWP_REQUEST).map_or(0, |value| (value >> 24) as u8);
                     let state = &mut platform.intel.cpus[cpu as usize];
+                    // intel_pstate_hwp_set() saves once per change of policy (epp_policy): a second refresh must not
+                    // save the 0.
                     if now != 0 || state.saved_epp.is_none() {
                         state.saved_epp = state.saved_epp.or(Some(now));
                     }
@@ -350,12 +369,15 @@ impl Driver for IntelPstate {
                 } else {
                     restore_epp(platform, cpu)
                 };
+                // Desired 0: between minimum and maximum the processor chooses by itself.
                 write_hwp(platform, cpu, if performance { max } else { min }, max, 0, epp);
             } else if performance {
                 platform.trace_event(cpu, Event::CpuFrequency { khz: max * pstates.scaling, cpu });
                 write_perf_ctl(platform, cpu, max);
                 policy.current = max * pstates.scaling;
             } else {
+                // Without HWP powersave follows load (see `sample`): limits only move what is set now into the new
+                // range.
                 let current = (policy.current / pstates.scaling).clamp(min, max);
                 write_perf_ctl(platform, cpu, current);
                 policy.current = current * pstates.scaling;
@@ -376,6 +398,8 @@ impl Driver for IntelPstate {
     }
 
     fn samples(&self, platform: &Platform) -> bool {
+        // intel_pstate_set_update_util_hook() does nothing under HWP without hwp_boost: the processor follows the load
+        // itself.
         !platform.intel.hwp || platform.intel.dynamic_boost
     }
 
@@ -390,6 +414,7 @@ impl Driver for IntelPstate {
             }
             return;
         }
+        // INTEL_PSTATE_SAMPLING_INTERVAL: 10 ms.
         if matches!(policy.governor, Governor::Performance) || platform.now < policy.sampled + 10_000_000 {
             return;
         }
@@ -397,6 +422,8 @@ impl Driver for IntelPstate {
         policy.sampled = platform.now;
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (min, max) = perf_limits(platform, policy, &pstates);
+        // intel_pstate_update_util(): an eighth for a task that waited for IO, doubled for each further one; halved
+        // without, and forgotten after more than a tick without a call.
         policy.io_boost = match (state.woke_from_io, policy.io_boost) {
             (true, 0) => 128,
             (true, boost) => (boost * 2).min(1024),
@@ -411,6 +438,7 @@ impl Driver for IntelPstate {
         let ceiling = if platform.intel.no_turbo { pstates.max } else { pstates.turbo };
         // get_target_pstate(): a quarter of headroom, then half the distance when it falls, so that it falls slowly.
         let mut target = (u64::from(ceiling) * 5 * u64::from(busy) / 4 / 1024) as u32;
+        // Before the average: the distance to fall is measured from what will be asked for.
         target = target.max(min);
         let average = state.measured.0 / pstates.scaling;
         if average > target {
@@ -466,6 +494,7 @@ impl Driver for IntelCpufreq {
 
     fn init(&self, platform: &mut Platform, policy: &mut Policy) -> Answer {
         let pstates = init(platform, policy)?;
+        // INTEL_CPUFREQ_TRANSITION_LATENCY.
         policy.latency_ns = 20_000;
         // INTEL_CPUFREQ_TRANSITION_DELAY_HWP and INTEL_CPUFREQ_TRANSITION_DELAY.
         policy.delay_us = Some(if platform.intel.hwp { 5000 } else { 500 });
@@ -488,6 +517,7 @@ impl Driver for IntelCpufreq {
         for cpu in policy.online.clone() {
             let Ok(pstates) = Pstates::of(platform, cpu) else { continue };
             let (min, max) = perf_limits(platform, policy, &pstates);
+            // CPUFREQ_RELATION_L: intel_cpufreq_update_pstate() rounds up.
             let target = khz.div_ceil(pstates.scaling).clamp(min, max);
             if platform.intel.hwp {
                 // CPUFREQ_GOV_STRICT_TARGET: these governors cap the maximum too, or HWP would run above the target.
@@ -517,6 +547,7 @@ impl Driver for IntelCpufreq {
         let Ok(pstates) = Pstates::of(platform, cpu) else { return };
         let (low, high) = perf_limits(platform, policy, &pstates);
         let top = pstates.top(platform);
+        // intel_cpufreq_adjust_perf() scales to HWP's range without turbo where turbo is off, rounded up.
         let scale =
             |value: u32| (u64::from(top) * u64::from(value)).div_ceil(u64::from(capacity.max(1))) as u32;
         let target = scale(target.min(capacity)).clamp(low, high);
@@ -550,6 +581,7 @@ pub(crate) fn floor_pct(platform: &Platform) -> u32 {
 /// Registers the driver of a mode.
 pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
     platform.intel.max_pct = 100;
+    // As after a boot: intel_pstate_register_driver() clears the global state, also what was switched off by hand.
     platform.intel.no_turbo = firmware_disables_turbo(platform);
     platform.intel.choose_epp_table(platform.kernel, platform.board.model);
     platform.intel.min_pct = floor_pct(platform);
@@ -581,6 +613,7 @@ pub(crate) fn store_status(
     let old = platform.intel.mode;
     let mode = if streq(text, "off") {
         if old == Mode::Off {
+            // Newer kernels take a second `off` for done, older ones for an invalid word.
             return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
         }
         if platform.intel.hwp {
@@ -619,6 +652,7 @@ fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
 
 /// Writes intel_pstate/no_turbo.
 pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
+    // sscanf: `1x` is 1, and numbers above 1 count as 1 (clamp_t).
     let value = scan_unsigned(text)? as u32 != 0;
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
@@ -637,6 +671,7 @@ pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, tex
         platform.intel.min_pct = platform.intel.min_pct.min(most);
     }
     if platform.since(Kernel::V6_12) {
+        // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at registration.
         for policy in &mut cpufreq.policies {
             if let Ok(pstates) = Pstates::of(platform, policy.number) {
                 policy.highest = pstates.khz(if value { pstates.max } else { pstates.turbo });
@@ -654,6 +689,7 @@ pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: 
         return Err(Errno::AGAIN);
     }
     if is_max {
+        // clamp_t with the other bound: out of range is no error.
         platform.intel.max_pct = value.min(100).max(platform.intel.min_pct);
     } else {
         platform.intel.min_pct = value.max(floor_pct(platform)).min(platform.intel.max_pct);
@@ -668,6 +704,8 @@ pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
     let table = platform.intel.epp_table;
     Ok(match table.iter().position(|&value| value == epp) {
         Some(index) => EPP_WORDS[index + 1].to_owned(),
+        // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose `performance` is another
+        // number.
         None if epp == 0 => "default".to_owned(),
         None => epp.to_string(),
     })
@@ -684,9 +722,11 @@ pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: u
         Some(index) => table[index - 1],
         None => u8::try_from(kstrtou32(word, 10)?).map_err(|_| Errno::INVAL)?,
     };
+    // After parsing: the kernel answers EINVAL for a bad word, whether there is a driver or not.
     if platform.intel.mode == Mode::Off {
         return Err(Errno::AGAIN);
     }
+    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word.
     if platform.intel.mode == Mode::Active && matches!(policy.governor, Governor::Performance) && epp > 0 {
         return Err(Errno::BUSY);
     }
@@ -708,6 +748,7 @@ const EPB_WORDS: [(&str, u8); 5] =
 pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &[u8]) -> Answer {
     // intel_epb_normal: 7 on Alder Lake L, Gracemont and Raptor Lake P.
     let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
+    // Words first, then a number in any base (__sysfs_match_string, kstrtou64 with base 0).
     let value = match EPB_WORDS.iter().find(|(word, _)| streq(text, word)) {
         Some(("normal", _)) => normal,
         Some((_, value)) => *value,

@@ -23,7 +23,10 @@ impl ConservativeTunables {
     /// The kernel's defaults for a policy with this transition delay, on a kernel with this tick.
     pub fn new(transition_delay_us: u32, tick_us: u64) -> ConservativeTunables {
         ConservativeTunables {
+            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the driver's delay if that
+            // is longer.
             sampling_rate: (2 * tick_us).max(u64::from(transition_delay_us)),
+            // DEF_FREQUENCY_UP_THRESHOLD and its neighbours in cpufreq_conservative.c.
             up_threshold: 80,
             down_threshold: 20,
             sampling_down_factor: 1,
@@ -72,6 +75,7 @@ impl Conservative {
             return None;
         }
         let load = self.common.sample(now, tunables.sampling_rate, false, tunables.ignore_nice_load, times);
+        // The sample was taken: the next one must not cover this period too.
         if tunables.freq_step == 0 {
             return None;
         }
@@ -96,6 +100,7 @@ impl Conservative {
             self.requested = request.saturating_add(step).min(bounds.max);
             return Some(Request::Frequency(self.requested, Relation::High));
         }
+        // sampling_down_factor delays steps down only; each step up starts the count again.
         self.skipped += 1;
         if self.skipped < tunables.sampling_down_factor {
             return None;

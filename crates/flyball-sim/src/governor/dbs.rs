@@ -68,12 +68,14 @@ impl DbsCommon {
             if io_is_busy {
                 idle = idle.saturating_sub(times.iowait.saturating_sub(cpu.seen.iowait));
             }
+            // Time of tasks with low priority counts as idle, so that they do not raise the frequency.
             if ignore_nice {
                 idle += times.nice.saturating_sub(cpu.seen.nice);
             }
             cpu.at = now;
             cpu.seen = times;
             let busy = 100 * elapsed.saturating_sub(idle);
+            // Two samples at one time have no load between them: the last one stands (dbs_update).
             let measured = busy.checked_div(elapsed).map_or(cpu.load, |load| load as u32);
             self.measured = self.measured.max(measured);
             let load = if elapsed == 0 {

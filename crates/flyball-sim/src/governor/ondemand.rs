@@ -24,6 +24,8 @@ impl OndemandTunables {
     /// accounting.
     pub fn new(transition_delay_us: u32, tick_us: u64, io_is_busy: bool) -> OndemandTunables {
         OndemandTunables {
+            // cpufreq_dbs_governor_init(): two ticks (CPUFREQ_DBS_MIN_SAMPLING_INTERVAL), or the driver's delay if that
+            // is longer.
             sampling_rate: (2 * tick_us).max(u64::from(transition_delay_us)),
             // MICRO_FREQUENCY_UP_THRESHOLD: 95 with exact idle times (NO_HZ), 80 without.
             up_threshold: 95,
@@ -87,6 +89,7 @@ impl Ondemand {
         }
         self.multiplier = 1;
         let span = u64::from(bounds.highest.saturating_sub(bounds.lowest));
+        // od_update(): in proportion between the hardware's ends, not the policy's limits, which clip it afterwards.
         let target = bounds.lowest + (u64::from(load) * span / 100) as u32;
         Some(self.biased(now, tunables, bounds, table, target, Relation::Close))
     }
@@ -101,6 +104,7 @@ impl Ondemand {
         target: u32,
         relation: Relation,
     ) -> Request {
+        // powersave_bias_target needs a table: without one there are no two frequencies to alternate between.
         if tunables.powersave_bias == 0 || table.is_empty() {
             return Request::Frequency(target, relation);
         }
@@ -113,6 +117,8 @@ impl Ondemand {
             return Request::Frequency(above, Relation::Low);
         }
         let gap = u64::from(above - below);
+        // Time at the upper frequency, so that the average over the period is the biased request, rounded to the
+        // nearest.
         let high_us = (u64::from(average - below) * tunables.sampling_rate + gap / 2) / gap;
         self.low = Some((below, now + high_us * 1000));
         Request::Frequency(above, Relation::Low)

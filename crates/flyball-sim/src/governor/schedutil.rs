@@ -3,9 +3,9 @@
 
 use super::{Bounds, Relation, Request};
 
-/// Full capacity.
 const CAPACITY: u32 = 1024;
 /// The boost that the first wake-up from IO gives.
+// SCHED_CAPACITY_SCALE / 8: a task that waits for IO once in a while must not raise the frequency to the top.
 const IOWAIT_MIN: u32 = CAPACITY / 8;
 
 /// What one CPU of a policy needs.
@@ -91,9 +91,11 @@ impl Schedutil {
             || self
                 .changed
                 .is_none_or(|changed| now.saturating_sub(changed) >= u64::from(rate_limit_us) * 1000);
+        // sugov_next_freq_shared(): the busiest CPU decides for the policy.
         let mut best = (0u64, 0, CAPACITY, 0);
         let mut busy_single = self.boosts.len() == 1;
         for (boost, demand) in self.boosts.iter_mut().zip(demands) {
+            // Also within the rate limit: the boost counts wake-ups, not updates (sugov_update_shared).
             boost.wake(now, tick, demand.woke_from_io);
             boost.idled |= demand.idled;
             if !due {
@@ -124,7 +126,9 @@ impl Schedutil {
             self.changed = Some(now);
             return Some(Request::Performance { min: floor, target: self.raw, capacity });
         }
+        // get_next_freq(): of the highest frequency, since utilisation is frequency-invariant on x86.
         let frequency = (u64::from(bounds.highest) * u64::from(wanted) / u64::from(capacity)) as u32;
+        // cached_raw_freq: compared before it is clamped, so that a request above the limit is not sent at each update.
         if frequency == self.raw && !forced {
             return None;
         }
@@ -132,6 +136,7 @@ impl Schedutil {
         if held {
             return None;
         }
+        // The raw request is remembered only if it was sent: a held one must be compared again at the next update.
         self.raw = frequency;
         self.next = frequency.clamp(bounds.min, bounds.max.max(bounds.min));
         self.changed = Some(now);

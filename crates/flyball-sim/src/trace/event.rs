@@ -2,7 +2,6 @@
 
 use crate::kernel::Kernel;
 
-/// A tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     CpuFrequency,

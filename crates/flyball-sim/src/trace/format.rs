@@ -161,7 +161,6 @@ pub(crate) fn page(kernel: Kernel) -> String {
     )
 }
 
-/// events/header_event.
 pub(crate) const EVENT: &str = "# compressed entry header\n\
     \ttype_len    :    5 bits\n\
     \ttime_delta  :   27 bits\n\

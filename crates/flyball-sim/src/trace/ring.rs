@@ -38,7 +38,6 @@ struct Page {
 pub(crate) struct Counts {
     /// Records in the buffer.
     pub(crate) entries: u64,
-    /// Overwritten.
     pub(crate) overrun: u64,
     /// Bytes in the buffer.
     pub(crate) bytes: u64,

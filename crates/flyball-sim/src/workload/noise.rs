@@ -1,11 +1,9 @@
 //! Random numbers that are the same everywhere: splitmix64.
 
-/// A generator.
 #[derive(Debug, Clone)]
 pub struct Noise(u64);
 
 impl Noise {
-    /// From a seed.
     pub fn new(seed: u64) -> Noise {
         Noise(seed)
     }
@@ -29,7 +27,6 @@ impl Noise {
         (0..12).map(|_| self.share()).sum::<f64>() - 6.0
     }
 
-    /// Below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.share() * n as f64) as usize
     }

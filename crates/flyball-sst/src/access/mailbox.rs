@@ -52,7 +52,6 @@ enum MemoryCode {
     Steps,
     /// Ice Lake: 12 minus the code, times 266.66 MHz.
     Countdown,
-    /// Not given.
     None,
 }
 

@@ -31,7 +31,6 @@ impl Tracer {
     }
 }
 
-/// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CsvRow<'a> {
     /// The CPU that it is about.
@@ -52,7 +51,6 @@ pub struct Rows {
     last: Vec<Option<u64>>,
     /// Records of the tracer that the trace did not start with.
     pub of_other_driver: u64,
-    /// Rows made.
     pub rows: u64,
 }
 

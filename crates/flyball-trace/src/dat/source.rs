@@ -43,7 +43,6 @@ impl Source {
         Ok(Source { bytes: Bytes::File(Arc::new(file)), length, path: Arc::new(path.to_owned()) })
     }
 
-    /// Bytes in memory.
     pub fn memory(bytes: impl Into<Arc<[u8]>>) -> Source {
         let bytes = bytes.into();
         Source { length: bytes.len() as u64, bytes: Bytes::Memory(bytes), path: Arc::new("(memory)".into()) }
@@ -117,7 +116,6 @@ impl Cursor {
         self.at
     }
 
-    /// Bytes left.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.at
     }

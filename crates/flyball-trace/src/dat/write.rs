@@ -27,7 +27,6 @@ pub struct Description {
     pub page_size: u32,
     /// `events/header_page`.
     pub header_page: Vec<u8>,
-    /// `events/header_event`.
     pub header_event: Vec<u8>,
     /// Format files of `events/ftrace`.
     pub ftrace_formats: Vec<Vec<u8>>,

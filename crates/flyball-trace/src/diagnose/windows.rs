@@ -101,7 +101,6 @@ impl Course {
 /// Windows of all CPUs, all of one width.
 #[derive(Debug)]
 pub(super) struct Windows {
-    /// Nanoseconds.
     pub(super) width: u64,
     pub(super) start: u64,
     pub(super) cpus: Vec<Vec<Window>>,

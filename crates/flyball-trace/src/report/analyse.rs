@@ -19,9 +19,7 @@ use super::{
 /// How often an event occurred.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct EventCount {
-    /// The event.
     pub name: String,
-    /// How often.
     pub count: u64,
 }
 

@@ -99,7 +99,6 @@ pub struct CpuReport {
     /// Time at each performance level.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelTime>,
-    /// Idle states.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleReport>,
     /// cpu_frequency events.

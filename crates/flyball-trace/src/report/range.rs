@@ -3,11 +3,9 @@
 /// Least, mean and most of a value over its samples.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Range {
-    /// Least.
     pub min: f64,
     /// Plain mean over the samples, as the kernel's own scripts take it.
     pub mean: f64,
-    /// Most.
     pub max: f64,
 }
 

@@ -37,9 +37,7 @@ impl Default for TextOptions {
 /// What a text was, on the whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TextSummary {
-    /// Bytes read.
     pub bytes: u64,
-    /// Lines read.
     pub lines: u64,
     /// Records read, lost-event lines among them.
     pub records: u64,

@@ -29,7 +29,6 @@ pub fn flyball(arguments: &[&str], input: &[u8]) -> Output {
     output
 }
 
-/// One request.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub time: u64,

@@ -18,7 +18,6 @@ use serde_json::Value;
 
 use crate::guest::{self, SuiteCase};
 
-/// One boot.
 struct Boot {
     name: &'static str,
     /// Looked at also when not everything is asked for.

@@ -10,7 +10,6 @@ use crate::{Content, Location, knob::spelling::Handling};
 pub enum Purpose {
     /// Settings that stay: `set`, `apply`, `doctor --fix`.
     Set,
-    /// `quiet on`.
     QuietOn,
     /// `quiet` around one command.
     Quiet,
@@ -81,7 +80,6 @@ pub(super) enum Record {
     },
 }
 
-/// The line of a record.
 pub(super) fn line(record: &Record) -> Vec<u8> {
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()

@@ -11,7 +11,6 @@ pub struct Call {
     pub number: u32,
     /// What its argument holds before.
     pub argument: Vec<u8>,
-    /// Who calls.
     pub caller: Caller,
 }
 

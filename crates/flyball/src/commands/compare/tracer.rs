@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_host::{Errno, Host, User, tracefs::is_locked_down};
+use flyball_host::{
+    Errno, Host, User,
+    tracefs::{LOCKED_DOWN, is_locked_down},
+};
 use flyball_measure::{RoundTracer, SettingsError, TraceNote};
 use flyball_trace::{
     Names, Record, TextOptions, Trace,
@@ -25,11 +28,8 @@ pub(super) fn check(host: &dyn Host) -> Result<(), Failure> {
                 "--trace: only this machine and simulated ones can be traced, not files",
             );
         }
-        let why = if is_locked_down(host) {
-            "the kernel is locked down (confidentiality): tracing is not possible"
-        } else {
-            "tracing needs root, and a kernel with tracefs"
-        };
+        let why =
+            if is_locked_down(host) { LOCKED_DOWN } else { "tracing needs root, and a kernel with tracefs" };
         Failure::not_here(format!("--trace: {error}; {why}"))
     })?;
     if CaptureOptions::default_events(&tracefs).is_empty() {

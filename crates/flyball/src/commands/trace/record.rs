@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{CpuList, Errno, Host, HostError, Launch, Process, User, tracefs::is_locked_down};
+use flyball_host::{
+    CpuList, Errno, Host, HostError, Launch, Process, User,
+    tracefs::{LOCKED_DOWN, is_locked_down},
+};
 use flyball_trace::{
     Clock,
     dat::DatVersion,
@@ -159,7 +162,7 @@ fn failure(host: &dyn Host, args: &Args, error: CaptureError) -> Failure {
 /// What stands in the way of who may not trace.
 fn why_refused(host: &dyn Host) -> &'static str {
     if is_locked_down(host) {
-        "the kernel is locked down (confidentiality): tracing is not possible; see `man kernel_lockdown`"
+        LOCKED_DOWN
     } else if flyball_host::process::is_root() {
         "root may not do it here either: a container without CAP_SYS_ADMIN, or a security module"
     } else {

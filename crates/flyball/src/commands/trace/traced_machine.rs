@@ -3,12 +3,10 @@
 
 use std::path::Path;
 
-use flyball_host::{CpuList, Host};
+use flyball_host::{CpuList, Host, topology::CPUS};
 use flyball_trace::Machine;
 
 use crate::{exit::Failure, machine::MachineArg};
-
-const CPUS: &str = "/sys/devices/system/cpu";
 
 /// What `host` says of itself.
 pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {

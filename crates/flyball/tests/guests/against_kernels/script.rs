@@ -29,7 +29,6 @@ pub struct Step {
 pub struct Watch {
     /// Directories, whose files are listed and read, below [`CPU`].
     pub dirs: Vec<String>,
-    /// Single files.
     pub files: Vec<String>,
     /// Registers of these CPUs, cut into fields: register, name, lowest bit, bits.
     pub registers: Vec<(u32, &'static str, u32, u32)>,

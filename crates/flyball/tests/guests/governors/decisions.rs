@@ -18,7 +18,6 @@ pub type Trace = (u64, Vec<Requests>);
 
 /// Makes frequencies of what is written to a request register.
 pub struct Decoder {
-    /// The register.
     pub register: u32,
     p_states: Vec<u32>,
     /// kHz of a performance level.
@@ -28,7 +27,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For a driver on a machine.
     pub fn new(spec: &MachineSpec, driver: &str) -> Decoder {
         let core = &spec.core[0];
         let p_states = spec.firmware.pstates_mhz.clone();
