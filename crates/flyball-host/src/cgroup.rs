@@ -17,6 +17,7 @@ pub enum Kind {
     /// A partition with load balancing among its CPUs.
     Root,
     /// A partition without load balancing; older kernels have only `root`.
+    // Added in Linux 6.1 (cgroup-v2.rst).
     Isolated,
 }
 
@@ -110,6 +111,8 @@ impl Group {
     /// The errno of reading, unless the file does not exist.
     pub fn is_partition(&self, host: &dyn Host) -> Result<bool, HostError> {
         let kind = host.read_optional(&self.file("cpuset.cpus.partition"))?.unwrap_or_default();
+        // A partition that lost its CPUs reads back as `root invalid (reason)`: the kernel keeps the word that was
+        // written.
         Ok((kind.starts_with(Kind::Isolated.word()) || kind.starts_with(Kind::Root.word()))
             && !kind.contains("invalid"))
     }
@@ -117,6 +120,7 @@ impl Group {
     /// Moves its tasks to the root group. One that ended meanwhile is passed over.
     pub fn release_tasks(&self, host: &dyn Host) {
         for pid in host.read(&self.file("cgroup.procs")).unwrap_or_default().lines() {
+            // One by one: cgroup.procs takes one process per write(2).
             let _ = host.write(&format!("{ROOT}/cgroup.procs"), pid.as_bytes());
         }
     }

@@ -45,8 +45,10 @@ struct Attributes {
 impl LiveCounter {
     /// Counts event `config` of the PMU with this type number on `cpu`, for all tasks.
     pub(crate) fn open(kind: u32, config: u64, cpu: u32) -> Result<LiveCounter, HostError> {
+        // A workload that is started while it is open must not inherit it.
         const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
         let name = format!("event {config:#x} of PMU type {kind} on CPU {cpu}");
+        // Flags 0: enabled at once, user and kernel, no samples. read_format 0: read(2) gives the count alone.
         let attributes =
             Attributes { kind, size: size_of::<Attributes>() as u32, config, ..Attributes::default() };
         // SAFETY: `attributes` is live and as long as its size field says; the kernel only reads it. The

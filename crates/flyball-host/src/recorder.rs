@@ -277,6 +277,7 @@ pub fn record<W: Write>(host: &dyn Host, out: W) -> io::Result<(Summary, W)> {
     recorder.registers()?;
     recorder.log()?;
     let Recorder { mut writer, errors, summary, .. } = recorder;
+    // Last: they are those of everything before.
     if !errors.is_empty() {
         writer.file("errors.txt", errors.as_bytes(), false)?;
     }
@@ -361,6 +362,7 @@ impl<W: Write> Recorder<'_, W> {
             if !process.bytes().all(|byte| byte.is_ascii_digit()) {
                 continue;
             }
+            // The name only: a command line may hold a password.
             let path = format!("/proc/{process}/comm");
             let name = self.host.read(&path).unwrap_or_default();
             if DAEMONS.iter().any(|daemon| name.starts_with(daemon)) {
@@ -426,6 +428,7 @@ fn inside(folder: &str, target: &str) -> bool {
     }
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('/') {
+        // By the text of the path: the target need not exist on a recorded machine.
         match part {
             ".." => {
                 parts.pop();

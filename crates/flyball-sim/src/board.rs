@@ -172,6 +172,7 @@ impl Board {
             flags: flags(spec, intel, access),
             places: places(spec, &topology, intel),
             tsc_khz: spec.clock.tsc_khz,
+            // CONFIG_HZ_250, as Debian builds its kernels.
             tick_us: 4000,
             server: spec.identity.server,
             access,
@@ -179,12 +180,14 @@ impl Board {
             pss: firmware.pstates_mhz.iter().map(|mhz| mhz * 1000).collect(),
             pss_latency_us: firmware.transition_us,
             pss_ports: false,
+            // cppc_get_transition_latency() in drivers/acpi/cppc_acpi.c: the mailbox has one, registers have not.
             cppc_latency_ns: if access == CppcAccess::SharedMemory {
                 firmware.transition_us * 1000
             } else {
                 0
             },
             boost: firmware.turbo,
+            // Both are looked at again when the silicon is there: see `complete`.
             hwp: firmware.interface == InterfaceSpec::Hwp,
             epb: intel,
             idle: idle_states(spec, intel),
@@ -216,6 +219,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
         0 => spec.cores_per_package() as u32,
         cores => cores,
     };
+    // Numbers of last-level caches go on from package to package, also where the last cache of one has fewer cores.
     let caches_per_package = (spec.cores_per_package() as u32).div_ceil(per_cache.max(1));
     (0..topology.cpus())
         .map(|cpu| {
@@ -224,6 +228,7 @@ fn places(spec: &MachineSpec, topology: &Topology, intel: bool) -> Vec<Place> {
             let package = core.package as u32;
             let mut siblings: Vec<u32> =
                 core.cpus[..core.threads as usize].iter().map(|&cpu| cpu as u32).collect();
+            // The lowest CPU comes first: it is the one that stays when SMT is switched off.
             siblings.sort_unstable();
             let scaling_khz = if intel && hybrid {
                 (kind.max_mhz * 1000 + u32::from(kind.perf.highest) / 2) / u32::from(kind.perf.highest)
@@ -301,12 +306,14 @@ fn flags(spec: &MachineSpec, intel: bool, access: CppcAccess) -> Vec<String> {
         }
     }
     add(&spec.identity.flags);
+    // A recorded machine brings the whole line along, and with it the words added above.
     let mut seen = std::collections::HashSet::new();
     flags.retain(|flag| seen.insert(flag.clone()));
     flags
 }
 
 fn idle_states(spec: &MachineSpec, intel: bool) -> Vec<IdleState> {
+    // One table for all CPUs, as cpuidle has it on x86: hybrid processors show the first kind's.
     let states = spec.core.first().map(|core| core.idle.as_slice()).unwrap_or_default();
     states
         .iter()

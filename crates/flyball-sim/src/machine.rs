@@ -113,6 +113,7 @@ impl SimMachine {
     /// driver), or a CPU.
     pub fn lacks(&mut self, fault: &Fault) -> Option<String> {
         let (paths, cpus) = fault.names();
+        // Copied: looking for a path needs the machine.
         let (paths, cpus): (Vec<String>, Vec<u32>) =
             (paths.into_iter().map(str::to_owned).collect(), cpus.to_vec());
         let count = self.world.platform.board.cpus();
@@ -156,6 +157,7 @@ impl SimMachine {
         for package in 0..silicon.topology().packages() {
             silicon.preheat(package, idle + variation.preheat * noise.share() * tdp);
         }
+        // Where in the firmware's and the tick's periods the run begins.
         self.advance(Duration::from_micros(noise.next_u64() % 50_000));
     }
 
@@ -187,6 +189,7 @@ impl SimMachine {
     /// Lets time pass to `until`, with what the clock sets off on the way.
     fn pass(&mut self, until: u64) {
         if !self.faults.is_empty() {
+            // One instant after the other: the effect of a fault may decide when the next one is due.
             while let Some(due) = self.faults.iter().filter_map(Fault::due).min().filter(|&due| due <= until)
             {
                 self.world.run_until(due, &mut self.load);
@@ -208,6 +211,7 @@ impl SimMachine {
     fn apply_effect(&mut self, effect: Effect) {
         match effect {
             Effect::ForeignWrite(path, text) => {
+                // A fault's own write sets off no further faults.
                 let before = std::mem::replace(&mut self.in_fault, true);
                 // The result is the other program's.
                 let _ = self.store(&path, &text);
@@ -277,6 +281,7 @@ impl SimMachine {
     pub fn read_into(&mut self, path: &str, buffer: &mut Vec<u8>) -> Answer {
         buffer.clear();
         self.spend();
+        // After the time of the call: a fault that is due in between counts.
         self.fault(path, Op::Read)?;
         match tree::resolve(&self.world, path, true)? {
             Node::Dir(_) => Err(Errno::ISDIR),

@@ -123,6 +123,7 @@ pub fn describe(files: &dyn Recording) -> Result<MachineSpec, DescribeError> {
     let source = Source { files, cpus, first, vendor, efficient };
 
     let brand = source.first.text("model name").to_owned();
+    // The firmware tables, which say what kind of machine it is (FADT, preferred profile), are not recorded.
     let server =
         ["Xeon", "EPYC", "Opteron", "Atom(R) C", "Atom(R) P"].iter().any(|word| brand.contains(word));
     let template = match (vendor, server, source.efficient.is_empty()) {
@@ -185,6 +186,7 @@ impl Source<'_> {
             let number = cpu.number("processor").unwrap_or(0);
             cores.entry(cpu.number("core id").unwrap_or(number)).or_default().push(number);
         }
+        // Two schemes exist: threads of a core next to each other, and all second threads behind all first ones.
         let adjacent = cores.values().any(|cpus| cpus.windows(2).any(|pair| pair[1] == pair[0] + 1));
         let smt = cores.values().any(|cpus| cpus.len() > 1);
         let topology = &mut spec.topology;
@@ -201,6 +203,7 @@ impl Source<'_> {
 
         let cpuidle = idle_states(self.files, &spec.core[0]);
         let mut kinds: Vec<CoreSpec> = Vec::new();
+        // Performance cores first: as firmware numbers them, and as the description has its kinds.
         for small in [false, true] {
             let of: Vec<&Vec<u32>> =
                 order.iter().filter(|(kind, _)| *kind == small).filter_map(|(_, id)| cores.get(id)).collect();
@@ -210,6 +213,7 @@ impl Source<'_> {
             core.kind = wanted;
             core.count = of.len() as u32;
             core.threads = of.iter().map(|cpus| cpus.len() as u32).max().unwrap_or(1).min(2);
+            // The template's preferred cores are not this machine's.
             core.better.clear();
             core.ranking.clear();
             levels(self.files, cpu, self.vendor == Vendor::Intel, &mut core);
@@ -247,6 +251,7 @@ impl Source<'_> {
         if let Some(request) = files.register(0, msr::HWP_REQUEST) {
             firmware.epp = (request >> 24) as u8;
         }
+        // Only drivers with a table of frequencies list them; the others get three of their range.
         let listed = files
             .text("sys/devices/system/cpu/cpu0/cpufreq/scaling_available_frequencies")
             .unwrap_or_default();
@@ -333,10 +338,12 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     }
     // Cores of each power domain, by the power unit's numbers of the CPUs; modules of small cores count as one.
     let total = spec.cores_per_package() as u32;
+    // Sierra Forest, Grand Ridge and Clearwater Forest (asm/intel-family.h): the power unit counts modules of four.
     let atoms = matches!(spec.identity.model, 0xaf | 0xb6 | 0xdd);
     let module = if atoms { 4 } else { 1 };
     let mut domains: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for cpu in 0..spec.cpus() as u32 {
+        // MSR_PM_LOGICAL_ID: power domain in 15:11, module in 10:3 (tpmi_power_domains.c).
         if let Some(raw) = files.register(cpu, 0x54) {
             domains.entry(raw >> 11 & 0x1f).or_default().insert(raw >> 3 & 0xff);
         }
@@ -345,9 +352,11 @@ fn speed_select(files: &dyn Recording, spec: &mut MachineSpec) {
     if domains.keys().copied().ne(0..sizes.len() as u64) || sizes.iter().sum::<u32>() != total {
         sizes = vec![total];
     }
+    // Masks of cores have 64 bits.
     if sizes.len() > each || sizes.iter().any(|&cores| cores / module > 64) {
         return;
     }
+    // More instances than domains with cores are those of I/O dies, which `of_tpmi` needs too.
     let blocks: Vec<Vec<u64>> = dumps.into_iter().flatten().collect();
     let Some(mut sst) = SstSpec::of_tpmi(&blocks, each, sizes.len()) else { return };
     sst.cores_per_module = module;
@@ -381,6 +390,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         .filter(|mhz| *mhz >= 100)
         .unwrap_or(core.min_mhz)
         .min(base);
+    // Without cpufreq (a driver that was off) the highest frequency follows from CPPC's levels, as in amd-pstate.
     let boosted = match (cppc("highest_perf"), cppc("nominal_perf")) {
         (Some(highest), Some(nominal)) if !intel && nominal > 0 => base * highest / nominal,
         _ => 0,
@@ -410,6 +420,7 @@ fn levels(files: &dyn Recording, cpu: u32, intel: bool, core: &mut CoreSpec) {
         },
     };
     let scale = &mut core.perf;
+    // The silicon's scale is ordered; what a firmware reports need not be.
     scale.nominal = scale.nominal.min(scale.highest);
     scale.efficient = scale.efficient.min(scale.nominal);
     scale.lowest = scale.lowest.min(scale.efficient);

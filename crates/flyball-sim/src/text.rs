@@ -24,6 +24,7 @@ fn digits(text: &[u8], base: u32) -> Answer<u64> {
         (0 | 16, [b'0', b'x' | b'X', rest @ ..]) if rest.first().is_some_and(u8::is_ascii_hexdigit) => {
             (rest, 16)
         }
+        // _parse_integer_fixup_radix() in lib/kstrtox.c: octal for a leading zero, as in C.
         (0, [b'0', rest @ ..]) if !rest.is_empty() => (rest, 8),
         (0, _) => (text, 10),
         _ => (text, base),
@@ -57,6 +58,7 @@ pub(crate) fn kstrtou32(text: &[u8], base: u32) -> Answer<u32> {
 pub(crate) fn kstrtoi32(text: &[u8], base: u32) -> Answer<i32> {
     let text = chomp(text);
     let value = match text.strip_prefix(b"-") {
+        // The sign first and then the prefix of the base: `-0x10` is a number.
         Some(rest) => i64::try_from(digits(rest, base)?).map_err(|_| Errno::RANGE)?.wrapping_neg(),
         None => i64::try_from(kstrtou64(text, base)?).map_err(|_| Errno::RANGE)?,
     };
@@ -81,6 +83,7 @@ pub(crate) fn scan_unsigned(text: &[u8]) -> Answer<u64> {
     }
     Ok(text[..end]
         .iter()
+        // vsscanf() uses simple_strtoull(), which does not check for overflow.
         .fold(0, |value: u64, byte| value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'))))
 }
 
@@ -139,6 +142,7 @@ pub(crate) fn read_cpu_list(text: &str) -> Option<Vec<u32>> {
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        // Bounded before the range is expanded: the text may come from a damaged recording.
         if first > last || last > 8191 {
             return None;
         }
@@ -158,6 +162,7 @@ pub(crate) fn cpu_mask(cpus: impl IntoIterator<Item = u32>, possible: u32) -> St
     }
     let mut text = String::new();
     for (index, word) in mask.iter().enumerate().rev() {
+        // Only the first word is as narrow as the highest possible CPU needs (bitmap_string() in lib/vsprintf.c).
         if index + 1 == words {
             let width = ((possible.max(1) - 1) % 32 / 4 + 1) as usize;
             let _ = write!(text, "{word:0width$x}");

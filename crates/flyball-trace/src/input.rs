@@ -355,6 +355,8 @@ fn read_batches(
     }
     Ok(TraceSummary {
         stored: Stored::Text,
+        // Text says nothing of its clock, but times without a decimal point are those of a counter
+        // (kernel/trace/trace_output.c).
         clock: if ticks { Clock::Ticks } else { Clock::Local },
         uname: None,
         writer: None,
@@ -376,6 +378,7 @@ enum Sniffed {
 }
 
 fn sniff(start: &[u8]) -> Sniffed {
+    // Before the test for zero bytes: the first bytes of these formats hold some too.
     const KNOWN: [(&[u8], &str); 4] = [
         (b"PERFILE2", "perf.data of perf record; pipe it through `perf script -i FILE`"),
         (b"\xfd7zXZ", "xz-compressed; pipe it through `xz -dc FILE`"),
@@ -391,6 +394,7 @@ fn sniff(start: &[u8]) -> Sniffed {
         Sniffed::Gzip
     } else if start.starts_with(b"\x28\xb5\x2f\xfd") {
         Sniffed::Zstd
+    // Trace text has no zero byte; pages of the ring buffer have one in nearly every header.
     } else if start.contains(&0) {
         Sniffed::Binary
     } else {

@@ -38,6 +38,7 @@ const SCHEMA: &str = "message pstate {
 }";
 
 /// Rows of a row group.
+// A reader skips whole groups by their statistics, and this much is in memory until it is written.
 const GROUP: usize = 512 * 1024;
 
 /// Writes one Parquet file.
@@ -71,11 +72,13 @@ impl ParquetFile {
         let fail = |error: ParquetError| failed(path, error);
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
         let mut properties = WriterProperties::builder()
+            // The library is built without codecs; DELTA_BINARY_PACKED packs what is long.
             .set_compression(Compression::UNCOMPRESSED)
             .set_created_by(concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned())
             .set_max_row_group_row_count(Some(GROUP));
         for column in ["time_ns", "khz", "mperf", "aperf", "tsc"] {
             properties = properties
+                // Times and counters never repeat: a dictionary of them would be as long as the column.
                 .set_column_dictionary_enabled(ColumnPath::from(column), false)
                 .set_column_encoding(ColumnPath::from(column), Encoding::DELTA_BINARY_PACKED);
         }
@@ -133,6 +136,7 @@ impl ParquetFile {
             let ints = |value: fn(&Row) -> u32| {
                 rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i32>>()
             };
+            // In the order of SCHEMA: the writer hands out one column after the other.
             column::<Int64Type>(&mut group, &longs(|row| row.time), None)?;
             column::<Int32Type>(&mut group, &ints(|row| row.cpu), None)?;
             column::<Int32Type>(&mut group, &rows.iter().map(|row| row.pid).collect::<Vec<i32>>(), None)?;
@@ -142,6 +146,7 @@ impl ParquetFile {
             column::<Int64Type>(&mut group, &longs(|row| row.counters[0]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[1]), None)?;
             column::<Int64Type>(&mut group, &longs(|row| row.counters[2]), None)?;
+            // An optional column has a level per row, 1 where there is a value, and then the values alone.
             let amd: Vec<i16> = rows.iter().map(|row| i16::from(row.amd.is_some())).collect();
             let intel: Vec<i16> = rows.iter().map(|row| i16::from(row.intel.is_some())).collect();
             let ours: Vec<(u32, u32, bool)> = rows.iter().filter_map(|row| row.amd).collect();

@@ -1,5 +1,7 @@
 use std::io::{self, Write as _};
 
+use flyball_files::PathError;
+
 use super::*;
 
 fn packed(build: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
@@ -18,8 +20,26 @@ fn add(tar: &mut tar::Builder<Vec<u8>>, path: &str, bytes: &[u8]) {
     tar.append(&header, bytes).unwrap();
 }
 
-fn read(bytes: &[u8]) -> Result<Archive, String> {
-    Archive::read("x.tar.zst", bytes).map_err(|error| error.to_string())
+fn read(bytes: &[u8]) -> Result<Archive, ArchiveError> {
+    Archive::read("x.tar.zst", bytes)
+}
+
+/// What is wrong with an archive's tar.
+fn tar_error(bytes: &[u8]) -> TarError {
+    match read(bytes) {
+        Err(ArchiveError::Tar(_, error)) => error,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("accepted"),
+    }
+}
+
+/// What is wrong with an archive's content.
+fn content_error(bytes: &[u8]) -> String {
+    match read(bytes) {
+        Err(ArchiveError::Content(_, why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("accepted"),
+    }
 }
 
 const HEAD: &[u8] = b"{\"format\": 1}";
@@ -58,15 +78,15 @@ fn hostile_archives_are_refused() {
         add(tar, "flyball.json", HEAD);
         add(tar, "sys/../../etc/passwd", b"x");
     });
-    assert!(read(&climbing).unwrap_err().contains("leads outside"));
+    assert!(matches!(tar_error(&climbing), TarError::Path { why: PathError::Outside, .. }));
     let absolute = packed(|tar| add(tar, "/etc/passwd", b"x"));
-    assert!(read(&absolute).unwrap_err().contains("leads outside"));
+    assert!(matches!(tar_error(&absolute), TarError::Path { why: PathError::Outside, .. }));
     let later = packed(|tar| add(tar, "flyball.json", b"{\"format\": 2}"));
-    assert!(read(&later).unwrap_err().contains("later flyball"));
+    assert!(content_error(&later).contains("later flyball"));
     let empty = packed(|tar| add(tar, "flyball.json", HEAD));
-    assert!(read(&empty).unwrap_err().contains("no sys/"));
+    assert!(content_error(&empty).contains("no sys/"));
     let other = packed(|tar| add(tar, "sys/devices/system/cpu/online", b"0\n"));
-    assert!(read(&other).unwrap_err().contains("no flyball.json"));
+    assert!(content_error(&other).contains("no flyball.json"));
     let device = packed(|tar| {
         let mut header = tar::Header::new_gnu();
         header.set_entry_type(tar::EntryType::Char);
@@ -74,8 +94,8 @@ fn hostile_archives_are_refused() {
         header.set_cksum();
         tar.append_data(&mut header, "sys/null", io::empty()).unwrap();
     });
-    assert!(read(&device).unwrap_err().contains("neither file"));
-    assert!(read(b"not zstd at all").unwrap_err().contains("damaged"));
+    assert!(content_error(&device).contains("neither file"));
+    assert!(matches!(tar_error(b"not zstd at all"), TarError::Damaged(_)));
     let whole = packed(|tar| {
         add(tar, "flyball.json", HEAD);
         add(tar, "sys/devices/system/cpu/online", b"0\n");
@@ -97,7 +117,7 @@ fn a_bomb_does_not_fill_the_memory() {
     let mut plain = header.as_bytes().to_vec();
     plain.resize(8 << 20, 0);
     let bomb = zstd::encode_all(plain.as_slice(), 3).unwrap();
-    assert!(read(&bomb).unwrap_err().contains("too large"));
+    assert!(matches!(tar_error(&bomb), TarError::Large(_)));
     // A long name of 600 MB: refused at the bound, whatever reads the name.
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::GNULongName);
@@ -140,11 +160,11 @@ fn small_archives_do_not_grow() {
         writer.finish().unwrap()
     };
     let deep = "x/".repeat(60_000);
-    assert!(read(&long(&format!("sys/{deep}y"), "")).unwrap_err().contains("errors.txt, line 1"));
-    assert!(read(&long("", &"y/".repeat(40_000))).unwrap_err().contains("longer than"));
+    assert!(content_error(&long(&format!("sys/{deep}y"), "")).contains("errors.txt, line 1"));
+    assert!(content_error(&long("", &"y/".repeat(40_000))).contains("longer than"));
     let mut writer = Writer::new(Vec::new(), "").unwrap();
     writer.file(&format!("sys/{deep}y"), b"1", false).unwrap();
-    assert!(read(&writer.finish().unwrap()).unwrap_err().contains("longer than"));
+    assert!(matches!(tar_error(&writer.finish().unwrap()), TarError::Path { why: PathError::Long, .. }));
     // As many long paths as fit into the bound: each adds all folders above it.
     let mut lines = String::new();
     for n in 0..60_000 {
@@ -152,7 +172,7 @@ fn small_archives_do_not_grow() {
     }
     let mut writer = Writer::new(Vec::new(), "").unwrap();
     writer.file("errors.txt", &lines.as_bytes()[..MOST_TEST], false).unwrap();
-    let error = read(&writer.finish().unwrap()).unwrap_err();
+    let error = content_error(&writer.finish().unwrap());
     assert!(error.contains("larger than any machine"), "{error}");
 }
 

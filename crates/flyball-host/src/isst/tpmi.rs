@@ -64,6 +64,7 @@ fn call(
     argument: &mut [u8],
 ) -> Result<(), HostError> {
     host.isst(number, argument).map(|_| ()).map_err(|error| {
+        // The node itself cannot be opened: the message is about that, not about one domain.
         if error.path == super::NODE {
             return error;
         }
@@ -121,6 +122,7 @@ pub struct Clos {
 
 /// Refuses a class that does not exist.
 fn check_clos(clos: u8) -> Result<(), HostError> {
+    // The driver answers ENOTTY to everything (isst_if_common.c), so what is wrong with an argument is said here.
     if clos < CLOSES { Ok(()) } else { Err(bad_argument(format_args!("class of service {clos}"))) }
 }
 
@@ -168,6 +170,7 @@ fn assoc(host: &dyn Host, domain: Domain, core: u16, write: Option<u8>) -> Resul
         return Err(bad_argument(format_args!("core {core} of power domain {}", domain.id)));
     }
     let mut argument = [0; ASSOC_SIZE];
+    // One element: with several the driver stops at the first that fails and does not say at which.
     wire::put(&mut argument, 0, &1u16.to_le_bytes());
     wire::put(&mut argument, 2, &u16::from(write.is_some()).to_le_bytes());
     // Cores are named by the power unit's numbers; the driver knows no other way.

@@ -31,8 +31,10 @@ pub(super) static CPUS: &[Attribute] = &[
     }),
     ro("possible", |world, _, out| line(out, all(world))),
     ro("present", |world, _, out| line(out, all(world))),
+    // CONFIG_NR_CPUS of Debian's kernels, less one (drivers/base/cpu.c).
     ro("kernel_max", |_, _, out| line(out, 8191)),
     ro("isolated", |_, _, out| line(out, "")),
+    // Without nohz_full= the mask was never allocated, and older kernels print the null pointer with %*pbl.
     ro("nohz_full", |world, _, out| {
         line(out, if world.platform.since(Kernel::V6_18) { "" } else { "(null)" })
     }),
@@ -69,6 +71,7 @@ pub(super) static CPU: &[Attribute] = &[
     )
     // cpu0 cannot go offline on x86 (BOOTPARAM_HOTPLUG_CPU0, off by default, was removed in 6.5).
     .when(|_, dir| dir.index() != 0),
+    // DEVICE_ATTR_ADMIN_RO: 0400, as `ppin` below.
     ro("crash_notes_size", |_, _, out| line(out, 384)).mode(0o400),
     rw(
         "uevent",
@@ -120,6 +123,8 @@ pub(super) static TOPOLOGY: &[Attribute] = &[
     ro("physical_package_id", |world, dir, out| line(out, place(world, dir)?.package)),
     ro("die_id", |world, dir, out| line(out, place(world, dir)?.die)),
     ro("core_id", |world, dir, out| line(out, place(world, dir)?.core)),
+    // The id of the second-level cache, which Intel's cores do not share here; BAD_APICID where the kernel does not set
+    // it.
     ro("cluster_id", |world, dir, out| match world.platform.board.vendor {
         Vendor::Intel => line(out, place(world, dir)?.core),
         Vendor::Amd => line(out, 65535),
@@ -199,6 +204,7 @@ pub(super) static POWER: &[Attribute] = &[
             if streq(text, "enabled") || streq(text, "disabled") { Ok(()) } else { Err(Errno::INVAL) }
         },
     ),
+    // EIO for a device that does not use autosuspend (drivers/base/power/sysfs.c).
     rw("autosuspend_delay_ms", |_, _, _| Err(Errno::IO), |_, _, _| Err(Errno::IO)),
     rw(
         "control",
@@ -227,6 +233,7 @@ pub(super) static POWER: &[Attribute] = &[
     rw(
         "pm_qos_resume_latency_us",
         |world, dir, out| match world.cpus[dir.index() as usize].resume_latency_us {
+            // The kernel keeps `n/a` as 0 and 0 as no constraint, the other way around; what is read back is the same.
             -1 => line(out, "n/a"),
             latency => line(out, latency),
         },
@@ -234,6 +241,7 @@ pub(super) static POWER: &[Attribute] = &[
             let latency = if streq(text, "n/a") {
                 -1
             } else {
+                // The largest value is PM_QOS_RESUME_LATENCY_NO_CONSTRAINT, which the kernel reserves for its own use.
                 match crate::text::kstrtoi32(text, 0) {
                     Ok(value) if (0..i32::MAX).contains(&value) => value,
                     _ => return Err(Errno::INVAL),

@@ -31,6 +31,7 @@ pub(super) fn packages(world: &World) -> u32 {
 /// Subzones of a package zone: name and counter register, in the driver's order.
 fn subzones(world: &World) -> Vec<(&'static str, u32)> {
     let candidates: &[(&str, u32)] = if world.platform.board.vendor == Vendor::Intel {
+        // PP0, PP1 and DRAM, in the order of enum rapl_domain_type (include/linux/intel_rapl.h).
         &[("core", 0x639), ("uncore", 0x641), ("dram", 0x619)]
     } else {
         &[("core", 0xc001_029a)]
@@ -63,6 +64,7 @@ fn leader(world: &World, dir: Dir) -> Answer<u32> {
     let package = if is_platform(world, dir) { 0 } else { dir.index() };
     world
         .online()
+        // rapl_package's lead_cpu. Without one the package's zones are gone (rapl_cpu_down_prep).
         .find(|&cpu| world.platform.board.places[cpu as usize].package == package)
         .ok_or(Errno::NODEV)
 }
@@ -77,9 +79,11 @@ fn units(world: &World, cpu: u32) -> Answer<u64> {
 /// some others have fixed units.
 fn energy_unit(world: &World, cpu: u32, register: u32) -> Answer<u64> {
     let model = world.platform.board.model;
+    // Haswell-X, Broadwell-X, Skylake-X and Ice Lake-X/D (rapl_defaults_hsw_server in intel_rapl_common.c).
     if register == 0x619 && matches!(model, 0x3f | 0x4f | 0x55 | 0x6a | 0x6c) {
         return Ok(15_300);
     }
+    // Sapphire and Emerald Rapids (rapl_defaults_spr_server).
     if register == 0x64d && matches!(model, 0x8f | 0xcf) {
         return Ok(1_000_000_000);
     }
@@ -127,13 +131,16 @@ fn show_power(world: &World, dir: Dir, shift: u32, out: &mut Vec<u8>) -> Answer 
 
 fn write_limit(world: &mut World, dir: Dir, mask: u64, bits: u64) -> Answer {
     let (cpu, value, _) = limit(world, dir)?;
+    // The lock bit: rapl_write_pl_data() refuses, and powercap_sys.c turns every failure of `set` into ENODATA.
     if value >> 63 == 1 {
         return Err(Errno::NODATA);
     }
+    // One read-modify-write of the register, which holds both limits with their windows.
     world.platform.chip.write(cpu, POWER_LIMIT, value & !mask | bits & mask).map_err(|_| Errno::NODATA)
 }
 
 fn store_power(world: &mut World, dir: Dir, shift: u32, text: &[u8]) -> Answer {
+    // powercap_sys.c answers EINVAL to every text that kstrtou64 refuses, ERANGE included.
     let microwatts = kstrtou64(text, 10).map_err(|_| Errno::INVAL)?;
     let (_, _, divisor) = limit(world, dir)?;
     let raw = (u128::from(microwatts) * u128::from(divisor) / 1_000_000).min(0x7fff) as u64;
@@ -198,6 +205,8 @@ pub(super) static ZONE: &[Attribute] = &[
             if !limited(world, dir) {
                 return Err(Errno::NOSYS);
             }
+            // set_domain_enable() writes PL1's enable bit and set_floor_freq_default() PL2's; the clamp bit, which that writes
+            // too, has no effect here.
             let mask = 1 << 15 | 1 << 47;
             write_limit(world, dir, mask, if on { mask } else { 0 }).map_err(|_| Errno::NOSYS)
         },
@@ -240,6 +249,7 @@ pub(super) static SUBZONE: &[Attribute] = &[
     ro("name", |world, dir, out| {
         line(out, subzones(world).get(usize::from(dir.minor())).ok_or(Errno::NODEV)?.0)
     }),
+    // A subzone of this register has no limits, so there is nothing that could be enabled.
     rw("enabled", |_, _, out| line(out, 0), |_, _, text| kstrtobool(text).and(Err(Errno::NOSYS))),
     ro("energy_uj", energy).mode(0o400).live(),
     ro("max_energy_range_uj", range),
