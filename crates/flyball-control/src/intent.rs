@@ -4,8 +4,6 @@
 //! machine; `plan` brings the two together. Settings are in order: where two of them name the same place, the later
 //! one counts.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use crate::{Id, KnobName, UnknownKnob, Wanted, WantedError};
@@ -31,40 +29,17 @@ pub struct Intent {
 }
 
 /// Why an argument is not a setting.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntentError {
     /// It has no `=`.
+    #[error("'{0}' is not a setting; write KNOB=VALUE, for example governor=performance")]
     NoEquals(String),
     /// The knob is not in the table.
-    Unknown(UnknownKnob),
+    #[error(transparent)]
+    Unknown(#[from] UnknownKnob),
     /// The value is none of the knob's.
-    Value(WantedError),
-}
-
-impl fmt::Display for IntentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IntentError::NoEquals(text) => {
-                write!(f, "'{text}' is not a setting; write KNOB=VALUE, for example governor=performance")
-            }
-            IntentError::Unknown(error) => error.fmt(f),
-            IntentError::Value(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for IntentError {}
-
-impl From<UnknownKnob> for IntentError {
-    fn from(error: UnknownKnob) -> IntentError {
-        IntentError::Unknown(error)
-    }
-}
-
-impl From<WantedError> for IntentError {
-    fn from(error: WantedError) -> IntentError {
-        IntentError::Value(error)
-    }
+    #[error(transparent)]
+    Value(#[from] WantedError),
 }
 
 impl Setting {

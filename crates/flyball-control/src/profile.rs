@@ -17,8 +17,6 @@
 //! What stands before the first section is for all CPUs. Sections come later, so they win. Values are strings as on the
 //! command line; booleans and whole numbers are taken too where they cannot be misread.
 
-use std::fmt;
-
 use toml::de::{DeTable, DeValue};
 
 use crate::intent::{Intent, IntentError, Setting};
@@ -35,7 +33,8 @@ pub struct Profile {
 }
 
 /// Why a text is not a profile: where, and what is wrong there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file} line {line}: {what}")]
 pub struct ProfileError {
     /// The file, as it was called.
     pub file: String,
@@ -44,14 +43,6 @@ pub struct ProfileError {
     /// What is wrong.
     pub what: String,
 }
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} line {}: {}", self.file, self.line, self.what)
-    }
-}
-
-impl std::error::Error for ProfileError {}
 
 struct Reader<'a> {
     file: &'a str,

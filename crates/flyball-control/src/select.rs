@@ -1,27 +1,18 @@
 //! CPU selectors of the command line and of profiles: `0-3,7`, `package:0`, `type:P`, and unions of them by comma.
 
-use std::fmt;
-
 use flyball_host::CpuList;
 
 use crate::{CoreType, Topology};
 
 /// Why a selector selects nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("bad CPU selector '{part}': {why}")]
 pub struct SelectError {
     /// The part of the selector that is wrong.
     pub part: String,
     /// What is wrong with it, and what there is instead.
     pub why: String,
 }
-
-impl fmt::Display for SelectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bad CPU selector '{}': {}", self.part, self.why)
-    }
-}
-
-impl std::error::Error for SelectError {}
 
 const FORMS: &str = "write CPUs as 0-3,7, 0-7:2, all, online, offline, package:0, die:0 or die:PACKAGE.DIE, \
                      core:3 or core:PACKAGE.CORE, node:0, policy:0, type:P or type:E, several with commas between";
@@ -145,7 +136,7 @@ fn collect<K>(groups: &std::collections::BTreeMap<K, CpuList>, wanted: impl Fn(&
     groups.iter().filter(|(key, _)| wanted(key)).flat_map(|(_, cpus)| cpus.iter()).collect()
 }
 
-fn listed<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+fn listed<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
     let all: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     match all.len() {
         0 => "none known".to_owned(),

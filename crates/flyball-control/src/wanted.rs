@@ -65,9 +65,10 @@ impl fmt::Display for WantedError {
 impl std::error::Error for WantedError {}
 
 /// The value is well-formed, but not one that this machine takes at this place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// The value itself is refused.
+    #[error("{knob}={wanted} is not possible on {place}: {accepted}")]
     Refused {
         knob: Id,
         /// The value as asked for.
@@ -77,26 +78,8 @@ pub enum ResolveError {
         accepted: String,
     },
     /// What the decision needs cannot be read.
-    Read(crate::ReadError),
-}
-
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ResolveError::Refused { knob, wanted, place, accepted } => {
-                write!(f, "{knob}={wanted} is not possible on {place}: {accepted}")
-            }
-            ResolveError::Read(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ResolveError {}
-
-impl From<crate::ReadError> for ResolveError {
-    fn from(error: crate::ReadError) -> ResolveError {
-        ResolveError::Read(error)
-    }
+    #[error(transparent)]
+    Read(#[from] crate::ReadError),
 }
 
 fn switch(text: &str) -> Option<bool> {

@@ -68,30 +68,25 @@ pub struct Archive {
 }
 
 /// Why a file is not an archive of a machine.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file cannot be read.
+    #[error("cannot read {0}: {1}")]
     Io(String, io::Error),
     /// The tar archive is damaged, hostile, or more than flyball would write.
+    #[error("{} is not a recorded machine: {}", .0, tar_words(.1))]
     Tar(String, TarError),
     /// The content is not what flyball writes, or more than it would.
+    #[error("{0} is not a recorded machine: {1}")]
     Content(String, String),
 }
 
-impl std::fmt::Display for ArchiveError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ArchiveError::Io(name, error) => write!(f, "cannot read {name}: {error}"),
-            ArchiveError::Tar(name, TarError::Damaged(error)) => {
-                write!(f, "{name} is not a recorded machine: damaged or not made by flyball record ({error})")
-            }
-            ArchiveError::Tar(name, why) => write!(f, "{name} is not a recorded machine: {why}"),
-            ArchiveError::Content(name, why) => write!(f, "{name} is not a recorded machine: {why}"),
-        }
+fn tar_words(error: &TarError) -> String {
+    match error {
+        TarError::Damaged(error) => format!("damaged or not made by flyball record ({error})"),
+        other => other.to_string(),
     }
 }
-
-impl std::error::Error for ArchiveError {}
 
 /// Why something cannot be added to a machine.
 #[derive(Debug)]

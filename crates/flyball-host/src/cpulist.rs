@@ -12,21 +12,14 @@ const HIGHEST: u32 = 65_535;
 pub struct CpuList(Vec<u64>);
 
 /// Why a text is not a CPU list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("bad CPU list at '{part}': {why}; write CPUs as 0-3,7 or 0-7:2")]
 pub struct CpuListError {
     /// The part that cannot be read.
     pub part: String,
     /// What is wrong with it.
     pub why: &'static str,
 }
-
-impl fmt::Display for CpuListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bad CPU list at '{}': {}; write CPUs as 0-3,7 or 0-7:2", self.part, self.why)
-    }
-}
-
-impl std::error::Error for CpuListError {}
 
 impl CpuList {
     pub fn new() -> CpuList {

@@ -94,21 +94,14 @@ pub struct Facts {
 }
 
 /// Why a text does not hold a machine's facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
 pub struct FactsError {
     /// The line, from 1.
     pub line: usize,
     /// What is wrong with it.
     pub why: String,
 }
-
-impl std::fmt::Display for FactsError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {}: {}", self.line, self.why)
-    }
-}
-
-impl std::error::Error for FactsError {}
 
 impl Facts {
     /// The facts of a machine recorded as files: `sys`, `proc`, `msr.txt` and `kernel.log` below `root`.

@@ -5,7 +5,7 @@
 
 mod stored;
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use crate::{CpuInfo, CpuList, Host, HostError};
 
@@ -17,9 +17,11 @@ pub const CPUS: &str = "/sys/devices/system/cpu";
 pub const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
 
 /// A file of the topology that cannot be read, or whose content is not what the kernel prints.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    Host(HostError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("{path} holds '{found}'; expected {expected}")]
     Content {
         path: String,
         /// Shortened.
@@ -33,25 +35,6 @@ impl TopologyError {
         TopologyError::Content { path: path.to_owned(), found: found.chars().take(60).collect(), expected }
     }
 }
-
-impl From<HostError> for TopologyError {
-    fn from(error: HostError) -> TopologyError {
-        TopologyError::Host(error)
-    }
-}
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TopologyError::Host(error) => error.fmt(f),
-            TopologyError::Content { path, found, expected } => {
-                write!(f, "{path} holds '{found}'; expected {expected}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TopologyError {}
 
 /// Package, die and core of a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

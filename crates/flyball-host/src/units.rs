@@ -3,21 +3,14 @@
 use std::{fmt, str::FromStr};
 
 /// Why a text is not a quantity of the wanted unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read '{text}': {accepted}")]
 pub struct ParseUnitError {
     /// The text as given.
     pub text: String,
     /// What would have been accepted.
     pub accepted: &'static str,
 }
-
-impl fmt::Display for ParseUnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read '{}': {}", self.text, self.accepted)
-    }
-}
-
-impl std::error::Error for ParseUnitError {}
 
 macro_rules! integer_units {
     ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(

@@ -1,9 +1,10 @@
 //! What can be wrong with a trace: always with the byte at which it was noticed.
 
-use std::{fmt, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 /// Bytes that are not what the format says.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+#[error("at byte {offset}: {what}")]
 pub struct Malformed {
     /// Offset from the start of the file (or of the slice that was parsed).
     pub offset: u64,
@@ -23,14 +24,6 @@ impl Malformed {
         self
     }
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}", self.offset, self.what)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Why a trace cannot be read or written at all. Damage that leaves something readable is not an error, but a
 /// [`Malformed`] among the reader's problems.

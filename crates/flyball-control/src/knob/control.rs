@@ -5,7 +5,7 @@ use flyball_host::Errno;
 
 use super::{
     Id,
-    order::{Bound, Turn},
+    order::{Bound, Step, Turn},
     spelling::Spelling,
     subject::Subject,
 };
@@ -57,6 +57,13 @@ pub struct Writing {
     pub disturbs: &'static [Disturbs],
     /// What an errno means here, where it means more than elsewhere.
     pub refusals: &'static [Refusal],
+}
+
+impl Writing {
+    /// A setting of one step whose write disturbs nothing else: no end of a range, and no errno with a meaning of its own.
+    pub const fn alone(step: Step, spelling: Spelling) -> Writing {
+        Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
+    }
 }
 
 /// Settings that a write may change besides its own.

@@ -23,11 +23,6 @@ pub struct Auxiliary {
     pub writing: Writing,
 }
 
-/// A setting whose write disturbs nothing else.
-const fn alone(step: Step, spelling: Spelling) -> Writing {
-    Writing { turn: Turn::In(step), spelling, bound: Bound::None, disturbs: &[], refusals: &[] }
-}
-
 /// Every setting that is not a knob, in the order of [`AuxiliaryId`].
 pub static AUXILIARIES: &[Auxiliary] = &[
     Auxiliary {
@@ -46,36 +41,36 @@ pub static AUXILIARIES: &[Auxiliary] = &[
         id: AuxiliaryId::SharedTunable,
         title: "tunable of a governor",
         files: &["/sys/devices/system/cpu/cpufreq/{governor}/{tunable}"],
-        writing: alone(Step::Tunable, Spelling::Number),
+        writing: Writing::alone(Step::Tunable, Spelling::Number),
     },
     Auxiliary {
         id: AuxiliaryId::PolicyTunable,
         title: "tunable of a policy's governor",
         files: &["/sys/devices/system/cpu/cpufreq/policy{policy}/{governor}/{tunable}"],
-        writing: alone(Step::Tunable, Spelling::Number),
+        writing: Writing::alone(Step::Tunable, Spelling::Number),
     },
     Auxiliary {
         id: AuxiliaryId::Interrupt,
         title: "CPUs of an interrupt",
         files: &["/proc/irq/{irq}/smp_affinity_list"],
-        writing: alone(Step::Power, Spelling::Interrupt),
+        writing: Writing::alone(Step::Power, Spelling::Interrupt),
     },
     Auxiliary {
         id: AuxiliaryId::SampleRate,
         title: "highest rate of profiling interrupts",
         files: &["/proc/sys/kernel/perf_event_max_sample_rate"],
-        writing: alone(Step::Power, Spelling::Number),
+        writing: Writing::alone(Step::Power, Spelling::Number),
     },
     Auxiliary {
         id: AuxiliaryId::CpusetController,
         title: "cpusets for control groups",
         files: &["/sys/fs/cgroup/cgroup.subtree_control"],
-        writing: alone(Step::Offline, Spelling::CpusetController),
+        writing: Writing::alone(Step::Offline, Spelling::CpusetController),
     },
     Auxiliary {
         id: AuxiliaryId::Partition,
         title: "control group that keeps CPUs for itself",
         files: &[],
-        writing: alone(Step::Idle, Spelling::Text),
+        writing: Writing::alone(Step::Idle, Spelling::Text),
     },
 ];

@@ -330,12 +330,6 @@ pub(super) const FLOOR_FREQ: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Limit),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Limit, Spelling::Number),
     }),
 };

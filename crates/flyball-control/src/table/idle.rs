@@ -82,13 +82,7 @@ pub(super) const IDLE_GOVERNOR: Knob = Knob {
         narrower: None,
         saved: Saved::Always,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Idle),
-            spelling: Spelling::Text,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Idle, Spelling::Text),
     }),
 };
 
@@ -113,13 +107,7 @@ pub(super) const C1_DEMOTION: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Idle),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Idle, Spelling::Switch),
     }),
 };
 
@@ -145,13 +133,7 @@ pub(super) const LATENCY_LIMIT: Knob = Knob {
         narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Tuned],
-        writing: Writing {
-            turn: Turn::In(Step::Idle),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Idle, Spelling::Number),
     }),
 };
 

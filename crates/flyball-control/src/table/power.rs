@@ -76,13 +76,7 @@ const ELC_THRESHOLD: Role = Role::Knob(Control {
     narrower: None,
     saved: Saved::Never,
     written_by: &[],
-    writing: Writing {
-        turn: Turn::In(Step::Power),
-        spelling: Spelling::PercentOf127,
-        bound: Bound::None,
-        disturbs: &[],
-        refusals: &[],
-    },
+    writing: Writing::alone(Step::Power, Spelling::PercentOf127),
 });
 
 pub(super) const UNCORE_MIN_FREQ: Knob = Knob {
@@ -144,13 +138,7 @@ pub(super) const ELC_FLOOR_FREQ: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Number,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Power, Spelling::Number),
     }),
 };
 
@@ -203,13 +191,7 @@ pub(super) const ELC_HIGH_ENABLE: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Power),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Power, Spelling::Switch),
     }),
 };
 

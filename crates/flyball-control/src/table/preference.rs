@@ -161,13 +161,7 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
         narrower: None,
         saved: Saved::WhereWritable,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Preference),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Preference, Spelling::Switch),
     }),
 };
 
@@ -195,12 +189,6 @@ pub(super) const HWP_DYNAMIC_BOOST: Knob = Knob {
         narrower: None,
         saved: Saved::Always,
         written_by: &[Program::Throttled],
-        writing: Writing {
-            turn: Turn::In(Step::Preference),
-            spelling: Spelling::Switch,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Preference, Spelling::Switch),
     }),
 };

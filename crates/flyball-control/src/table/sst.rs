@@ -360,13 +360,7 @@ pub(super) const TRL: Knob = Knob {
         narrower: None,
         saved: Saved::Never,
         written_by: &[],
-        writing: Writing {
-            turn: Turn::In(Step::Turbo),
-            spelling: Spelling::Hexadecimal,
-            bound: Bound::None,
-            disturbs: &[],
-            refusals: &[],
-        },
+        writing: Writing::alone(Step::Turbo, Spelling::Hexadecimal),
     }),
 };
 

@@ -56,66 +56,35 @@ pub const FORMAT: u32 = 2;
 const COMPACT_ABOVE: u64 = 8 << 20;
 
 /// Why a journal cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The file system refused.
+    #[error("cannot use the journal {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
     /// It is of a later flyball.
+    #[error("the journal {} has format {format}, this flyball knows up to {FORMAT}: restore with the flyball that wrote it", path.display())]
     Newer {
         path: PathBuf,
         /// The format that it says it has.
         format: u32,
     },
     /// It does not begin with a header.
+    #[error("{} is not a journal of flyball (it has no header); move it away if it is not needed", path.display())]
     NoHeader { path: PathBuf },
     /// It belongs to another machine (a state directory given by hand).
+    #[error("the journal {} belongs to the machine '{machine}'", path.display())]
     OtherMachine {
         path: PathBuf,
         /// The machine that it belongs to.
         machine: String,
     },
     /// Which boot the machine is in cannot be read, so whether the journal belongs to it is not known.
+    #[error("cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read", path.display())]
     BootUnknown { path: PathBuf },
     /// An earlier flyball died in the middle; what it changed must be restored first.
+    #[error("'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it changed, 'flyball restore' everything since the first change", entry.command, entry.pid)]
     Interrupted { entry: Box<Entry> },
 }
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JournalError::Io { path, error } => {
-                write!(f, "cannot use the journal {}: {error}", path.display())
-            }
-            JournalError::Newer { path, format } => write!(
-                f,
-                "the journal {} has format {format}, this flyball knows up to {FORMAT}: restore with the flyball \
-                 that wrote it",
-                path.display()
-            ),
-            JournalError::NoHeader { path } => write!(
-                f,
-                "{} is not a journal of flyball (it has no header); move it away if it is not needed",
-                path.display()
-            ),
-            JournalError::OtherMachine { path, machine } => {
-                write!(f, "the journal {} belongs to the machine '{machine}'", path.display())
-            }
-            JournalError::BootUnknown { path } => write!(
-                f,
-                "cannot determine whether the journal {} is of this boot: /proc/sys/kernel/random/boot_id cannot be read",
-                path.display()
-            ),
-            JournalError::Interrupted { entry } => write!(
-                f,
-                "'{}' (pid {}) ended in the middle of its changes; 'flyball restore --last' restores what it \
-                 changed, 'flyball restore' everything since the first change",
-                entry.command, entry.pid
-            ),
-        }
-    }
-}
-
-impl std::error::Error for JournalError {}
 
 /// A journal of an earlier boot, which was set aside.
 #[derive(Debug, Clone, PartialEq, Eq)]

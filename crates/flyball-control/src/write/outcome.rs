@@ -194,36 +194,15 @@ impl fmt::Display for ApplyError {
 impl std::error::Error for ApplyError {}
 
 /// Why a machine cannot be held.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum HoldError {
     /// Another flyball has it, or the state directory cannot be used.
-    Lock(LockError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The journal cannot be used, or an earlier transaction has to be restored first.
-    Journal(JournalError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The guardian could not be started.
+    #[error("cannot start the guardian process: {0}")]
     Guardian(io::Error),
-}
-
-impl fmt::Display for HoldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HoldError::Lock(error) => error.fmt(f),
-            HoldError::Journal(error) => error.fmt(f),
-            HoldError::Guardian(error) => write!(f, "cannot start the guardian process: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HoldError {}
-
-impl From<LockError> for HoldError {
-    fn from(error: LockError) -> HoldError {
-        HoldError::Lock(error)
-    }
-}
-
-impl From<JournalError> for HoldError {
-    fn from(error: JournalError) -> HoldError {
-        HoldError::Journal(error)
-    }
 }

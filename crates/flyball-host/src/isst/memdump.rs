@@ -17,16 +17,9 @@ pub struct Instance {
 }
 
 /// A line that is none of a dump: its number, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("line {0} is none of a register dump")]
 pub struct BadLine(pub usize);
-
-impl std::fmt::Display for BadLine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "line {} is none of a register dump", self.0)
-    }
-}
-
-impl std::error::Error for BadLine {}
 
 /// The longest dump of one instance that is taken for one: a TPMI feature has 64 KiB at most (16-bit size in
 /// words of its directory entry).

@@ -1,7 +1,5 @@
 //! A series of runs, and why a file holds none.
 
-use std::fmt;
-
 use crate::shifts::Column;
 
 /// One benchmark's runs in order.
@@ -36,23 +34,14 @@ impl Series {
 }
 
 /// Why a file holds no series.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what}; a series is pyperf, hyperfine or Google Benchmark JSON, or CSV with a header line and a column of numbers"
+)]
 pub struct SeriesError {
     /// What is wrong, with the place.
     pub what: String,
 }
-
-impl fmt::Display for SeriesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}; a series is pyperf, hyperfine or Google Benchmark JSON, or CSV with a header line and a column of numbers",
-            self.what
-        )
-    }
-}
-
-impl std::error::Error for SeriesError {}
 
 pub(super) fn error(what: impl Into<String>) -> SeriesError {
     SeriesError { what: what.into() }

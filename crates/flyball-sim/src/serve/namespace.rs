@@ -22,21 +22,14 @@ use rustix::{
 use super::own;
 
 /// What went wrong while a machine was put in place.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}: {error}")]
 pub struct SetupError {
     /// What was tried.
     pub what: String,
     /// What the kernel said.
     pub error: io::Error,
 }
-
-impl std::fmt::Display for SetupError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot {}: {}", self.what, self.error)
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 /// Settings that keep ordinary users from namespaces of their own, what they are then, and what allows it.
 const LOCKS: [(&str, &str, &str); 3] = [

@@ -1,7 +1,5 @@
 //! The description of a workload.
 
-use std::fmt;
-
 use serde::Deserialize;
 
 /// A workload: groups of tasks, and when it is done.
@@ -129,16 +127,9 @@ fn yes() -> bool {
 }
 
 /// What is wrong with a workload's description.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("workload: {0}")]
 pub struct WorkloadError(pub String);
-
-impl fmt::Display for WorkloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "workload: {}", self.0)
-    }
-}
-
-impl std::error::Error for WorkloadError {}
 
 const FILES: &[(&str, &str)] = &[
     ("idle", include_str!("../../workloads/idle.toml")),
