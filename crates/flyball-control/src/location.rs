@@ -56,9 +56,6 @@ impl Location {
     }
 
     /// Reads the content: a file's bytes, or the masked bits as `0x` and hexadecimal digits.
-    ///
-    /// # Errors
-    /// What the kernel answered.
     pub fn read(&self, host: &dyn Host) -> Result<Vec<u8>, HostError> {
         match self {
             Location::File(path) => {

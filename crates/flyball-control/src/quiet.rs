@@ -113,9 +113,6 @@ pub struct QuietSettings {
 
 impl QuietSettings {
     /// The settings as an intent.
-    ///
-    /// # Errors
-    /// A value that its knob does not take.
     pub fn intent(&self) -> Result<Intent, IntentError> {
         let setting = |quiet: &QuietSetting| {
             let on = quiet.cpus.as_ref().map(CpuList::to_string);
@@ -230,6 +227,7 @@ fn keep_others_off(host: &dyn Host, online: &CpuList, cpus: &CpuList) -> Result<
         ));
     }
     let path = format!("{root}/flyball-quiet");
+    // Another program's, or left by a flyball that was killed: `restore` removes the latter.
     if host.exists(&path) {
         return Err(format!("{path} already exists"));
     }
@@ -319,6 +317,7 @@ fn fixed(
     }
     let value = match frequency {
         Some(frequency) => format!("{}kHz", frequency.0),
+        // Not the highest that there is: above it heat and the number of busy cores decide.
         None if has(snapshot, Id::BaseFreq)? => "base".to_owned(),
         None if has(snapshot, Id::NominalFreq)? => "nominal".to_owned(),
         // With turbo off the highest frequency that is left is the base one.
@@ -335,6 +334,7 @@ fn siblings(snapshot: &Snapshot, cpus: &CpuList, quiet: &mut QuietSettings) -> R
     let beside: CpuList = cpus
         .iter()
         .flat_map(|cpu| topology.siblings(cpu).iter().collect::<Vec<_>>())
+        // A sibling that belongs to the benchmark too is the user's choice.
         .filter(|sibling| !cpus.contains(*sibling) && topology.online.contains(*sibling))
         .collect();
     if beside.is_empty() {
@@ -368,6 +368,7 @@ fn boot(host: &dyn Host, online: &CpuList, cpus: &CpuList, quiet: &mut QuietSett
             ("irqaffinity", "keeps interrupts that cannot be moved later on other CPUs"),
         ] {
             if !has(name) {
+                // The others name the benchmark's CPUs; this one names those that interrupts may be on.
                 let list = if name == "irqaffinity" {
                     online.difference(cpus).to_string()
                 } else {

@@ -29,9 +29,6 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a directory `NAME.XXXXXX`, mode 0700, in the directory for temporary files, after removing those that killed
     /// processes of this user have left there under the same name.
-    ///
-    /// # Errors
-    /// Where it cannot be made.
     pub fn new(name: &str) -> io::Result<Scratch> {
         Scratch::new_in(&std::env::temp_dir(), name)
     }
@@ -58,9 +55,6 @@ impl Scratch {
     }
 
     /// Makes a directory in it.
-    ///
-    /// # Errors
-    /// The errno of mkdir(2).
     pub fn make_dir(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path().join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;

@@ -55,9 +55,6 @@ impl Group {
     }
 
     /// Creates the group if there is none.
-    ///
-    /// # Errors
-    /// The errno of mkdir(2).
     pub fn create(&self, host: &dyn Host) -> Result<(), HostError> {
         if self.exists(host) { Ok(()) } else { host.make_dir(&self.0) }
     }
@@ -70,8 +67,6 @@ impl Group {
         host.read(&self.file("cpuset.cpus"))
     }
 
-    /// # Errors
-    /// The errno of writing.
     pub fn set_cpus(&self, host: &dyn Host, cpus: &str) -> Result<(), HostError> {
         host.write(&self.file("cpuset.cpus"), cpus.as_bytes())
     }
@@ -85,17 +80,11 @@ impl Group {
     }
 
     /// Writes a kind. The kernel may accept it and still print it as invalid.
-    ///
-    /// # Errors
-    /// The errno of writing.
     pub fn set_kind(&self, host: &dyn Host, kind: Kind) -> Result<(), HostError> {
         self.set_kind_text(host, kind.word())
     }
 
     /// [`Group::set_kind`] with the text of a journal.
-    ///
-    /// # Errors
-    /// The errno of writing.
     pub fn set_kind_text(&self, host: &dyn Host, kind: &str) -> Result<(), HostError> {
         host.write(&self.file("cpuset.cpus.partition"), kind.as_bytes())
     }

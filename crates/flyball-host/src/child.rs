@@ -66,9 +66,6 @@ pub struct Ended {
 /// A program that runs on a machine, started by [`Host::spawn`](crate::Host::spawn).
 pub trait Process: Send + std::fmt::Debug {
     /// Waits for the end, at most `limit` of the machine's time. `None` when that time is over or a signal arrived.
-    ///
-    /// # Errors
-    /// Why it cannot be waited for.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>>;
 
     /// Ends it, with everything that it started; by force after `patience`.

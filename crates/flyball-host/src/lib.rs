@@ -104,9 +104,6 @@ pub trait Host: Send + Sync {
     }
 
     /// The names in a directory, sorted so that `cpu2` comes before `cpu10`.
-    ///
-    /// # Errors
-    /// The errno of open(2) or getdents(2).
     fn list(&self, path: &str) -> Result<Vec<String>, HostError>;
 
     /// Whether something is at `path` (following links).
@@ -116,9 +113,6 @@ pub trait Host: Send + Sync {
     fn writable(&self, path: &str) -> bool;
 
     /// The target text of a symbolic link.
-    ///
-    /// # Errors
-    /// The errno of readlink(2).
     fn link(&self, path: &str) -> Result<String, HostError>;
 
     /// Reads model-specific register `register` of CPU `cpu`.
@@ -134,9 +128,6 @@ pub trait Host: Send + Sync {
     fn write_msr(&self, cpu: u32, register: u32, value: u64) -> Result<(), HostError>;
 
     /// One ioctl on `/dev/isst_interface`; `argument` is the call's structure, changed in place.
-    ///
-    /// # Errors
-    /// The errno of open(2) or ioctl(2).
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError>;
 
     /// The file in which programs about Speed Select keep the topology of CPUs, which sysfs forgets of those that are

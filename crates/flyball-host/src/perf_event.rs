@@ -13,9 +13,6 @@ use crate::{Errno, HostError, Op};
 /// A running counter.
 pub trait EventCounter: Send + Sync {
     /// The count since it was opened, scaled by nothing.
-    ///
-    /// # Errors
-    /// What read(2) answered.
     fn read(&self) -> Result<u64, HostError>;
 }
 

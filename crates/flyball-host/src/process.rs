@@ -115,9 +115,6 @@ pub fn is_root() -> bool {
 
 /// Bounds this process's memory (private and writable, in bytes) and processor time (in seconds) from now on. Past them the
 /// kernel gives no memory, which ends the process by SIGABRT, or ends it by SIGXCPU.
-///
-/// # Errors
-/// What setrlimit(2) answered.
 pub fn bound(memory: u64, seconds: u64) -> io::Result<()> {
     for (resource, most) in [(Resource::Data, memory), (Resource::Cpu, seconds)] {
         let old = getrlimit(resource);

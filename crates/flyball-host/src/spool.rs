@@ -140,9 +140,6 @@ impl SpoolPart {
 
     /// Writes behind what is there. Length and memory of `bytes` should be multiples of [`ALIGNMENT`]; what is not
     /// goes through the page cache.
-    ///
-    /// # Errors
-    /// The errno of write(2).
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.written + bytes.len() as u64 > self.room {
             return Err(io::ErrorKind::FileTooLarge.into());

@@ -24,35 +24,19 @@ pub trait TraceFiles: Send + Sync + std::fmt::Debug {
     fn root(&self) -> String;
 
     /// Reads a whole file.
-    ///
-    /// # Errors
-    /// The errno of open(2) or read(2).
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError>;
 
     /// Writes in one write(2): tracefs takes each write as a whole.
-    ///
-    /// # Errors
-    /// The errno of open(2) or write(2).
     fn write(&self, path: &str, value: &str) -> Result<(), HostError>;
 
     /// The names of the directories in a directory.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     fn directories(&self, path: &str) -> Result<Vec<String>, HostError>;
 
-    /// # Errors
-    /// The errno of mkdir(2).
     fn make_dir(&self, path: &str) -> Result<(), HostError>;
 
-    /// # Errors
-    /// The errno of rmdir(2).
     fn remove_dir(&self, path: &str) -> Result<(), HostError>;
 
     /// Opens a `trace_pipe_raw`.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     fn open_pages(&self, path: &str) -> Result<Box<dyn Pages>, HostError>;
 
     /// Opens a file to write into it many times.
@@ -88,17 +72,11 @@ impl Tracefs {
     }
 
     /// Reads a file by its path below the root.
-    ///
-    /// # Errors
-    /// The errno of open(2) or read(2).
     pub fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
         self.0.read(path)
     }
 
     /// The directories in `path`, sorted.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     pub fn directories(&self, path: &str) -> Result<Vec<String>, HostError> {
         let mut names = self.0.directories(path)?;
         names.sort();
@@ -154,9 +132,6 @@ pub fn is_locked_down(host: &dyn Host) -> bool {
 }
 
 /// Memory of the machine, KiB.
-///
-/// # Errors
-/// Where /proc/meminfo cannot be read.
 pub fn memory_kib(host: &dyn Host) -> Result<u64, HostError> {
     const MEMINFO: &str = "/proc/meminfo";
     let text = host.read(MEMINFO)?;

@@ -53,23 +53,14 @@ pub struct SettingsError(pub String);
 /// Records the driver's decisions while a round runs.
 pub trait RoundTracer {
     /// Begins to record. Called right before the meters.
-    ///
-    /// # Errors
-    /// Why it cannot be traced.
     fn begin(&mut self, host: &dyn Host) -> Result<(), SettingsError>;
 
     /// Takes what was recorded so far, on machines whose buffers are not read meanwhile. Called at every tick.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
     fn attend(&mut self) -> Result<(), SettingsError> {
         Ok(())
     }
 
     /// Ends, stores what was recorded in `directory` under `name` with a file extension, and sums it up.
-    ///
-    /// # Errors
-    /// Why it cannot be read or stored.
     fn end(&mut self, directory: &std::path::Path, name: &str) -> Result<TraceNote, SettingsError>;
 
     /// Drops what was begun; the round failed.

@@ -322,9 +322,6 @@ impl RunDirectory {
     }
 
     /// Writes the manifest, in one step.
-    ///
-    /// # Errors
-    /// What the system answered.
     pub fn save(&self) -> Result<(), RecordError> {
         let mut text = serde_json::to_string_pretty(&self.manifest).unwrap_or_default();
         text.push('\n');
@@ -332,9 +329,6 @@ impl RunDirectory {
     }
 
     /// Writes a file of the run directory in one step: under another name first, then renamed.
-    ///
-    /// # Errors
-    /// What the system answered.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
         write_fresh(&self.path, name, bytes).map_err(|cause| RecordError::Io {
@@ -345,9 +339,6 @@ impl RunDirectory {
     }
 
     /// Adds a round and makes sure that it is on disk.
-    ///
-    /// # Errors
-    /// What the system answered.
     pub fn append(&mut self, round: Round) -> Result<(), RecordError> {
         if self.log.is_none() {
             self.open_log()?;
@@ -392,9 +383,6 @@ impl RunDirectory {
 
 /// Writes a file into a directory in one step: under another name first, then renamed. Links that are in the way are
 /// replaced, not followed: a run directory may come from another user.
-///
-/// # Errors
-/// What the system answered.
 pub fn write_fresh(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let dir = Dir::open(directory)?;
     let new = format!(".{name}.new");

@@ -14,9 +14,6 @@ pub use model::{Series, SeriesError};
 
 /// Reads every series in a file. `value` names the column of a table that is the measurement; without it the first one
 /// that is named like a time, else the first column of numbers.
-///
-/// # Errors
-/// What could not be read, and where.
 pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesError> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(error("this is UTF-16: save it as UTF-8"));

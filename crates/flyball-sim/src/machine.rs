@@ -49,9 +49,6 @@ impl std::fmt::Debug for SimMachine {
 
 impl SimMachine {
     /// Boots a machine.
-    ///
-    /// # Errors
-    /// What is wrong with the description.
     pub fn boot(spec: MachineSpec, kernel: Kernel, boot: Boot, seed: u64) -> Result<SimMachine, SpecError> {
         Ok(SimMachine::of(World::boot(spec, kernel, boot, seed)?))
     }
@@ -275,9 +272,6 @@ impl SimMachine {
     }
 
     /// Reads a whole file into `buffer`, which is cleared first.
-    ///
-    /// # Errors
-    /// What open(2) or read(2) answer.
     pub fn read_into(&mut self, path: &str, buffer: &mut Vec<u8>) -> Answer {
         buffer.clear();
         self.spend();
@@ -327,9 +321,6 @@ impl SimMachine {
     }
 
     /// A file is opened to be cut off: nothing for most, the end of what was recorded for `trace`.
-    ///
-    /// # Errors
-    /// As open(2).
     pub fn truncate(&mut self, path: &str) -> Answer {
         match tree::resolve(&self.world, path, true)? {
             Node::Trace(file) => tracefs::truncate(&mut self.world, file),
@@ -373,9 +364,6 @@ impl SimMachine {
     }
 
     /// Writes to a file in one write(2).
-    ///
-    /// # Errors
-    /// What open(2) or write(2) answer.
     pub fn write(&mut self, path: &str, text: &[u8]) -> Answer {
         self.spend();
         if self.fault(path, Op::Write)? {
@@ -404,9 +392,6 @@ impl SimMachine {
     }
 
     /// The names in a directory, so sorted that `cpu2` comes before `cpu10`.
-    ///
-    /// # Errors
-    /// What open(2) and getdents(2) answer.
     pub fn list(&mut self, path: &str) -> Answer<Vec<String>> {
         self.spend();
         match tree::resolve(&self.world, path, true)? {
@@ -536,9 +521,6 @@ impl SimMachine {
 
 /// Reads a machine file, boots the machine, lets it run for a moment, and reads its files. For fuzzing: no text may make it
 /// panic, hang or take much memory. Machines of more CPUs than `most` are only read.
-///
-/// # Errors
-/// What is wrong with the file.
 pub fn try_machine_file(text: &str, kernel: Kernel, most: usize) -> Result<(), SpecError> {
     let spec = MachineSpec::from_toml(text)?;
     if spec.cpus() > most {

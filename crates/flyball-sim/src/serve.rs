@@ -31,9 +31,6 @@ pub use supervise::{Supervisor, submit};
 
 /// Serves a machine until its last user is gone. The FUSE device comes over `socket` from the process inside, which has
 /// opened it in its own user namespace and mounted it.
-///
-/// # Errors
-/// What the FUSE device answered.
 pub fn serve(machine: Arc<Mutex<Paced>>, socket: &OwnedFd) -> io::Result<()> {
     let device = receive(socket)?;
     let config = fuser::Config::default();
@@ -77,9 +74,6 @@ pub fn has_fuse() -> bool {
 }
 
 /// Two connected sockets: the server's, and one that is handed on to the process inside under its number.
-///
-/// # Errors
-/// As socketpair(2).
 pub fn connection() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -127,9 +127,6 @@ fn replay(machine: &mut SimMachine, calls: &[Call<'_>], limit: Duration) -> Resu
 
 /// Reads a state file of a machine, and replays it for at most so long. For fuzzing: no bytes may make it panic, or take
 /// much longer.
-///
-/// # Errors
-/// Why it is refused.
 pub fn try_state_file(machine: &mut SimMachine, bytes: &[u8], limit: Duration) -> Result<(), String> {
     let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
     let heading = String::from_utf8_lossy(&bytes[..end]).into_owned();

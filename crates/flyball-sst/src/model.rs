@@ -123,9 +123,6 @@ fn turbo(
 }
 
 /// The state of a domain.
-///
-/// # Errors
-/// What the driver answered.
 pub fn domain(access: &dyn Access, domain: &Domain) -> Result<DomainModel, HostError> {
     let at = &domain.place;
     let levels = access.levels(at)?;
@@ -194,18 +191,12 @@ pub fn level(layout: &Layout, access: &dyn Access, domain: &Domain, number: u8) 
 }
 
 /// The numbers of the levels that a domain has: firmware may leave out some below the highest.
-///
-/// # Errors
-/// What the driver answered.
 pub fn level_numbers(access: &dyn Access, domain: &Domain) -> Result<Vec<u8>, HostError> {
     let highest = access.levels(&domain.place)?.highest;
     Ok((0..=highest).filter(|&level| access.features(&domain.place, level).is_ok()).collect())
 }
 
 /// A class of service of a domain.
-///
-/// # Errors
-/// What the driver answered.
 pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOfService, HostError> {
     let Clos { min, max, epp, weight, .. } = access.clos(&domain.place, number)?;
     Ok(ClassOfService {
@@ -218,9 +209,6 @@ pub fn class(access: &dyn Access, domain: &Domain, number: u8) -> Result<ClassOf
 }
 
 /// The class of each CPU's core, in ascending order of CPUs. CPUs whose domain is unknown are left out.
-///
-/// # Errors
-/// What the driver answered.
 pub fn classes_of(layout: &Layout, host: &dyn Host, cpus: &CpuList) -> Result<Vec<(u32, u8)>, HostError> {
     let access = layout.access(host);
     let mut found = Vec::new();

@@ -90,9 +90,6 @@ fn full_turbo(level: &Level) -> MegaHertz {
 
 /// The candidates of a domain for those of `cpus` that are in it, best first. Levels that would take one of the CPUs
 /// offline are left out.
-///
-/// # Errors
-/// What the driver answered.
 pub fn candidates(
     layout: &Layout,
     host: &dyn Host,

@@ -192,9 +192,6 @@ fn switch(on: bool) -> String {
 
 impl Setting {
     /// Reads the content.
-    ///
-    /// # Errors
-    /// What the driver answered.
     pub fn read(&self, host: &dyn Host) -> Result<String, HostError> {
         // A partition is files; everything else asks the driver.
         if self.field == Field::Partition {

@@ -39,9 +39,6 @@ pub struct CsvFiles {
 
 impl CsvFiles {
     /// Files in `directory`, which is made if it is not there. With `per_cpu`, one more for each CPU.
-    ///
-    /// # Errors
-    /// Where the directory or cpu.csv cannot be made.
     pub fn create(directory: &Path, per_cpu: bool) -> Result<CsvFiles, TraceError> {
         std::fs::create_dir_all(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
@@ -57,9 +54,6 @@ impl CsvFiles {
     }
 
     /// Adds one record.
-    ///
-    /// # Errors
-    /// Where a file cannot be written.
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let Some(CsvRow { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
@@ -85,9 +79,6 @@ impl CsvFiles {
     }
 
     /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.
-    ///
-    /// # Errors
-    /// Where a file cannot be written.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
             self.block.extend_from_slice(header.as_bytes());

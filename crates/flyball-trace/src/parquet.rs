@@ -64,9 +64,6 @@ struct Row {
 
 impl ParquetFile {
     /// A new file at `path`.
-    ///
-    /// # Errors
-    /// Where it cannot be made.
     pub fn create(path: &Path) -> Result<ParquetFile, TraceError> {
         let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
         let fail = |error: ParquetError| failed(path, error);
@@ -87,9 +84,6 @@ impl ParquetFile {
     }
 
     /// Adds one record; those of other events are left out.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let row = Row {
             time: record.time,
@@ -170,9 +164,6 @@ impl ParquetFile {
     }
 
     /// Writes what is left and the footer. Answers the number of rows.
-    ///
-    /// # Errors
-    /// Where the file cannot be written.
     pub fn finish(mut self) -> Result<u64, TraceError> {
         self.group()?;
         let ParquetFile { writer, total, path, .. } = self;

@@ -171,6 +171,7 @@ impl<'h> Facts<'h> {
 
     /// The value of a kernel parameter: `Some("")` for one without a value, the last where there are several.
     pub fn parameter(&self, name: &str) -> Option<&str> {
+        // The last one counts, as in the kernel: each occurrence calls the parameter's setter.
         self.cmdline.as_deref()?.split_whitespace().rev().find_map(|word| match word.split_once('=') {
             Some((key, value)) if key == name => Some(value),
             None if word == name => Some(""),
@@ -179,17 +180,11 @@ impl<'h> Facts<'h> {
     }
 
     /// An attribute's text, the same for every check.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub fn read(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read(path)
     }
 
     /// An attribute's text at this moment: for counters that are read twice.
-    ///
-    /// # Errors
-    /// Why there is none.
     pub fn read_again(&self, path: &str) -> Result<String, Unseen> {
         self.pass.read_again(path)
     }
@@ -229,6 +224,7 @@ impl<'h> Facts<'h> {
         for cpu in self.online.iter() {
             match self.msr(cpu, register) {
                 Ok(value) => values.push((cpu, value)),
+                // One that cannot be read may be the one that differs.
                 Err(why) => return Sampled::Unreadable(why),
             }
         }

@@ -80,6 +80,8 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     {
         let unit = f64::from(1u32 << (units & 0xf));
         let (long, tdp) = ((limit & 0x7fff) as f64 / unit, (info & 0x7fff) as f64 / unit);
+        // Bit 63 locks the register until the next reset: then only firmware can raise the limit (Intel SDM 3, package
+        // RAPL domain).
         let enabled = limit >> 15 & 1 == 1;
         let locked = limit >> 63 == 1;
         let seen = |answer: Answer| {
@@ -110,6 +112,7 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     for zone in facts.list(root) {
         let folder = format!("{root}/{zone}");
+        // psys and the zones below a package have limits of their own, which are not the processor's.
         if !facts.read(&format!("{folder}/name")).is_ok_and(|name| name.starts_with("package-")) {
             continue;
         }
@@ -196,6 +199,7 @@ fn uncore(facts: &Facts) -> Option<Answer> {
             continue;
         };
         let text = format!("{} to {} MHz", min / 1000, max / 1000);
+        // The driver checks each end against the hardware only, so both can be written in this order.
         if min > max {
             return Some(
                 super::fault(format!("{domain}: the uncore's minimum is above its maximum ({text})"))
@@ -204,6 +208,8 @@ fn uncore(facts: &Facts) -> Option<Answer> {
                     .set(Id::UncoreMinFreq, "min"),
             );
         }
+        // What the driver found when it was loaded: as a rule firmware's choice, and what a lowered maximum is measured
+        // by.
         let Some(initial) = number("initial_max_freq_khz") else {
             unread.get_or_insert(domain.clone());
             continue;

@@ -110,6 +110,8 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
         Ok(value) => value,
         Err(why) => return Some(unknown(why)),
     };
+    // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM 4,
+    // MSR_CORE_PERF_LIMIT_REASONS).
     let (active, logged) = (named(value, REASONS, 0).join(", "), named(value, REASONS, 16).join(", "));
     Some(
         if active.is_empty() {
@@ -160,6 +162,7 @@ fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
         return Ok(status);
     }
     let packages = facts.topology().packages();
+    // A CPU without a package would be a package without a look at its register, and then an ok that was not seen.
     let known = packages.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>();
     if known != facts.online.len() {
         return Err("the packages of the CPUs are unknown".into());
@@ -279,6 +282,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
     let mut fine = Vec::new();
     for folder in &folders {
         let source = format!("{folder}/pwr_current_active_freq_limit_source");
+        // One socket whose limit is not known leaves the answer open, whatever the others say.
         let text = match facts.read(&source) {
             Ok(text) => text,
             Err(why) => return Some(unknown(why)),
@@ -287,6 +291,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             Ok(word) => word == "1",
             Err(why) => return Some(unknown(why)),
         };
+        // Asked first: it is a fault, whatever else limits the socket.
         if hot {
             return Some(
                 fault("PROCHOT is active: the socket is at its temperature limit, or something outside asserts it")

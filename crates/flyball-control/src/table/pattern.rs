@@ -61,9 +61,6 @@ fn value_of<'s>(before: &str, name: &str, after: &str, segment: &'s str) -> Opti
 
 /// Asks again where the machine does not answer: what a write disturbs must not be left out for an error of the moment. What
 /// does not exist is asked for again at once, since that is a common answer.
-///
-/// # Errors
-/// What the kernel answered the last time.
 pub fn patiently<T>(host: &dyn Host, mut ask: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
     for pause in [1, 3, 9] {
         match ask() {

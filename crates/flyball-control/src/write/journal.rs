@@ -340,9 +340,6 @@ impl Journal {
     }
 
     /// The transaction's settings are kept.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub fn commit(&mut self, id: u32) -> Result<(), JournalError> {
         // One that wrote nothing leaves nothing to remember.
         let wrote = self.contents.entries.iter().any(|entry| entry.id == id && entry.writes > 0);
@@ -351,9 +348,6 @@ impl Journal {
 
     /// What these transactions changed has been restored. When nothing is left to restore, the file goes away; a damaged
     /// one stays, since what else it held is not known.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub fn restored(&mut self, ids: &[u32]) -> Result<(), JournalError> {
         if self.contents.unusable() > 0 {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
@@ -362,9 +356,6 @@ impl Journal {
     }
 
     /// Drops these transactions, restored or not.
-    ///
-    /// # Errors
-    /// The file system refused.
     pub fn forget(&mut self, ids: &[u32]) -> Result<(), JournalError> {
         if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());

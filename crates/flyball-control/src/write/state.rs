@@ -166,17 +166,11 @@ pub struct Lock {
 
 impl Lock {
     /// Another handle of the same lock, to hand to a child process.
-    ///
-    /// # Errors
-    /// What dup(2) answered.
     pub fn share(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
     /// Another handle of the machine's own lock, where that is another file.
-    ///
-    /// # Errors
-    /// What dup(2) answered.
     pub fn share_machine(&self) -> io::Result<Option<File>> {
         self.machine.as_ref().map(|lock| lock.share()).transpose()
     }

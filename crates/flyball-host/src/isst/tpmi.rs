@@ -86,9 +86,6 @@ pub struct CorePower {
 
 impl CorePower {
     /// Reads the state.
-    ///
-    /// # Errors
-    /// The errno of the call.
     pub fn read(host: &dyn Host, domain: Domain) -> Result<CorePower, HostError> {
         let mut argument = [0, domain.package, domain.id, 0, 0, 0];
         call(host, number::CORE_POWER_STATE, domain, "core-power state", &mut argument)?;
@@ -243,9 +240,6 @@ impl PerfLevels {
     pub const SIZE: usize = 11;
 
     /// Reads them.
-    ///
-    /// # Errors
-    /// The errno of the call.
     pub fn read(host: &dyn Host, domain: Domain) -> Result<PerfLevels, HostError> {
         let mut argument = [0; PerfLevels::SIZE];
         argument[0] = domain.package;
@@ -326,9 +320,6 @@ impl LevelData {
     pub const SIZE: usize = 154;
 
     /// Reads a level's numbers.
-    ///
-    /// # Errors
-    /// The errno of the call.
     pub fn read(host: &dyn Host, domain: Domain, level: Level) -> Result<LevelData, HostError> {
         let mut argument = [0; LevelData::SIZE];
         argument[0] = domain.package;
@@ -401,17 +392,11 @@ fn core_mask(
 }
 
 /// The cores that a level lets run, as bits by the power unit's numbers.
-///
-/// # Errors
-/// The errno of the call.
 pub fn level_cores(host: &dyn Host, domain: Domain, level: Level) -> Result<u64, HostError> {
     core_mask(host, number::GET_PERF_LEVEL_CPU_MASK, "cores of a level", domain, level)
 }
 
 /// The high-priority cores of SST-BF.
-///
-/// # Errors
-/// The errno of the call.
 pub fn base_freq_cores(host: &dyn Host, domain: Domain, level: Level) -> Result<u64, HostError> {
     core_mask(host, number::GET_BASE_FREQ_CPU_MASK, "base-freq's cores", domain, level)
 }
@@ -431,9 +416,6 @@ pub struct BaseFreq {
 
 impl BaseFreq {
     /// Reads it.
-    ///
-    /// # Errors
-    /// The errno of the call.
     pub fn read(host: &dyn Host, domain: Domain, level: Level) -> Result<BaseFreq, HostError> {
         let mut argument = [0; 12];
         argument[0] = domain.package;
@@ -465,9 +447,6 @@ impl TurboFreq {
     pub const SIZE: usize = 134;
 
     /// Reads it.
-    ///
-    /// # Errors
-    /// The errno of the call.
     pub fn read(host: &dyn Host, domain: Domain, level: Level) -> Result<TurboFreq, HostError> {
         let mut argument = [0; TurboFreq::SIZE];
         argument[0] = domain.package;

@@ -43,9 +43,6 @@ impl TopologyFile {
     }
 
     /// Stores the positions of CPUs 0 to `count`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn store(&self, host: &dyn Host, count: u32) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for cpu in 0..count {

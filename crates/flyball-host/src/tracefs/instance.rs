@@ -87,9 +87,6 @@ impl Instance {
     }
 
     /// Reads a file of the instance.
-    ///
-    /// # Errors
-    /// The errno of open(2) or read(2).
     pub fn read(&self, name: &str) -> Result<Vec<u8>, HostError> {
         self.tracefs.files().read(&format!("{}/{name}", self.path))
     }
@@ -99,34 +96,22 @@ impl Instance {
     }
 
     /// Starts recording.
-    ///
-    /// # Errors
-    /// The errno of write(2).
     pub fn start(&self) -> Result<(), HostError> {
         self.write("tracing_on", "1")
     }
 
     /// Stops recording; what is in the buffers stays there to be read.
-    ///
-    /// # Errors
-    /// The errno of write(2).
     pub fn stop(&self) -> Result<(), HostError> {
         self.write("tracing_on", "0")
     }
 
     /// The file through which a program puts its own records into the buffer of the CPU that it runs on. The first four
     /// bytes of each write become the record's id.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     pub fn raw_marker(&self) -> Result<std::fs::File, HostError> {
         self.tracefs.files().open_to_write(&format!("{}/trace_marker_raw", self.path))
     }
 
     /// CPUs that have a buffer.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     pub fn cpus(&self) -> Result<Vec<u32>, HostError> {
         let names = self.tracefs.files().directories(&format!("{}/per_cpu", self.path))?;
         let mut cpus: Vec<u32> =
@@ -136,9 +121,6 @@ impl Instance {
     }
 
     /// The text of per_cpu/cpuN/stats.
-    ///
-    /// # Errors
-    /// The errno of open(2) or read(2).
     pub fn stats(&self, cpu: u32) -> Result<String, HostError> {
         Ok(String::from_utf8_lossy(&self.read(&format!("per_cpu/cpu{cpu}/stats"))?).into_owned())
     }

@@ -23,9 +23,6 @@ use crate::{Errno, HostError, Op};
 pub trait Pages: Send + std::fmt::Debug {
     /// Reads the next page into `page`, which must have its size; what has been written so far, if it is not full.
     /// `false` if the buffer is empty.
-    ///
-    /// # Errors
-    /// The errno of read(2).
     fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError>;
 
     /// Whether the buffer is as full as the instance's readers want it.
@@ -58,9 +55,6 @@ impl PageReader {
     }
 
     /// As [`Pages::read_page`].
-    ///
-    /// # Errors
-    /// The errno of read(2).
     pub fn read_page(&self, page: &mut [u8]) -> Result<bool, HostError> {
         self.pages.read_page(page)
     }
@@ -127,9 +121,6 @@ impl Pages for LivePages {
 
 /// Sleeps until one of the buffers is as full as the instance's readers want it, or `time` has passed, or a signal
 /// arrives. Puts the places in `readers` of those that are full enough into `ready`.
-///
-/// # Errors
-/// The errno of poll(2).
 pub fn wait_for_pages(
     readers: &[PageReader],
     time: Duration,

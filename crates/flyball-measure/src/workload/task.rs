@@ -40,9 +40,6 @@ pub fn sched_pipe(mut peer: Command, trips: u64) -> io::Result<Duration> {
 }
 
 /// The other end of [`sched_pipe`]: answers each word on standard input until it ends.
-///
-/// # Errors
-/// What the system answered.
 pub fn pipe_peer() -> io::Result<()> {
     use std::os::fd::AsFd;
     // Descriptors of their own: the standard streams are buffered.

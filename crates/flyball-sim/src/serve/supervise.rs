@@ -40,9 +40,6 @@ const CALLS: [libc::c_long; 6] = [
 
 /// Puts the calling process under its parent's supervision and stops until the parent goes on. To be called right before
 /// exec by a process with one thread.
-///
-/// # Errors
-/// As ptrace(2) and seccomp(2).
 pub fn submit() -> io::Result<()> {
     // SAFETY: PTRACE_TRACEME takes no pointers.
     if unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } != 0 {
@@ -161,9 +158,6 @@ impl Supervisor {
     }
 
     /// Runs until the child ends; its exit code, 128 and the signal's number for one that a signal ended.
-    ///
-    /// # Errors
-    /// As waitpid(2).
     pub fn run(mut self, child: i32) -> io::Result<i32> {
         loop {
             let mut status = 0;

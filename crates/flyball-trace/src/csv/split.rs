@@ -63,9 +63,6 @@ impl Split {
     }
 
     /// Takes the noted rows out of the block.
-    ///
-    /// # Errors
-    /// Where a file cannot be written.
     pub(super) fn take(&mut self, block: &[u8], header: &str) -> Result<(), TraceError> {
         let Some(most) = self.pieces.iter().map(|piece| piece.cpu as usize).max() else { return Ok(()) };
         if self.cpus.len() <= most {
@@ -148,9 +145,6 @@ impl Split {
     }
 
     /// Writes what is left.
-    ///
-    /// # Errors
-    /// Where a file cannot be written.
     pub(super) fn finish(mut self) -> Result<(), TraceError> {
         for cpu in 0..self.cpus.len() {
             let left = self.cpus[cpu].rows.len();

@@ -64,9 +64,6 @@ impl Source {
     }
 
     /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end.
-    ///
-    /// # Errors
-    /// What the operating system said.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, TraceError> {
         match &self.bytes {
             Bytes::Memory(bytes) => {

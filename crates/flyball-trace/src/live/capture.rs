@@ -182,9 +182,6 @@ impl Capture {
     }
 
     /// The file through which the caller's own records get into the buffers that are recorded.
-    ///
-    /// # Errors
-    /// The errno of open(2).
     pub fn raw_marker(&self) -> Result<std::fs::File, CaptureError> {
         match &self.instance {
             Some(instance) => Ok(instance.raw_marker()?),
