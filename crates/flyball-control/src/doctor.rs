@@ -367,6 +367,7 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
 /// # Errors
 /// Not even the list of processors can be read.
 pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
+    // Without /sys nothing can be gathered: a page of unknowns would hide the one cause.
     if let Some(hidden) = now::nothing_visible(host) {
         return Ok(Report {
             machine: host.name(),
@@ -387,6 +388,7 @@ pub fn examine(host: &dyn Host, options: Options) -> Result<Report, ReadError> {
             }
             if let Some(answer) = (check.run)(&facts) {
                 let answer = match gap_in_coverage(&facts, check) {
+                    // A problem that was found stays one, whatever was not read; only an ok must have seen everything.
                     Some(why) if answer.verdict == Verdict::Ok => {
                         Answer { evidence: answer.evidence, ..unknown(why) }
                     }

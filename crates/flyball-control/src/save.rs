@@ -26,6 +26,8 @@ pub fn save(snapshot: &Snapshot) -> Result<String, ReadError> {
         for (name, values) in values(snapshot, knob)? {
             let key =
                 if name.is_empty() { knob.name.to_owned() } else { format!("\"{}:{name}\"", knob.name) };
+            // The commonest value is for all CPUs, and only what differs names some: a profile that fits a larger
+            // machine too.
             let Some((most, _)) = values.iter().max_by_key(|(_, cpus)| cpus.len()) else { continue };
             let most = most.clone();
             for (value, cpus) in values {

@@ -41,6 +41,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     if part.starts_with(|c: char| c.is_ascii_digit()) {
         let cpus: CpuList =
             part.parse().map_err(|error: flyball_host::CpuListError| bad(error.why.to_owned()))?;
+        // Not of the possible ones: kernels reserve numbers for CPUs that can never be plugged in.
         let missing = cpus.difference(&topology.present);
         if !missing.is_empty() {
             return Err(bad(format!("no CPU {missing} here; this machine has {}", topology.present)));
@@ -62,6 +63,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
             let there = listed(dies.keys().map(|(package, die)| format!("{package}.{die}")));
             (collect(&dies, |(package, die)| wanted.matches(&[*package, *die])), there)
         }
+        // Numbers of cores repeat from package to package, on some machines from die to die: both forms name one.
         "core" => {
             let wanted = numbers()?;
             let cores = topology.cores();
@@ -102,6 +104,8 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         }
         _ => return Err(bad(FORMS.to_owned())),
     };
+    // A selector that is well formed and selects nothing is an error: a setting for no CPU would be lost without a
+    // word.
     if cpus.is_empty() {
         return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }

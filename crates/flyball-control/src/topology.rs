@@ -173,6 +173,7 @@ impl Topology {
             policies: Vec::new(),
             nodes: BTreeMap::new(),
         };
+        // Before the policies: cpufreq may be missing, and kinds and nodes are known without it.
         topology.core_types(host)?;
         topology.nodes(host)?;
         topology.policies(host)?;

@@ -100,7 +100,6 @@ impl SstState {
     pub fn new(machine: &MachineSpec, spec: &SstSpec, topology: &Topology) -> SstState {
         let by_die = spec.class == SstClass::Tpmi;
         let dies = if by_die { topology.dies() as usize } else { 1 };
-        // Domains without cores come after those of the dies, where they have registers at all.
         // IO dies come after the compute dies in a package, and some parts give them no Speed Select registers.
         let io = if by_die && spec.io_registers { spec.io_domains as usize } else { 0 };
         let per_package = dies + io;

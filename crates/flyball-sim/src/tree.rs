@@ -235,6 +235,7 @@ const DEV: u8 = 14;
 /// `prefixN` as N, without leading zeros.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
     let digits = name.strip_prefix(prefix)?;
+    // As the kernel names them: `cpu01` does not exist.
     if digits.is_empty()
         || digits.len() > 1 && digits.starts_with('0')
         || !digits.bytes().all(|b| b.is_ascii_digit())
@@ -346,6 +347,7 @@ fn child(world: &World, dir: Dir, name: &str) -> Option<Node> {
 fn exists(world: &World, dir: Dir) -> bool {
     match dir {
         Dir::Powercap => powercap::packages(world) > 0,
+        // /sys/module/intel_idle comes with the driver that binds.
         Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
         _ => true,
     }

@@ -142,6 +142,7 @@ impl World {
         if world.boot.modular_governors {
             world.cpufreq.governors = vec!["performance", "schedutil"];
         }
+        // Last: drivers read registers and the board, and the Speed Select drivers look at what they left.
         world.load_drivers();
         world.isst = IsstDrivers::of(&world.platform);
         world
@@ -160,6 +161,7 @@ impl World {
         if cpufreq.driver.is_none() && !platform.board.pss.is_empty() && !boot.has("acpi_cpufreq=disable") {
             let _ = cpufreq.register(platform, cpus, &crate::cpufreq::acpi::AcpiCpufreq);
         }
+        // As after the seconds that a kernel takes to boot: frequencies, heat and power of an idle machine.
         platform.chip.silicon_mut().settle();
     }
 
@@ -167,6 +169,7 @@ impl World {
     fn normalise_epb(&mut self) {
         let platform = &mut self.platform;
         for cpu in 0..platform.board.cpus() {
+            // Before its first time online saved_epb is empty, and intel_epb_restore() makes a 0 normal.
             platform.intel.cpus[cpu as usize].epb = 6;
             if platform.board.epb {
                 match platform.chip.read(cpu, msr::ENERGY_PERF_BIAS) {
@@ -219,6 +222,8 @@ impl World {
             _ => None,
         };
         let cppc = &platform.board.cppc;
+        // amd_detect_prefcore() in arch/x86/kernel/acpi/cppc.c: two different highest levels on the machine make a
+        // ranking.
         let ranked = cppc.windows(2).any(|pair| pair[0].highest != pair[1].highest);
         platform.amd.prefcore =
             ranked && platform.since(Kernel::V6_12) && boot.value("amd_prefcore") != Some("disable");

@@ -119,7 +119,6 @@ fn send_results_to(session: &mut Session<'_>, path: &str) -> Result<(), Ended> {
         }
         Err(error) => {
             // The tool has closed stderr by now, so its message is lost.
-            // A sink from here on, so that the message below is lost here as well.
             session.results = Results::File(Box::new(std::io::sink()));
             Err(session.fatal(1, &format!("{path}: open failed"), Some((&error).into())))
         }

@@ -43,6 +43,7 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
         }
         return (end > at).then_some((value, end));
     }
+    // The last bytes of the text, fewer than a word.
     while let Some(digit) = bytes.get(end).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
         value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
         end += 1;
@@ -90,6 +91,7 @@ pub(crate) fn long_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let second = likely_digits(high);
     if ninth & (second.wrapping_sub(1) < 7) {
         let (low, high) = (low ^ ZEROS, (high ^ ZEROS) << (64 - 8 * second));
+        // `likely_digits` guesses by one bit of each byte: letters can pass for digits until here.
         if others(low) | others(high) == 0 {
             return Some((eight(low) * POWERS[second as usize] + eight(high), at + 8 + second as usize));
         }

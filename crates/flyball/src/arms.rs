@@ -242,7 +242,6 @@ impl Settings for HeldArms<'_> {
             }
             return Err(SettingsError("the machine is not held".to_owned()));
         };
-        // Settings of the arm before that this one does not name must not outlive it.
         // Back to the baseline between arms: a setting that only the last arm had must not leak into this one.
         let restoration = hold.restore();
         // A round on a machine that is not in the arm's state measures something else.

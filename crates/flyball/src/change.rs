@@ -46,7 +46,6 @@ impl SettingArgs {
     pub fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
         for argument in &self.wanted {
-            // A file whose name has an equals sign is taken for what it is, if it exists.
             // A file name may contain '=': what exists as a file is a profile.
             if argument.contains('=') && !Path::new(argument).exists() {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());

@@ -180,7 +180,6 @@ impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
         let exit = match error {
             // A directory that cannot be read or used was named on the command line; what cannot be written is this machine's fault.
-            // The directory was named by the user; what cannot be written is a failure of this run.
             RecordError::Io { what: "read" | "use", .. } | RecordError::Content { .. } => Exit::Usage,
             RecordError::Io { .. } => Exit::Failed,
         };

@@ -52,7 +52,6 @@ fn main() -> ExitCode {
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. What it
     // had changed by then, its guardian restores it.
     flyball_host::set_signal_actions();
-    // Before clap: that tool has its own grammar, and a link by its name makes this program that tool.
     // Before clap: called by that name, the arguments follow the kernel tool's grammar and not flyball's.
     if let Some(code) = intel_speed_select::of_process() {
         return code;

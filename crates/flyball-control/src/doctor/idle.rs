@@ -142,6 +142,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         let states: Vec<String> =
             facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
         if states.is_empty() {
+            // Its idle states may be hidden by a container: not an ok.
             unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
         }
         most = most.max(states.len());
@@ -157,6 +158,7 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
             }
         }
     }
+    // A disabled state is an answer, even if other CPUs could not be read.
     if let Some((state, cpus)) = disabled.first_key_value() {
         let answer =
             note(format!("{} of {most} idle states are disabled, {state} on CPUs {cpus}", disabled.len()));

@@ -173,6 +173,8 @@ fn prochot(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {MSR_IA32_THERM_STATUS:#x}");
     for (cpu, value) in &values {
         let (active, valid, below) = (value & 1 == 1, value >> 31 & 1 == 1, value >> 16 & 0x7f);
+        // Ten degrees are more than a sensor's error: heat of the processor is not what asserts it. Bits: 0 status, 31
+        // reading valid, 22:16 degrees below the limit (Intel SDM 4, IA32_THERM_STATUS).
         if active && valid && below > 10 {
             return Some(
                 fault(format!("PROCHOT is asserted on CPU {cpu}, which is {below} degrees below its limit"))

@@ -134,6 +134,7 @@ impl Snapshot {
                 "this kernel's amd-pstate takes words, no numbers (they came with kernel 7)".to_owned(),
             ),
             (Check::DriverMode, Value::Word(mode)) => self.check_mode(mode)?.map_or(Ok(()), refuse),
+            // The register counts in 100 MHz and the driver cuts the rest off: the value would read back as another.
             (Check::BetweenEndsInSteps, Value::Frequency(frequency)) if frequency.0 % 100_000 != 0 => {
                 refuse("uncore frequencies are multiples of 100MHz".to_owned())
             }
@@ -143,6 +144,7 @@ impl Snapshot {
             (Check::Power, Value::Power(power)) => {
                 self.check_power(knob, place, *power)?.map_or(Ok(()), refuse)
             }
+            // What is there now is judged, not the new value: undo would have to write it.
             (Check::Window, Value::Time(_)) => match self.value(knob, place)? {
                 Some(Value::Time(now)) if Value::Time(now) != *value && cannot_be_written(now) => {
                     refuse(format!(
@@ -152,6 +154,7 @@ impl Snapshot {
                 }
                 _ => Ok(()),
             },
+            // No `online` file: CPU 0 on x86, which the kernel does not let go.
             (Check::Online, Value::Switch(false)) => match &place.at {
                 At::Cpu(_) if self.slot(knob, place)?.is_none() => {
                     refuse("the kernel keeps this CPU online".to_owned())
@@ -170,6 +173,7 @@ impl Snapshot {
             (Check::Level, Value::Count(level)) => {
                 let all = self.levels_at(&place.at)?.iter().enumerate();
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
+                // Without readable levels firmware decides.
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
                     return Ok(());
                 }
@@ -182,6 +186,7 @@ impl Snapshot {
                 if !outside.is_empty() {
                     return refuse(format!("its CPUs are {}; {outside} are of others", place.cpus));
                 }
+                // Tasks outside of the partition would have nowhere to run; the kernel would make it invalid.
                 if self.topology().online.is_subset(&cpus) {
                     return refuse("at least one CPU must remain outside the partition".to_owned());
                 }
@@ -190,6 +195,7 @@ impl Snapshot {
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
+            // pm_qos_resume_latency_us: the file's 0 is no constraint, the opposite of what 0us asks for.
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }

@@ -114,6 +114,7 @@ impl Planner<'_> {
                 });
                 continue;
             }
+            // On already, and it stays on: what it costs is paid, and what it needs is there.
             if want.now.as_ref() == want.value.as_ref() && !planned.level_changes {
                 continue;
             }
@@ -175,6 +176,7 @@ impl Planner<'_> {
             value: Some(value),
             now,
         };
+        // As a want of its own: it is resolved, checked and ordered like one that the user typed.
         self.wants.insert((knob, place.at.clone()), want);
         Ok(())
     }
@@ -185,6 +187,7 @@ impl Planner<'_> {
             self.refuse(Refusal::LevelLocked { from: want.from, place: place.clone() });
             return Ok(());
         }
+        // The driver and the firmware switch both off when the level changes (isst_if_set_perf_level).
         for (knob, name) in [(Id::SstBf, "base-freq"), (Id::SstTf, "turbo-freq")] {
             let on = self.snapshot.value_if_readable(knob, place)? == Some(Value::Switch(true));
             if on && self.want_at(knob, place).is_none() {
@@ -197,6 +200,7 @@ impl Planner<'_> {
             let (from, place, cost) = (want.from.clone(), place.clone(), cost.clone());
             self.note(Note::Cost { from, place, cost });
         }
+        // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
         let Some(inside) = &level.cpus else { return Ok(()) };
         let apart = match self.then(Id::SstPartition, place)? {
             Some(Value::Word(list)) => list.parse().unwrap_or_default(),

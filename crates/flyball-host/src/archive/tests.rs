@@ -161,7 +161,8 @@ fn small_archives_do_not_grow() {
     };
     let deep = "x/".repeat(60_000);
     assert!(content_error(&long(&format!("sys/{deep}y"), "")).contains("errors.txt, line 1"));
-    assert!(content_error(&long("", &"y/".repeat(40_000))).contains("longer than"));
+    let link = long("", &"y/".repeat(40_000));
+    assert!(matches!(tar_error(&link), TarError::Path { why: PathError::Long, .. }));
     let mut writer = Writer::new(Vec::new(), "").unwrap();
     writer.file(&format!("sys/{deep}y"), b"1", false).unwrap();
     assert!(matches!(tar_error(&writer.finish().unwrap()), TarError::Path { why: PathError::Long, .. }));

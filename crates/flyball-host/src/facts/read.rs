@@ -98,6 +98,7 @@ impl Reader<'_> {
         let (_, first) = self.lines.next().ok_or("an empty file")?;
         let format = first.strip_prefix(MAGIC).map(str::trim).ok_or_else(|| format!("not '{MAGIC}'"))?;
         let format: u32 = format.parse().map_err(|_| format!("'{format}' is not the number of a format"))?;
+        // A later format may mean something else by the same line.
         if format > FORMAT {
             return Err(format!("format {format}; this flyball reads up to {FORMAT}"));
         }
@@ -123,12 +124,14 @@ impl Reader<'_> {
         match operator {
             "=" | ":=" => {
                 let writable = operator == ":=";
+                // Content of several lines is below, each after `| `.
                 if value.is_empty() && self.has_block() {
                     let bytes = self.block()?;
                     return self.add(&paths, &|| Fact::File { bytes: bytes.clone(), writable });
                 }
                 let template = Template::parse(value)?;
                 let finish = |mut bytes: Vec<u8>| {
+                    // Attribute files end in a newline; `\c` marks the few that do not.
                     if !template.unfinished {
                         bytes.push(b'\n');
                     }

@@ -171,6 +171,7 @@ impl Rest<'_> {
                         }
                     }
                 }
+                // `value*3`: lists of hundreds of CPUs repeat few values.
                 Some(b'*') => {
                     let digits =
                         self.bytes[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -191,6 +192,8 @@ impl Rest<'_> {
                         if item.is_empty() {
                             return Ok(Part::Number(0));
                         }
+                        // A sign alone in the braces is an offset from the path's number: `{+1}`. In a list it is a
+                        // value.
                         if let [b'+' | b'-', ..] = item[..] {
                             let offset = std::str::from_utf8(&item).ok().and_then(|text| text.parse().ok());
                             return offset
@@ -227,6 +230,7 @@ pub(super) fn print(template: &Template) -> String {
         Some(Part::Text(text)) => at(text).is_some_and(|byte| matches!(byte, b' ' | b'\t')),
         _ => false,
     };
+    // Blanks at the ends would be lost to an editor that trims lines.
     bare &= !blank(template.parts.first(), <[u8]>::first) && !blank(template.parts.last(), <[u8]>::last);
     let mut out = String::new();
     if !bare {

@@ -100,6 +100,7 @@ fn number(path: &str) -> Option<(usize, usize)> {
     for part in path.split('/') {
         let digits = part.len() - part.trim_end_matches(|c: char| c.is_ascii_digit()).len();
         let (stem, text) = part.split_at(part.len() - digits);
+        // `cpu01` and numbers above the bound must not become ranges: they would read back as other paths.
         let plain = text == "0" || !text.is_empty() && !text.starts_with('0');
         if plain
             && stem.ends_with(|c: char| c.is_ascii_lowercase())

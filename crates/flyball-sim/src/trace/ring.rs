@@ -175,6 +175,7 @@ impl Ring {
         self.counts.entries -= count;
         self.counts.read += count;
         self.counts.bytes -= page.used as u64;
+        // What was lost before this page is said in it, once.
         let missed = std::mem::take(&mut self.missed);
         Some(lay_out(&page.records, kernel, missed))
     }
@@ -207,6 +208,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
             page.extend_from_slice(&((size / 4) as u32 | (delta as u32) << 5).to_le_bytes());
         } else {
             page.extend_from_slice(&((delta as u32) << 5).to_le_bytes());
+            // Type 0: the length is in a word of its own, which counts itself.
             page.extend_from_slice(&(size as u32 + 4).to_le_bytes());
         }
         let end = page.len() + size;
@@ -221,6 +223,7 @@ fn lay_out(records: &[Record], kernel: Kernel, missed: u64) -> Vec<u8> {
     let mut commit = used as u64;
     if missed > 0 {
         commit |= MISSED;
+        // ring_buffer_read_page(): the number stands behind the data if it fits; the flags say whether.
         if used + 8 <= DATA {
             commit |= MISSED_STORED;
             page.extend_from_slice(&missed.to_le_bytes());

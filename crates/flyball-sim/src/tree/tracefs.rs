@@ -249,6 +249,8 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
         let instance = instance_mut(world, file.instance)?;
         let ring = instance.rings.get_mut(cpu as usize).ok_or(Errno::NODEV)?;
         let mut pages = Vec::new();
+        // At least one page, however short the read: tracing_buffers_read() gives out what does not fit with the next
+        // one.
         while pages.len() + PAGE <= limit.max(PAGE) {
             match ring.take_page(kernel) {
                 Some(page) => pages.extend(page),
@@ -262,6 +264,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
     loop {
         let Some(instance) = instance(world, file.instance) else { return Err(Errno::NODEV) };
         let rings = instance.rings.iter().enumerate();
+        // Merged by time while reading, as trace_find_next_entry() does.
         let oldest = rings
             .filter(|(cpu, _)| only.is_none_or(|only| only == *cpu))
             .filter_map(|(cpu, ring)| Some((ring.oldest()?, cpu)))
@@ -271,6 +274,7 @@ pub(crate) fn take(world: &mut World, file: TraceFile, limit: usize) -> Answer<V
         if let Some(record) = instance.rings[cpu].records().next() {
             line::line(&world.platform.trace, instance, cpu, record, &mut text);
         }
+        // Whole lines only: the record stays in the buffer for the next read.
         if before > 0 && text.len() > limit {
             text.truncate(before);
             break;

@@ -444,6 +444,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
 
 fn siblings(diagnoser: &Diagnoser, scale: &Scale, findings: &mut Vec<Finding>) {
     let all = &diagnoser.windows.cpus;
+    // A quarter of the scale, and both under load: siblings differ a little all the time, as their tasks do.
     let width = (0.25 * scale.highest_des.max(scale.highest_max)).max(1.0);
     for (first, second) in &diagnoser.siblings {
         let (Some(one), Some(other)) = (all.get(*first as usize), all.get(*second as usize)) else {
@@ -452,6 +453,7 @@ fn siblings(diagnoser: &Diagnoser, scale: &Scale, findings: &mut Vec<Finding>) {
         let mut run: Option<(usize, usize)> = None;
         let mut runs = Vec::new();
         for (at, (one, other)) in one.iter().zip(other).enumerate() {
+            // A window without a decision neither continues a run nor ends it.
             if one.count == 0 || other.count == 0 {
                 continue;
             }

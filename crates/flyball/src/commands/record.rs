@@ -60,7 +60,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let fail =
         |what: &str, error: &io::Error| Failure::failed(format!("cannot {what} {}: {error}", path.display()));
     // Asked before the machine is read, which takes seconds; the rename below replaces whatever is there by then.
-    // Checked before the machine is read, which takes seconds on a large one.
     if path.exists() && !args.force {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }

@@ -52,7 +52,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return preview(&output, &*host, &state, scope);
     }
     change::must_be_writable(&*host)?;
-    // Not exists(): an ordinary user may not look into the directory, and that is not an empty journal.
     // Not `exists`: that answers no where the directory may not be read, and a pending restore would be denied.
     let there = state.journal().try_exists().map_err(|error| {
         let path = state.journal();
@@ -73,7 +72,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if args.forget {
-        // After a restore has tried: what can be restored is, and only the rest is given up.
         // After the attempt: only what could not be restored is dropped.
         hold::forget(&*host, &state, &change::command_line(), &restored.undone)?;
         eprintln!("note: settings that cannot be restored were removed from the journal");

@@ -74,6 +74,7 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
         "available_tracers" | "current_tracer" => push(out, "nop"),
         "buffer_percent" => push(out, instance.percent),
         "buffer_size_kb" => push(out, size(instance, 1)),
+        // Of all CPUs together; buffer_size_kb is of each.
         "buffer_total_size_kb" => push(out, size(instance, cpus as u64)),
         "buffer_subbuf_size_kb" => push(out, PAGE / 1024),
         "saved_cmdlines_size" => push(out, 128),
@@ -93,6 +94,7 @@ fn top(world: &World, instance: &Instance, name: &str, out: &mut Vec<u8>) -> Ans
                 .collect();
             push(out, words.join(" "));
         }
+        // t_next() in kernel/trace/trace_events.c lists what can be registered, which ftrace's own `print` cannot.
         "available_events" => {
             for kind in kinds(kernel).filter(|kind| *kind != Kind::Print) {
                 push(out, format!("{}:{}", kind.group(), kind.name()));

@@ -105,7 +105,6 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
     };
     let pause = Duration::from_secs(args.poll.unwrap_or(2));
     // After the first look: a service that is ready has its CPUs in line with the level.
-    // After the first look: services ordered after this one start with the level's CPUs online.
     notify("READY=1");
     while !stopped.load(Ordering::Relaxed) {
         match &events {
@@ -113,7 +112,6 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
                 // The timeout: nothing happened.
                 Ok(changes) if changes.is_empty() => continue,
                 Ok(_) => {}
-                // EINTR, and ENOBUFS: events were lost. Either way the level is looked at again.
                 // EINTR: a signal, seen at the loop's head. ENOBUFS: events were lost (netlink(7)), so the level is read again.
                 Err(error) if matches!(error.errno.0, 4 | 105) => {}
                 Err(error) => return Err(error.into()),
@@ -121,7 +119,6 @@ pub(super) fn run(session: &Session<'_>, args: &Args) -> Result<Exit, Failure> {
             None => {
                 let mut left = pause;
                 while !left.is_zero() && !stopped.load(Ordering::Relaxed) {
-                    // Short naps, so that a signal is noticed.
                     // Signals only set a flag: naps bound how late it is noticed.
                     let nap = left.min(Duration::from_millis(200));
                     session.host.sleep(nap);

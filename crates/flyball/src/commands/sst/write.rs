@@ -172,7 +172,6 @@ pub(super) fn turbo_freq(
             let topology = session.machine.topology();
             let mut high = CpuList::new();
             for (_, core) in topology.cores() {
-                // A class belongs to a core: the sibling of a chosen CPU has it too.
                 // Whole cores: the class belongs to the core, and a sibling in another class would overwrite it.
                 if core.iter().any(|cpu| cpus.contains(cpu)) {
                     high.extend(core.iter());
@@ -196,7 +195,6 @@ pub(super) fn turbo_freq(
                     let limits = access
                         .turbo_limits(&domain.place, levels.current)
                         .map_err(|error| session.explained(&error))?;
-                    // The register has eight ratios of 100 MHz, one byte each, bucket 0 lowest.
                     // The SSE row, bucket 0 in the low byte (MSR 0x1AD).
                     let bytes = limits[0].map(|limit| (limit.0 / 100).min(255) as u8);
                     let value = format!("{:#018x}", u64::from_le_bytes(bytes));
