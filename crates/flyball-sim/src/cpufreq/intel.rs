@@ -1,14 +1,20 @@
 //! intel_pstate (drivers/cpufreq/intel_pstate.c): active with and without HWP, and passive (intel_cpufreq).
 
+mod files;
+
+pub(crate) use files::{
+    base_frequency, firmware_enabled_hwp, register, show_epp, store_epb, store_epp, store_no_turbo,
+    store_pct, store_status,
+};
+
 use super::{
-    Cpufreq, Driver, Platform, Style,
+    Driver, Platform, Style,
     policy::{Governor, Limits, Policy},
 };
 use crate::{
     cpu_state::Cpu,
     errno::{Answer, Errno},
     kernel::Kernel,
-    text::{kstrtou32, scan_unsigned, scan_word, streq},
     trace::{Context, Event, Kind},
 };
 
@@ -17,7 +23,6 @@ const PLATFORM_INFO: u32 = 0xce;
 const PERF_CTL: u32 = 0x199;
 const MISC_ENABLE: u32 = 0x1a0;
 const TURBO_RATIO_LIMIT: u32 = 0x1ad;
-const ENERGY_PERF_BIAS: u32 = 0x1b0;
 /// What a step of a ratio is worth, kHz.
 const RATIO_KHZ: u32 = 100_000;
 const CONFIG_TDP_NOMINAL: u32 = 0x648;
@@ -571,193 +576,4 @@ impl Driver for IntelCpufreq {
 fn percent_requests(platform: &Platform, pstates: &Pstates) -> (i32, i32) {
     let of = |pct: u32| (u64::from(pstates.khz(pstates.turbo)) * u64::from(pct)).div_ceil(100) as i32;
     (of(platform.intel.min_pct), of(platform.intel.max_pct))
-}
-
-/// min_perf_pct's floor: the lowest P-state as a percentage of turbo, rounded down.
-pub(crate) fn floor_pct(platform: &Platform) -> u32 {
-    Pstates::of(platform, 0).map_or(0, |pstates| pstates.min * 100 / pstates.turbo.max(1))
-}
-
-/// Registers the driver of a mode.
-pub(crate) fn register(cpufreq: &mut Cpufreq, platform: &mut Platform, cpus: &[Cpu], mode: Mode) -> Answer {
-    platform.intel.max_pct = 100;
-    // As after a boot: intel_pstate_register_driver() clears the global state, also what was switched off by hand.
-    platform.intel.no_turbo = firmware_disables_turbo(platform);
-    platform.intel.choose_epp_table(platform.kernel, platform.board.model);
-    platform.intel.min_pct = floor_pct(platform);
-    platform.intel.mode = mode;
-    let result = match mode {
-        Mode::Off => Ok(()),
-        Mode::Active => cpufreq.register(platform, cpus, &IntelPstate),
-        Mode::Passive => cpufreq.register(platform, cpus, &IntelCpufreq),
-    };
-    if result.is_err() {
-        platform.intel.mode = Mode::Off;
-    }
-    result
-}
-
-/// Whether firmware has switched HWP on before the kernel came: then it is used, whatever was asked for
-/// (intel_pstate_hwp_is_enabled()).
-pub(crate) fn firmware_enabled_hwp(platform: &Platform) -> bool {
-    platform.board.hwp && platform.chip.read(0, PM_ENABLE).is_ok_and(|value| value & 1 != 0)
-}
-
-/// Writes intel_pstate/status.
-pub(crate) fn store_status(
-    cpufreq: &mut Cpufreq,
-    platform: &mut Platform,
-    cpus: &[Cpu],
-    text: &[u8],
-) -> Answer {
-    let old = platform.intel.mode;
-    let mode = if streq(text, "off") {
-        if old == Mode::Off {
-            // Newer kernels take a second `off` for done, older ones for an invalid word.
-            return if platform.since(Kernel::V7_2) { Ok(()) } else { Err(Errno::INVAL) };
-        }
-        if platform.intel.hwp {
-            // HWP cannot be switched off, so neither can the driver (intel_pstate_update_status).
-            return Err(Errno::BUSY);
-        }
-        Mode::Off
-    } else if streq(text, "active") {
-        Mode::Active
-    } else if streq(text, "passive") {
-        Mode::Passive
-    } else {
-        return Err(Errno::INVAL);
-    };
-    if mode == old {
-        return Ok(());
-    }
-    if old != Mode::Off {
-        cpufreq.unregister(platform);
-    }
-    register(cpufreq, platform, cpus, mode)
-}
-
-/// Refreshes every policy, with the requests that the percentages stand for in passive mode.
-fn refresh_all(cpufreq: &mut Cpufreq, platform: &mut Platform) {
-    for index in 0..cpufreq.policies.len() {
-        let number = cpufreq.policies[index].number;
-        if platform.intel.mode == Mode::Passive
-            && let Ok(pstates) = Pstates::of(platform, number)
-        {
-            cpufreq.policies[index].driver_request = percent_requests(platform, &pstates);
-        }
-        cpufreq.refresh(platform, index);
-    }
-}
-
-/// Writes intel_pstate/no_turbo.
-pub(crate) fn store_no_turbo(cpufreq: &mut Cpufreq, platform: &mut Platform, text: &[u8]) -> Answer {
-    // sscanf: `1x` is 1, and numbers above 1 count as 1 (clamp_t).
-    let value = scan_unsigned(text)? as u32 != 0;
-    if platform.intel.mode == Mode::Off {
-        return Err(Errno::AGAIN);
-    }
-    // Turbo that firmware has switched off cannot be switched on here.
-    if firmware_disables_turbo(platform) && !value && platform.intel.no_turbo {
-        return Err(Errno::PERM);
-    }
-    if value == platform.intel.no_turbo {
-        return Ok(());
-    }
-    platform.intel.no_turbo = value;
-    if value && let Ok(pstates) = Pstates::of(platform, 0) {
-        // store_no_turbo(): the minimum is squashed into what is left without turbo.
-        let most = pstates.max * 100 / pstates.turbo.max(1);
-        platform.intel.min_pct = platform.intel.min_pct.min(most);
-    }
-    if platform.since(Kernel::V6_12) {
-        // intel_pstate_update_limits_for_all(); before 6.12 cpuinfo_max_freq stays what it was at registration.
-        for policy in &mut cpufreq.policies {
-            if let Ok(pstates) = Pstates::of(platform, policy.number) {
-                policy.highest = pstates.khz(if value { pstates.max } else { pstates.turbo });
-            }
-        }
-    }
-    refresh_all(cpufreq, platform);
-    Ok(())
-}
-
-/// Writes intel_pstate/max_perf_pct or min_perf_pct.
-pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: bool, text: &[u8]) -> Answer {
-    let value = scan_unsigned(text)? as u32;
-    if platform.intel.mode == Mode::Off {
-        return Err(Errno::AGAIN);
-    }
-    if is_max {
-        // clamp_t with the other bound: out of range is no error.
-        platform.intel.max_pct = value.min(100).max(platform.intel.min_pct);
-    } else {
-        platform.intel.min_pct = value.max(floor_pct(platform)).min(platform.intel.max_pct);
-    }
-    refresh_all(cpufreq, platform);
-    Ok(())
-}
-
-/// energy_performance_preference of a CPU.
-pub(crate) fn show_epp(platform: &Platform, cpu: u32) -> Answer<String> {
-    let epp = (platform.chip.read(cpu, HWP_REQUEST)? >> 24) as u8;
-    let table = platform.intel.epp_table;
-    Ok(match table.iter().position(|&value| value == epp) {
-        Some(index) => EPP_WORDS[index + 1].to_owned(),
-        // intel_pstate_get_energy_pref_index(): 0 has no word of its own on models whose `performance` is another
-        // number.
-        None if epp == 0 => "default".to_owned(),
-        None => epp.to_string(),
-    })
-}
-
-/// Writes energy_performance_preference.
-pub(crate) fn store_epp(cpufreq: &mut Cpufreq, platform: &mut Platform, index: usize, text: &[u8]) -> Answer {
-    let policy = &cpufreq.policies[index];
-    let cpu = policy.leader();
-    let word = scan_word(text, 20)?;
-    let table = platform.intel.epp_table;
-    let epp = match EPP_WORDS.iter().position(|name| name.as_bytes() == word) {
-        Some(0) => platform.intel.cpus[cpu as usize].default_epp.unwrap_or(128),
-        Some(index) => table[index - 1],
-        None => u8::try_from(kstrtou32(word, 10)?).map_err(|_| Errno::INVAL)?,
-    };
-    // After parsing: the kernel answers EINVAL for a bad word, whether there is a driver or not.
-    if platform.intel.mode == Mode::Off {
-        return Err(Errno::AGAIN);
-    }
-    // intel_pstate_set_energy_pref_index(): only 0, as a number or by its word.
-    if platform.intel.mode == Mode::Active && matches!(policy.governor, Governor::Performance) && epp > 0 {
-        return Err(Errno::BUSY);
-    }
-    set_epp(platform, cpu, epp);
-    Ok(())
-}
-
-/// base_frequency in kHz.
-pub(crate) fn base_frequency(platform: &Platform, cpu: u32) -> Answer<u32> {
-    let pstates = Pstates::of(platform, cpu)?;
-    Ok(pstates.khz(pstates.max))
-}
-
-/// Words of energy_perf_bias.
-const EPB_WORDS: [(&str, u8); 5] =
-    [("performance", 0), ("balance-performance", 4), ("normal", 6), ("balance-power", 8), ("power", 15)];
-
-/// Writes energy_perf_bias (arch/x86/kernel/cpu/intel_epb.c).
-pub(crate) fn store_epb(platform: &mut Platform, cpu: u32, online: bool, text: &[u8]) -> Answer {
-    // intel_epb_normal: 7 on Alder Lake L, Gracemont and Raptor Lake P.
-    let normal = if matches!(platform.board.model, 0x9a | 0xbe | 0xba) { 7 } else { 6 };
-    // Words first, then a number in any base (__sysfs_match_string, kstrtou64 with base 0).
-    let value = match EPB_WORDS.iter().find(|(word, _)| streq(text, word)) {
-        Some(("normal", _)) => normal,
-        Some((_, value)) => *value,
-        None => kstrtou32(text, 0).ok().filter(|&value| value <= 15).ok_or(Errno::INVAL)? as u8,
-    };
-    platform.intel.cpus[cpu as usize].epb = value;
-    if online {
-        let old = platform.chip.read(cpu, ENERGY_PERF_BIAS)?;
-        platform.chip.write(cpu, ENERGY_PERF_BIAS, old & !0xf | u64::from(value))?;
-    }
-    Ok(())
 }
