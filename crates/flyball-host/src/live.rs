@@ -216,6 +216,9 @@ pub struct Live {
 }
 
 impl Live {
+    /// How a machine is named that is neither a guest of flyball's nor a simulated one that is served to this process.
+    pub const NAME: &str = "live";
+
     /// The running machine, with paths below `/`.
     pub fn new() -> Live {
         Live { tree: Tree::new("/"), started: Instant::now() }
@@ -259,7 +262,7 @@ impl Host for Live {
         if let Some(name) = self.read("/proc/version").ok().as_deref().and_then(served) {
             return format!("sim:{name} (served)");
         }
-        crate::emulated(self).unwrap_or_else(|| "live".to_owned())
+        crate::emulated(self).unwrap_or_else(|| Live::NAME.to_owned())
     }
 
     crate::recorded::read_from_tree!(tree);

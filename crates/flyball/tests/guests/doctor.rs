@@ -105,7 +105,7 @@ const BOOTS: &[Boot] = &[
         module: false,
         findings: &[
             ("driver.best", "warning", "remove intel_pstate=disable"),
-            ("driver.hwp", "warning", "off because the command line says so"),
+            ("driver.hwp", "warning", "remove intel_pstate=disable"),
         ],
     },
     Boot {

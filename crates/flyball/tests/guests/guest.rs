@@ -34,7 +34,7 @@ pub fn missing(kernel: &str) -> Option<String> {
 
 /// Boots a guest and runs `command` in it, politely.
 pub fn run(kernel: &str, options: &[&str], command: &[&str]) -> std::io::Result<Output> {
-    let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "500"] };
+    let timeout: &[&str] = if options.contains(&"--timeout") { &[] } else { &["--timeout", "1800"] };
     Command::new("nice")
         .args(["-n", "5", env!("CARGO_BIN_EXE_flyball"), "--kernel", kernel, "guest", "run"])
         .args(timeout)

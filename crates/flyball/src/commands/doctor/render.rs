@@ -26,7 +26,9 @@ const DIM: Mark = Mark::Faint;
 pub(super) fn render(report: &Report, verbose: bool) -> String {
     let mut out = String::new();
     let kind = match report.kind {
-        flyball_host::Kind::Live => String::new(),
+        flyball_host::Kind::Live if report.machine == flyball_host::Live::NAME => String::new(),
+        // A guest, or a simulated machine that is served to this process.
+        flyball_host::Kind::Live => format!(" · {}", report.machine),
         flyball_host::Kind::Recorded => format!(" · recorded: {}", report.machine),
         flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
     };
