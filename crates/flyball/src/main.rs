@@ -12,6 +12,11 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::complain(format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// Faster than musl's own allocator, which costs a static binary a quarter more CPU time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod arms;
 mod change;
 mod cli;
@@ -49,10 +54,10 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. What it
-    // had changed by then, its guardian restores it.
+    // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. Its
+    // guardian then restores what it had changed.
     flyball_host::set_signal_actions();
-    // Before clap: called by that name, the arguments follow the kernel tool's grammar and not flyball's.
+    // Before clap: called through a link named intel-speed-select, the arguments follow the kernel tool's grammar.
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
