@@ -87,21 +87,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
                 listed(topology.policies.iter().map(|p| p.number)),
             )
         }
-        "type" => {
-            let wanted = match value.to_ascii_lowercase().as_str() {
-                "p" | "core" | "performance" => CoreType::P,
-                "e" | "atom" | "efficiency" => CoreType::E,
-                "lp" | "lowpower" => CoreType::LP,
-                _ => return Err(bad("core types are P, E and LP".to_owned())),
-            };
-            let kinds = topology.core_kinds();
-            let there = if kinds.is_empty() {
-                "none, because all cores are of the same type".to_owned()
-            } else {
-                listed(kinds.keys())
-            };
-            (kinds.get(&wanted).cloned().unwrap_or_default(), there)
-        }
+        "type" => of_type(value, topology).ok_or_else(|| bad("core types are P, E and LP".to_owned()))?,
         _ => return Err(bad(FORMS.to_owned())),
     };
     // A selector that is well formed and selects nothing is an error: a setting for no CPU would be lost without a
@@ -110,6 +96,23 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
         return Err(bad(format!("it selects no CPU; possible here: {there}")));
     }
     Ok(cpus)
+}
+
+/// The CPUs of a kind of core, and the kinds that there are; `None` for a word that names no kind.
+fn of_type(word: &str, topology: &Topology) -> Option<(CpuList, String)> {
+    let wanted = match word.to_ascii_lowercase().as_str() {
+        "p" | "core" | "performance" => CoreType::P,
+        "e" | "atom" | "efficiency" => CoreType::E,
+        "lp" | "lowpower" => CoreType::LP,
+        _ => return None,
+    };
+    let kinds = topology.core_kinds();
+    let there = if kinds.is_empty() {
+        "none, because all cores are of the same type".to_owned()
+    } else {
+        listed(kinds.keys())
+    };
+    Some((kinds.get(&wanted).cloned().unwrap_or_default(), there))
 }
 
 /// `3`, `0-2` or `1.3`: numbers of each level, the last of which may be a range.

@@ -141,7 +141,7 @@ fn one(
     for (place, entry) in snapshot.entries(knob)?.filter(|(place, _)| is_meant(place)) {
         let (outcome, source) = Outcome::of(&entry.ok_or(ReadError::NotTaken(knob))?.reading);
         let alike = |row: &&mut Row| row.name == place.name && row.outcome.alike(&outcome);
-        // From the back: neighbouring places are mostly alike, and a machine has hundreds of them.
+        // From the back: neighbouring places mostly have the same value, and a machine has hundreds of them.
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !options.apart => {
                 row.cpus.add(&place.cpus);

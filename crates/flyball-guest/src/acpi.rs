@@ -162,7 +162,7 @@ impl Mailbox {
     }
 
     /// The table that describes it.
-    pub fn pcct(&self) -> Vec<u8> {
+    fn pcct(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&0u32.to_le_bytes()); // flags: no interrupt
         body.extend_from_slice(&0u64.to_le_bytes());

@@ -25,7 +25,7 @@ pub enum Vendor {
 
 impl Vendor {
     /// The vendor that CPUID names so.
-    pub fn of_id(vendor_id: &str) -> Vendor {
+    fn of_id(vendor_id: &str) -> Vendor {
         match vendor_id {
             "GenuineIntel" => Vendor::Intel,
             "AuthenticAMD" | "HygonGenuine" => Vendor::Amd,

@@ -19,14 +19,6 @@ impl EnergyUnit {
             EnergyUnit::Nanojoules(n) => (femtojoules / (u128::from(n.max(1)) * 1_000_000)) as u32,
         }
     }
-
-    /// Femtojoules of one count, rounded down.
-    pub fn femtojoules(self) -> u128 {
-        match self {
-            EnergyUnit::Shift(n) => 1_000_000_000_000_000 >> n,
-            EnergyUnit::Nanojoules(n) => u128::from(n) * 1_000_000,
-        }
-    }
 }
 
 /// The unit that the kernel derives from the ESU field: floor(10^9 / 2^n) nJ.

@@ -328,7 +328,7 @@ impl Cpufreq {
             self.highest[cpu as usize] = policy.highest;
         }
         let mut limits = policy.requested();
-        // The driver first: it may raise a minimum that nobody asked for, before the table rounds it.
+        // The driver first: it may raise a minimum that was not asked for, before the table rounds it.
         driver.verify(platform, policy, &mut limits);
         if policy.table.is_empty() {
             (policy.min, policy.max) = (limits.min, limits.max);

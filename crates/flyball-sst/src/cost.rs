@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The base frequency of a level for ordinary code.
-pub fn base_of_level(access: &dyn Access, domain: &Domain, level: u8) -> Option<MegaHertz> {
+fn base_of_level(access: &dyn Access, domain: &Domain, level: u8) -> Option<MegaHertz> {
     let data = access.level_data(&domain.place, level).ok()?;
     if data.base[0].0 != 0 {
         Some(data.base[0])

@@ -187,6 +187,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn interrupts_of_the_kernels_own_refuse_with_either_errno() {
+        for errno in [Errno::IO, Errno::PERM] {
+            assert!(Spelling::Interrupt.is_kernels_own(errno));
+            assert!(!Spelling::Number.is_kernels_own(errno));
+        }
+        assert!(!Spelling::Interrupt.is_kernels_own(Errno::INVAL));
+    }
+
+    #[test]
     fn the_kernels_spelling_is_known() {
         assert!(Spelling::AnyCase.agrees("PERFORMANCE", "performance\n"));
         assert!(Spelling::Preference.agrees("128", "balance_performance"));

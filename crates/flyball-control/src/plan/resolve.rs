@@ -195,7 +195,7 @@ impl Snapshot {
             (Check::Ratios, Value::Word(word)) if trl(word).is_none() => {
                 refuse("it takes 0x and up to 16 hexadecimal digits".to_owned())
             }
-            // pm_qos_resume_latency_us: the file's 0 is no constraint, the opposite of what 0us asks for.
+            // pm_qos_resume_latency_us: the file's 0 means no constraint, the opposite of what 0us asks for.
             (Check::NotZero, Value::Time(Micros(0))) => refuse("0 would mean no limit; use n/a".to_owned()),
             _ => Ok(()),
         }

@@ -158,7 +158,7 @@ pub(super) const SMT: Knob = Knob {
             turn: Turn::Switch { off: Step::Offline, on: Step::Online },
             spelling: Spelling::SmtControl,
             bound: Bound::None,
-            // cpuhp_smt_enable (kernel/cpu.c) brings every present CPU online that is allowed, whoever took it offline.
+            // cpuhp_smt_enable (kernel/cpu.c) brings every present CPU online that is allowed, also one that the user took offline.
             disturbs: &[Disturbs::Everywhere(effects::EVERYTHING), Disturbs::PinnedInterrupts],
             refusals: &[
                 // __store_smt_control: EPERM after `forceoff` or nosmt=force, ENODEV where the processor has no SMT.

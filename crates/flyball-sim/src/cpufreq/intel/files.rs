@@ -130,7 +130,7 @@ pub(crate) fn store_pct(cpufreq: &mut Cpufreq, platform: &mut Platform, is_max: 
         return Err(Errno::AGAIN);
     }
     if is_max {
-        // clamp_t with the other bound: out of range is no error.
+        // clamp_t with the other bound: a value out of range is not an error.
         platform.intel.max_pct = value.min(100).max(platform.intel.min_pct);
     } else {
         platform.intel.min_pct = value.max(floor_pct(platform)).min(platform.intel.max_pct);
