@@ -53,7 +53,7 @@ impl Setting {
         on: Option<&str>,
         from: impl Into<String>,
     ) -> Result<Setting, IntentError> {
-        let name: KnobName = name.parse()?;
+        let name: KnobName = name.parse().map_err(UnknownKnob::to_set)?;
         let wanted = Wanted::parse(name.knob.knob(), value)?;
         Ok(Setting { name, wanted, on: on.map(str::to_owned), from: from.into() })
     }
@@ -64,7 +64,7 @@ impl Setting {
 }
 
 impl Intent {
-    /// Reads `KNOB=VALUE` arguments, all for the CPUs of selector `on`.
+    /// Reads `KNOB=VALUE` and `KNOB@CPUS=VALUE` arguments; those without CPUs are for selector `on`.
     ///
     /// # Errors
     /// The first argument that is not a setting.
@@ -74,6 +74,8 @@ impl Intent {
             let argument = argument.as_ref();
             let (name, value) =
                 argument.split_once('=').ok_or_else(|| IntentError::NoEquals(argument.to_owned()))?;
+            // CPUs of its own come before those for all settings.
+            let (name, on) = name.split_once('@').map_or((name, on), |(name, cpus)| (name, Some(cpus)));
             settings.push(Setting::new(name, value, on, argument)?);
         }
         Ok(Intent { settings })
@@ -101,6 +103,10 @@ mod tests {
         assert_eq!(intent.settings[0].knob(), Id::Governor);
         assert_eq!(intent.settings[0].on.as_deref(), Some("0-3"));
         assert_eq!(intent.settings[1].name.to_string(), "idle-state:C6");
+        let intent =
+            Intent::from_arguments(&["idle-state:C6@policy:2=off", "turbo=off"], Some("0-3")).unwrap();
+        assert_eq!(intent.settings[0].on.as_deref(), Some("policy:2"));
+        assert_eq!(intent.settings[1].on.as_deref(), Some("0-3"));
     }
 
     #[test]

@@ -27,11 +27,10 @@ use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    At, Id, Location, Mechanism, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
+    At, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
     intent::Intent,
     knob::order::{Bound, Step, natural},
     select,
-    table::pattern::captures,
 };
 pub use absences::{Absence, Remedy};
 pub use note::Note;
@@ -62,22 +61,6 @@ pub struct Change {
     pub because: String,
     /// Whether it may turn out not to be needed, or to need another number, once its turn has come.
     pub provisional: bool,
-}
-
-impl Change {
-    /// The path before the number of its CPU or policy, that number, and the path after it, by the pattern of its row;
-    /// `None` where the path has none, or is not a path.
-    pub fn numbered_path(&self) -> Option<(&str, u32, &str)> {
-        let path = self.location.path()?;
-        self.knob.knob().mechanisms.iter().find_map(|mechanism| {
-            let Mechanism::File { path: pattern, .. } = mechanism else { return None };
-            let (_, digits) =
-                captures(pattern, path)?.into_iter().find(|(name, _)| matches!(*name, "policy" | "cpu"))?;
-            // It is the first placeholder of every pattern that has it: what precedes it reads as in the pattern.
-            let start = pattern.find('{')?;
-            Some((&path[..start], digits.parse().ok()?, &path[start + digits.len()..]))
-        })
-    }
 }
 
 /// Every write that brings a machine to what is wanted, in order.

@@ -1,7 +1,7 @@
 //! Whether a machine's processors are flyball's own emulation: its firmware says so in the DMI tables, so that whatever runs
 //! in the guest, or reads what was recorded there, can see it.
 
-use crate::Host;
+use crate::{Host, Kind};
 
 /// The maker that the firmware of flyball's guests names (`crates/flyball-guest/src/qemu.rs`).
 const MAKER: &str = "flyball";
@@ -15,6 +15,13 @@ pub fn emulated(host: &dyn Host) -> Option<String> {
     }
     let words: Vec<String> = ["product_name", "product_version"].into_iter().filter_map(said).collect();
     Some(if words.is_empty() { "guest".to_owned() } else { words.join(", ") })
+}
+
+/// Whether the machine exists only in software: simulated now, or a recording of one that was. The release of a simulated
+/// kernel says so, and every recording has it.
+pub fn simulated(host: &dyn Host) -> bool {
+    let release = || host.read("/proc/sys/kernel/osrelease").or_else(|_| host.read("/proc/version"));
+    host.kind() == Kind::Simulated || release().is_ok_and(|text| text.contains("-flyball-sim"))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub use archive::{Archive, ArchiveError};
 pub use child::{Ended, Launch, Process, Running, Usage};
 pub use cpuinfo::{CpuIds, CpuInfo, Vendor};
 pub use cpulist::{CpuList, CpuListError};
-pub use emulated::emulated;
+pub use emulated::{emulated, simulated};
 pub use error::{Errno, HostError, Op};
 pub use live::Live;
 pub use perf_event::EventCounter;

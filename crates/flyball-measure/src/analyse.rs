@@ -52,7 +52,8 @@ pub fn analyse(manifest: &Manifest, rounds: &[Round]) -> Report {
     };
     // A meter that stands still was found, so the list of meters has no reason; only the rounds show it.
     report.no_energy = report.no_energy.or_else(|| notes::still(manifest, &counted));
-    report.notes = notes(manifest, &counted, &report);
+    report.notes = notes::slow_warm_up(manifest, rounds).into_iter().collect();
+    report.notes.extend(notes(manifest, &counted, &report));
     report
 }
 

@@ -103,8 +103,8 @@ pub enum Event<'a> {
         done: usize,
         /// Rounds at most in this session.
         of: usize,
-        /// Time left, by the mean of the rounds so far.
-        left: Duration,
+        /// Whether it is the last of its block.
+        ends_block: bool,
     },
 }
 
@@ -331,10 +331,8 @@ impl Conductor<'_> {
                     trace,
                     conditions,
                 };
-                let spent = self.host.now().saturating_sub(began);
-                // Rounds done in this session only: rounds of before may have been of other arms, which take another time.
-                let left = spent.mul_f64((of - done.min(of)) as f64 / done as f64);
-                progress(&Event::Over { arm: &arm_data, round: &round, done, of, left });
+                let ends_block = place + 1 == arms.len();
+                progress(&Event::Over { arm: &arm_data, round: &round, done, of, ends_block });
                 // Flushed here, between rounds: no meter runs, and a crash in the next round loses only that one.
                 directory.append(round)?;
             }

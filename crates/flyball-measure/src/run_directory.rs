@@ -36,6 +36,9 @@ pub const VERSION: u32 = 1;
 const MOST_MANIFEST: u64 = 16 << 20;
 const MOST_ROUNDS: u64 = 1 << 30;
 
+/// Comparisons that start in one second in one directory.
+const MOST_AT_ONCE: u32 = 1000;
+
 /// The machine that was measured.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MachineNote {
@@ -271,6 +274,32 @@ impl RunDirectory {
         directory.save()?;
         directory.open_log()?;
         Ok(directory)
+    }
+
+    /// Makes a new one at `path`, or at `path-2`, `path-3` and so on if that exists: two comparisons may start in one second.
+    ///
+    /// # Errors
+    /// As [`RunDirectory::create`].
+    pub fn create_numbered(
+        path: &Path,
+        manifest: Manifest,
+        owner: Option<User>,
+    ) -> Result<RunDirectory, RecordError> {
+        let numbered = |number: u32| match number {
+            1 => path.to_owned(),
+            _ => PathBuf::from(format!("{}-{number}", path.display())),
+        };
+        let as_owner = owner.as_ref().map(User::for_files);
+        let mut number = 1;
+        // Making the directory decides who has it: looking first would leave time for the other one.
+        while let Err(cause) = fs::create_dir(numbered(number)) {
+            if cause.kind() != io::ErrorKind::AlreadyExists || number >= MOST_AT_ONCE {
+                return Err(RecordError::Io { what: "make", path: numbered(number), cause });
+            }
+            number += 1;
+        }
+        drop(as_owner);
+        RunDirectory::create(&numbered(number), manifest, owner)
     }
 
     /// Reads one. A last line that is cut short (power lost while it was written) is passed over with a warning.

@@ -14,6 +14,8 @@ pub enum Style {
     Alert,
     /// Worth a look.
     Notice,
+    /// Better.
+    Good,
 }
 
 /// Turns styles into what the output understands.

@@ -188,7 +188,7 @@ struct Plain {
 }
 
 /// The plain directories. `Dir::Plain(n)` is entry n.
-static PLAIN: [Plain; 19] = [
+static PLAIN: [Plain; 21] = [
     Plain {
         path: "sys",
         children: &[
@@ -202,7 +202,13 @@ static PLAIN: [Plain; 19] = [
     },
     Plain {
         path: "sys/devices",
-        children: &[("system", Dir::Plain(2)), ("virtual", Dir::Plain(3)), ("platform", Dir::Plain(16))],
+        children: &[
+            ("system", Dir::Plain(2)),
+            ("virtual", Dir::Plain(3)),
+            ("platform", Dir::Plain(16)),
+            ("cpu_core", Dir::Plain(CPU_CORE)),
+            ("cpu_atom", Dir::Plain(CPU_ATOM)),
+        ],
     },
     Plain { path: "sys/devices/system", children: &[("cpu", Dir::Cpus), ("node", Dir::Nodes)] },
     Plain { path: "sys/devices/virtual", children: &[("powercap", Dir::Powercap), ("dmi", Dir::Plain(4))] },
@@ -224,6 +230,8 @@ static PLAIN: [Plain; 19] = [
     Plain { path: "sys/devices/platform", children: &[("hwmon", Dir::Hwmons)] },
     Plain { path: "sys/module/intel_idle", children: &[("parameters", Dir::Plain(18))] },
     Plain { path: "sys/module/intel_idle/parameters", children: &[] },
+    Plain { path: "sys/devices/cpu_core", children: &[] },
+    Plain { path: "sys/devices/cpu_atom", children: &[] },
 ];
 
 const CLASS_POWERCAP: u8 = 6;
@@ -231,6 +239,8 @@ const CLASS_HWMON: u8 = 7;
 const BUS_CPU_DEVICES: u8 = 10;
 const CLASS_DMI: u8 = 15;
 const DEV: u8 = 14;
+const CPU_CORE: u8 = 19;
+const CPU_ATOM: u8 = 20;
 
 /// `prefixN` as N, without leading zeros.
 pub(crate) fn numbered(name: &str, prefix: &str) -> Option<u32> {
@@ -278,6 +288,8 @@ pub(crate) fn attributes(dir: Dir) -> &'static [Attribute] {
         Dir::ProcKernel => procfs::KERNEL,
         Dir::DmiId => system::DMI,
         Dir::Plain(18) => system::INTEL_IDLE,
+        Dir::Plain(CPU_CORE) => system::CPU_CORE,
+        Dir::Plain(CPU_ATOM) => system::CPU_ATOM,
         _ => &[],
     }
 }
@@ -349,6 +361,7 @@ fn exists(world: &World, dir: Dir) -> bool {
         Dir::Powercap => powercap::packages(world) > 0,
         // /sys/module/intel_idle comes with the driver that binds.
         Dir::Plain(17) => world.platform.board.idle_driver == "intel_idle",
+        Dir::Plain(CPU_CORE | CPU_ATOM) => system::is_hybrid(world),
         _ => true,
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use flyball_control::{
-    Intent, Setting, Snapshot,
+    Intent, Snapshot,
     plan::{Plan, plan},
     write::{
         hold::{Applied, Hold},
@@ -36,13 +36,9 @@ const BOOT: &str = "boot";
 pub fn intent(arm: &Arm) -> Result<Intent, Failure> {
     let mut intent = Intent::default();
     for wish in arm.settings.iter().filter(|wish| !is_boot(wish)) {
-        let (name, on) = match wish.knob.split_once('@') {
-            Some((name, cpus)) => (name, Some(cpus)),
-            None => (wish.knob.as_str(), None),
-        };
-        let setting = Setting::new(name, &wish.value, on, wish.to_string())
+        let one = Intent::from_arguments(&[wish.to_string()], None)
             .map_err(|error| Failure::usage(format!("arm '{}': {error}", arm.name)))?;
-        intent.settings.push(setting);
+        intent.settings.extend(one.settings);
     }
     Ok(intent)
 }

@@ -1,12 +1,6 @@
 //! What the commands that change a machine share: arguments, the way from failures to exit codes, rendering.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Write as _,
-    io::Read as _,
-    path::Path,
-    sync::atomic::Ordering,
-};
+use std::{collections::BTreeMap, fmt::Write as _, io::Read as _, path::Path, sync::atomic::Ordering};
 
 use flyball_control::{
     Id, Scope,
@@ -24,7 +18,10 @@ use flyball_host::{CpuList, Host, Kind};
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    fold,
+    machine::MachineArg,
     output::Reporter,
+    paint::{self, one_line},
 };
 
 pub use crate::process::{command_line, interrupts};
@@ -32,11 +29,11 @@ pub use crate::process::{command_line, interrupts};
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
 pub struct SettingArgs {
-    /// A profile (a TOML file, - for stdin) or a setting KNOB=VALUE; of several, the later ones count.
+    /// A profile (a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE; later ones win.
     #[arg(required = true, value_name = "PROFILE|KNOB=VALUE")]
     pub wanted: Vec<String>,
 
-    /// CPUs that the KNOB=VALUE settings are for: 0-3,7, package:0, type:P and so on; all if not given.
+    /// CPUs of settings that do not name their own: 0-3,7, package:0, type:P and so on [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
 }
@@ -108,8 +105,13 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     for note in notes.into_iter().chain(applied.notes.iter().map(ToString::to_string)) {
         eprintln!("note: {note}");
     }
+    if let MachineArg::Simulated(setup) = &context.machine
+        && setup.state.is_none()
+    {
+        eprintln!("note: this machine ends with the command; --sim-state FILE keeps it");
+    }
     // A full disk behind stdout must not make it look as if nothing had been set.
-    print_applied(&context.output.about(host), &applied).map_err(|failure| {
+    print_applied(&context.output.about(host), intent, &applied).map_err(|failure| {
         failure.reworded(|message| {
             format!("the settings are in effect ('flyball restore' undoes them), but {message}")
         })
@@ -117,24 +119,17 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
 }
 
-fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
-    output.object(|| applied, || render_applied(applied))
+fn print_applied(output: &Reporter, intent: &Intent, applied: &Applied) -> Result<(), Failure> {
+    output.object(|| applied, || render_applied(intent, applied))
 }
 
-fn render_applied(applied: &Applied) -> String {
-    let mut out = String::new();
+/// A line for each setting that was asked for and each value it got; CPUs that got the same value share it.
+fn render_applied(intent: &Intent, applied: &Applied) -> String {
     if applied.made.is_empty() {
-        out.push_str("nothing to change\n");
+        return "already in effect; nothing to change\n".to_owned();
     }
-    // CPUs that were given the same value are one line.
     let mut lines: Vec<(Id, String, String, CpuList)> = Vec::new();
-    for AppliedChange { change, outcome } in &applied.made {
-        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's text (no_turbo 0).
-        let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
-        let tail = match outcome {
-            Outcome::Applied => format!("{} (was {was})", change.value),
-            other => format!("{}: {other} (was {was}); see {}", change.new, change.location),
-        };
+    let mut add = |change: &Change, tail: String| {
         // Compared by the printed text: what looks the same to a reader is one line.
         let same = |(knob, instance, text, _): &&mut (Id, String, String, CpuList)| {
             *knob == change.knob && *instance == change.instance && *text == tail
@@ -143,13 +138,45 @@ fn render_applied(applied: &Applied) -> String {
             Some((.., cpus)) => cpus.extend(change.cpus.iter()),
             None => lines.push((change.knob, change.instance.clone(), tail, change.cpus.clone())),
         }
+    };
+    for AppliedChange { change, outcome } in &applied.made {
+        // `was` is in the knob's terms, as the new value is (turbo=on); `old` is the attribute's text (no_turbo 0).
+        let was = change.was.as_deref().or(change.old.as_deref()).unwrap_or("unknown");
+        add(
+            change,
+            match outcome {
+                Outcome::Applied => format!("{} (was {was})", change.value),
+                other => format!("{}: {other} (was {was}); see {}", change.new, change.location),
+            },
+        );
     }
+    for change in &applied.not_needed {
+        add(change, format!("{}, through the settings above", change.value));
+    }
+    let mut out = String::new();
     for (knob, instance, text, cpus) in lines {
         let instance = if instance.is_empty() { instance } else { format!(":{instance}") };
-        let on = if knob.knob().scope == Scope::Machine { String::new() } else { format!(" of CPUs {cpus}") };
+        let on = if knob.knob().scope == Scope::Machine {
+            String::new()
+        } else {
+            format!(" of {}", of_cpus(&cpus))
+        };
         let _ = writeln!(out, "{knob}{instance}{on}: {text}");
     }
+    // A reason begins with the setting as it was typed.
+    let is_of = |change: &Change, from: &str| {
+        change.because.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with("; "))
+    };
+    let changes = || applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
+    for setting in intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from))) {
+        let _ = writeln!(out, "{}: already in effect", setting.from);
+    }
     out
+}
+
+/// `CPU 5`, `CPUs 0-7`.
+fn of_cpus(cpus: &CpuList) -> String {
+    format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, paint::cpus(cpus))
 }
 
 /// Prints a plan: every write in order on stdout, what else there is to know on stderr. Equal writes to many CPUs are
@@ -163,62 +190,30 @@ pub fn plan_text(plan: &Plan, each: bool) -> String {
     for note in &plan.notes {
         eprintln!("note: {note}");
     }
-    let heading = if plan.is_empty() { "nothing to change\n" } else { "" };
+    let heading = if plan.is_empty() { "already in effect; nothing to change\n" } else { "" };
     format!("{heading}{}", render(plan, each))
 }
 
-/// Fewer equal writes than this stay a line each.
-const FOLDED_FROM: usize = 8;
-
-/// A write's line, cut where the number of its CPU or policy stands.
-fn line_of(change: &Change) -> (String, Option<u32>, String) {
+/// A write's line, after its location.
+fn tail_of(change: &Change) -> String {
     let old = change.old.as_deref().unwrap_or("(unknown until applied)");
-    let tail = format!("  {old} -> {}  # {}", change.new, change.because);
-    match change.numbered_path() {
-        Some((before, number, after)) => (before.to_owned(), Some(number), format!("{after}{tail}")),
-        None => (change.location.to_string(), None, tail),
-    }
+    // What a recorded machine's file holds may have several lines.
+    let old = one_line(old.to_owned());
+    let provisional = if change.provisional { " (provisional)" } else { "" };
+    format!("  {old} -> {}{provisional}  # {}", change.new, change.because)
 }
 
 fn render(plan: &Plan, each: bool) -> String {
     let mut text = String::new();
-    let mut changes = &plan.changes[..];
-    while let Some(first) = changes.first() {
-        // Changes are sorted by step, so a step is a run of them; lines are never folded across steps, whose order matters.
-        let count = changes.iter().take_while(|change| change.step == first.step).count();
-        let (step, rest) = changes.split_at(count);
-        changes = rest;
-        let _ = writeln!(text, "{}", first.step);
-        // Equal lines are printed once, at the first one's place.
-        let mut alike: Vec<(String, String, Vec<u32>)> = Vec::new();
-        let mut place: HashMap<(String, String), usize> = HashMap::new();
-        for (head, number, tail) in step.iter().map(line_of) {
-            match place.get(&(head.clone(), tail.clone())).filter(|_| number.is_some()) {
-                Some(&at) => alike[at].2.extend(number),
-                None => {
-                    place.insert((head.clone(), tail.clone()), alike.len());
-                    alike.push((head, tail, number.into_iter().collect()));
-                }
-            }
-        }
-        // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that they can be compared.
-        if each || alike.iter().all(|(_, _, numbers)| numbers.len() < FOLDED_FROM) {
-            for (head, number, tail) in step.iter().map(line_of) {
-                let number = number.map(|number| number.to_string()).unwrap_or_default();
-                let _ = writeln!(text, "  {head}{number}{tail}");
-            }
-            continue;
-        }
-        for (head, tail, numbers) in alike {
-            let _ = match numbers[..] {
-                [] => writeln!(text, "  {head}{tail}"),
-                [one] => writeln!(text, "  {head}{one}{tail}"),
-                _ => {
-                    let list: CpuList = numbers.iter().copied().collect();
-                    writeln!(text, "  {head}{{{list}}}{tail}  ({} writes)", numbers.len())
-                }
-            };
-        }
+    // Changes are sorted by step, so a step is a run of them; lines are never folded across steps, whose order matters.
+    for step in plan.changes.chunk_by(|a, b| a.step == b.step) {
+        let _ = writeln!(text, "{}", step[0].step);
+        let writes: Vec<fold::Write> =
+            step.iter().map(|change| fold::Write::new(&change.location, &tail_of(change))).collect();
+        text += &fold::lines(&writes, each);
+    }
+    if plan.changes.iter().any(|change| change.provisional) {
+        text += "(provisional): decided after the steps before it; the write may get another value, or not be needed\n";
     }
     text
 }

@@ -11,7 +11,7 @@ use crate::{
 
 /// Set a machine's processors up for a workload, measure the effect, and restore everything.
 #[derive(Debug, Parser)]
-#[command(name = "flyball", version, propagate_version = true, max_term_width = WIDEST)]
+#[command(name = "flyball", version, propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
     pub machine: MachineOptions,
@@ -22,11 +22,50 @@ pub struct Cli {
 
     /// Directory of the lock and the journal, if not /run/flyball (also: FLYBALL_STATE). The lock in /run/flyball is taken
     /// too: two flyballs exclude each other whatever their directories.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", hide_short_help = true)]
     pub state_dir: Option<PathBuf>,
+
+    /// Use colours: auto (if stdout is a terminal and NO_COLOR is not set), always or never.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
+    pub color: ColorWhen,
 
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// When text is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorWhen {
+    /// What the command line asks for. Read before clap reads it, because clap's own help and errors are coloured too.
+    pub fn of_process() -> ColorWhen {
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let words: Vec<String> = words.take_while(|word| word != "--").collect();
+        let mut given =
+            words.iter().enumerate().filter_map(|(at, word)| match word.strip_prefix("--color")? {
+                "" => words.get(at + 1).map(String::as_str),
+                value => value.strip_prefix('='),
+            });
+        match given.next_back() {
+            Some("always") => ColorWhen::Always,
+            Some("never") => ColorWhen::Never,
+            _ => ColorWhen::Auto,
+        }
+    }
+
+    /// For clap.
+    pub fn choice(self) -> clap::ColorChoice {
+        match self {
+            ColorWhen::Auto => clap::ColorChoice::Auto,
+            ColorWhen::Always => clap::ColorChoice::Always,
+            ColorWhen::Never => clap::ColorChoice::Never,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -99,6 +138,14 @@ pub enum Command {
     /// Print shell completions.
     Completions(commands::completions::Args),
 
+    /// What fits at the cursor: for the scripts of `completions`.
+    #[command(hide = true)]
+    Complete(commands::complete::Args),
+
+    /// Whether words are a command line: for tests of documents.
+    #[command(hide = true)]
+    Parse(commands::parse::Args),
+
     /// Run a built-in workload once and print its result.
     #[command(hide = true)]
     Task(commands::task::Args),
@@ -107,9 +154,6 @@ pub enum Command {
     #[command(hide = true)]
     Guardian(commands::guardian::Args),
 }
-
-/// Help is at most this wide.
-const WIDEST: usize = 120;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod compare;
+pub mod complete;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
@@ -14,6 +15,7 @@ pub mod guest;
 pub mod guest;
 pub mod intel_speed_select;
 pub mod man;
+pub mod parse;
 pub mod plan;
 pub mod quiet;
 pub mod record;

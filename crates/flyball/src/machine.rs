@@ -88,6 +88,14 @@ impl MachineArg {
         }
     }
 
+    /// Opens the machine without a word on stderr: for a second process of one command, and for completion.
+    pub fn open_quietly(&self) -> Result<Box<dyn Host>, Failure> {
+        match self {
+            MachineArg::Simulated(setup) => Ok(Box::new(SimHost::open(setup)?)),
+            other => other.open(),
+        }
+    }
+
     /// The simulated machine, if it is one.
     pub fn open_simulated(&self) -> Result<Option<SimHost>, Failure> {
         match self {
@@ -125,11 +133,7 @@ fn bound() {
 /// Boots a simulated machine and says that it is one.
 fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
     let machine = SimHost::open(setup)?;
-    eprintln!(
-        "flyball: {} is simulated (kernel {}): nothing here was measured",
-        machine.name(),
-        setup.kernel
-    );
+    eprintln!("flyball: simulated: {}, kernel {}", machine.name(), setup.kernel);
     Ok(machine)
 }
 
@@ -143,21 +147,24 @@ pub struct MachineOptions {
 
     /// Kernel version that a simulated machine models (6.1, 6.12, 6.18, 7.2), or kernel that a guest boots: a version in
     /// the cache, a bzImage, a vmlinux or a Debian package.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "VERSION|FILE")]
+    #[arg(long, global = true, help_heading = SIMULATED, value_name = "VERSION|FILE", hide_short_help = true)]
     pub kernel: Option<String>,
 
     /// Keep the state of a simulated machine in this file from one command to the next.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = SIMULATED, value_name = "FILE", hide_short_help = true)]
     pub sim_state: Option<PathBuf>,
 
     /// Inject a fault into a simulated machine, by rule ("write cpufreq/policy*/scaling_max_freq fails EIO nth 3",
     /// "offline 3 after 2s", "fan blocked"); `flyball sim --help` lists the forms. May be repeated.
-    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "RULE")]
+    #[arg(long, global = true, help_heading = SIMULATED, value_name = "RULE", hide_short_help = true)]
     pub sim_fault: Vec<FaultRule>,
 }
 
 /// The heading of the options that every command takes.
 pub const EVERYWHERE: &str = "Options of every command";
+
+/// The heading of those that simulated machines and guests have besides.
+const SIMULATED: &str = "Simulated machines and guests (flyball sim --help)";
 
 impl MachineOptions {
     /// The machine, with what the other options say about it.

@@ -2,7 +2,7 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `cli`, `commands`, `arms`, `quiet`, `change`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
+//! in this list: `help`, `cli`, `commands`, `arms`, `quiet`, `change`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
@@ -23,6 +23,8 @@ mod cli;
 mod commands;
 mod context;
 mod exit;
+mod fold;
+mod help;
 mod knob_arguments;
 mod machine;
 mod output;
@@ -37,15 +39,16 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _, error::ErrorKind};
 use flyball_control::plan::PlanError;
 use flyball_host::{Host, Live};
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, ColorWhen, Command},
     commands::{
-        apply, compare, completions, doctor, explain, get, guardian, guest, intel_speed_select, man, plan,
-        quiet as quiet_command, record, report, restore, run, save, set, show, sim, sst, task, trace, verify,
+        apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
+        man, parse, plan, quiet as quiet_command, record, report, restore, run, save, set, show, sim, sst,
+        task, trace, verify,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -61,7 +64,16 @@ fn main() -> ExitCode {
     if let Some(code) = intel_speed_select::of_process() {
         return code;
     }
-    let cli = match Cli::try_parse() {
+    let color = ColorWhen::of_process();
+    terminal::use_colours(color.choice());
+    if std::env::args_os().len() == 1 {
+        // Without a command it says what there are. `flyball | less` shows it, too.
+        return match output::line(help::first_screen(help_width())) {
+            Ok(()) => Exit::Done.into(),
+            Err(failure) => failure.exit.into(),
+        };
+    }
+    let cli = match parse(color) {
         Ok(cli) => cli,
         Err(error) => return rejected(&error),
     };
@@ -80,6 +92,25 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Columns of help: at most 120, because longer lines are hard to read; 100 where there is no terminal.
+fn help_width() -> usize {
+    terminal::columns().unwrap_or(100).min(120)
+}
+
+/// Parses the command line.
+fn parse(color: ColorWhen) -> Result<Cli, clap::Error> {
+    let parsed = Cli::command().color(color.choice()).try_get_matches();
+    let matches = parsed.map_err(|error| match error.kind() {
+        // Help is made to fit the terminal, which costs time that other commands need not spend.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let command = help::command(Cli::command(), help_width()).color(color.choice());
+            command.try_get_matches().err().unwrap_or(error)
+        }
+        _ => error,
+    })?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Prints help, or what is wrong with the command line, whose words may be names of files that another user chose.
@@ -131,6 +162,8 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(context, args),
         Command::Man(args) => man::run(Cli::command(), args),
         Command::Completions(args) => completions::run(Cli::command(), args),
+        Command::Complete(args) => complete::run(Cli::command(), args),
+        Command::Parse(args) => parse::run(Cli::command(), args),
         Command::Explain(args) => explain::run(&context.output, args),
         Command::Trace(args) => trace::run(context, args),
         Command::Doctor(args) => doctor::run(context, args),

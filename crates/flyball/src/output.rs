@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use flyball_host::{Host, Kind, emulated};
+use flyball_host::{Host, emulated, simulated};
 use serde::Serialize;
 
 use crate::{
@@ -61,8 +61,13 @@ impl Reporter {
             // Only JSON has an envelope.
             return self.clone();
         }
-        let provenance = Provenance { simulated: host.kind() == Kind::Simulated, emulated: emulated(host) };
+        let provenance = Provenance { simulated: simulated(host), emulated: emulated(host) };
         Reporter { format: self.format, provenance }
+    }
+
+    /// The same for data about a machine that is simulated or not.
+    pub fn about_simulated(&self, simulated: bool) -> Reporter {
+        Reporter { format: self.format, provenance: Provenance { simulated, emulated: None } }
     }
 
     /// For commands that collect something else for JSON than for text.
@@ -107,7 +112,7 @@ static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 /// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
 pub fn complain(text: impl Display) {
     // In one piece, so that messages of several threads do not mix.
-    if terminal::stderr().write_all(text.to_string().as_bytes()).is_err() {
+    if terminal::stderr().write_all(terminal::fitted_stderr(&text.to_string()).as_bytes()).is_err() {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }
@@ -122,7 +127,14 @@ pub fn concluded(exit: Exit) -> Exit {
 pub fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = terminal::stdout();
     // Flushed here, where its failure can be reported; at the end of the process it would be lost.
-    checked(write!(out, "{text}").and_then(|()| out.flush()))
+    let text = terminal::fitted(&text.to_string());
+    checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Prints text on stdout that another program reads: as it is, whatever the width of the terminal.
+pub fn raw(text: &str) -> Result<(), Failure> {
+    let mut out = terminal::stdout();
+    checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Prints a line on stdout.

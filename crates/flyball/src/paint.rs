@@ -42,6 +42,7 @@ impl Painter for Paint {
             Style::Faint => Mark::Faint,
             Style::Alert => Mark::BoldRed,
             Style::Notice => Mark::Yellow,
+            Style::Good => Mark::Green,
         };
         format!("{mark}{text}{mark:#}")
     }

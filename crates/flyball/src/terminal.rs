@@ -5,6 +5,8 @@
 //! `eprintln!` in this program goes through [`crate::output::complain`], and data through [`crate::output`]; `println!` is
 //! refused by a lint, and a test looks for other ways out.
 
+mod wrap;
+
 use std::io::{self, IsTerminal, Write};
 
 /// How text stands out. In text it is a character that is not part of any text (a noncharacter of Unicode), which the
@@ -44,6 +46,11 @@ impl std::fmt::Display for Mark {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether `char` is one of [`Mark`].
+fn is_mark(char: char) -> bool {
+    Mark::rendition(char).is_some()
 }
 
 /// What is done with characters that are not plain text.
@@ -155,6 +162,16 @@ pub fn foreign_stderr() -> io::Stderr {
     io::stderr()
 }
 
+/// Colours as the user asked for them, instead of what stdout and the environment suggest.
+pub fn use_colours(choice: clap::ColorChoice) {
+    match choice {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
 /// Whether stdout shows colours: a terminal that can, and a user who did not turn them off (NO_COLOR, CLICOLOR).
 pub fn is_coloured() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
@@ -172,11 +189,25 @@ pub fn columns() -> Option<usize> {
     is_terminal().then(columns)
 }
 
-/// Draws `line` over the last line of stderr, if that is a terminal.
-pub fn redraw(line: &str) {
+/// `text` for stdout: if that is a terminal, its lines are broken at the terminal's width.
+pub fn fitted(text: &str) -> String {
+    columns().map_or_else(|| text.to_owned(), |width| wrap::wrap(text, width))
+}
+
+/// `text` for stderr, as [`fitted`].
+pub fn fitted_stderr(text: &str) -> String {
+    if !io::stderr().is_terminal() {
+        return text.to_owned();
+    }
+    let columns = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    wrap::wrap(text, columns)
+}
+
+/// Draws `line` over the last line of stderr, if that is a terminal, and says whether it is.
+pub fn redraw(line: &str) -> bool {
     let mut stderr = io::stderr().lock();
     if !stderr.is_terminal() {
-        return;
+        return false;
     }
     // A line that wraps could not be erased.
     let columns = terminal_size::terminal_size_of(&stderr).map_or(80, |(width, _)| usize::from(width.0));
@@ -185,6 +216,7 @@ pub fn redraw(line: &str) {
     let _ = stderr.write_all(b"\r\x1b[K");
     let mut plain = Plain::new(stderr, Form::Text { coloured: false });
     let _ = plain.write_all(line.as_bytes()).and_then(|()| plain.flush());
+    true
 }
 
 #[cfg(test)]

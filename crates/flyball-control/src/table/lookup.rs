@@ -62,14 +62,26 @@ pub struct UnknownKnob {
     pub nearest: Option<&'static str>,
 }
 
-/// Names that other tools and the kernel use, and what they are called here.
+/// Names that other tools, manuals and the kernel use, and what they are called here. Of two, the first that fits counts: what
+/// is to be set must be a knob.
 const ALIASES: &[(&str, &str)] = &[
     ("boost-enabled", "turbo"),
+    ("c-state", "idle-state"),
+    ("c-states", "idle-state"),
     ("cpb", "boost"),
+    ("cpu-max", "max-freq"),
+    ("cpu-min", "min-freq"),
+    ("cstate", "idle-state"),
+    ("cstates", "idle-state"),
     ("energy_perf_bias", "epb"),
     ("energy_performance_preference", "epp"),
     ("freq", "cur-freq"),
+    ("freq", "max-freq"),
     ("frequency", "cur-freq"),
+    ("frequency", "max-freq"),
+    ("ht", "smt"),
+    ("hyper-threading", "smt"),
+    ("hyperthreading", "smt"),
     ("max", "max-freq"),
     ("min", "min-freq"),
     ("no_turbo", "turbo"),
@@ -77,35 +89,53 @@ const ALIASES: &[(&str, &str)] = &[
     ("pl1", "power-limit"),
     ("pl2", "power-limit"),
     ("pm_qos_resume_latency_us", "latency-limit"),
+    ("rapl", "power-limit"),
     ("scaling_governor", "governor"),
     ("scaling_max_freq", "max-freq"),
     ("scaling_min_freq", "min-freq"),
     ("scaling_setspeed", "setspeed"),
     ("status", "driver-mode"),
+    ("tdp", "power-limit"),
     ("turbo-boost", "turbo"),
 ];
 
 impl UnknownKnob {
     fn new(name: &str) -> UnknownKnob {
-        let lower = name.to_ascii_lowercase();
-        let alias = ALIASES.iter().find(|(other, _)| *other == lower).map(|(_, ours)| *ours);
-        let nearest = alias.or_else(|| {
-            let dashed = lower.replace('_', "-");
-            TABLE
-                .iter()
+        UnknownKnob { name: name.to_owned(), nearest: nearest(name, |_| true) }
+    }
+
+    /// The same for a name that was to be set: a fact does not help then.
+    #[must_use]
+    pub fn to_set(self) -> UnknownKnob {
+        UnknownKnob { nearest: nearest(&self.name, |knob| knob.control().is_some()), ..self }
+    }
+}
+
+/// The name of a row that `name` may have meant.
+fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
+    // An instance is not part of the name.
+    let lower = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
+    let known = || TABLE.iter().filter(|knob| fits(knob));
+    let named = |wanted: &str| known().find(|knob| knob.name == wanted).map(|knob| knob.name);
+    // C6, C1E and the like are states.
+    let is_state =
+        lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
+    let dashed = lower.replace('_', "-");
+    alias
+        .or_else(|| named("idle-state").filter(|_| is_state && lower.len() <= 4))
+        .or_else(|| {
+            known()
                 .map(|knob| (strsim::damerau_levenshtein(&dashed, knob.name), knob.name))
                 .min()
-                .filter(|(distance, near)| *distance <= 1 + near.len() / 4)
+                // Of a word of two letters every short name is near.
+                .filter(|(distance, near)| *distance <= 1 + near.len() / 4 && *distance < dashed.len())
                 .map(|(_, near)| near)
-                .or_else(|| {
-                    TABLE
-                        .iter()
-                        .map(|knob| knob.name)
-                        .find(|near| !dashed.is_empty() && (near.contains(&dashed) || dashed.contains(near)))
-                })
-        });
-        UnknownKnob { name: name.to_owned(), nearest }
-    }
+        })
+        .or_else(|| {
+            let holds = |knob: &&Knob| knob.name.contains(&dashed) || dashed.contains(knob.name);
+            known().filter(|_| dashed.len() > 1).find(holds).map(|knob| knob.name)
+        })
 }
 
 impl fmt::Display for UnknownKnob {

@@ -44,6 +44,8 @@ pub struct Hold<'h> {
     earlier_boot: Option<EarlierBoot>,
     /// What the locations journaled until [`Hold::set_baseline`] held at that moment.
     baseline: Option<BTreeMap<Location, Content>>,
+    /// What was written since everything was as it was at first.
+    written: BTreeSet<Location>,
 }
 
 /// A write that is to be journaled.
@@ -104,7 +106,17 @@ impl<'h> Hold<'h> {
                 return Err(HoldError::Guardian(error));
             }
         };
-        Ok(Hold { host, guardian, journal, lock, id, open: true, earlier_boot, baseline: None })
+        Ok(Hold {
+            host,
+            guardian,
+            journal,
+            lock,
+            id,
+            open: true,
+            earlier_boot,
+            baseline: None,
+            written: BTreeSet::new(),
+        })
     }
 
     /// What is worth knowing: the journal of an earlier boot, where one was found and set aside.
@@ -147,6 +159,7 @@ impl<'h> Hold<'h> {
             };
             if first {
                 applied.notes = notes;
+                applied.not_needed = changes.iter().filter(|change| change.provisional).cloned().collect();
             }
             first = false;
             // What was written once is not written again: the kernel clamped it, or spells it in its own way.
@@ -180,6 +193,7 @@ impl<'h> Hold<'h> {
                 applied.made.extend(made);
             }
         }
+        applied.not_needed.retain(|change| !done.contains_key(&change.location));
         Ok(applied)
     }
 
@@ -212,6 +226,7 @@ impl<'h> Hold<'h> {
             if let Err(error) = change.location.write(self.host, change.new.as_bytes()) {
                 return Err(self.refused(change, error));
             }
+            self.written.insert(change.location.clone());
         }
         let expected: Vec<Expected<'_>> =
             writes.iter().zip(&olds).filter_map(|(write, old)| write.expected(old)).collect();
@@ -412,7 +427,8 @@ impl<'h> Hold<'h> {
                 goal.was = content.clone();
             }
         }
-        restore_goals(self.host, &goals)
+        let made = std::mem::take(&mut self.written).len();
+        Restoration { made, ..restore_goals(self.host, &goals) }
     }
 
     /// What has been written until now stays until the hold ends: [`Hold::restore`], and whatever goes wrong in a

@@ -78,6 +78,9 @@ impl fmt::Display for AppliedChange {
 pub struct Applied {
     /// The changes in the order in which they were made.
     pub made: Vec<AppliedChange>,
+    /// The changes that were planned at first and turned out not to be needed: others had had their effect.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_needed: Vec<Change>,
     /// What else there is to know.
     pub notes: Vec<Note>,
 }

@@ -37,6 +37,10 @@ pub struct Restoration {
     pub remembered: usize,
     /// The locations that were written, in order, each with what it holds again.
     pub written: Vec<Written>,
+    /// How many locations had been changed, where that is known. A limit may still have shown its old value when it was
+    /// restored, and is then not in `written`.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub made: usize,
     /// What could not be brought back.
     pub left: Vec<NotRestored>,
     /// Lines of the journal that are damaged: their settings cannot be restored.
@@ -122,7 +126,7 @@ impl Restoration {
 impl fmt::Display for Restoration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_exact() {
-            return match self.written.len() {
+            return match self.written.len().max(self.made) {
                 0 => f.write_str("nothing to restore: every setting has its earlier value"),
                 1 => f.write_str("restored 1 setting: it has its earlier value"),
                 count => write!(f, "restored {count} settings: all have their earlier values"),

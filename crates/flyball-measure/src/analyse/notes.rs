@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     meter::Domain,
+    numbers::number,
     run_directory::{Manifest, Round},
 };
 
@@ -65,6 +66,30 @@ pub(super) fn still(manifest: &Manifest, rounds: &[&Round]) -> Option<String> {
         format!(
             "{} did not move in any round (a virtual machine's counters often stand still)",
             names.join(", ")
+        )
+    })
+}
+
+/// That a warm-up round took several times as long as those that count: a build, a download or a cache that the first run
+/// leaves behind is then not what was measured. Page caches alone rarely make a run three times as long.
+pub(super) fn slow_warm_up(manifest: &Manifest, rounds: &[Round]) -> Option<String> {
+    const TIMES: f64 = 3.0;
+    // Models always do the same work, and with --prepare the user has thought of it.
+    if manifest.workload.reader.is_none() || manifest.workload.prepare.is_some() {
+        return None;
+    }
+    let seconds = |warm_up: bool| {
+        rounds.iter().filter(move |round| round.warm_up == warm_up).map(|round| round.outcome.seconds)
+    };
+    let slowest = seconds(true).max_by(f64::total_cmp)?;
+    let median = crate::stats::median(&seconds(false).collect::<Vec<_>>())?;
+    // Below a tenth of a second, starting a program for the first time is most of it.
+    (slowest > TIMES * median && slowest > 0.1).then(|| {
+        format!(
+            "A warm-up round took {} s, the rounds that count {} s (median): if the first run does work that later ones find \
+             done, as make does, undo it before each round (--prepare 'make clean').",
+            number(slowest),
+            number(median)
         )
     })
 }
@@ -137,14 +162,15 @@ fn quiet_note(manifest: &Manifest, report: &Report) -> Option<String> {
     };
     let out: usize = report.arms.iter().map(|arm| arm.left_out.len()).sum();
     Some(format!(
-        "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}; \
-         {out} rounds are left out of the verdict, whatever their values.",
+        "The machine was kept quiet (level {}, CPUs {}: {}); conditions were good in {} rounds, fair in {}, bad in {}, \
+         not watched in {}; {out} rounds are left out of the verdict, whatever their values.",
         quiet.level,
         quiet.cpus,
         if quiet.settings.is_empty() { "nothing to set here".to_owned() } else { quiet.settings.join(" ") },
         sum(|grades| grades.good),
         sum(|grades| grades.fair),
         sum(|grades| grades.bad),
+        sum(|grades| grades.not_watched),
     ))
 }
 

@@ -62,6 +62,9 @@ pub struct LeftOut {
 /// How many rounds had which conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Grades {
+    /// Too short to see whether something disturbed them.
+    #[serde(default)]
+    pub not_watched: usize,
     /// Nothing disturbed them.
     pub good: usize,
     /// Something did, a little.

@@ -51,9 +51,11 @@ pub(super) fn sift<'a>(manifest: &Manifest, rounds: &[&'a Round], arm: usize) ->
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     for (round, disturbed) in own.iter().zip(&disturbed) {
-        if round.conditions.is_some() {
+        if let Some(conditions) = &round.conditions {
+            let undisturbed = if conditions.is_watched() { Grade::Good } else { Grade::NotWatched };
             let grades: &mut Grades = grades.get_or_insert_default();
-            match disturbed.iter().map(|found| found.grade).max().unwrap_or(Grade::Good) {
+            match disturbed.iter().map(|found| found.grade).max().unwrap_or(undisturbed) {
+                Grade::NotWatched => grades.not_watched += 1,
                 Grade::Good => grades.good += 1,
                 Grade::Fair => grades.fair += 1,
                 Grade::Bad => grades.bad += 1,

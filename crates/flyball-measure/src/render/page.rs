@@ -253,7 +253,7 @@ fn facts(report: &Report, manifest: &Manifest) -> Vec<(String, String)> {
 }
 
 fn arms(report: &Report) -> Table {
-    let columns = super::text::columns(report);
+    let columns = super::parts::columns(report);
     // Settings that are the arm's name are not said twice.
     let named = report.arms.iter().all(|arm| arm.settings.is_empty() || arm.settings.join(" ") == arm.name);
     let mut header = vec!["arm".to_owned()];
@@ -270,7 +270,7 @@ fn arms(report: &Report) -> Table {
             if !named {
                 row.push(if arm.settings.is_empty() { "none".to_owned() } else { arm.settings.join(" ") });
             }
-            row.push(super::text::rounds(arm));
+            row.push(super::parts::rounds(arm));
             row.extend(columns.iter().map(|quantity| super::text::cell(arm, *quantity)));
             row
         })

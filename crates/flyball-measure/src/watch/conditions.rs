@@ -26,3 +26,11 @@ pub struct Conditions {
     /// Load average of one minute at the end.
     pub load: Option<f64>,
 }
+
+impl Conditions {
+    /// Whether the run was watched at all: of a run of less than some hundredths of a second the kernel's counters say nothing
+    /// about other programs, and the frequency is sampled once.
+    pub fn is_watched(&self) -> bool {
+        self.busy.is_some() || self.steal.is_some() || self.frequency_range_mhz.is_some()
+    }
+}

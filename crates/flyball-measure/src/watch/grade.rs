@@ -8,6 +8,9 @@ use super::conditions::Conditions;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
+    /// The run was too short, or the machine shows too little, to see whether something disturbed it.
+    #[serde(rename = "not watched")]
+    NotWatched,
     /// Nothing disturbed the run.
     Good,
     /// Something did, a little: worth showing.
@@ -119,7 +122,8 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
     }
     // Stable: of equal grades the order above remains, what others caused first.
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
-    (found.first().map_or(Grade::Good, |worst| worst.grade), found)
+    let undisturbed = if conditions.is_watched() { Grade::Good } else { Grade::NotWatched };
+    (found.first().map_or(undisturbed, |worst| worst.grade), found)
 }
 
 #[cfg(test)]
@@ -135,8 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_disturbs_nothing() {
-        assert_eq!(grade(&Conditions::default(), None, &Limits::default()), (Grade::Good, Vec::new()));
+    fn conditions_that_cannot_be_measured_are_not_good() {
+        assert_eq!(grade(&Conditions::default(), None, &Limits::default()), (Grade::NotWatched, Vec::new()));
+        let calm = Conditions { busy: Some(0.0), ..Conditions::default() };
+        assert_eq!(grade(&calm, None, &Limits::default()), (Grade::Good, Vec::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{
     board::Vendor,
     errno::{Answer, Errno},
     kernel::Kernel,
-    text::{kstrtou32, line},
+    text::{cpu_list, kstrtou32, line},
     world::World,
 };
 
@@ -150,6 +150,22 @@ pub(super) static DMI: &[Attribute] = &[
 
 pub(super) static INTEL_IDLE: &[Attribute] =
     &[ro("max_cstate", |_, _, out| line(out, 9)), ro("states_off", |_, _, out| line(out, 0))];
+
+/// Whether there are cores of both kinds. Only then the perf PMU has a device per kind (arch/x86/events/intel/core.c,
+/// `intel_pmu_init_hybrid`); otherwise it is one device, `cpu`.
+pub(super) fn is_hybrid(world: &World) -> bool {
+    let places = &world.platform.board.places;
+    places.iter().any(|place| place.efficient) && !places.iter().all(|place| place.efficient)
+}
+
+/// The list of online CPUs of one kind.
+fn cpus_of_kind(world: &World, efficient: bool, out: &mut Vec<u8>) -> Answer {
+    let places = &world.platform.board.places;
+    line(out, cpu_list(world.online().filter(|&cpu| places[cpu as usize].efficient == efficient)))
+}
+
+pub(super) static CPU_CORE: &[Attribute] = &[ro("cpus", |world, _, out| cpus_of_kind(world, false, out))];
+pub(super) static CPU_ATOM: &[Attribute] = &[ro("cpus", |world, _, out| cpus_of_kind(world, true, out))];
 
 #[cfg(test)]
 mod tests {

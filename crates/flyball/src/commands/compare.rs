@@ -30,6 +30,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    machine::MachineArg,
     output::Reporter,
     quiet_machine::{Quiet, QuietPlan},
     seeds::RunSeeds,
@@ -72,8 +73,6 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run::dry_run(context, &*host, &manifest);
     }
-    let path =
-        args.output.clone().unwrap_or_else(|| PathBuf::from(format!("flyball-compare-{}", time::stamp())));
     let interrupted = change::interrupts()?;
     if args.trace {
         // Before anything is locked or written: a kernel without tracefs would fail in the first round.
@@ -83,7 +82,13 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     // Lock the machine before creating the directory, so that a refusal leaves nothing behind.
     let seeds = RunSeeds::of_comparison(manifest.schedule.seed, 0);
     let taken = arms::take(context, &*host, &manifest.arms, &interrupted, quiet, seeds)?;
-    let directory = RunDirectory::create(&path, manifest, user)?;
+    let directory = match &args.output {
+        Some(path) => RunDirectory::create(path, manifest, user)?,
+        None => {
+            let path = PathBuf::from(format!("flyball-compare-{}", time::stamp()));
+            RunDirectory::create_numbered(&path, manifest, user)?
+        }
+    };
     conduct(context, &*host, directory, taken, interrupted, wall_power)
 }
 
@@ -166,7 +171,7 @@ fn conduct(
         .clone()
         .map(|argv| start_server(host, &argv, directory.owner()))
         .transpose()?;
-    let mut progress = Progress;
+    let mut progress = Progress::begin(&directory.manifest);
     let outcome = Conductor {
         host,
         settings: &mut *taken.settings,
@@ -191,7 +196,7 @@ fn conduct(
         let _ = server.stop(Duration::from_secs(1));
     }
     let output = context.output.about(host);
-    let exit = conclude(&output, &directory, outcome)?;
+    let exit = conclude(context, &output, &directory, outcome)?;
     if let Some(wall_power) = wall_power {
         published::print_published(&output, &directory, &wall_power)?;
     }
@@ -200,6 +205,7 @@ fn conduct(
 
 /// Prints the report and how the comparison ended.
 fn conclude(
+    context: &Context,
     output: &Reporter,
     directory: &RunDirectory,
     outcome: Result<End, MeasureError>,
@@ -211,14 +217,14 @@ fn conclude(
     }
     match outcome {
         Ok(End::Complete) => {
-            waiting(directory);
+            waiting(context, directory);
             Ok(Exit::Done)
         }
         Ok(End::Stopped) => {
             eprintln!(
-                "flyball: stopped; settings are restored. {} rounds are kept; to continue: flyball compare --resume {}",
+                "flyball: stopped; settings are restored. {} rounds are kept; to continue: {}",
                 directory.rounds.len(),
-                directory.path().display()
+                resume_command(&context.machine, directory)
             );
             // 128 + SIGINT, as shells report it.
             Ok(Exit::Command(130))
@@ -238,16 +244,27 @@ fn conclude(
     }
 }
 
+/// The command that continues a comparison. It names another machine than this one, because a directory may come from
+/// another user, whose choice of a machine is not followed.
+fn resume_command(machine: &MachineArg, directory: &RunDirectory) -> String {
+    let mut words = vec!["flyball".to_owned(), "compare".to_owned()];
+    if !matches!(machine, MachineArg::Live) {
+        words.extend(machine.arguments().into_iter().map(|word| word.to_string_lossy().into_owned()));
+    }
+    words.extend(["--resume".to_owned(), directory.path().display().to_string()]);
+    flyball_measure::quote(&words)
+}
+
 /// Prints which arms wait for another boot.
-fn waiting(directory: &RunDirectory) {
+fn waiting(context: &Context, directory: &RunDirectory) {
     let manifest = &directory.manifest;
     for (index, arm) in manifest.arms.iter().enumerate() {
         let ran = directory.rounds.iter().any(|round| round.arm == index && !round.warm_up);
         if let (false, Some(Some(needed))) = (ran, manifest.boot_needs.get(index)) {
             eprintln!(
-                "arm '{}' needs a boot with {needed} on the kernel's command line; then: flyball compare --resume {}",
+                "arm '{}' needs a boot with {needed} on the kernel's command line; then: {}",
                 arm.name,
-                directory.path().display()
+                resume_command(&context.machine, directory)
             );
         }
     }

@@ -5,17 +5,23 @@ use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
-    knob_arguments,
     output::Reporter,
-    paint::{Cell, Columns, Paint, Style, wrapped},
+    paint::{Cell, Columns, Paint, Style, terminal_columns, wrapped},
 };
 
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  flyball explain epp
+  flyball explain ratio      what mentions a word that is not a knob
+  flyball explain            all knobs and facts
+
+Exit codes: 0 explained or found, 2 nothing has the name or mentions the word.")]
 pub struct Args {
-    /// The knob or fact [default: list all].
-    #[arg(value_name = "KNOB", value_parser = knob_arguments::Name)]
-    pub knobs: Vec<KnobName>,
+    /// A knob or fact, or a word to search for [default: list all].
+    #[arg(value_name = "KNOB|WORD")]
+    pub words: Vec<String>,
 }
 
 /// A knob as JSON has it.
@@ -50,35 +56,80 @@ impl From<&Knob> for Object {
     }
 }
 
-/// Prints the knobs that were named, or a list of all.
+/// Prints the knobs that were named, those that mention a word, or a list of all.
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
-    let named: Vec<&Knob> = args.knobs.iter().map(|name| name.knob.knob()).collect();
-    let objects = || match named.as_slice() {
-        [] => TABLE.iter().map(Object::from).collect(),
-        named => named.iter().map(|knob| Object::from(*knob)).collect(),
-    };
-    let paint = Paint::stdout();
-    output.list(objects, || {
-        if named.is_empty() {
-            return list(paint);
+    let mut named: Vec<&Knob> = Vec::new();
+    let mut found: Vec<&Knob> = Vec::new();
+    for word in &args.words {
+        match word.parse::<KnobName>() {
+            Ok(name) => named.push(name.knob.knob()),
+            Err(error) => {
+                let mention: Vec<&Knob> = TABLE.iter().filter(|knob| mentions(knob, word)).collect();
+                if mention.is_empty() {
+                    return Err(Failure::usage(error));
+                }
+                // What other tools call by the word comes with what mentions it.
+                let nearest = error.nearest.and_then(|name| Knob::named(name).ok());
+                let fitting: Vec<&Knob> = mention.into_iter().chain(nearest).collect();
+                eprintln!("flyball: no knob '{word}'; these have to do with it");
+                for knob in fitting {
+                    if !found.iter().any(|known| known.id == knob.id) {
+                        found.push(knob);
+                    }
+                }
+            }
         }
-        let pages: Vec<String> = named.iter().map(|knob| one(knob, paint)).collect();
-        pages.join("\n")
-    })?;
+    }
+    let all = || TABLE.iter().collect::<Vec<_>>();
+    let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
+    let paint = Paint::stdout();
+    output.list(
+        || asked.iter().map(|knob| Object::from(*knob)).collect(),
+        || {
+            let mut parts: Vec<String> = named.iter().map(|knob| one(knob, paint)).collect();
+            if args.words.is_empty() {
+                parts.push(list(&asked, paint));
+            } else if !found.is_empty() {
+                parts.push(list(&found, paint));
+            }
+            parts.join("\n")
+        },
+    )?;
     Ok(Exit::Done)
 }
 
-/// All rows, a line each.
-fn list(paint: Paint) -> String {
+/// Whether anything that is said of a knob has the word in it.
+fn mentions(knob: &Knob, word: &str) -> bool {
+    let word = word.to_lowercase();
+    let is_part = |char: char| !char.is_alphanumeric();
+    // A few letters are in everything; as a word of their own they mean something.
+    let has = |text: &str| match word.len() {
+        0..4 => text.to_lowercase().split(is_part).any(|part| part == word),
+        _ => text.to_lowercase().contains(&word),
+    };
+    !word.is_empty()
+        && (has(knob.name)
+            || has(knob.title)
+            || has(knob.about)
+            || has(knob.accepts())
+            || knob.mechanisms.iter().any(|mechanism| has(&mechanism.to_string())))
+}
+
+/// Rows, a line each.
+fn list(knobs: &[&Knob], paint: Paint) -> String {
     let mut columns = Columns::new();
     for (access, heading) in
         [(Access::ReadWrite, "Knobs, in the order of their writes"), (Access::ReadOnly, "Facts")]
     {
-        if access == Access::ReadOnly {
+        let of_kind: Vec<&&Knob> = knobs.iter().filter(|knob| knob.access() == access).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        if access == Access::ReadOnly && of_kind.len() < knobs.len() {
             columns.row(Vec::new());
         }
         columns.heading([heading]);
-        for knob in TABLE.iter().filter(|knob| knob.access() == access) {
+        for knob in of_kind {
             columns.row(vec![
                 format!("  {}", knob.name).into(),
                 knob.title.into(),
@@ -91,9 +142,10 @@ fn list(paint: Paint) -> String {
 
 /// One row in full.
 fn one(knob: &Knob, paint: Paint) -> String {
-    const WIDTH: usize = 88;
+    // As a page; narrower where the terminal is.
+    let width = terminal_columns().map_or(88, |columns| columns.clamp(50, 90) - 2);
     let mut out = format!("{}: {}\n\n", paint.apply(Style::Heading, knob.name), knob.title);
-    for line in wrapped(knob.about, WIDTH) {
+    for line in wrapped(knob.about, width - 2) {
         out += &format!("  {line}\n");
     }
     out.push('\n');
@@ -105,7 +157,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
         }
     };
     if let Some(step) = knob.step() {
-        rows("takes", wrapped(knob.accepts(), WIDTH - 14));
+        rows("takes", wrapped(knob.accepts(), width - 14));
         rows("written", vec![format!("in step '{step}'")]);
     } else {
         rows("takes", vec!["nothing: a fact of the machine".to_owned()]);
@@ -117,7 +169,7 @@ fn one(knob: &Knob, paint: Paint) -> String {
     rows("lives in", knob.mechanisms.iter().map(ToString::to_string).collect());
     let mut related = Vec::new();
     for (other, how) in knob.interacts {
-        related.extend(wrapped(&format!("{other}: {how}"), WIDTH - 14));
+        related.extend(wrapped(&format!("{other}: {how}"), width - 14));
     }
     rows("goes with", related);
     if let Some(narrower) = knob.narrower() {

@@ -20,15 +20,21 @@ Exit codes: 0 at least one value; 4 none of the knobs exists here; 1 a value exi
 Examples:
   flyball get governor
   flyball get min-freq max-freq -c 0-3 --json
-  flyball get power-limit:long_term")]
+  flyball get power-limit:long_term
+  if [ \"$(flyball get --bare turbo)\" = on ]; then echo turbo; fi")]
 pub struct Args {
     /// Knobs or facts; `flyball explain` lists them.
-    #[arg(value_name = "KNOB", required = true, value_parser = knob_arguments::Name)]
+    #[arg(value_name = "KNOB", required = true, value_parser = knob_arguments::Name, hide_possible_values = true)]
     pub knobs: Vec<KnobName>,
 
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].
     #[arg(short, long, value_name = "CPUS")]
     pub cpus: Option<String>,
+
+    /// Print only values, one per line and equal ones once, for scripts: words as `set` takes them, numbers without their unit
+    /// in the unit that --json names.
+    #[arg(long, conflicts_with = "json")]
+    pub bare: bool,
 }
 
 /// One value at one place.
@@ -59,7 +65,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let ids: Vec<Id> = args.knobs.iter().map(|name| name.knob).collect();
     snapshot.take(host.as_ref(), &options.request(&ids));
     let rows = survey(&snapshot, &args.knobs, &options)?;
-    output.list(|| rows.iter().map(object).collect(), || render(&rows))?;
+    output
+        .list(|| rows.iter().map(object).collect(), || if args.bare { bare(&rows) } else { render(&rows) })?;
     Ok(show::verdict(&rows, true))
 }
 
@@ -81,6 +88,23 @@ fn object(row: &Row) -> Object {
             _ => None,
         },
     }
+}
+
+/// The values alone.
+fn bare(rows: &[Row]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for row in rows {
+        let Some(value) = row.outcome.value() else { continue };
+        let line = match serde_json::to_value(value.plain()) {
+            Ok(Json::Number(number)) => number.to_string(),
+            // Switches and lists as `set` takes them.
+            _ => value.to_string(),
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
 }
 
 /// A line per value; what is absent goes to stderr.

@@ -16,7 +16,7 @@ pub struct Args {}
 
 /// Waits for the end of the parent, which shows as the end of stdin. Stdout is the locked file.
 pub fn run(context: &Context) -> Result<Exit, Failure> {
-    let host = context.open()?;
+    let host = context.machine.open_quietly()?;
     let state = context.state()?;
     // Ctrl-C and a closing terminal end the parent; this process must survive to clean up.
     let _ignored = change::interrupts()?;

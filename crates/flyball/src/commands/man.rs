@@ -1,15 +1,15 @@
-//! `flyball man`: the manual, made from the same tables as `--help` and `explain`.
+//! `flyball man`: the manual, made from the same tables as `--help` and `explain`. Every command and subcommand has a page of its
+//! own, as section 1 names them: flyball-trace-record(1).
 
 use std::{io::Write, path::PathBuf};
 
-use clap_mangen::{
-    Man,
-    roff::{Roff, bold, roman},
-};
+use clap::{Arg, Command};
 use flyball_control::{Access, TABLE};
+use roff::{Roff, bold, italic, line_break, roman};
 
 use crate::{
     exit::{Exit, Failure},
+    help::{self, Block},
     terminal,
 };
 
@@ -19,69 +19,240 @@ use crate::{
 Examples:
   flyball man | man -l -
   flyball man compare | man -l -
+  flyball man trace record | man -l -
   flyball man --dir /usr/local/share/man/man1")]
 pub struct Args {
     /// The command whose page to print [default: flyball's own page].
     #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
+    pub command: Vec<String>,
 
     /// Write the pages of all commands to this directory instead.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub dir: Option<PathBuf>,
 }
 
+/// The date that pages carry.
+const WRITTEN: &str = "2026-11-22";
+
+/// Files that commands use besides those that are named to them.
+const FILES: &[(&str, &str)] = &[
+    ("/run/flyball/journal", "What settings were before flyball changed them; `flyball restore` reads it."),
+    ("/run/flyball/lock", "Held by the flyball that changes the machine."),
+];
+
+/// Variables that flyball reads.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("FLYBALL_STATE", "Directory of the lock and the journal, as --state-dir."),
+    (
+        "FLYBALL_GUEST_PLUGIN",
+        "The emulator's plug-in, if it is not next to the program or in ../lib/flyball.",
+    ),
+    ("NO_COLOR", "If set and not empty, no colours."),
+    ("CLICOLOR_FORCE", "If set and not 0, colours also where stdout is not a terminal."),
+];
+
 /// Prints or writes pages.
-pub fn run(mut top: clap::Command, args: &Args) -> Result<Exit, Failure> {
+pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot write the manual: {error}"));
     // clap propagates global options to subcommands only when built.
+    let mut top = help::without_machine(top);
     top.build();
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir).map_err(failed)?;
-        let write =
-            |name: &str, page: &[u8]| std::fs::write(dir.join(format!("{name}.1")), page).map_err(failed);
-        write("flyball", &main_page(&top).map_err(failed)?)?;
-        for command in top.get_subcommands().filter(|command| !command.is_hide_set()) {
-            write(&format!("flyball-{}", command.get_name()), &page(command).map_err(failed)?)?;
+        for (path, command) in pages(&top) {
+            let page = breakable(&page(&top, &path, command).render());
+            std::fs::write(dir.join(format!("{}.1", path.join("-"))), page).map_err(failed)?;
         }
         return Ok(Exit::Done);
     }
-    let bytes = match &args.command {
-        None => main_page(&top).map_err(failed)?,
-        Some(name) => {
-            let command = top.find_subcommand(name).ok_or_else(|| {
-                let names: Vec<&str> = top
-                    .get_subcommands()
-                    .filter(|command| !command.is_hide_set())
-                    .map(clap::Command::get_name)
-                    .collect();
-                Failure::usage(format!("unknown command '{name}' (expected {})", names.join(", ")))
-            })?;
-            page(command).map_err(failed)?
-        }
+    let wanted: Vec<&str> =
+        std::iter::once("flyball").chain(args.command.iter().map(String::as_str)).collect();
+    let all = pages(&top);
+    let Some((path, command)) = all.iter().find(|(path, _)| *path == wanted) else {
+        let names: Vec<String> = all.iter().skip(1).map(|(path, _)| path[1..].join(" ")).collect();
+        let (command, names) = (args.command.join(" "), names.join(", "));
+        return Err(Failure::usage(format!("unknown command '{command}' (expected {names})")));
     };
-    terminal::stdout().write_all(&bytes).map_err(failed)?;
+    let page = breakable(&page(&top, path, command).render());
+    terminal::stdout().write_all(page.as_bytes()).map_err(failed)?;
     Ok(Exit::Done)
 }
 
-/// The page of one command.
-fn page(command: &clap::Command) -> std::io::Result<Vec<u8>> {
-    let name = format!("flyball-{}", command.get_name());
-    let mut out = Vec::new();
-    Man::new(command.clone().display_name(name.clone())).title(name).render(&mut out)?;
-    Ok(out)
+/// Lets long paths be broken after a slash, where a line is too short for them.
+fn breakable(page: &str) -> String {
+    const LONG: usize = 40;
+    let word = |word: &str| if word.len() > LONG { word.replace('/', "/\\:") } else { word.to_owned() };
+    let line = |line: &str| match line.strip_prefix('.') {
+        Some(_) => line.to_owned(),
+        None => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
+    };
+    page.lines().map(|text| line(text) + "\n").collect()
 }
 
-/// The main page: commands, then every knob and fact, then the exit codes.
-fn main_page(top: &clap::Command) -> std::io::Result<Vec<u8>> {
-    let man = Man::new(top.clone());
-    let mut out = Vec::new();
-    man.render_title(&mut out)?;
-    man.render_name_section(&mut out)?;
-    man.render_synopsis_section(&mut out)?;
-    man.render_description_section(&mut out)?;
-    man.render_options_section(&mut out)?;
-    man.render_subcommands_section(&mut out)?;
+/// Every command that help shows, with the names that lead to it.
+fn pages(top: &Command) -> Vec<(Vec<&str>, &Command)> {
+    let mut pages = vec![(vec!["flyball"], top)];
+    let mut at = 0;
+    while let Some((path, command)) = pages.get(at).cloned() {
+        let below = command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help");
+        pages.extend(below.map(|one| ([&path[..], &[one.get_name()]].concat(), one)));
+        at += 1;
+    }
+    pages
+}
+
+/// The page of a command.
+fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
     let mut roff = Roff::new();
+    let version = format!("flyball {}", env!("CARGO_PKG_VERSION"));
+    // A fixed date: the same source makes the same page.
+    roff.control("TH", [path.join("-").to_uppercase().as_str(), "1", WRITTEN, &version, "User Commands"]);
+    // Left-aligned and without hyphens: paths and commands can be copied, and no line has to be stretched.
+    roff.control("ad", ["l"]);
+    roff.control("nh", []);
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    roff.control("SH", ["NAME"]);
+    roff.text([roman(format!("{} - {about}", path.join("-")))]);
+    synopsis(&mut roff, path, command);
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let blocks = help::blocks(&text);
+    description(&mut roff, command, &blocks);
+    commands(&mut roff, path, command);
+    options(&mut roff, path, command);
+    if path.len() == 1 {
+        knobs(&mut roff);
+    }
+    examples(&mut roff, &blocks);
+    list(&mut roff, "FILES", FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+    list(
+        &mut roff,
+        "ENVIRONMENT",
+        ENVIRONMENT.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())),
+    );
+    exit_status(&mut roff, &blocks);
+    see_also(&mut roff, top, path);
+    roff
+}
+
+fn synopsis(roff: &mut Roff, path: &[&str], command: &Command) {
+    roff.control("SH", ["SYNOPSIS"]);
+    let mut line = vec![bold(path.join(" ")), roman(" [OPTIONS]")];
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    for arg in command.get_positionals().filter(|arg| !arg.is_hide_set()) {
+        let many = if arg.get_num_args().is_some_and(|range| range.max_values() > 1) { "..." } else { "" };
+        let name = value_name(arg);
+        let before = if arg.is_last_set() { "-- " } else { "" };
+        line.push(roman(" "));
+        if arg.is_required_set() {
+            line.extend([roman(before), italic(name), roman(many)]);
+        } else {
+            line.extend([roman(format!("[{before}")), italic(name), roman(format!("{many}]"))]);
+        }
+    }
+    roff.text(line);
+}
+
+fn value_name(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(clap::builder::Str::as_str).collect();
+    if names.is_empty() { arg.get_id().as_str().to_uppercase() } else { names.join(" ") }
+}
+
+fn description(roff: &mut Roff, command: &Command, blocks: &[Block]) {
+    roff.control("SH", ["DESCRIPTION"]);
+    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+    for (at, paragraph) in about.unwrap_or_default().split("\n\n").enumerate() {
+        if at > 0 {
+            roff.control("PP", []);
+        }
+        roff.text([roman(paragraph.replace('\n', " "))]);
+    }
+    for block in blocks {
+        match block {
+            Block::Prose(text) => {
+                roff.control("PP", []);
+                roff.text([roman(text.as_str())]);
+            }
+            Block::Lines(lines) => verbatim(roff, lines),
+            Block::Examples(_) | Block::ExitCodes(_) => {}
+        }
+    }
+}
+
+/// Lines that are not filled.
+fn verbatim(roff: &mut Roff, lines: &[String]) {
+    roff.control("PP", []);
+    for (at, line) in lines.iter().enumerate() {
+        if at > 0 {
+            roff.control("br", []);
+        }
+        // A line that begins with a blank would be a break of its own.
+        roff.text([roman(line.trim_start())]);
+    }
+}
+
+fn commands(roff: &mut Roff, path: &[&str], command: &Command) {
+    let below: Vec<&Command> =
+        command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
+    if below.is_empty() {
+        return;
+    }
+    roff.control("SH", ["COMMANDS"]);
+    for one in below {
+        roff.control("TP", []);
+        roff.text([bold(format!("{}-{}", path.join("-"), one.get_name())), roman("(1)")]);
+        roff.text([roman(one.get_about().map(ToString::to_string).unwrap_or_default())]);
+    }
+}
+
+/// Positional arguments and options; those of every command are described on the first page only.
+fn options(roff: &mut Roff, path: &[&str], command: &Command) {
+    let own = |arg: &&Arg| !arg.is_hide_set() && (path.len() == 1 || !arg.is_global_set());
+    let all: Vec<&Arg> = command.get_arguments().filter(own).collect();
+    if !all.is_empty() {
+        roff.control("SH", ["OPTIONS"]);
+    }
+    for arg in &all {
+        roff.control("TP", []);
+        let mut head = Vec::new();
+        if let Some(short) = arg.get_short() {
+            head.extend([bold(format!("-{short}")), roman(", ")]);
+        }
+        let takes = arg.get_action().takes_values();
+        match arg.get_long() {
+            Some(long) => {
+                head.push(bold(format!("--{long}")));
+                if takes {
+                    let (open, close) = if arg.is_require_equals_set() { ("[=", "]") } else { (" ", "") };
+                    head.extend([roman(open), italic(value_name(arg)), roman(close)]);
+                }
+            }
+            None => head.push(italic(value_name(arg))),
+        }
+        roff.text(head);
+        let text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        let default: Vec<String> =
+            arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
+        let default = if takes && !default.is_empty() {
+            format!(" [default: {}]", default.join(", "))
+        } else {
+            String::new()
+        };
+        roff.text([roman(format!("{}{default}", text.replace('\n', " ")))]);
+    }
+    if path.len() > 1 {
+        roff.control("PP", []);
+        roff.text([
+            roman("Options of every command, as -M and --json, are in "),
+            bold("flyball"),
+            roman("(1)."),
+        ]);
+    }
+}
+
+fn knobs(roff: &mut Roff) {
     for (access, heading) in [(Access::ReadWrite, "KNOBS"), (Access::ReadOnly, "FACTS")] {
         roff.control("SH", [heading]);
         for knob in TABLE.iter().filter(|knob| knob.access() == access) {
@@ -89,22 +260,121 @@ fn main_page(top: &clap::Command) -> std::io::Result<Vec<u8>> {
             roff.text([bold(knob.name), roman(format!(" ({}, one per {})", knob.title, knob.scope))]);
             roff.text([roman(knob.about)]);
             if !knob.accepts().is_empty() {
-                roff.control("br", []);
-                roff.text([roman("Takes "), roman(knob.accepts()), roman(".")]);
+                roff.text([line_break(), roman(format!("Takes {}.", knob.accepts()))]);
             }
             for mechanism in knob.mechanisms {
-                roff.control("br", []);
-                roff.text([roman(mechanism.to_string())]);
+                roff.text([line_break(), roman(mechanism.to_string())]);
             }
         }
     }
+}
+
+fn examples(roff: &mut Roff, blocks: &[Block]) {
+    let all: Vec<_> = blocks
+        .iter()
+        .filter_map(|block| match block {
+            Block::Examples(all) => Some(all),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if all.is_empty() {
+        return;
+    }
+    roff.control("SH", ["EXAMPLES"]);
+    for (at, example) in all.into_iter().enumerate() {
+        match &example.note {
+            Some(note) => {
+                roff.control("TP", []);
+                roff.text([bold(example.command.as_str())]);
+                roff.text([roman(note.as_str())]);
+            }
+            None => {
+                if at > 0 {
+                    roff.control("PP", []);
+                }
+                roff.text([bold(example.command.as_str())]);
+            }
+        }
+    }
+}
+
+/// A section of names with what they are.
+fn list(roff: &mut Roff, heading: &str, items: impl Iterator<Item = (String, String)>) {
+    roff.control("SH", [heading]);
+    for (name, text) in items {
+        roff.control("TP", []);
+        roff.text([bold(name)]);
+        roff.text([roman(text)]);
+    }
+}
+
+/// What this command's codes mean, if it says so, and otherwise all codes.
+fn exit_status(roff: &mut Roff, blocks: &[Block]) {
     roff.control("SH", ["EXIT STATUS"]);
+    let own = blocks.iter().find_map(|block| match block {
+        Block::ExitCodes(text) => Some(text.as_str()),
+        _ => None,
+    });
+    if let Some(own) = own {
+        roff.text([roman(own.strip_prefix("Exit codes: ").unwrap_or(own))]);
+        return;
+    }
     for (code, meaning) in Exit::TABLE {
         roff.control("TP", []);
         roff.text([bold(code.to_string())]);
         roff.text([roman(meaning.trim())]);
     }
-    roff.to_writer(&mut out)?;
-    man.render_version_section(&mut out)?;
-    Ok(out)
+}
+
+/// The pages next to this one.
+fn see_also(roff: &mut Roff, top: &Command, path: &[&str]) {
+    roff.control("SH", ["SEE ALSO"]);
+    let (_, above) = path.split_last().unwrap_or((&"", &[]));
+    let names: Vec<String> = pages(top)
+        .into_iter()
+        .map(|(other, _)| other)
+        .filter(|other| other != path && (other.len() == 1 || other[..other.len() - 1] == *above))
+        .map(|other| other.join("-"))
+        .collect();
+    let mut line = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 {
+            line.push(roman(", "));
+        }
+        line.extend([bold(name.as_str()), roman("(1)")]);
+    }
+    if path.len() == 1 {
+        line = vec![
+            roman("The pages of the commands above; "),
+            bold("cpupower"),
+            roman("(1), "),
+            bold("turbostat"),
+            roman("(8)"),
+        ];
+    }
+    roff.text(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn every_subcommand_has_a_page_with_all_sections() {
+        let mut top = help::without_machine(crate::cli::Cli::command());
+        top.build();
+        let all = pages(&top);
+        assert!(all.iter().any(|(path, _)| path.join("-") == "flyball-trace-record"));
+        for (path, command) in &all {
+            let text = page(&top, path, command).render();
+            for section in
+                ["NAME", "SYNOPSIS", "DESCRIPTION", "FILES", "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""]
+            {
+                assert!(text.contains(&format!(".SH {section}\n")), "{path:?} lacks {section}");
+            }
+        }
+    }
 }

@@ -32,7 +32,7 @@ Examples:
   flyball quiet --level fixed --cpus 2,3 -- ./bench
   flyball quiet -n --level fixed               print what would be written, and what this machine lacks
   flyball quiet on; ./bench; flyball quiet off
-  flyball quiet bench -n 400 --cpus 3 -- ./bench    a series of runs, monitored, graded, searched for shifts
+  flyball quiet bench --runs 400 --cpus 3 -- ./bench    a series of runs, monitored, graded, searched for shifts
   flyball quiet shifts results.json            shifts in results of pyperf, hyperfine, Google Benchmark or CSV
 
 Under sudo the command runs as the user who called sudo; --as-root keeps it root, --user names another user.

@@ -8,6 +8,8 @@ use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest, writ
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
+    paint::Paint,
+    terminal,
 };
 
 /// Arguments of `report`.
@@ -94,7 +96,10 @@ pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path
         save_chart(place, named.name, &named.chart)?;
     }
     drop(as_owner);
-    output.object(|| &report, || render::text(&report))?;
+    output.object(
+        || &report,
+        || render::text(&report, render::Screen { width: terminal::columns(), painter: Paint::stdout() }),
+    )?;
     if !output.is_json() {
         eprintln!("report: {}", place.join("report.html").display());
     }

@@ -12,6 +12,7 @@ use crate::{
     change,
     context::Context,
     exit::{Exit, Failure},
+    fold,
     output::Reporter,
 };
 
@@ -25,7 +26,7 @@ again. The journal of an earlier boot is never replayed, because the kernel has 
 Examples:
   flyball restore            undo everything since the journal was empty
   flyball restore --last     undo only the last command's changes
-  flyball restore --forget   also drop settings that cannot be restored because its device is gone
+  flyball restore --forget   also drop settings that cannot be restored because their device is gone
   flyball restore -n         print what is saved and what would be written
 
 Exit codes: 0 everything is restored, 3 something could not be restored, 6 another flyball holds the machine.")]
@@ -68,6 +69,14 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         eprintln!("note: {note}");
     }
     output.object(|| &restored, || render(&restored))?;
+    if args.last && restored.restoration.is_exact() {
+        // Exact, and yet not everything: earlier commands' settings are still in effect.
+        let earlier = Journal::load(&state)?.unwrap_or_default().entries.len();
+        if earlier > 0 {
+            let commands = if earlier == 1 { "command" } else { "commands" };
+            eprintln!("note: the settings of {earlier} earlier {commands} are still in effect");
+        }
+    }
     if restored.restoration.is_exact() {
         return Ok(Exit::Done);
     }
@@ -119,22 +128,23 @@ fn preview(
         .iter()
         .map(|(location, goal)| (location, &goal.was, Content::of(&location.read(host))))
         .filter(|(_, was, now)| *was != now)
-        .map(|(location, was, now)| serde_json::json!({"location": location, "was": was.to_string(), "now": now.to_string()}))
+        .map(|(location, was, now)| (location, was.to_string(), now.to_string()))
         .collect();
-    let data = || serde_json::json!({ "undo": chosen, "remembered": goals.0.len(), "differing": differing });
+    let data = || {
+        let items = differing
+            .iter()
+            .map(|(location, was, now)| serde_json::json!({"location": location, "was": was, "now": now}));
+        serde_json::json!({ "undo": chosen, "remembered": goals.0.len(), "differing": items.collect::<Vec<_>>() })
+    };
     output.object(data, || {
         let mut out: String =
             chosen.iter().map(|entry| format!("would undo: {}\n", describe(entry))).collect();
         out += &format!("{} values are saved, {} differ now\n", goals.0.len(), differing.len());
-        for item in &differing {
-            out +=
-                &format!("  {}  {} -> {}\n", text(&item["location"]), text(&item["now"]), text(&item["was"]));
-        }
-        out
+        let writes: Vec<fold::Write> = differing
+            .iter()
+            .map(|(location, was, now)| fold::Write::new(location, &format!("  {now} -> {was}")))
+            .collect();
+        out + &fold::lines(&writes, false)
     })?;
     Ok(Exit::Done)
-}
-
-fn text(value: &serde_json::Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

@@ -38,15 +38,15 @@ Exit codes: that of the command (128 + N if signal N ended it). Before the comma
 was restored, 2 a value is not accepted, 4 the machine does not have this knob, 6 another flyball holds the machine. \
 3 if the settings could not be restored.")]
 pub struct Args {
-    /// Settings; they override those of the profile.
-    #[arg(value_name = "KNOB=VALUE")]
+    /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs. They override those of the profile.
+    #[arg(value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
 
     /// A profile (a TOML file, - for stdin).
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
 
-    /// CPUs that the KNOB=VALUE settings apply to [default: all].
+    /// CPUs of settings that do not name their own [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 

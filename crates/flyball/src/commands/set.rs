@@ -17,18 +17,18 @@ fails, all settings are restored. 'flyball restore' restores what was there befo
 Examples:
   flyball set governor=performance turbo=off
   flyball set max-freq=2.6GHz -c 0-7             only the policies of these CPUs
-  flyball set epp=balance_power -c type:E        the efficiency cores
+  flyball set epp@type:E=balance_power           the efficiency cores
   flyball set idle-state=C1                      no state deeper than C1
   flyball set driver-mode=passive governor=schedutil -n    print the writes and their reasons
 
 Exit codes: 0 done, 1 a write failed and all settings were restored, 2 a value is not accepted, 3 restoring failed too, \
 4 the machine does not have this knob, 6 another flyball holds the machine, 7 the kernel clamped a value.")]
 pub struct Args {
-    /// Settings.
-    #[arg(required = true, value_name = "KNOB=VALUE")]
+    /// Settings: KNOB=VALUE, or KNOB@CPUS=VALUE for some CPUs.
+    #[arg(required = true, value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
 
-    /// CPUs: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E [default: all].
+    /// CPUs of settings that do not name their own: 0-3,7, 0-7:2, package:0, die:0, core:3, node:0, policy:0, type:P, type:E [default: all].
     #[arg(short, long, value_name = "CPUS")]
     cpus: Option<String>,
 

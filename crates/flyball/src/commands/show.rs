@@ -31,7 +31,7 @@ Examples:
   flyball show --all --json")]
 pub struct Args {
     /// Knobs or facts to show [default: those that fit the screen].
-    #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, help_heading = None)]
+    #[arg(value_name = "KNOB", value_parser = knob_arguments::Name, hide_possible_values = true, help_heading = None)]
     pub knobs: Vec<KnobName>,
 
     /// CPUs: 0-3,7, package:0, die:1, core:3, node:0, type:P, or several of these separated by commas [default: all].

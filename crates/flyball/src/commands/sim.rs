@@ -221,8 +221,8 @@ starts with a slash; times such as 500ms, 10s, 2min count from the machine's boo
 
   {}
 
-  flyball -M sim:i7-2600 --sim-fault 'fan blocked' doctor
-  flyball -M sim:epyc-512 --sim-fault 'write cpu7/cpufreq/scaling_max_freq fails EIO' set max-freq=2GHz",
+  flyball -M sim:i7-2600 --sim-fault 'fan blocked' compare --matrix turbo=on,off --workload spin
+  flyball -M sim:epyc-512 --sim-fault 'write cpufreq/policy7/scaling_max_freq fails EIO' set max-freq=2GHz",
         flyball_sim::FAULT_FORMS.replace('\n', "\n  ")
     )
 }

@@ -28,10 +28,10 @@ use crate::{
 Examples:
   flyball sst info                                     what this machine supports
   flyball sst perf-profile info -l 0                   a performance level in full
-  flyball sst perf-profile set-config-level -l 4 -o    change the level and bring its CPUs online, the others offline
-  flyball sst base-freq enable -a --dry-run            what enabling would write, why, and what it costs
-  flyball sst -c 5,6 turbo-freq enable -a              high turbo for the cores of CPUs 5 and 6
-  flyball sst core-power config -c 1 --min 1GHz --max 2GHz
+  flyball sst perf-profile set-config-level -l 4 --online    change the level and bring its CPUs online, the others offline
+  flyball sst base-freq enable --auto --dry-run        what enabling would write, why, and what it costs
+  flyball sst -c 5,6 turbo-freq enable --auto          high turbo for the cores of CPUs 5 and 6
+  flyball sst core-power config --clos 1 --min 1GHz --max 2GHz
   flyball sst -c 10 core-power assoc --clos 3
   flyball restore                                      undo everything
 
@@ -112,7 +112,7 @@ enum PerfProfile {
         #[arg(short, long, value_name = "LEVEL")]
         level: u8,
         /// Also bring the level's CPUs online and take the domain's other CPUs offline.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'o')]
         online: bool,
         /// Isolate CPUs outside the level in a cgroup v2 partition instead of taking them offline.
         #[arg(short = 'g', long, conflicts_with = "online")]
@@ -128,13 +128,13 @@ enum BaseFreq {
     Enable {
         /// Also set classes of service (0 for the high-priority cores, 3 for the others) and raise the minimum frequency
         /// to the base frequency.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'a')]
         auto: bool,
     },
     /// Disable it.
     Disable {
         /// Also disable classes of service and lower the minimum frequency.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'a')]
         auto: bool,
     },
 }
@@ -146,7 +146,7 @@ enum TurboFreq {
         #[command(flatten)]
         level: Level,
         /// Show only this bucket.
-        #[arg(short, long, value_name = "BUCKET")]
+        #[arg(long, short_alias = 'b', value_name = "BUCKET")]
         bucket: Option<u32>,
         /// Show only this instruction class: sse, avx2, avx512, or level-0 and so on.
         #[arg(short = 'r', long, value_name = "TYPE")]
@@ -155,19 +155,19 @@ enum TurboFreq {
     /// Enable it.
     Enable {
         /// Also assign the cores of --cpu to class 0 and all others to class 3.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'a')]
         auto: bool,
         /// Turbo ratio limits [default: no limits].
-        #[arg(short, long, value_name = "0xTRL")]
+        #[arg(long, short_alias = 't', value_name = "0xTRL")]
         trl: Option<String>,
     },
     /// Disable it and restore the turbo ratio limits of the level.
     Disable {
         /// Also disable classes of service.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'a')]
         auto: bool,
         /// Turbo ratio limits [default: those of the level].
-        #[arg(short, long, value_name = "0xTRL")]
+        #[arg(long, short_alias = 't', value_name = "0xTRL")]
         trl: Option<String>,
     },
 }
@@ -187,16 +187,16 @@ enum CorePower {
     /// Change a class; values that are not given stay.
     Config {
         /// The class, 0 to 3.
-        #[arg(short, long, value_name = "CLASS")]
+        #[arg(long, short_alias = 'c', value_name = "CLASS")]
         clos: u8,
         /// Energy preference, 0 to 15 (mailbox processors).
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'e')]
         epp: Option<u8>,
         /// Proportional priority, 0 (highest) to 15.
-        #[arg(short, long)]
+        #[arg(long, short_alias = 'w')]
         weight: Option<u8>,
         /// Minimum frequency, as 1GHz; a bare number is MHz, as in Intel's guide.
-        #[arg(short = 'n', long, value_name = "FREQ")]
+        #[arg(long, short_alias = 'n', value_name = "FREQ")]
         min: Option<String>,
         /// Maximum frequency, or max for no limit.
         #[arg(short, long, value_name = "FREQ")]
@@ -205,13 +205,13 @@ enum CorePower {
     /// Show a class, or all four.
     GetConfig {
         /// The class, 0 to 3.
-        #[arg(short, long, value_name = "CLASS")]
+        #[arg(long, short_alias = 'c', value_name = "CLASS")]
         clos: Option<u8>,
     },
     /// Assign the cores of --cpu to a class.
     Assoc {
         /// The class, 0 to 3.
-        #[arg(short, long, value_name = "CLASS")]
+        #[arg(long, short_alias = 'c', value_name = "CLASS")]
         clos: u8,
     },
     /// Show the classes of the cores of --cpu, or of all cores.
@@ -229,7 +229,7 @@ enum TurboMode {
     /// Set the turbo ratio limits.
     SetTrl {
         /// Eight ratios of 100 MHz in hexadecimal, bucket 0 last.
-        #[arg(short, long, value_name = "0xTRL")]
+        #[arg(long, short_alias = 't', value_name = "0xTRL")]
         trl: String,
     },
 }

@@ -12,6 +12,7 @@ pub mod traced_machine;
 
 use clap::Subcommand;
 
+pub use self::input::writer;
 use crate::{
     context::Context,
     exit::{Exit, Failure},

@@ -4,6 +4,7 @@
 
 mod change;
 mod doctor;
+mod examples;
 #[cfg(feature = "guest")]
 mod guest;
 mod hostile;
@@ -12,6 +13,8 @@ mod measure;
 mod odd;
 mod privileges;
 mod recorded;
+mod screens;
+mod shells;
 mod simulated;
 mod speed_select;
 mod speed_select_guide;

@@ -337,7 +337,7 @@ fn every_output_says_simulated() {
             line.extend(words);
             let ran = flyball(&line);
             assert_ne!(ran.code, 2, "{line:?}: {}", ran.err);
-            if !ran.err.contains("is simulated") {
+            if !ran.err.contains("simulated: sim:") {
                 silent.push(format!("{line:?} on stderr"));
             }
             // Data says it by itself, since stderr may be gone: an object, or each object of a list.

@@ -10,7 +10,7 @@ use std::{
 fn run(machine: &str, program: &[&str]) -> Output {
     let output = flyball!().args(["sim", "run", machine, "--"]).args(program).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
-    assert!(words.contains("is simulated"), "it must say so: {words}");
+    assert!(words.contains("simulated: sim:"), "it must say so: {words}");
     output
 }
 

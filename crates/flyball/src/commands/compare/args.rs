@@ -27,7 +27,7 @@ Under sudo the command, --prepare and servers run as the user who called sudo, a
 before it runs that of another user's directory.
 
 Examples:
-  flyball compare --arm now --arm 'perf: governor=performance' -- make -j8
+  flyball compare --arm now --arm 'perf: governor=performance' --prepare 'make clean' -- make -j8
   flyball compare --matrix governor=performance,powersave --matrix turbo=on,off --workload sched-pipe --pin 2-3
   flyball compare --arm now --arm 'epp: epp=balance_power' --until 1% -- tbench -t 20 8
   flyball compare --trace --arm 'gov: governor=schedutil' --arm 'auto: amd-mode=active' -- ./bench
@@ -49,7 +49,7 @@ pub struct Args {
     pub(super) matrix: Vec<String>,
 
     /// Number of blocks, each with one round of every arm.
-    #[arg(long, value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) rounds: u32,
 
     /// Instead of a number of blocks: continue until half the width of every arm's confidence interval is below this.
@@ -61,7 +61,7 @@ pub struct Args {
     pub(super) max_rounds: u32,
 
     /// Warm-up rounds per arm, which do not count.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, alias = "warmup", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(super) warm_up: u32,
 
     /// Pause before each round, so that the processor can cool down.

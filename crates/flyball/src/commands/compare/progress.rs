@@ -1,24 +1,59 @@
-//! How far a comparison is, on a terminal: one line that is drawn between rounds only, because a program that draws is
-//! load too.
+//! How far a comparison is: on a terminal one line that is drawn between rounds only, because a program that draws is load
+//! too; otherwise one line per block. Times are this computer's: those of a simulated machine pass faster.
 
-use flyball_measure::Event;
+use std::time::{Duration, Instant};
+
+use flyball_measure::{Event, Length, Manifest, Schedule};
 
 use crate::{terminal, time};
 
-/// The progress line.
-pub(super) struct Progress;
+/// The progress of one session.
+pub(super) struct Progress {
+    /// What runs in all: `1 warm-up and 15 counted blocks of 4 arms`.
+    plan: String,
+    began: Instant,
+    first: Option<Duration>,
+}
 
 impl Progress {
+    /// Begins to count the time.
+    pub(super) fn begin(manifest: &Manifest) -> Progress {
+        let Schedule { warm_up, cool_down, length, .. } = &manifest.schedule;
+        let most = match length {
+            Length::Rounds(blocks) => format!("{blocks} counted blocks"),
+            Length::Until { most, .. } => format!("at most {most} counted blocks"),
+        };
+        let pauses =
+            if *cool_down > 0.0 { format!(", each after a pause of {cool_down} s") } else { String::new() };
+        let plan = format!("{warm_up} warm-up and {most} of {} arms{pauses}", manifest.arms.len());
+        Progress { plan, began: Instant::now(), first: None }
+    }
+
     pub(super) fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Begin { arm, done: 0, of } => terminal::redraw(&line(0, *of, &arm.name)),
+            Event::Begin { arm, done: 0, of } => {
+                eprintln!("flyball: {of} rounds: {}; the first shows how long they take", self.plan);
+                terminal::redraw(&line(0, *of, &arm.name));
+            }
             Event::Begin { .. } => {}
-            Event::Over { done, of, left, .. } => {
-                terminal::redraw(&line(
-                    *done,
-                    *of,
-                    &format!("{} left at most", time::words(left.as_secs_f64())),
-                ));
+            Event::Over { round, done, of, ends_block, .. } => {
+                let spent = self.began.elapsed();
+                let first = *self.first.get_or_insert(spent);
+                let left = format!("{} left at most", time::words(left(first, spent, *done, *of)));
+                if terminal::redraw(&line(*done, *of, &left)) {
+                    return;
+                }
+                // Into a file or a pipe: often enough to see that it is not stuck, and how long it takes.
+                if *done == 1 {
+                    eprintln!("flyball: the first round took {}: {left}", time::words(spent.as_secs_f64()));
+                } else if *ends_block {
+                    let block = if round.warm_up {
+                        "warm-up".to_owned()
+                    } else {
+                        format!("block {}", round.block + 1)
+                    };
+                    eprintln!("flyball: {block} done, {done}/{of} rounds, {left}");
+                }
             }
         }
     }
@@ -26,6 +61,13 @@ impl Progress {
     pub(super) fn end(&mut self) {
         terminal::redraw("");
     }
+}
+
+/// Seconds left, by the mean of the rounds of this session. The first round may build or load what the others find done, so it
+/// counts only until there is another.
+fn left(first: Duration, spent: Duration, done: usize, of: usize) -> f64 {
+    let (time, rounds) = if done > 1 { (spent.saturating_sub(first), done - 1) } else { (spent, 1) };
+    time.as_secs_f64() * of.saturating_sub(done) as f64 / rounds as f64
 }
 
 fn line(done: usize, of: usize, message: &str) -> String {
@@ -42,5 +84,13 @@ mod tests {
     fn the_bar_fills() {
         assert_eq!(line(0, 10, "a"), format!("0/10 rounds [{}] a", " ".repeat(30)));
         assert_eq!(line(10, 10, "a"), format!("10/10 rounds [{}] a", "#".repeat(30)));
+    }
+
+    #[test]
+    fn a_slow_first_round_does_not_count_for_the_others() {
+        let seconds = Duration::from_secs;
+        assert_eq!(left(seconds(60), seconds(60), 1, 11), 600.0);
+        assert_eq!(left(seconds(60), seconds(62), 2, 11), 18.0);
+        assert_eq!(left(seconds(60), seconds(78), 11, 11), 0.0);
     }
 }

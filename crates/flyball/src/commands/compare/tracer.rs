@@ -14,7 +14,7 @@ use flyball_trace::{
     report::{Analyser, Report},
 };
 
-use crate::{exit::Failure, time};
+use crate::{commands::trace::writer, exit::Failure, time};
 
 fn failed(error: impl std::fmt::Display) -> SettingsError {
     SettingsError(format!("cannot trace: {error}"))
@@ -72,7 +72,7 @@ impl RoundTracer for CaptureEach {
             page_kib: None,
             clock: None,
             directory: self.directory.clone(),
-            writer: concat!("flyball ", env!("CARGO_PKG_VERSION")).to_owned(),
+            writer: writer(&host.name(), host.software().is_some()),
             machine: None,
             trace_id: time::trace_id(host),
         };

@@ -29,6 +29,12 @@ pub(super) fn render(report: &Report, verbose: bool) -> String {
         flyball_host::Kind::Live if report.machine == flyball_host::Live::NAME => String::new(),
         // A guest, or a simulated machine that is served to this process.
         flyball_host::Kind::Live => format!(" · {}", report.machine),
+        // The release of the simulated machine's kernel stands next to it.
+        flyball_host::Kind::Recorded
+            if report.kernel.as_deref().is_some_and(|release| release.ends_with("-flyball-sim")) =>
+        {
+            format!(" · simulated, recorded: {}", report.machine)
+        }
         flyball_host::Kind::Recorded => format!(" · recorded: {}", report.machine),
         flyball_host::Kind::Simulated => format!(" · simulated: {}", report.machine),
     };

@@ -32,11 +32,11 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Number of runs.
-    #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
+    #[arg(long, short_alias = 'n', alias = "rounds", default_value_t = 100, value_name = "N")]
     runs: usize,
 
     /// Warm-up runs that do not count.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, alias = "warmup", default_value_t = 1, value_name = "N")]
     warm_up: usize,
 
     #[command(flatten)]
@@ -243,6 +243,7 @@ fn word(grade: Grade) -> &'static str {
         Grade::Good => "good",
         Grade::Fair => "fair",
         Grade::Bad => "bad",
+        Grade::NotWatched => "not watched",
     }
 }
 
@@ -263,13 +264,21 @@ fn report(output: &Reporter, runs: &[Run], args: &Args) -> Result<(), Failure> {
     };
     output.object(data, || {
         let mut out = format!(
-            "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad\n",
+            "{} runs: median {median:.3} ms, standard deviation {:.2} %; {} good, {} fair, {} bad{}\n",
             runs.len(),
             deviation / median * 100.0,
             count(Grade::Good),
             count(Grade::Fair),
             count(Grade::Bad),
+            match count(Grade::NotWatched) {
+                0 => String::new(),
+                count => format!(", {count} too short to be watched"),
+            },
         );
+        // Twice what the noisiest of quiet machines show: something varies that the watch does not see.
+        if deviation > 0.05 * median && count(Grade::Bad) == 0 {
+            out += "  the runs scatter by more than 5 %, and nothing that is watched explains it\n";
+        }
         for (number, run) in runs.iter().enumerate().filter(|(_, run)| run.grade == Grade::Bad).take(5) {
             let why: Vec<&str> =
                 run.disturbances.iter().map(|disturbance| disturbance.what.as_str()).collect();

@@ -14,6 +14,9 @@ pub struct Facts {
     /// What it says it is, if its processors are emulated: a guest of flyball's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulated: Option<String>,
+    /// Whether it is simulated, or a recording of a simulated machine.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
     pub vendor: Vendor,
     pub model_name: Option<String>,
     /// Family, model and stepping.
@@ -51,6 +54,7 @@ impl Facts {
             name: snapshot.name().to_owned(),
             kind: snapshot.kind(),
             emulated: flyball_host::emulated(host),
+            simulated: flyball_host::simulated(host),
             vendor: topology.vendor,
             model_name: topology.model_name.clone(),
             signature: topology

@@ -8,10 +8,15 @@ use flyball_control::{
 use flyball_host::{CpuList, Host, KiloHertz, Kind};
 
 use super::{facts::Facts, lines, reason};
-use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, wrapped};
+use crate::paint::{Cell, Columns, Paint, Style, cpus_within, one_line, terminal_columns, wrapped};
 
 /// How wide the screen is taken to be.
 const WIDTH: usize = 110;
+
+/// Characters on a line of this terminal.
+fn width() -> usize {
+    terminal_columns().map_or(WIDTH, |columns| columns.clamp(60, WIDTH))
+}
 
 /// Reads what the screen has beyond its rows: the times of the idle states, which one CPU knows for all.
 pub fn take(host: &dyn Host, snapshot: &mut Snapshot) {
@@ -121,6 +126,7 @@ impl Screen<'_> {
                 Some(what) => format!("this machine, which is emulated ({what})"),
                 None => "this machine".to_owned(),
             },
+            Kind::Recorded if facts.simulated => format!("simulated, recorded in {}", facts.name),
             Kind::Recorded => format!("recorded in {}", facts.name),
             Kind::Simulated => format!("simulated: {}", facts.name),
         });
@@ -144,7 +150,7 @@ impl Screen<'_> {
         if !places.is_empty() {
             let text: Vec<String> =
                 places.iter().map(|(name, cpus)| format!("{name}: {}", cpus_within(cpus, 36))).collect();
-            for line in wrapped(&text.join("; "), WIDTH) {
+            for line in wrapped(&text.join("; "), width()) {
                 out += &self.paint.apply(Style::Faint, &line);
                 out.push('\n');
             }
@@ -265,7 +271,7 @@ impl Screen<'_> {
         ]);
         for class in &classes {
             let mut row = vec![
-                Cell::from(cpus_within(&class.cpus, 26)),
+                Cell::from(cpus_within(&class.cpus, if width() < 100 { 16 } else { 26 })),
                 Cell::from(class.kind.map(|kind| kind.to_string()).unwrap_or_default()),
             ];
             // sysfs removes the cpufreq directory of an offline CPU: there is nothing to show but that.
@@ -482,7 +488,7 @@ impl Screen<'_> {
             .map(|(name, degrees)| format!("{name} {degrees:.0} C"))
             .collect();
         parts.extend(hottest.map(|(name, degrees)| format!("hottest: {name} {degrees:.0} C")));
-        for (index, line) in wrapped(&parts.join(", "), WIDTH - 20).into_iter().enumerate() {
+        for (index, line) in wrapped(&parts.join(", "), width() - 20).into_iter().enumerate() {
             if !line.is_empty() {
                 let name = if index == 0 { "temperature" } else { "" };
                 columns.row(vec![Cell::styled(Style::Heading, name), line.into()]);
@@ -563,7 +569,7 @@ impl Screen<'_> {
         for (reason, knobs) in reasons {
             let names: Vec<String> = knobs.iter().map(ToString::to_string).collect();
             for (index, line) in
-                wrapped(&format!("{reason}: {}", names.join(", ")), WIDTH - 4).iter().enumerate()
+                wrapped(&format!("{reason}: {}", names.join(", ")), width() - 4).iter().enumerate()
             {
                 let indent = if index == 0 { "  " } else { "    " };
                 out += &self.paint.apply(Style::Faint, &format!("{indent}{line}"));

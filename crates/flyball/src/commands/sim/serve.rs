@@ -31,11 +31,7 @@ pub(super) fn run(options: &MachineOptions, name: &str, program: &[OsString]) ->
     let choice = options.simulated(name)?;
     let mut machine = choice.boot()?;
     choice.warn_of_idle_faults(&mut machine);
-    eprintln!(
-        "flyball: sim:{} is simulated (kernel {}): nothing here was measured",
-        machine.name(),
-        choice.kernel
-    );
+    eprintln!("flyball: simulated: sim:{}, kernel {}", machine.name(), choice.kernel);
     if !serve::has_fuse() {
         return Err(Failure::not_here(
             "there is no /dev/fuse: serving a machine needs the kernel's fuse module (as root: modprobe fuse; a container \

@@ -13,7 +13,7 @@ use crate::{
 };
 
 use super::{
-    input::{Input, say_what_is_missing},
+    input::{Input, say_what_is_missing, simulated},
     traced_machine,
 };
 
@@ -77,7 +77,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         }
     }
     let findings = diagnoser.findings(summary.clock);
-    context.output.object(
+    let output = context.output.about_simulated(simulated(&summary).is_some());
+    if let Some(machine) = simulated(&summary) {
+        eprintln!("flyball: this trace is of {machine}, which is simulated");
+    }
+    output.object(
         || Output { trace: &summary, findings: &findings },
         || match findings.as_slice() {
             [] => format!("{}\n", silence(records, requests, summary.clock.nanoseconds())),

@@ -12,7 +12,7 @@ use flyball_trace::{
 
 use crate::exit::Failure;
 
-use super::plots;
+use super::{input::simulated, plots};
 
 /// The options that ask for files.
 #[derive(Debug, clap::Args)]
@@ -124,7 +124,8 @@ impl Format for Plots {
     fn finish(mut self: Box<Self>, summary: &TraceSummary, _: &Report) -> Result<(), Failure> {
         let seconds = summary.clock.nanoseconds();
         let (time, samples) = (&mut self.over_time, &mut self.over_samples);
-        let count = plots::write(&self.directory, self.format, time, samples, seconds)?;
+        let machine = simulated(summary);
+        let count = plots::write(&self.directory, self.format, time, samples, seconds, machine)?;
         eprintln!("flyball: {count} pictures in {}", self.directory.display());
         Ok(())
     }
@@ -145,8 +146,11 @@ impl Format for Page {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, _: &TraceSummary, report: &Report) -> Result<(), Failure> {
-        let Page { path, title, series } = *self;
+    fn finish(self: Box<Self>, summary: &TraceSummary, report: &Report) -> Result<(), Failure> {
+        let Page { path, mut title, series } = *self;
+        if let Some(machine) = simulated(summary) {
+            title = format!("{title}: {machine}, simulated");
+        }
         let write = || -> std::io::Result<()> {
             // A page of a long trace has some megabytes, written in small pieces.
             let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);

@@ -181,6 +181,24 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     Ok(formats)
 }
 
+/// The simulated machine that a trace was recorded on, if it says so: `sim:ryzen-5750g`.
+pub fn simulated(summary: &TraceSummary) -> Option<&str> {
+    let (_, machine) = summary.writer.as_deref()?.strip_suffix(SIMULATED)?.split_once(", of ")?;
+    Some(machine)
+}
+
+/// What the writer of a trace says, as it stands in the file.
+pub fn writer(machine: &str, simulated: bool) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    if simulated {
+        format!("flyball {version}, of {machine}{SIMULATED}")
+    } else {
+        format!("flyball {version}")
+    }
+}
+
+const SIMULATED: &str = " (simulated)";
+
 /// Says on stderr what is damaged, missing or lost. Answers whether the trace was whole.
 pub fn say_what_is_missing(summary: &TraceSummary) -> bool {
     // A file damaged throughout has a problem per page.

@@ -56,6 +56,8 @@ fn over_samples(metric: &Metric) -> Option<FileNames> {
 struct Pictures<'a> {
     directory: &'a Path,
     format: Format,
+    /// The machine, if it is simulated: every picture says so.
+    simulated: Option<&'a str>,
     count: usize,
 }
 
@@ -83,10 +85,11 @@ pub fn write(
     series: &mut SeriesSet,
     samples: &mut SeriesSet,
     seconds: bool,
+    simulated: Option<&str>,
 ) -> Result<usize, Failure> {
     std::fs::create_dir_all(directory)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", directory.display())))?;
-    let mut out = Pictures { directory, format, count: 0 };
+    let mut out = Pictures { directory, format, simulated, count: 0 };
     let time = Axis::new("elapsed time", if seconds { "s" } else { "ticks" });
     let scale = if seconds { 1e9 } else { 1.0 };
     pictures(&mut out, series, &time, scale, "perf_busy", |metric| Some(over_time(metric)))?;
@@ -102,13 +105,14 @@ fn pictures(
     both_name: &str,
     names: impl Fn(&Metric) -> Option<FileNames>,
 ) -> Result<(), Failure> {
+    let simulated = out.simulated;
     let cpus: Vec<u32> = series.cpus().collect();
     series.thin(COLUMNS * cpus.len().max(1) * series.metrics().len().max(1));
     let metrics = series.metrics();
     let chart = |title: String, metric: &Metric| {
         let y = Axis::new(metric.title, metric.unit);
         let y = if metric.high > 0 { y.between(0.0, f64::from(metric.high)) } else { y.with_zero() };
-        Chart::new(title, x.clone(), y).sized(1200, 600)
+        Chart::new(of_machine(title, simulated), x.clone(), y).sized(1200, 600)
     };
     for (at, metric) in metrics.iter().enumerate() {
         let Some(FileNames { of_one, of_all }) = names(metric) else { continue };
@@ -145,7 +149,7 @@ fn pictures(
         for cpu in &cpus {
             let title = format!("P-state and performance, CPU {cpu}");
             let mut both = Chart::new(
-                title,
+                of_machine(title, simulated),
                 x.clone(),
                 Axis::new("P-state, and performance in percent", "").with_zero(),
             )
@@ -157,6 +161,11 @@ fn pictures(
         }
     }
     Ok(())
+}
+
+/// A title with the machine, if that is simulated.
+fn of_machine(title: String, simulated: Option<&str>) -> String {
+    simulated.map_or(title.clone(), |machine| format!("{title} ({machine}, simulated)"))
 }
 
 /// The least and the most of each stretch that has any.

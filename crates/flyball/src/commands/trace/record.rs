@@ -189,11 +189,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(parent) if parent != Path::new("") => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    let version = env!("CARGO_PKG_VERSION");
-    let writer = match host.software() {
-        Some(_) => format!("flyball {version}, of {} (simulated)", context.machine),
-        None => format!("flyball {version}"),
-    };
+    let writer = super::input::writer(&context.machine.to_string(), host.software().is_some());
     let options = CaptureOptions {
         events,
         cpus: args.cpus.clone(),

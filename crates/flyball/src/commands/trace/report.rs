@@ -18,7 +18,7 @@ use crate::{
 
 use super::{
     formats,
-    input::{Input, say_what_is_missing},
+    input::{Input, say_what_is_missing, simulated},
     tables,
 };
 
@@ -82,7 +82,8 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let rendered = || {
         if args.print { String::new() } else { tables::render(&summary, &report, args.tasks, args.levels) }
     };
-    context.output.object(|| Output { trace: &summary, report: &report }, rendered)?;
+    let output = context.output.about_simulated(simulated(&summary).is_some());
+    output.object(|| Output { trace: &summary, report: &report }, rendered)?;
     // Only losses and no records is reported below, with its own words.
     if report.records == 0 && report.losses.is_empty() {
         eprintln!("flyball: the trace contains no records");

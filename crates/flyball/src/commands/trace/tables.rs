@@ -7,6 +7,7 @@ use flyball_trace::{
     report::{CpuReport, Range, Report},
 };
 
+use super::input::simulated;
 use crate::paint::{Columns, Paint, one_line};
 
 /// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
@@ -20,6 +21,9 @@ pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: boo
         "{driver} events: {} records in {:.3}{unit}, from {:.6}{unit}",
         report.records, report.duration, report.start
     );
+    if let Some(machine) = simulated(summary) {
+        let _ = writeln!(out, "machine: {}, simulated", one_line(machine.to_owned()));
+    }
     if let Some(uname) = &summary.uname {
         let _ = writeln!(out, "kernel: {}", one_line(uname.clone()));
     }

@@ -1,0 +1,180 @@
+//! Values of options and arguments, by what help calls them.
+
+use clap::{Arg, Command};
+use flyball_control::{
+    Id, Knob, KnobName, Outcome, Snapshot, SurveyOptions, TABLE, Value,
+    knob::{Check, Ends},
+    survey,
+};
+use flyball_sim::{Kernel, silicon::MachineSpec};
+
+use super::Offer;
+use crate::machine::MachineArg;
+
+/// What fits in the place of `arg`, and whether files do.
+pub(super) fn of(
+    arg: &Arg,
+    top: &Command,
+    path: &[String],
+    machine: &MachineArg,
+    current: &str,
+) -> (Vec<Offer>, bool) {
+    let possible = arg.get_possible_values();
+    // Knobs have possible values too, but not all of them fit everywhere.
+    if !possible.is_empty() && !value_name(arg).starts_with("KNOB") {
+        let offer = |value: &clap::builder::PossibleValue| {
+            Offer::new(value.get_name(), value.get_help().map(ToString::to_string).unwrap_or_default())
+        };
+        return (possible.iter().map(offer).collect(), false);
+    }
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match (path.as_slice(), value_name(arg)) {
+        (["man"], "COMMAND") => (commands(top), false),
+        (_, "MACHINE") if arg.get_id() == "machine" => (machines(true), true),
+        (["sim" | "guest", ..], "NAME" | "MACHINE") => (machines(false), true),
+        (["sim", "check"], _) => (documents(), false),
+        (_, "VERSION|FILE") => {
+            (Kernel::ALL.iter().map(|one| Offer::new(one.to_string(), "kernel")).collect(), true)
+        }
+        (_, "KNOB" | "KNOB|WORD") => (knobs(), false),
+        (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2") => (settings(machine, current), false),
+        (_, "PROFILE|KNOB=VALUE") => {
+            let offers = if current.is_empty() { Vec::new() } else { settings(machine, current) };
+            (offers, !current.contains('='))
+        }
+        (_, "ARM") => {
+            ([vec![Offer::new("now", "the machine as it is")], settings(machine, current)].concat(), false)
+        }
+        (_, "CPUS" | "LIST") => (cpus(machine), false),
+        (["sst", ..], "LEVEL") => (levels(machine), false),
+        (_, "LEVEL") => {
+            (["light", "steady", "fixed"].map(|level| Offer::new(level, "how quiet")).to_vec(), false)
+        }
+        (_, name) => {
+            let files = ["DIR", "FILE", "OUT", "PATH", "PROFILE", "CSV", "initramfs"];
+            (Vec::new(), files.iter().any(|word| name.contains(word)))
+        }
+    }
+}
+
+fn value_name(arg: &Arg) -> &str {
+    arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str())
+}
+
+fn commands(top: &Command) -> Vec<Offer> {
+    let visible = top.get_subcommands().filter(|one| !one.is_hide_set());
+    visible.map(|one| Offer::new(one.get_name(), "")).collect()
+}
+
+fn documents() -> Vec<Offer> {
+    ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"]
+        .map(|name| Offer::new(name, ""))
+        .to_vec()
+}
+
+fn machines(with_kind: bool) -> Vec<Offer> {
+    let title = |name: &str| MachineSpec::builtin(name).map(|spec| spec.title).unwrap_or_default();
+    let mut offers: Vec<Offer> = MachineSpec::names()
+        .map(|name| Offer::new(if with_kind { format!("sim:{name}") } else { name.to_owned() }, title(name)))
+        .collect();
+    if with_kind {
+        offers.insert(0, Offer::new("live", "this machine"));
+        offers.extend(
+            MachineSpec::names().map(|name| Offer::new(format!("guest:{name}"), "a real kernel on it")),
+        );
+    }
+    offers
+}
+
+fn knobs() -> Vec<Offer> {
+    TABLE.iter().map(|knob| Offer::new(knob.name, knob.title)).collect()
+}
+
+/// `KNOB=`, and after that the values that the knob takes on the machine. After a comma there is another value.
+fn settings(machine: &MachineArg, current: &str) -> Vec<Offer> {
+    let Some((name, value)) = current.split_once('=') else {
+        let settable = TABLE.iter().filter(|knob| knob.control().is_some());
+        return settable.map(|knob| Offer::new(format!("{}=", knob.name), knob.title)).collect();
+    };
+    let bare = name.split('@').next().unwrap_or(name);
+    let Ok(KnobName { knob, .. }) = bare.parse() else { return Vec::new() };
+    let before = value.rfind(',').map_or("", |comma| &value[..=comma]);
+    values(knob.knob(), machine)
+        .into_iter()
+        .map(|value| Offer::new(format!("{name}={before}{value}"), ""))
+        .collect()
+}
+
+/// The values of a knob on the machine; those of its kind if the machine has no list of them.
+fn values(knob: &Knob, machine: &MachineArg) -> Vec<String> {
+    let Some(control) = knob.control() else { return Vec::new() };
+    let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let from_list = |list: Id| match read(machine, list).into_iter().next() {
+        Some(Value::Words(words)) => words,
+        _ => Vec::new(),
+    };
+    let mut all = match control.check {
+        Check::OneOf(words) => own(words),
+        Check::DriverMode => own(&["active", "passive", "guided"]),
+        Check::Level => levels(machine).into_iter().map(|offer| offer.word).collect(),
+        Check::BetweenEnds | Check::BetweenEndsInSteps => own(match control.ends {
+            Ends::None => &[][..],
+            Ends::UpToRow(_) => &["max"],
+            _ => &["min", "max"],
+        }),
+        check => check.list().map(from_list).unwrap_or_default(),
+    };
+    if control.accepts.contains("on or off") || control.accepts.starts_with("on, off") {
+        for word in ["on", "off"] {
+            if !all.iter().any(|known| known == word) {
+                all.push(word.to_owned());
+            }
+        }
+    }
+    if matches!(knob.id, Id::MinFreq | Id::MaxFreq) {
+        all.extend(own(&["base", "nominal"]));
+    }
+    all
+}
+
+/// The different values of a knob or fact on the machine.
+fn read(machine: &MachineArg, knob: Id) -> Vec<Value> {
+    let Ok(host) = machine.open_quietly() else { return Vec::new() };
+    let Ok(mut snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
+    let options = SurveyOptions { cpus: None, sample_absence: true, apart: false };
+    snapshot.take(host.as_ref(), &options.request(&[knob]));
+    let rows = survey(&snapshot, &[KnobName { knob, instance: None }], &options).unwrap_or_default();
+    rows.into_iter()
+        .filter_map(|row| match row.outcome {
+            Outcome::Value(value) => Some(value),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Performance levels of Speed Select.
+fn levels(machine: &MachineArg) -> Vec<Offer> {
+    let highest = read(machine, Id::SstHighestLevel)
+        .iter()
+        .filter_map(|value| value.to_string().parse::<u8>().ok())
+        .max();
+    (0..=highest.unwrap_or(0)).map(|level| Offer::new(level.to_string(), "performance level")).collect()
+}
+
+/// All CPUs, and the parts that the machine has more than one of.
+fn cpus(machine: &MachineArg) -> Vec<Offer> {
+    let Ok(host) = machine.open_quietly() else { return Vec::new() };
+    let Ok(snapshot) = Snapshot::begin(host.as_ref()) else { return Vec::new() };
+    let topology = snapshot.topology();
+    let mut offers = vec![Offer::new("all", format!("CPUs {}", topology.online))];
+    let kinds = topology.core_kinds();
+    offers
+        .extend(kinds.iter().map(|(kind, cpus)| Offer::new(format!("type:{kind}"), format!("CPUs {cpus}"))));
+    for (name, parts) in [("package", topology.packages()), ("node", topology.nodes.clone())] {
+        let several = parts.iter().filter(|_| parts.len() > 1);
+        offers.extend(
+            several.map(|(number, cpus)| Offer::new(format!("{name}:{number}"), format!("CPUs {cpus}"))),
+        );
+    }
+    offers
+}

@@ -1,0 +1,181 @@
+//! Lists of writes as text: equal ones to many CPUs, policies, cores or power domains are one line. `plan`, `restore -n` and
+//! the plans of Speed Select print theirs with it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write as _,
+};
+
+use flyball_control::Location;
+use flyball_host::CpuList;
+use flyball_sst::setting::Field;
+
+/// Fewer equal writes than this stay a line each.
+const FOLDED_FROM: usize = 8;
+
+/// One write: where, and what stands after it on its line.
+#[derive(Debug)]
+pub struct Write {
+    domain: Option<(u8, u8)>,
+    head: String,
+    number: Option<u32>,
+    foot: String,
+}
+
+impl Write {
+    /// A write to `location`, followed by `tail`.
+    pub fn new(location: &Location, tail: &str) -> Write {
+        let (domain, head, number, foot) = match location {
+            Location::SpeedSelect(setting) => {
+                let (head, number) = of_field(setting.field);
+                (Some((setting.place.package, setting.place.domain)), head, number, "")
+            }
+            Location::Msr { cpu, register, .. } => {
+                (None, format!("MSR {register:#x} of CPU "), Some(*cpu), "")
+            }
+            Location::File(path) => match numbered(path) {
+                Some((before, number, after)) => (None, before.to_owned(), Some(number), after),
+                None => (None, path.clone(), None, ""),
+            },
+            Location::Partition(_) => (None, location.to_string(), None, ""),
+        };
+        Write { domain, head, number, foot: format!("{foot}{tail}") }
+    }
+}
+
+/// What a field of Speed Select is, in words, up to the number of its core if it has one.
+fn of_field(field: Field) -> (String, Option<u32>) {
+    let words = match field {
+        Field::ClosMin(class) => format!("class {class} minimum MHz"),
+        Field::ClosMax(class) => format!("class {class} maximum MHz"),
+        Field::ClosWeight(class) => format!("class {class} weight"),
+        Field::ClosEpp(class) => format!("class {class} EPP"),
+        Field::Class(core) => return ("class of core ".to_owned(), Some(core.into())),
+        Field::Priority => "core-power priority".to_owned(),
+        Field::TurboLimits => "turbo ratio limits".to_owned(),
+        Field::Partition => "CPUs of the partition".to_owned(),
+        other => other.name().to_owned(),
+    };
+    (words, None)
+}
+
+/// A path cut at the number of its CPU or policy.
+fn numbered(path: &str) -> Option<(&str, u32, &str)> {
+    let mut start = 0;
+    for part in path.split('/') {
+        for prefix in ["policy", "cpu"] {
+            let digits = part.strip_prefix(prefix).filter(|digits| !digits.is_empty());
+            if let Some(Ok(number)) = digits.map(str::parse) {
+                let at = start + prefix.len();
+                return Some((&path[..at], number, &path[start + part.len()..]));
+            }
+        }
+        start += part.len() + 1;
+    }
+    None
+}
+
+/// Adds `item` to the group of `key`; groups stay in the order of their first items.
+fn add<K: Clone + Eq + std::hash::Hash, T>(
+    groups: &mut Vec<(K, Vec<T>)>,
+    place: &mut HashMap<K, usize>,
+    key: K,
+    item: T,
+) {
+    match place.get(&key) {
+        Some(&at) => groups[at].1.push(item),
+        None => {
+            place.insert(key.clone(), groups.len());
+            groups.push((key, vec![item]));
+        }
+    }
+}
+
+/// The lines of `writes`, each indented by two. Equal ones are one line unless `each` is asked for, or all are few.
+pub fn lines(writes: &[Write], each: bool) -> String {
+    // First over the numbers of CPUs, policies and cores, then over power domains that have equal lines.
+    let (mut by_number, mut place) = (Vec::new(), HashMap::new());
+    for (index, write) in writes.iter().enumerate() {
+        // What has no number is the same write only if it is in another power domain.
+        let alone = (write.number.is_none()).then_some(index).filter(|_| write.domain.is_none());
+        add(&mut by_number, &mut place, (write.domain, &write.head, &write.foot, alone), write.number);
+    }
+    let (mut groups, mut place) = (Vec::new(), HashMap::new());
+    for ((domain, head, foot, alone), numbers) in by_number {
+        add(&mut groups, &mut place, (head, numbers, foot, alone), domain);
+    }
+    let size = |numbers: &[Option<u32>], domains: &[Option<(u8, u8)>]| numbers.len() * domains.len();
+    let mut out = String::new();
+    // A few lines are easier to copy than a folded one; all lines of a step fold or none, so that they can be compared.
+    if each || groups.iter().all(|((_, numbers, ..), domains)| size(numbers, domains) < FOLDED_FROM) {
+        for write in writes {
+            let number = write.number.map(|number| number.to_string()).unwrap_or_default();
+            let _ = writeln!(out, "  {}{}{number}{}", of_domains(&[write.domain]), write.head, write.foot);
+        }
+        return out;
+    }
+    for ((head, numbers, foot, _), domains) in groups {
+        let list = match numbers[..] {
+            [None, ..] => String::new(),
+            [Some(one)] => one.to_string(),
+            _ => format!("{{{}}}", numbers.iter().flatten().copied().collect::<CpuList>()),
+        };
+        let count = size(&numbers, &domains);
+        let count = if count > 1 { format!("  ({count} writes)") } else { String::new() };
+        let _ = writeln!(out, "  {}{head}{list}{foot}{count}", of_domains(&domains));
+    }
+    out
+}
+
+/// The power domains in front of a line. All domains of some packages are two lists, others one name each.
+fn of_domains(domains: &[Option<(u8, u8)>]) -> String {
+    let all: BTreeSet<(u8, u8)> = domains.iter().flatten().copied().collect();
+    let list = |numbers: &mut dyn Iterator<Item = u8>| numbers.map(u32::from).collect::<CpuList>();
+    let packages = list(&mut all.iter().map(|(package, _)| *package));
+    let parts = list(&mut all.iter().map(|(_, part)| *part));
+    if all.is_empty() {
+        String::new()
+    } else if packages.len() * parts.len() == all.len() {
+        let several = |list: &CpuList| if list.len() > 1 { format!("{{{list}}}") } else { list.to_string() };
+        format!("package {} domain {}: ", several(&packages), several(&parts))
+    } else {
+        let names: Vec<String> = all.iter().map(|(package, part)| format!("{package}.{part}")).collect();
+        format!("domain {{{}}}: ", names.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(locations: &[&str]) -> String {
+        let write = |text: &&str| Write::new(&text.parse().unwrap(), "  0 -> 1");
+        lines(&locations.iter().map(write).collect::<Vec<_>>(), false)
+    }
+
+    #[test]
+    fn equal_writes_of_many_places_are_one_line() {
+        let paths: Vec<String> = (0..9).map(|n| format!("/sys/cpufreq/policy{n}/min")).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        assert_eq!(text(&paths), "  /sys/cpufreq/policy{0-8}/min  0 -> 1  (9 writes)\n");
+        assert_eq!(text(&paths[..2]).lines().count(), 2);
+        assert_eq!(text(&["/sys/cpufreq/boost"]), "  /sys/cpufreq/boost  0 -> 1\n");
+    }
+
+    #[test]
+    fn power_domains_fold_after_cores() {
+        let mut all = Vec::new();
+        for package in 0..2 {
+            for domain in 0..3 {
+                all.extend((0..4).map(|core| format!("sst:tpmi3:{package}.{domain}:class:{core}")));
+                all.push(format!("sst:tpmi3:{package}.{domain}:level"));
+            }
+        }
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        assert_eq!(
+            text(&all),
+            "  package {0,1} domain {0-2}: class of core {0-3}  0 -> 1  (24 writes)\n  package {0,1} domain {0-2}: level  0 \
+             -> 1  (6 writes)\n"
+        );
+    }
+}

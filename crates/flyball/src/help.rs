@@ -1,0 +1,341 @@
+//! Help on a terminal. `-h` is short: options in a sentence each and a few examples. `--help` has everything. Both come from the
+//! doc comments of the arguments and from the text after them, whose examples this module fits to the terminal, because what
+//! clap breaks at blanks can no longer be pasted.
+
+use clap::{Arg, Command};
+
+/// The commands by what they are for. A test compares them with the command line.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Look", &["show", "get", "explain", "doctor"]),
+    ("Set and undo", &["plan", "set", "apply", "verify", "restore", "save"]),
+    ("Measure", &["compare", "run", "report", "quiet"]),
+    ("Speed Select", &["sst", "intel-speed-select"]),
+    ("Trace the driver", &["trace"]),
+    ("Other machines", &["sim", "guest", "record"]),
+    ("flyball itself", &["man", "completions", "help"]),
+];
+
+/// The examples of the first screen.
+const FIRST: &str = "\
+Examples:
+  flyball show                             the machine on one screen
+  sudo flyball set governor=performance    until reboot, or `flyball restore`
+  flyball compare -M sim:ryzen-5750g --matrix epp=performance,power --workload sched-pipe";
+
+/// Commands that are not about a machine, or take it as an argument, with the global options that they ignore.
+const WITHOUT: &[(&str, &[&str])] = &[
+    ("man", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
+    ("completions", &["machine", "kernel", "sim_state", "sim_fault", "state_dir", "json"]),
+    ("explain", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
+    ("report", &["machine", "kernel", "sim_state", "sim_fault", "state_dir"]),
+    ("sim", &["machine", "state_dir"]),
+    ("guest", &["machine", "sim_state", "sim_fault", "state_dir"]),
+];
+
+/// A part of the text after a command's options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Block {
+    /// A paragraph.
+    Prose(String),
+    /// Lines that stay as they are.
+    Lines(Vec<String>),
+    Examples(Vec<Example>),
+    ExitCodes(String),
+}
+
+/// A command with what it is an example of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    pub command: String,
+    pub note: Option<String>,
+}
+
+/// The parts of `text`, which blank lines separate.
+pub fn blocks(text: &str) -> Vec<Block> {
+    text.split("\n\n")
+        .filter(|block| !block.trim().is_empty())
+        .map(|block| {
+            let filled = || block.split_whitespace().collect::<Vec<_>>().join(" ");
+            if let Some(examples) = block.strip_prefix("Examples:\n") {
+                Block::Examples(examples.lines().filter_map(example).collect())
+            } else if block.starts_with("Exit codes") {
+                Block::ExitCodes(filled())
+            } else if block.lines().any(|line| line.starts_with(' ')) {
+                Block::Lines(block.lines().map(str::to_owned).collect())
+            } else {
+                Block::Prose(filled())
+            }
+        })
+        .collect()
+}
+
+/// `  command   note`: two blanks and more separate them.
+fn example(line: &str) -> Option<Example> {
+    let line = line.trim();
+    let (command, note) = match line.split_once("  ") {
+        Some((command, note)) => (command, Some(note.trim().to_owned())),
+        None => (line, None),
+    };
+    (!command.is_empty()).then(|| Example { command: command.to_owned(), note })
+}
+
+/// Examples as lines that a shell takes: notes are comments, and a command that is too long goes on after a backslash.
+fn examples(all: &[Example], width: usize) -> String {
+    let longest = all.iter().map(|one| one.command.chars().count()).filter(|length| *length < width / 2);
+    let column = longest.max().unwrap_or(0);
+    let mut out = String::from("Examples:");
+    for Example { command, note } in all {
+        let length = command.chars().count().max(column);
+        match note {
+            Some(note) if 2 + length + 4 + note.chars().count() <= width => {
+                out += &format!("\n  {command:column$}  # {note}");
+                continue;
+            }
+            Some(note) => {
+                for line in textwrap(note, width - 4) {
+                    out += &format!("\n  # {line}");
+                }
+            }
+            None => {}
+        }
+        let lines = textwrap(command, width - 8);
+        out += &format!("\n  {}", lines.join(" \\\n      "));
+    }
+    out
+}
+
+/// Words in lines of at most `width`.
+fn textwrap(text: &str, width: usize) -> Vec<String> {
+    crate::paint::wrapped(text, width)
+}
+
+/// The text after the options: for `--help` all of it, for `-h` a few examples.
+fn after(blocks: &[Block], long: bool, width: usize) -> String {
+    let mut parts = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Examples(all) if long => parts.push(examples(all, width)),
+            Block::Examples(all) => parts.push(examples(&all[..all.len().min(3)], width)),
+            _ if !long => {}
+            Block::Prose(text) | Block::ExitCodes(text) => parts.push(text.clone()),
+            Block::Lines(lines) => parts.push(lines.join("\n")),
+        }
+    }
+    parts.join("\n\n")
+}
+
+/// The command line `top` with help that fits `width` columns.
+pub fn command(top: Command, width: usize) -> Command {
+    let mut top = without_machine(top);
+    top = top.term_width(width);
+    let commands = list(&top, width);
+    let options = options(&top, width);
+    for name in top.get_subcommands().map(|command| command.get_name().to_owned()).collect::<Vec<_>>() {
+        top = top.mut_subcommand(&name, |command| fitted(command, width, &format!("flyball {name}")));
+    }
+    let first = first_screen(width);
+    let about = top.get_about().map(ToString::to_string).unwrap_or_default();
+    top.help_template("{after-help}\n").after_help(first).after_long_help(format!(
+        "{about}.\n\nUsage: flyball [OPTIONS] COMMAND ...\n\n{commands}\n{options}\n{}",
+        after(&blocks(FIRST), true, width)
+    ))
+}
+
+/// The screen of `flyball` alone and of `flyball -h`.
+pub fn first_screen(width: usize) -> String {
+    let groups: Vec<String> =
+        GROUPS.iter().map(|(name, commands)| format!("  {name:<18}{}", commands.join("  "))).collect();
+    format!(
+        "CPU performance control on Linux: settings with exact undo, measured\n\nUsage: flyball [-M MACHINE] \
+         COMMAND ...\n\n{}\n\n{}\n\n`flyball COMMAND -h` shows how, `flyball help` what each command does, and\n`flyball man` \
+         is the manual. -M names another machine: sim:NAME, or a recording.",
+        groups.join("\n"),
+        after(&blocks(FIRST), false, width)
+    )
+}
+
+/// Every command with what it does, by groups.
+fn list(top: &Command, width: usize) -> String {
+    let mut out = String::new();
+    for (group, names) in GROUPS {
+        out += &format!("{group}:\n");
+        for name in *names {
+            let about = top.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            let about = about.unwrap_or_else(|| "Print this, or the help of a command".to_owned());
+            for (index, line) in textwrap(&about, width - 22).iter().enumerate() {
+                out += &format!("  {:<18}  {line}\n", if index == 0 { *name } else { "" });
+            }
+        }
+        out.push('\n');
+    }
+    out.pop();
+    out
+}
+
+/// The options that every command takes.
+fn options(top: &Command, width: usize) -> String {
+    let mut out = String::from("Options of every command:\n");
+    for arg in top.get_arguments().filter(|arg| arg.is_global_set() && !arg.is_hide_set()) {
+        let short = arg.get_short().map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+        let values: Vec<String> =
+            arg.get_value_names().unwrap_or_default().iter().map(|name| format!(" <{name}>")).collect();
+        let values = if arg.get_action().takes_values() { values.concat() } else { String::new() };
+        out += &format!("  {short}--{}{values}\n", arg.get_long().unwrap_or_default());
+        let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+        for line in textwrap(&help, width - 10) {
+            out += &format!("          {line}\n");
+        }
+    }
+    out
+}
+
+/// Hides the global options that a command ignores.
+pub fn without_machine(mut top: Command) -> Command {
+    let globals: Vec<Arg> = top.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    for (name, ignored) in WITHOUT {
+        let hidden: Vec<Arg> = globals
+            .iter()
+            .filter(|arg| ignored.contains(&arg.get_id().as_str()))
+            .map(|arg| arg.clone().hide(true))
+            .collect();
+        // A global option is not handed down to a command that has one of the same id.
+        if top.find_subcommand(name).is_some() {
+            top = top.mut_subcommand(name, |command| command.args(hidden));
+        }
+    }
+    top
+}
+
+/// A command, and those below it, with help for `width` columns.
+fn fitted(mut command: Command, width: usize, path: &str) -> Command {
+    let text = command.get_after_help().map(ToString::to_string);
+    let parts = text.as_deref().map(blocks).unwrap_or_default();
+    let more = format!("`{path} --help` has more.");
+    let short = after(&parts, false, width);
+    let short = if short.is_empty() { more } else { format!("{short}\n\n{more}") };
+    command = command.after_help(short);
+    if !parts.is_empty() {
+        command = command.after_long_help(after(&parts, true, width));
+    }
+    let below: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    for name in below {
+        command = command.mut_subcommand(&name, |one| fitted(one, width, &format!("{path} {name}")));
+    }
+    command.mut_args(|arg| {
+        let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
+        let first = first_sentence(&help);
+        if arg.get_long_help().is_some() || first.len() == help.len() {
+            return arg;
+        }
+        let first = first.to_owned();
+        arg.help(first).long_help(help)
+    })
+}
+
+/// The first sentence of an option's help.
+pub fn first_sentence(help: &str) -> &str {
+    help.find(". ").map_or(help, |end| &help[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Every letter of an option, with what it is called in full and where.
+    fn letters() -> BTreeMap<char, BTreeMap<String, Vec<String>>> {
+        let mut letters: BTreeMap<char, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+        let mut all = vec![(String::new(), Cli::command())];
+        while let Some((path, command)) = all.pop() {
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                let (Some(short), Some(long)) = (arg.get_short(), arg.get_long()) else { continue };
+                letters.entry(short).or_default().entry(format!("--{long}")).or_default().push(path.clone());
+            }
+            for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+                // That tool's letters are the kernel's.
+                if below.get_name() != "intel-speed-select" {
+                    all.push((format!("{path} {}", below.get_name()).trim().to_owned(), below.clone()));
+                }
+            }
+        }
+        letters
+    }
+
+    #[test]
+    fn a_letter_has_one_meaning_and_stands_in_the_documents() {
+        let mut table = String::from("| letter | option | commands |\n|---|---|---|\n");
+        for (letter, options) in letters() {
+            // A list of CPUs is one meaning, whatever the command calls it.
+            let names: Vec<&str> =
+                options.keys().map(String::as_str).filter(|name| *name != "--cpu").collect();
+            assert_eq!(names.len(), 1, "-{letter} is {options:?}");
+            let mut commands: Vec<String> =
+                options.values().flatten().map(|path| format!("`{path}`")).collect();
+            commands.sort();
+            let commands = if commands == ["``"] { "all".to_owned() } else { commands.join(", ") };
+            table += &format!("| `-{letter}` | `{}` | {commands} |\n", names[0]);
+        }
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&table), "docs/options.md should have\n{table}");
+    }
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let mut named: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let top = Cli::command();
+        let mut known: Vec<&str> = top
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set())
+            .map(Command::get_name)
+            .chain(["help"])
+            .collect();
+        // Only in builds with the laboratory.
+        if !known.contains(&"guest") {
+            known.push("guest");
+        }
+        named.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(named, known);
+    }
+
+    #[test]
+    fn the_first_screen_fits_a_small_terminal() {
+        let screen = first_screen(80);
+        // One line is the prompt's, and one the command's.
+        assert!(screen.lines().count() <= 22, "{screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+    }
+
+    #[test]
+    fn notes_of_examples_are_comments() {
+        let text = "Examples:\n  flyball show     the machine\n  flyball get governor epp min-freq max-freq -c 0-3   some values";
+        let fitted = after(&blocks(text), true, 40);
+        assert_eq!(
+            fitted,
+            "Examples:\n  flyball show  # the machine\n  # some values\n  flyball get governor epp \\\n      min-freq max-freq -c 0-3"
+        );
+    }
+
+    #[test]
+    fn help_fits_its_width() {
+        for width in [80, 100] {
+            let mut top = command(Cli::command(), width);
+            // Hands the width down.
+            top.build();
+            let mut all = vec![top];
+            while let Some(mut one) = all.pop() {
+                all.extend(one.get_subcommands().filter(|one| one.get_name() != "help").cloned());
+                for text in [one.render_help(), one.render_long_help()] {
+                    let text = text.to_string();
+                    let wide = text.lines().find(|line| line.chars().count() > width);
+                    assert!(wide.is_none(), "{} at {width}: {wide:?}", one.get_name());
+                }
+            }
+        }
+    }
+}

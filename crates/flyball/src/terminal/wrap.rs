@@ -1,0 +1,98 @@
+//! Lines that fit a terminal: broken at blanks, never inside a word, and continued below the column that they were in.
+
+use super::is_mark;
+
+/// `text` with every line broken that is wider than `width`. Marks have no width.
+pub(super) fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 16);
+    for line in text.split_inclusive('\n') {
+        let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+        if visible(body) <= width {
+            out.push_str(line);
+        } else {
+            broken(body, width, &mut out);
+            out.push_str(end);
+        }
+    }
+    out
+}
+
+fn visible(text: &str) -> usize {
+    text.chars().filter(|char| !is_mark(*char)).count()
+}
+
+/// Where a line goes on: below its last column that begins in the left half, otherwise two to the right of its start. A column
+/// begins after two blanks.
+fn hang(line: &str, width: usize) -> usize {
+    let indent = line.chars().take_while(|char| *char == ' ').count();
+    let mut column = None;
+    let (mut at, mut blanks) = (0, 0);
+    for char in line.chars().filter(|char| !is_mark(*char)) {
+        if char == ' ' {
+            blanks += 1;
+        } else {
+            if blanks >= 2 && at > indent && at <= width / 2 {
+                column = Some(at);
+            }
+            blanks = 0;
+        }
+        at += 1;
+    }
+    column.unwrap_or(indent + 2).min(width / 2)
+}
+
+fn broken(line: &str, width: usize, out: &mut String) {
+    let hang = hang(line, width);
+    let mut used = 0;
+    let mut rest = line;
+    while !rest.is_empty() {
+        let blanks = rest.len() - rest.trim_start_matches(' ').len();
+        let end = rest[blanks..].find(' ').map_or(rest.len(), |end| blanks + end);
+        let (gap, word) = rest[..end].split_at(blanks);
+        let length = visible(word);
+        // The first word stays where it is: a line of its own would not be shorter.
+        if used + blanks + length > width && used > hang {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', hang));
+            used = hang;
+        } else {
+            out.push_str(gap);
+            used += blanks;
+        }
+        out.push_str(word);
+        used += length;
+        rest = &rest[end..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Mark, *};
+
+    #[test]
+    fn words_are_whole_and_go_on_below_their_column() {
+        let line =
+            "  c1-demotion  per package  whether the processor may enter C1 where the kernel asked for C6\n";
+        assert_eq!(
+            wrap(line, 60),
+            "  c1-demotion  per package  whether the processor may enter\n                            C1 where the kernel asked for C6\n"
+        );
+        assert_eq!(wrap("note: one two three four\n", 14), "note: one two\n  three four\n");
+        assert_eq!(wrap("short\nalso short\n", 80), "short\nalso short\n");
+    }
+
+    #[test]
+    fn a_word_that_does_not_fit_is_not_cut() {
+        let path = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+        assert_eq!(
+            wrap(&format!("cannot write {path}: busy"), 30),
+            format!("cannot write\n  {path}:\n  busy")
+        );
+    }
+
+    #[test]
+    fn marks_have_no_width() {
+        let text = format!("{}bold{:#} word\n", Mark::Bold, Mark::Bold);
+        assert_eq!(wrap(&text, 9), text);
+    }
+}

@@ -1,0 +1,113 @@
+//! Completion in real shells, and the manual in a real formatter. A shell that is not installed is a skip.
+
+use std::process::{Command, Stdio};
+
+use flyball_testing::{Ran, Tree, flyball, skip};
+
+fn is_there(program: &str) -> bool {
+    let found =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// A folder with the program under its name, and the script of a shell.
+fn prepared(shell: &str) -> (Tree, String) {
+    let tree = Tree::new();
+    std::os::unix::fs::symlink(flyball!().get_program(), tree.path().join("flyball")).unwrap();
+    let script = Ran::of(flyball!().args(["completions", shell]).stdin(Stdio::null()));
+    tree.put(shell, script.out);
+    let path = format!("{}:{}", tree.path().display(), std::env::var("PATH").unwrap_or_default());
+    (tree, path)
+}
+
+/// Lines that are typed, and something that must be offered after them.
+const TYPED: &[(&str, &str)] = &[
+    ("flyball comp", "compare"),
+    ("flyball set gov", "governor="),
+    ("flyball -M sim:gold-6138 set governor=perf", "performance"),
+    ("flyball -M sim:ry", "ryzen-5750g"),
+    ("flyball quiet --level st", "steady"),
+    ("flyball man com", "compare"),
+    ("flyball sim run epyc", "epyc-512"),
+];
+
+#[test]
+fn bash_completes() {
+    if !is_there("bash") {
+        return skip(1, "test", "bash is not installed");
+    }
+    let (tree, path) = prepared("bash");
+    for (line, wanted) in TYPED {
+        let script = format!(
+            "source bash; COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; _flyball flyball; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        );
+        let ran =
+            Ran::of(Command::new("bash").args(["-c", &script]).env("PATH", &path).current_dir(tree.path()));
+        assert!(ran.out.lines().any(|word| word == *wanted), "{line}: {}", ran.text());
+        assert!(!ran.out.contains("guardian"));
+    }
+}
+
+#[test]
+fn fish_completes() {
+    if !is_there("fish") {
+        return skip(1, "test", "fish is not installed");
+    }
+    let (tree, path) = prepared("fish");
+    for (line, wanted) in TYPED {
+        let script = format!("source fish; complete -C '{line}'");
+        let mut command = Command::new("fish");
+        command
+            .args(["--no-config", "-c", &script])
+            .env("PATH", &path)
+            .env("HOME", tree.path())
+            .current_dir(tree.path());
+        let ran = Ran::of(&mut command);
+        // fish prints whole words.
+        let has = |word: &str| word.split('\t').next().is_some_and(|word| word.ends_with(wanted));
+        assert!(ran.out.lines().any(has), "{line}: {}", ran.text());
+    }
+}
+
+#[test]
+fn zsh_completes() {
+    if !is_there("zsh") {
+        return skip(1, "test", "zsh is not installed");
+    }
+    let (tree, path) = prepared("zsh");
+    for (line, wanted) in TYPED {
+        // The completion system's own functions show what they would have been given.
+        let script = format!(
+            "compdef() {{ }}; _files() {{ }}; _describe() {{ local name=$4; print -rl -- ${{(P)name}} }}; source ./zsh; \
+             words=(${{=:-{line}}}); CURRENT=$#words; _flyball"
+        );
+        let ran = Ran::of(
+            Command::new("zsh").args(["-f", "-c", &script]).env("PATH", &path).current_dir(tree.path()),
+        );
+        let has = |word: &str| {
+            word.replace("\\:", "\0").split(':').next().is_some_and(|word| word.ends_with(wanted))
+        };
+        assert!(ran.out.lines().any(has), "{line}: {}", ran.text());
+    }
+}
+
+#[test]
+fn the_manual_has_no_warnings() {
+    let tree = Tree::new();
+    let directory = tree.path().to_str().unwrap();
+    assert_eq!(Ran::of(flyball!().args(["man", "--dir", directory]).stdin(Stdio::null())).code, 0);
+    assert!(
+        tree.path().join("flyball-trace-record.1").exists()
+            && !tree.path().join("flyball-guardian.1").exists()
+    );
+    if !is_there("mandoc") {
+        return skip(1, "test", "mandoc is not installed");
+    }
+    let ran = Ran::of(
+        Command::new("sh")
+            .args(["-c", "mandoc -T lint -W warning *.1"])
+            .current_dir(tree.path())
+            .stdin(Stdio::null()),
+    );
+    assert!(ran.out.is_empty(), "{}", ran.out.lines().take(5).collect::<Vec<_>>().join("\n"));
+}
