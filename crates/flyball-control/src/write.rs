@@ -1,4 +1,4 @@
-//! Everything that changes a machine, and brings it back.
+//! Everything that changes a machine, and restores it.
 //!
 //! [`hold::Hold`] is the entry point: it takes the lock, opens the journal, applies intents and restores what was. Below it,
 //! `footprint` says what a write disturbs, `settle` and `outcome` what came of it, `restore` and `undo` how it is undone,

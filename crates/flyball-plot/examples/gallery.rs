@@ -47,29 +47,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )
     .with(Series::unnamed(Mark::Intervals(vec![(0.0, -1.0, 0.5, 2.0), (1.0, 3.0, 3.4, 4.1)])))
     .with(Series::unnamed(Mark::Level(0.0)).coloured(7));
-    let log = Chart::new(
-        "A spectrum",
-        Axis::new("frequency", "Hz").logarithmic(),
-        Axis::new("power", "W").logarithmic(),
-    )
-    .with(Series::new(
-        "dots",
-        Mark::Dots((1..2000).map(|i| (f64::from(i), 1e6 / f64::from(i * i))).collect()),
-    ))
-    .with(
-        Series::new(
-            "band",
-            Mark::Band(
-                (1..100)
-                    .map(|i| {
-                        let x = f64::from(i * 20);
-                        (x, 1e5 / (x * x), 1e7 / (x * x))
-                    })
-                    .collect(),
-            ),
-        )
-        .coloured(2),
-    );
+    let log = Chart::new("A spectrum", Axis::new("frequency", "Hz"), Axis::new("power", "W"))
+        .with(Series::new(
+            "dots",
+            Mark::Dots((1..2000).map(|i| (f64::from(i), 1e6 / f64::from(i * i))).collect()),
+        ))
+        .with(
+            Series::new(
+                "band",
+                Mark::Band(
+                    (1..100)
+                        .map(|i| {
+                            let x = f64::from(i * 20);
+                            (x, 1e5 / (x * x), 1e7 / (x * x))
+                        })
+                        .collect(),
+                ),
+            )
+            .coloured(2),
+        );
     let charts = vec![lines, boxes, histogram, bars, scale, log];
     for (number, chart) in charts.iter().enumerate() {
         std::fs::write(place.join(format!("gallery-{number}.png")), chart.png(2.0)?)?;

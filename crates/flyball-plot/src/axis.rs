@@ -4,8 +4,6 @@
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scale {
     Linear,
-    /// By their logarithm; values that are not positive are not shown.
-    Log,
     /// Categories by name; category N is at value N.
     Categories(Vec<String>),
 }
@@ -34,12 +32,6 @@ impl Axis {
         Axis { scale: Scale::Categories(names), ..Axis::new(label, "") }
     }
 
-    /// The same with a logarithmic scale.
-    #[must_use]
-    pub fn logarithmic(self) -> Axis {
-        Axis { scale: Scale::Log, ..self }
-    }
-
     /// The same with fixed ends.
     #[must_use]
     pub fn between(self, low: f64, high: f64) -> Axis {
@@ -62,41 +54,29 @@ impl Axis {
         if let Scale::Categories(names) = &self.scale {
             let ticks = names.iter().enumerate().map(|(place, name)| (place as f64, name.clone())).collect();
             // Half a place at either end: a box or bar of the outermost category is as wide as the others.
-            return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, log: false, ticks };
+            return Fitted { low: -0.5, high: (names.len().max(1) as f64) - 0.5, ticks };
         }
-        let log = self.scale == Scale::Log;
         let given = self.range.filter(|(low, high)| low.is_finite() && high.is_finite() && low < high);
-        // A logarithmic axis cannot begin at 0: such ends are as good as not given.
-        let given = given.filter(|(low, _)| !log || *low > 0.0);
-        let (mut low, mut high) = given.or(data).unwrap_or(if log { (1.0, 10.0) } else { (0.0, 1.0) });
+        let (mut low, mut high) = given.or(data).unwrap_or((0.0, 1.0));
         if given.is_none() {
-            if self.from_zero && !log {
+            if self.from_zero {
                 (low, high) = (low.min(0.0), high.max(0.0));
             }
-            if log {
-                // Room in decades: an added amount would be invisible at one end and everything at the other.
-                let room = ((high / low).log10() * 0.05).max(0.05);
-                (low, high) = (low / 10_f64.powf(room), high * 10_f64.powf(room));
-                // A room beyond the smallest and largest numbers is none.
-                (low, high) = (low.max(f64::MIN_POSITIVE), high.min(f64::MAX));
-            } else {
-                let spread = high - low;
-                // Data without spread gets an axis around it.
-                let room = if spread > 0.0 { spread * 0.06 } else { (low.abs() * 0.05).max(0.5) };
-                // Bars stand on the axis: below their foot there is no room.
-                let touches_zero = |end: f64| self.from_zero && end == 0.0;
-                if !touches_zero(low) {
-                    low -= room;
-                }
-                if !touches_zero(high) {
-                    high += room;
-                }
-                // The room around the largest numbers overflows to infinity, at which no tick can be placed.
-                (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
+            let spread = high - low;
+            // Data without spread gets an axis around it.
+            let room = if spread > 0.0 { spread * 0.06 } else { (low.abs() * 0.05).max(0.5) };
+            // Bars stand on the axis: below their foot there is no room.
+            let touches_zero = |end: f64| self.from_zero && end == 0.0;
+            if !touches_zero(low) {
+                low -= room;
             }
+            if !touches_zero(high) {
+                high += room;
+            }
+            // The room around the largest numbers overflows to infinity, at which no tick can be placed.
+            (low, high) = (low.max(f64::MIN), high.min(f64::MAX));
         }
-        let ticks = if log { log_ticks(low, high) } else { linear_ticks(low, high, 6) };
-        Fitted { low, high, log, ticks }
+        Fitted { low, high, ticks: linear_ticks(low, high, 6) }
     }
 }
 
@@ -105,7 +85,6 @@ impl Axis {
 pub(crate) struct Fitted {
     pub(crate) low: f64,
     pub(crate) high: f64,
-    log: bool,
     /// Value and label.
     pub(crate) ticks: Vec<(f64, String)>,
 }
@@ -113,12 +92,8 @@ pub(crate) struct Fitted {
 impl Fitted {
     /// Where a value is between the ends, 0 to 1 if it is between them; `None` where it cannot be.
     pub(crate) fn place(&self, value: f64) -> Option<f64> {
-        let place = if self.log {
-            (value > 0.0).then(|| (value / self.low).ln() / (self.high / self.low).ln())?
-        } else {
-            // Halved first, so that ends near the largest number do not overflow.
-            (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
-        };
+        // Halved first, so that ends near the largest number do not overflow.
+        let place = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
         // An axis of no length gives 0/0.
         place.is_finite().then_some(place)
     }
@@ -142,20 +117,6 @@ fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
             let value = (first + index as f64) * step;
             (value, label(value, step))
         })
-        .collect()
-}
-
-/// Powers of ten, and 2 and 5 times them where these are few.
-fn log_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
-    let (from, to) = (low.log10().floor() as i32, high.log10().ceil() as i32);
-    // Up to four decades there is room for 2 and 5 between the powers.
-    let factors: &[f64] = if to - from <= 4 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-    let every = ((to - from) / 8).max(1);
-    (from..=to)
-        .step_by(every as usize)
-        .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
-        .filter(|value| (low..=high).contains(value))
-        .map(|value| (value, label(value, value)))
         .collect()
 }
 
@@ -201,8 +162,6 @@ mod tests {
         assert_eq!(labels(0.0, 5e6), ["0M", "1M", "2M", "3M", "4M", "5M"]);
         assert_eq!(labels(1.0, 1.0), Vec::<String>::new());
         assert_eq!(labels(f64::NAN, 1.0), Vec::<String>::new());
-        let logarithmic: Vec<String> = log_ticks(0.5, 200.0).into_iter().map(|(_, label)| label).collect();
-        assert_eq!(logarithmic, ["0.5", "1", "2", "5", "10", "20", "50", "100", "200"]);
     }
 
     #[test]
@@ -211,9 +170,6 @@ mod tests {
         assert!(axis.low < 10.0 && axis.high > 20.0);
         assert!((axis.place(15.0).expect("finite") - 0.5).abs() < 1e-9);
         assert_eq!(axis.place(f64::NAN), None);
-        let log = Axis::new("x", "").logarithmic().fit(Some((1.0, 100.0)));
-        assert!((log.place(10.0).expect("positive") - 0.5).abs() < 1e-9);
-        assert_eq!(log.place(0.0), None);
         let zero = Axis::new("x", "").with_zero().fit(Some((5.0, 6.0)));
         assert_eq!(zero.low.to_bits(), 0.0_f64.to_bits());
         let point = Axis::new("x", "").fit(Some((3.0, 3.0)));

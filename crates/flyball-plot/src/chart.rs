@@ -127,8 +127,8 @@ impl Chart {
         let (mut xs, mut ys) = (Extent::default(), Extent::default());
         for series in &self.series {
             series.mark.extent(|x, y| {
-                xs.see(x, self.x.scale == Scale::Log);
-                ys.see(y, self.y.scale == Scale::Log);
+                xs.see(x);
+                ys.see(y);
             });
         }
         // Counts and bars stand on the axis.
@@ -165,10 +165,8 @@ impl Chart {
 struct Extent(Option<(f64, f64)>);
 
 impl Extent {
-    fn see(&mut self, value: Option<f64>, positive: bool) {
-        let Some(value) = value.filter(|value| value.is_finite() && (!positive || *value > 0.0)) else {
-            return;
-        };
+    fn see(&mut self, value: Option<f64>) {
+        let Some(value) = value.filter(|value| value.is_finite()) else { return };
         let (low, high) = self.0.get_or_insert((value, value));
         *low = low.min(value);
         *high = high.max(value);

@@ -21,11 +21,6 @@ impl EnergyUnit {
     }
 }
 
-/// The unit that the kernel derives from the ESU field: floor(10^9 / 2^n) nJ.
-pub fn energy_unit_nanojoules(esu: u8) -> u32 {
-    1_000_000_000u32 >> esu.min(31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,11 +41,5 @@ mod tests {
         assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE), 0);
         assert_eq!(EnergyUnit::Shift(14).counter(262_145 * JOULE), 1 << 14);
         assert_eq!(EnergyUnit::Shift(14).counter(262_144 * JOULE - 1), u32::MAX);
-    }
-
-    #[test]
-    fn the_kernels_unit() {
-        assert_eq!(energy_unit_nanojoules(14), 61_035);
-        assert_eq!(energy_unit_nanojoules(16), 15_258);
     }
 }

@@ -55,7 +55,7 @@ mod tests;
 pub use class::WorkloadClass;
 pub use cpuid::CpuidRegisters;
 pub use curve::Curve;
-pub use energy::{EnergyUnit, energy_unit_nanojoules};
+pub use energy::EnergyUnit;
 pub use fault::Fault;
 pub use feedback::Feedback;
 pub use firmware::{Interface, SharedCppc};
