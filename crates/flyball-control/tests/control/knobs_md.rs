@@ -67,6 +67,6 @@ fn the_document_is_the_table() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == wanted,
-        "docs/knobs.md is not what the table says; FLYBALL_BLESS=1 cargo test -p flyball-control --test knobs_md"
+        "docs/knobs.md is not what the table says; FLYBALL_BLESS=1 cargo test -p flyball-control --test control knobs_md"
     );
 }
