@@ -211,6 +211,8 @@ pub enum Mechanism {
     Msr {
         /// Whose processors have it.
         vendor: Vendor,
+        /// Which of them; on others the bits mean something else, or nothing.
+        on: On,
         /// The register's number.
         register: u32,
         /// Highest and lowest bit of the field.
@@ -230,6 +232,16 @@ pub enum Mechanism {
     },
     /// Membership of the CPU in a file that holds a CPU list.
     Member { path: &'static str },
+}
+
+/// The processors of a vendor on which a register's field means what a row says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    All,
+    /// Those with this flag in /proc/cpuinfo.
+    Flag(&'static str),
+    /// These models of family 6.
+    Models(&'static [u32]),
 }
 
 impl Mechanism {

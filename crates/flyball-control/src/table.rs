@@ -17,7 +17,7 @@ mod whole;
 pub use self::lookup::UnknownKnob;
 use flyball_host::Vendor;
 
-use crate::knob::{Form, Knob, Mechanism, rows};
+use crate::knob::{Form, Knob, Mechanism, On, rows};
 
 macro_rules! table {
     ($($(#[doc = $doc:literal])+ $id:ident = $row:path;)*) => {
@@ -40,12 +40,17 @@ const fn rw(path: &'static str, form: Form) -> Mechanism {
 
 /// A register field of Intel processors that is read only.
 const fn intel(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
-    Mechanism::Msr { vendor: Vendor::Intel, register, bits, form, write: false }
+    intel_on(On::All, register, bits, form)
+}
+
+/// The same, of the Intel processors on which it is documented.
+const fn intel_on(on: On, register: u32, bits: (u8, u8), form: Form) -> Mechanism {
+    Mechanism::Msr { vendor: Vendor::Intel, on, register, bits, form, write: false }
 }
 
 /// A register field of AMD processors that is read only.
 const fn amd(register: u32, bits: (u8, u8), form: Form) -> Mechanism {
-    Mechanism::Msr { vendor: Vendor::Amd, register, bits, form, write: false }
+    Mechanism::Msr { vendor: Vendor::Amd, on: On::All, register, bits, form, write: false }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use flyball_host::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Location, value::ReadError};
+use crate::{Location, knob::On, value::ReadError};
 
 /// The kind of core on a hybrid processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -139,6 +139,17 @@ impl Topology {
             (Some(6), Some(model)) if OTHERS.contains(&model) => None,
             (Some(0..=5 | 15), _) => None,
             _ => Some(300_000),
+        }
+    }
+
+    /// Whether the processor is one of those.
+    pub(crate) fn is(&self, on: On) -> bool {
+        match on {
+            On::All => true,
+            On::Flag(flag) => self.flags.contains(flag),
+            On::Models(models) => {
+                self.family == Some(6) && self.model.is_some_and(|model| models.contains(&model))
+            }
         }
     }
 

@@ -210,6 +210,11 @@ pub enum Why {
     },
     /// It exists on this vendor's processors only.
     OtherVendor(Vendor),
+    /// The register's bits mean something else on this processor, or are not documented for it.
+    OtherModel {
+        /// The register's number.
+        register: u32,
+    },
     /// The file is there and says 0, which is how firmware leaves a field that it does not fill in.
     Unset(String),
     /// The file is there and the kernel answers that this machine cannot do it (`EOPNOTSUPP`, `ENODATA`).
@@ -245,6 +250,9 @@ impl fmt::Display for Why {
                 write!(f, "MSR {register:#x} is not there")
             }
             Why::OtherVendor(vendor) => write!(f, "on {vendor} processors only"),
+            Why::OtherModel { register } => {
+                write!(f, "MSR {register:#x} is not known to hold it on this processor")
+            }
             Why::Unset(path) => write!(f, "the firmware leaves it at 0 ({path})"),
             Why::Unsupported(path) => write!(f, "not supported here ({path})"),
             Why::NotNow(words) => f.write_str(words),

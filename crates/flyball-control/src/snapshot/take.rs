@@ -252,7 +252,11 @@ impl Pass<'_> {
         for place in sample {
             match self.entry(snapshot, knob, place).reading {
                 Ok(Reading::Absent(
-                    why @ (Why::NoFile(_) | Why::NoRegister { .. } | Why::OtherVendor(_) | Why::NoCpufreq),
+                    why @ (Why::NoFile(_)
+                    | Why::NoRegister { .. }
+                    | Why::OtherVendor(_)
+                    | Why::OtherModel { .. }
+                    | Why::NoCpufreq),
                 )) => {
                     first.get_or_insert(why);
                 }
@@ -307,9 +311,12 @@ impl Pass<'_> {
                 };
                 self.file(topology, path, form, write, place)
             }
-            Mechanism::Msr { vendor, register, bits, form, write } => {
+            Mechanism::Msr { vendor, on, register, bits, form, write } => {
                 if topology.vendor != vendor {
                     return Attempt::absent(Why::OtherVendor(vendor));
+                }
+                if !topology.is(on) {
+                    return Attempt::absent(Why::OtherModel { register });
                 }
                 self.register(topology, register, bits, form, write, place)
             }

@@ -3,11 +3,11 @@
 use flyball_host::msr::{MSR_AMD_CPPC_REQ, MSR_HWP_REQUEST, MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_POWER_CTL};
 use flyball_host::{Errno, Vendor};
 
-use super::{amd, effects, intel, rw};
+use super::{amd, effects, intel_on, rw};
 use crate::{
     Id,
     knob::{
-        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, Refusal, Role, Saved, Scope,
+        AppearsWith, Check, Control, Disturbs, Ends, Form, Knob, Mechanism, On, Refusal, Role, Saved, Scope,
         Section, Shown, Writing,
         order::{Bound, Step, Turn},
         spelling::Spelling,
@@ -26,7 +26,9 @@ pub(super) const EPP: Knob = Knob {
         // The registers are for reading where the driver shows no preference. To write them behind the driver's back
         // would last until its next request, which comes from its cache (hwp_req_cached, cppc_req_cached).
         rw("/sys/devices/system/cpu/cpufreq/policy{policy}/energy_performance_preference", Form::Epp),
-        intel(MSR_HWP_REQUEST, (31, 24), Form::Epp),
+        // Without the flag the bits are reserved and read as 0, which would look like a preference for performance;
+        // intel_pstate uses the bias instead (intel_pstate_get_epp).
+        intel_on(On::Flag("hwp_epp"), MSR_HWP_REQUEST, (31, 24), Form::Epp),
         amd(MSR_AMD_CPPC_REQ, (31, 24), Form::Epp),
     ],
     about: "The hint by which the processor trades speed for energy when it chooses its own frequency: 0 asks for \
@@ -99,6 +101,7 @@ pub(super) const EPB: Knob = Knob {
         rw("/sys/devices/system/cpu/cpu{cpu}/power/energy_perf_bias", Form::Epb),
         Mechanism::Msr {
             vendor: Vendor::Intel,
+            on: On::Flag("epb"),
             register: MSR_IA32_ENERGY_PERF_BIAS,
             bits: (3, 0),
             form: Form::Epb,
@@ -146,11 +149,13 @@ pub(super) const ENERGY_EFFICIENCY: Knob = Knob {
     mechanisms: &[
         rw("/sys/devices/system/cpu/intel_pstate/energy_efficiency", Form::Switch),
         // The bit disables the optimisation (MSR_IA32_POWER_CTL_BIT_EE in msr-index.h).
-        intel(MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
+        // The kernel knows the bit on Kaby and Coffee Lake desktops (intel_pstate_cpu_ee_disable_ids). For other processors
+        // editions of Intel's manual differ on whether it is bit 19 or 20, and Xeons have both reserved.
+        intel_on(On::Models(&[0x9e]), MSR_IA32_POWER_CTL, (19, 19), Form::InvertedSwitch),
     ],
     about: "Whether the processor may lower the frequency on its own when it estimates no benefit, mostly \
             while memory is the bottleneck. intel_pstate presents it on Kaby and Coffee Lake only, and turns it off \
-            there at boot; elsewhere it is read from bit 19 of POWER_CTL.",
+            there at boot; where that file is missing, it is read from bit 19 of POWER_CTL on the same models.",
     interacts: &[(Id::Epp, "steers the same trade on newer processors")],
     role: Role::Knob(Control {
         accepts: "on or off",

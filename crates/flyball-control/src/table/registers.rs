@@ -7,10 +7,10 @@ use flyball_host::msr::{
 
 use flyball_host::Vendor;
 
-use super::{amd, intel};
+use super::{amd, intel, intel_on};
 use crate::{
     Id,
-    knob::{Form, Knob, Role, Scope, Section, Shown},
+    knob::{Form, Knob, On, Role, Scope, Section, Shown},
 };
 
 pub(super) const HWP_REQUEST: Knob = Knob {
@@ -91,6 +91,21 @@ const BYTES: Form = Form::Fields(&[
     ("7", 63, 56),
 ]);
 
+/// Family 6 models whose TURBO_RATIO_LIMIT1 has core counts (turbostat.c, `TRL_CORECOUNT`): Xeons since Skylake-SP and Atoms
+/// since Goldmont but Gemini, Elkhart and Jasper Lake. Haswell and Ivy Bridge servers have further ratios there
+/// (`TRL_LIMIT1`).
+const WITH_CORE_COUNTS: On =
+    On::Models(&[0x55, 0x6a, 0x6c, 0x8f, 0xcf, 0xad, 0xae, 0xaf, 0xb6, 0xdd, 0x5c, 0x5f, 0x86]);
+
+/// Family 6 models whose TURBO_RATIO_LIMIT has eight ratios, one per byte (turbostat.c, `TRL_BASE`). Not there: Nehalem-EX and
+/// Westmere-EX, Silvermont (registers of its own) and Xeon Phi (deltas of five and three bits).
+const WITH_RATIOS: On = On::Models(&[
+    0x1a, 0x1e, 0x1f, 0x25, 0x2c, 0x2a, 0x2d, 0x3a, 0x3e, 0x3c, 0x3f, 0x45, 0x46, 0x3d, 0x47, 0x4f, 0x56,
+    0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5, 0xa6, 0x66, 0x6a, 0x6c, 0x7e, 0x9d, 0xa7, 0x8c, 0x8d, 0x8f, 0xcf,
+    0xad, 0xae, 0x8a, 0x97, 0x9a, 0xb7, 0xba, 0xbf, 0xac, 0xaa, 0xc5, 0xb5, 0xc6, 0xbd, 0xcc, 0x4d, 0x4c,
+    0x5c, 0x5f, 0x7a, 0x86, 0x96, 0x9c, 0xbe, 0xaf, 0xb6, 0xdd,
+]);
+
 pub(super) const TURBO_RATIOS: Knob = Knob {
     id: Id::TurboRatios,
     name: "turbo-ratios",
@@ -98,7 +113,7 @@ pub(super) const TURBO_RATIOS: Knob = Knob {
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[intel(MSR_TURBO_RATIO_LIMIT, (63, 0), BYTES)],
+    mechanisms: &[intel_on(WITH_RATIOS, MSR_TURBO_RATIO_LIMIT, (63, 0), BYTES)],
     about: "Eight highest ratios (times 100 MHz), for rising numbers of active cores. Before Skylake-SP, ratio N holds for \
             N+1 active cores; on later Xeons turbo-ratio-cores says for how many.",
     interacts: &[(Id::TurboRatioCores, "the numbers of cores"), (Id::Turbo, "allows them")],
@@ -112,9 +127,10 @@ pub(super) const TURBO_RATIO_CORES: Knob = Knob {
     scope: Scope::Package,
     vendor: Some(Vendor::Intel),
     shown: Shown::on_request(Section::Line),
-    mechanisms: &[intel(MSR_TURBO_RATIO_LIMIT1, (63, 0), BYTES)],
-    about: "On Xeons since Skylake-SP, the largest number of active cores for which each of the eight turbo-ratios holds. \
-            On older and client processors the register means something else or is missing.",
+    mechanisms: &[intel_on(WITH_CORE_COUNTS, MSR_TURBO_RATIO_LIMIT1, (63, 0), BYTES)],
+    about: "On Xeons since Skylake-SP and some Atoms, the largest number of active cores for which each of the eight \
+            turbo-ratios holds. Xeons of E-cores count modules of up to four cores. On older and client processors the \
+            register means something else or is missing.",
     interacts: &[(Id::TurboRatios, "the ratios that go with them")],
     role: Role::Fact,
 };

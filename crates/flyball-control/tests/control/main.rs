@@ -8,6 +8,7 @@ mod knobs_md;
 mod model;
 mod opens;
 mod recorded_plans;
+mod registers;
 mod settings;
 mod snapshots;
 mod speed_select;
