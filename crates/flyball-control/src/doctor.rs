@@ -19,8 +19,10 @@ mod firmware;
 mod firmware_limits;
 mod idle;
 mod limits;
+mod models;
 mod now;
 mod pass;
+mod settings;
 mod speed_select;
 mod storpool;
 
@@ -268,6 +270,7 @@ pub static CHECKS: &[&[Check]] = &[
     firmware_limits::CHECKS,
     amd_firmware::CHECKS,
     conflicts::CHECKS,
+    settings::CHECKS,
     idle::CHECKS,
     speed_select::CHECKS,
     now::CHECKS,

@@ -4,7 +4,7 @@
 //! look at limits that a user may have set, and on 6.1 compare with a constant that few processors have. What only the
 //! module would report is mentioned, and is not a fault. The tests that write are in `amd_pstate_write`.
 
-use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, Unseen, fault, ok, unknown};
+use super::{Answer, Check, Facts, Fix, Group, KernelTest, Policy, Unseen, Vendor, fault, ok, unknown};
 use flyball_host::msr::{MSR_AMD_CPPC_CAP1, MSR_AMD_CPPC_ENABLE, MSR_K7_HWCR};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -66,6 +66,15 @@ fn cppc(facts: &Facts, cpu: u32, name: &str) -> Result<u64, Unseen> {
 }
 
 fn cpc_valid(facts: &Facts) -> Option<Answer> {
+    // One answer for the group: why its other tests are not there.
+    if let (Vendor::Amd, Some(driver), None) = (facts.vendor, facts.driver(), applies(facts)) {
+        return Some(
+            unknown(format!(
+                "{driver} runs, so the tests of amd-pstate do not apply; driver.best says why it is not amd-pstate"
+            ))
+            .seen(facts.policies.first()?.path("scaling_driver"), driver),
+        );
+    }
     applies(facts)?;
     let mut missing = flyball_host::CpuList::new();
     for cpu in facts.online.iter() {

@@ -2,7 +2,7 @@
 
 use flyball_host::CpuList;
 
-use super::{Answer, Check, Facts, Group, Vendor, note, ok, warning};
+use super::{Answer, Check, Facts, Fix, Group, KnobValue, Vendor, note, ok, warning};
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -105,7 +105,7 @@ fn split_by<'a>(
 }
 
 /// The answer whether CPUs of the same kind have the same value, with the values found.
-fn same_within_kind(
+pub(super) fn same_within_kind(
     facts: &Facts,
     what: &str,
     text: impl Fn(&super::Policy) -> Option<String>,
@@ -141,7 +141,7 @@ fn governors(facts: &Facts) -> Option<Answer> {
 }
 
 fn limits(facts: &Facts) -> Option<Answer> {
-    same_within_kind(facts, "frequency limits", |policy| {
+    let answer = same_within_kind(facts, "frequency limits", |policy| {
         // Relative to each policy's own range, so that preferred cores do not count as different.
         let place = |name: &str, ends: [(&str, &str); 2]| {
             let value = policy.number(name)?;
@@ -153,7 +153,15 @@ fn limits(facts: &Facts) -> Option<Answer> {
         };
         let ends = [("cpuinfo_min_freq", "lowest"), ("cpuinfo_max_freq", "highest")];
         Some(format!("{} to {}", place("scaling_min_freq", ends)?, place("scaling_max_freq", ends)?))
-    })
+    })?;
+    // A few CPUs whose range was narrowed among others that have all of it. Two equal groups may be meant.
+    let usual = answer.evidence.first().is_some_and(|first| first.value == "lowest to highest");
+    if answer.verdict != super::Verdict::Warning || !usual {
+        return Some(answer);
+    }
+    let both = [(Id::MinFreq, "min"), (Id::MaxFreq, "max")];
+    let settings = both.map(|(knob, value)| KnobValue { knob, value: value.to_owned() });
+    Some(answer.fix(Fix::Settings(settings.to_vec())))
 }
 
 fn below_base(facts: &Facts) -> Option<Answer> {
@@ -380,7 +388,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
         return Some(
             note(format!("boost is on for the machine but off for CPUs {off}"))
                 .seen(boost_path, "1")
-                .set(Id::Turbo, "on"),
+                .set(Id::Boost, "on"),
         );
     }
     // A single switch cannot contradict another.

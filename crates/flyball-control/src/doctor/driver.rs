@@ -3,7 +3,7 @@
 //! The rules by which the kernel chooses are those of drivers/cpufreq/amd-pstate.c and intel_pstate.c.
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Vendor, facts::NO_CPU_ONLINE, fault, note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Vendor, facts::NO_CPU_ONLINE, fault, models, note, ok, unknown, warning,
 };
 use crate::{Id, topology::BEFORE_POLICIES};
 use flyball_host::msr::MSR_PM_ENABLE;
@@ -21,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "driver.best",
         group: Group::Driver,
         why: "The vendor's own driver sees more performance levels, reacts faster and passes on energy preferences.",
-        looks: "scaling_driver, the command line (amd_pstate=, intel_pstate=, blacklists), acpi_cppc, family, model, kernel, its log",
+        looks: "scaling_driver, the command line (amd_pstate=, intel_pstate=, blacklists), acpi_cppc, pm_profile, family, model, kernel, its log",
         covers: &[],
         run: best,
     },
@@ -176,37 +176,127 @@ fn best_amd(facts: &Facts, driver: &str) -> Answer {
     if facts.family < 0x17 || (facts.family == 0x17 && facts.model < 0x30) {
         return seen(ok(format!("{driver}; amd-pstate does not support processors this old")));
     }
-    let cppc = "/sys/devices/system/cpu/cpu0/acpi_cppc";
-    if !facts.exists(cppc) {
+    let first = facts.online.first().unwrap_or(0);
+    let cppc = format!("/sys/devices/system/cpu/cpu{first}/acpi_cppc");
+    if !facts.exists(&cppc) {
         return seen(warning(format!(
             "{driver} runs because the firmware offers no _CPC (collaborative control)"
         )))
         .seen(cppc, "missing")
         .fix(Fix::Firmware("look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled".to_owned()));
     }
-    let seen = |answer: Answer| seen(answer).seen(cppc, "present");
-    match facts.kernel_version() {
-        Some(version) if version < (5, 17) => seen(note(format!(
+    if let Some(answer) = zeros_of_cpc(facts, &cppc, driver) {
+        return seen(answer);
+    }
+    let seen = |answer: Answer| seen(answer).seen(cppc.as_str(), "present");
+    if let Some(version) = facts.kernel_version()
+        && version < (5, 17)
+    {
+        return seen(note(format!(
             "{driver} runs; amd-pstate was added in Linux 5.17 and this is {}.{}",
             version.0, version.1
         )))
-        .fix(Fix::Person("use a newer kernel".to_owned())),
-        Some(version) if version < (6, 5) => seen(note(format!(
-            "{driver} runs; on Linux {}.{} amd-pstate needs a kernel parameter",
+        .fix(Fix::Person("use a newer kernel".to_owned()));
+    }
+    seen(match facts.parameter("amd_pstate") {
+        Some(mode @ ("active" | "passive" | "guided")) => requested_in_vain(facts, driver, mode),
+        _ => not_requested(facts, driver),
+    })
+}
+
+/// The answer if the firmware's _CPC has zeros that amd-pstate refuses (amd_pstate_init_freq: "value is incorrect").
+fn zeros_of_cpc(facts: &Facts, cppc: &str, driver: &str) -> Option<Answer> {
+    let is_zero = |name: &str| facts.read(&format!("{cppc}/{name}")).is_ok_and(|text| text.trim() == "0");
+    // Since Linux 7.0 the lowest frequency follows from lowest_perf.
+    let needed = ["highest_perf", "nominal_perf", "nominal_freq", "lowest_perf"]
+        .into_iter()
+        .chain((!super::amd_pstate::since(facts, 7, 0)).then_some("lowest_freq"));
+    let zero: Vec<&str> = needed.filter(|name| is_zero(name)).collect();
+    if zero.is_empty() {
+        return None;
+    }
+    let answer = warning(format!(
+        "{driver} runs because the firmware's _CPC has zeros, which amd-pstate refuses: {}",
+        zero.join(", ")
+    ));
+    let answer = zero.iter().fold(answer, |answer, name| answer.seen(format!("{cppc}/{name}"), "0"));
+    Some(answer.fix(Fix::Firmware(
+        "update the firmware: its _CPC table must give frequencies; no kernel parameter helps".to_owned(),
+    )))
+}
+
+/// The parameter asks for amd-pstate, and another driver runs.
+fn requested_in_vain(facts: &Facts, driver: &str, mode: &str) -> Answer {
+    let parameter = format!("amd_pstate={mode}");
+    let seen = |answer: Answer| answer.seen("/proc/cmdline", parameter.as_str());
+    // amd-pstate knew only passive mode until Linux 6.3 (active) and 6.4 (guided).
+    let known_since = match mode {
+        "active" => (6, 3),
+        "guided" => (6, 4),
+        _ => (5, 17),
+    };
+    if let Some(version) = facts.kernel_version().filter(|version| *version < known_since) {
+        return seen(warning(format!(
+            "{driver} runs: Linux {}.{} does not know {parameter}",
             version.0, version.1
         )))
+        .fix(Fix::KernelParameter("use amd_pstate=passive, or a newer kernel".to_owned()));
+    }
+    let answer = seen(warning(format!(
+        "{driver} runs although the command line requests {parameter}: the driver refused this machine"
+    )));
+    let log = facts.log.as_deref().and_then(|log| log.lines().find(|line| line.contains("amd_pstate:")));
+    let answer = match log {
+        Some(line) => answer.seen("kernel log", line.trim()),
+        None => answer,
+    };
+    // Since Zen 3 servers and APUs have the registers; without the flag the driver goes through the firmware's mailbox.
+    answer.fix(if facts.flag("cppc") {
+        Fix::Person("look in the kernel log for the driver's reason: dmesg | grep -i amd_pstate".to_owned())
+    } else {
+        Fix::Firmware(
+            "the processor reports no cppc flag: look for CPPC (AMD CBS, NBIO or SMU options) and set it to Enabled; the \
+             reason is in dmesg | grep -i amd_pstate"
+                .to_owned(),
+        )
+    })
+}
+
+fn not_requested(facts: &Facts, driver: &str) -> Answer {
+    if let Some(version) = facts.kernel_version().filter(|version| *version < (6, 5)) {
+        return note(format!(
+            "{driver} runs; on Linux {}.{} amd-pstate needs a kernel parameter",
+            version.0, version.1
+        ))
         .fix(Fix::KernelParameter(
             if version < (6, 3) { "add amd_pstate=passive" } else { "add amd_pstate=active" }.to_owned(),
-        )),
-        // The server profile rule of amd_pstate_set_driver's default: families before 1Ah are left to acpi-cpufreq.
-        _ if facts.family < 0x1a => seen(note(format!(
-            "{driver} runs; without a parameter the kernel uses it for server profiles before family 1Ah (this is {:X}h)",
-            facts.family
-        )))
-        .fix(Fix::KernelParameter("add amd_pstate=active (or passive, guided) to try the other driver".to_owned())),
-        _ => seen(warning(format!("{driver} runs although amd-pstate supports this processor"))).fix(
-            Fix::Person("look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned()),
-        ),
+        ));
+    }
+    // amd_pstate_init leaves machines to acpi-cpufreq whose ACPI profile is unspecified (0) or that of a server (4, 7); since
+    // Linux 6.13 servers of family 1Ah get amd-pstate.
+    let path = "/sys/firmware/acpi/pm_profile";
+    let profile = facts.read(path).ok();
+    let left_out = match profile.as_deref().map(str::trim) {
+        Some("0") => Some("an ACPI profile that is not specified".to_owned()),
+        Some("4" | "7") | None if facts.family < 0x1a => {
+            Some(format!("server profiles before family 1Ah (this is {:X}h)", facts.family))
+        }
+        _ => None,
+    };
+    let answer = match left_out {
+        Some(which) => note(format!("{driver} runs; without a parameter the kernel uses it for {which}"))
+            .fix(Fix::KernelParameter(
+                "add amd_pstate=active (or passive, guided) to try the other driver".to_owned(),
+            )),
+        None => {
+            warning(format!("{driver} runs although amd-pstate supports this processor")).fix(Fix::Person(
+                "look in the kernel log for amd_pstate's reason: dmesg | grep -i amd_pstate".to_owned(),
+            ))
+        }
+    };
+    match profile {
+        Some(profile) => answer.seen(path, profile),
+        None => answer,
     }
 }
 
@@ -261,9 +351,8 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     let says = |text: &str| facts.log.as_deref().is_some_and(|log| log.contains(text));
     if !facts.flag("hwp") {
         // Firmware that hides HWP hides the flag too, but model 55h and later servers all have HWP.
-        let has_hwp =
-            facts.family == 6 && matches!(facts.model, 0x4e | 0x5e | 0x55 | 0x8e | 0x9e) || newer(facts);
-        return Some(if !has_hwp && !older(facts) {
+        let has_hwp = models::always_hwp(facts);
+        return Some(if !has_hwp && !models::before_hwp(facts) {
             unknown(format!(
                 "the processor reports no hardware P-states; whether CPU model {:#x} has them is unknown",
                 facts.model
@@ -301,27 +390,13 @@ fn hwp(facts: &Facts) -> Option<Answer> {
     Some(answer.seen("/proc/cpuinfo flags", "hwp"))
 }
 
-/// Whether the processor is older than HWP: cores before Skylake and Atoms before Goldmont (models of family 6), and
-/// earlier families.
-fn older(facts: &Facts) -> bool {
-    const WITHOUT: &[u32] = &[
-        0x0e, 0x0f, 0x16, 0x17, 0x1a, 0x1c, 0x1d, 0x1e, 0x1f, 0x25, 0x26, 0x27, 0x2a, 0x2c, 0x2d, 0x2e, 0x2f,
-        0x35, 0x36, 0x37, 0x3a, 0x3c, 0x3d, 0x3e, 0x3f, 0x45, 0x46, 0x47, 0x4a, 0x4c, 0x4d, 0x4f, 0x56, 0x57,
-        0x5a, 0x5d, 0x85,
-    ];
-    facts.family == 15 || (facts.family == 6 && WITHOUT.contains(&facts.model))
-}
-
-/// Whether the processor is of Ice Lake's generation or later, which all have HWP (families 6, 12h and 13h).
-fn newer(facts: &Facts) -> bool {
-    const ICE_LAKE_AND_LATER: &[u32] = &[
-        0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0x8f, 0x97, 0x9a, 0xa5, 0xa6, 0xa7, 0xaa, 0xac, 0xad, 0xae, 0xaf,
-        0xb5, 0xb6, 0xb7, 0xba, 0xbd, 0xbe, 0xbf, 0xc5, 0xc6, 0xcc, 0xcf, 0xdd,
-    ];
-    (facts.family == 6 && ICE_LAKE_AND_LATER.contains(&facts.model)) || matches!(facts.family, 18 | 19)
-}
-
 fn hwp_off(facts: &Facts) -> Answer {
+    // Broadwell servers and some hypervisors: the kernel leaves HWP off without the preference, unless firmware enabled it
+    // (intel_pstate_init). Nothing in firmware changes that.
+    if !facts.flag("hwp_epp") {
+        return ok("the kernel leaves hardware P-states off: the processor has them without energy preferences (EPP)")
+            .seen("/proc/cpuinfo flags", "no hwp_epp");
+    }
     match facts.parameter("intel_pstate") {
         Some(value) if value.split(',').any(|word| matches!(word, "no_hwp" | "disable")) => {
             warning("hardware P-states are disabled on the command line")

@@ -71,6 +71,18 @@ pub enum Sampled {
     Unreadable(Unseen),
 }
 
+/// `package 0`, `packages 0 and 1`: the packages that a finding is about.
+pub(super) fn packages(numbers: &[u32]) -> String {
+    match numbers {
+        [one] => format!("package {one}"),
+        [most @ .., last] => {
+            let most: Vec<String> = most.iter().map(u32::to_string).collect();
+            format!("packages {} and {last}", most.join(", "))
+        }
+        [] => "no package".to_owned(),
+    }
+}
+
 /// What the checks read of the machine.
 pub struct Facts<'h> {
     pass: Pass<'h>,
@@ -232,6 +244,36 @@ impl<'h> Facts<'h> {
             return Sampled::Unreadable(NO_CPU_ONLINE.into());
         }
         Sampled::Values(values)
+    }
+
+    /// The first online CPU of each package, with the package's number: for registers that a package has once.
+    ///
+    /// # Errors
+    /// Which CPUs are online, or the package of one of them, is not known.
+    pub fn first_of_packages(&self) -> Result<Vec<(u32, u32)>, Unseen> {
+        self.online_is_listed.clone()?;
+        let packages = self.topology().packages();
+        let mut known = 0;
+        let mut first = Vec::new();
+        for (package, cpus) in packages {
+            let online = cpus.intersection(&self.online);
+            known += online.len();
+            first.extend(online.first().map(|cpu| (package, cpu)));
+        }
+        // A CPU without a package would be a package without a look at its register, and then an ok that was not seen.
+        if known != self.online.len() {
+            return Err("the packages of the CPUs are unknown".into());
+        }
+        if first.is_empty() { Err(NO_CPU_ONLINE.into()) } else { Ok(first) }
+    }
+
+    /// A register of each package, by package.
+    ///
+    /// # Errors
+    /// Why one of them cannot be read.
+    pub fn msr_of_packages(&self, register: u32) -> Result<Vec<(u32, u64)>, Unseen> {
+        let read = |(package, cpu)| Ok((package, self.msr(cpu, register)?));
+        self.first_of_packages()?.into_iter().map(read).collect()
     }
 
     /// The name of the cpufreq driver, from the first policy that says it.

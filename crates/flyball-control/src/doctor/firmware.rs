@@ -3,13 +3,19 @@
 //! Register layouts: Intel's Software Developer's Manual, volume 4, as the kernel's turbostat decodes them
 //! (tools/power/x86/turbostat/turbostat.c).
 
+use crate::Id;
 use flyball_host::Epb;
 use flyball_host::msr::{
     MSR_IA32_ENERGY_PERF_BIAS, MSR_IA32_MISC_ENABLE, MSR_IA32_POWER_CTL, MSR_MISC_PWR_MGMT,
     MSR_PKG_CST_CONFIG_CONTROL,
 };
 
-use super::{Answer, Check, Facts, Fix, Group, Sampled, Vendor, note, ok, unknown, warning};
+use super::{
+    Answer, Check, Facts, Fix, Group, Sampled, Vendor,
+    facts::packages,
+    models::{self, PackageLimit},
+    note, ok, unknown, warning,
+};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -32,7 +38,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.package-c-state",
         group: Group::Firmware,
         why: "A shallow limit costs idle power and turbo headroom; a deep one costs wake-up latency.",
-        looks: "MSR 0xe2, low bits, by model; bit 15 says whether it is locked",
+        looks: "MSR 0xe2 of each package, low bits, by model; bit 15 says whether it is locked",
         covers: &[],
         run: package_c_state,
     },
@@ -40,7 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.autonomous-c-state",
         group: Group::Firmware,
         why: "Autonomous core C-states turn every halt into C6 without the kernel: this saves power and adds latency.",
-        looks: "MSR 0xe2 bit 16 (Broadwell-X, Skylake-X and Cascade Lake)",
+        looks: "MSR 0xe2 bit 16 (Broadwell-X and -D, Skylake-X and Cascade Lake)",
         covers: &[],
         run: autonomous_c_state,
     },
@@ -79,14 +85,29 @@ fn turbo_intel(facts: &Facts) -> Answer {
     // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of IA32_MISC_ENABLE (Intel SDM 4).
     // So without ida and without the register nothing says whether the processor has turbo at all.
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
-    let off = match facts.msr(first_cpu(facts), MSR_IA32_MISC_ENABLE) {
-        Ok(value) => Some(value >> 38 & 1 == 1),
+    let registers = facts.msr_of_packages(MSR_IA32_MISC_ENABLE);
+    let off_in: Vec<u32> = registers
+        .iter()
+        .flatten()
+        .filter(|(_, value)| value >> 38 & 1 == 1)
+        .map(|(package, _)| *package)
+        .collect();
+    let off = match &registers {
+        Ok(_) => Some(!off_in.is_empty()),
         Err(_) if facts.flag("ida") => Some(false),
         Err(_) => None,
     };
     let advice = Fix::Firmware("set Turbo Mode (Intel Turbo Boost Technology) to Enabled".to_owned());
     match (off, no_turbo.as_deref()) {
-        (Some(true), _) => warning("turbo is off in firmware").seen(place, "1").fix(advice),
+        (Some(true), _) => {
+            let what = match &registers {
+                Ok(all) if off_in.len() < all.len() => {
+                    format!("turbo is off in firmware on {}", packages(&off_in))
+                }
+                _ => "turbo is off in firmware".to_owned(),
+            };
+            warning(what).seen(place, "1").fix(advice)
+        }
         (Some(false), Some(word)) => {
             ok("firmware allows turbo").seen("/sys/devices/system/cpu/intel_pstate/no_turbo", word)
         }
@@ -114,65 +135,62 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     )
 }
 
-/// Names of the package C-state limits by the low bits of MSR 0xE2; `None` for a model whose table is not known.
-fn package_limit(model: u32, value: u64) -> Option<&'static str> {
-    const CLIENT: [&str; 9] = ["C0", "C2", "C3", "C6", "C7", "C7s", "C8", "C9", "unlimited"];
-    const SERVER: [&str; 8] = [
-        "C0",
-        "C2",
-        "C6 without retention",
-        "C6 with retention",
-        "reserved",
-        "reserved",
-        "reserved",
-        "unlimited",
-    ];
-    const ATOM_SERVER: [&str; 3] = ["C0", "C2", "C6"];
-    let index = value as usize;
-    let name = match model {
-        // Skylake-X, Ice Lake-X and -D, Sapphire and Emerald Rapids.
-        0x55 | 0x6a | 0x6c | 0x8f | 0xcf => SERVER.get(index & 7),
-        // Granite Rapids, Sierra Forest.
-        0xad..=0xaf => ATOM_SERVER.get(index & 7),
-        // Haswell to Raptor Lake clients, Broadwell servers.
-        0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6
-        | 0x7d | 0x7e | 0x8c | 0x8d | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf => CLIENT.get(index & 15),
-        _ => None,
-    }?;
-    Some(name)
-}
-
 fn package_c_state(facts: &Facts) -> Option<Answer> {
-    if facts.vendor != Vendor::Intel {
+    if !models::family_6(facts) {
         return None;
     }
-    let value = match facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL) {
-        Ok(value) => value,
+    let values = match facts.msr_of_packages(MSR_PKG_CST_CONFIG_CONTROL) {
+        Ok(values) => values,
         Err(why) => return Some(unknown(why)),
     };
-    let locked = if value >> 15 & 1 == 1 { "locked by firmware" } else { "not locked" };
-    let place = format!("MSR {MSR_PKG_CST_CONFIG_CONTROL:#x}");
-    let Some(name) = package_limit(facts.model, value) else {
-        return Some(
-            unknown(format!("the package C-state limits of CPU model {:#x} are not known", facts.model))
-                .seen(place, format!("{value:#x}")),
-        );
+    let seen = |answer: Answer| {
+        values.iter().fold(answer, |answer, (package, value)| {
+            answer.seen(
+                format!("MSR {MSR_PKG_CST_CONFIG_CONTROL:#x} of package {package}"),
+                format!("{value:#x}"),
+            )
+        })
     };
-    let answer = if matches!(name, "C0") {
-        note(format!("packages never enter an idle state: the limit is {name} ({locked})")).fix(
-            Fix::Firmware(
-                "set Package C State to Auto or C6 if idle power matters more than latency".to_owned(),
-            ),
-        )
-    } else {
-        ok(format!("package C-state limit {name} ({locked})"))
-    };
-    Some(answer.seen(place, format!("{value:#x}")))
+    let mut limits: Vec<(&str, bool, Vec<u32>)> = Vec::new();
+    for (package, value) in &values {
+        let name = match models::package_limit(facts.model, *value) {
+            Some(PackageLimit::State(name)) => name,
+            Some(PackageLimit::Reserved) => {
+                return Some(seen(unknown(format!(
+                    "package {package} has a limit that Intel does not document"
+                ))));
+            }
+            None => {
+                return Some(seen(unknown(format!(
+                    "the package C-state limits of CPU model {:#x} are not known",
+                    facts.model
+                ))));
+            }
+        };
+        let locked = value >> 15 & 1 == 1;
+        match limits.iter_mut().find(|(known, at, _)| (*known, *at) == (name, locked)) {
+            Some((.., packages)) => packages.push(*package),
+            None => limits.push((name, locked, vec![*package])),
+        }
+    }
+    let word = |locked: bool| if locked { "locked by firmware" } else { "not locked" };
+    let advice = "set Package C State to Auto or C6 if idle power matters more than latency";
+    let shallow = limits.iter().find(|(name, ..)| *name == "C0");
+    Some(seen(match (limits.as_slice(), shallow) {
+        (_, Some((name, locked, which))) => note(format!(
+            "{} never enters an idle state as a whole: the limit is {name} ({})",
+            packages(which),
+            word(*locked)
+        ))
+        .fix(Fix::Firmware(advice.to_owned())),
+        ([(name, locked, _)], None) => ok(format!("package C-state limit {name} ({})", word(*locked))),
+        _ => note("packages have different package C-state limits")
+            .fix(Fix::Firmware("set Package C State to the same value for all sockets".to_owned())),
+    }))
 }
 
 fn autonomous_c_state(facts: &Facts) -> Option<Answer> {
-    // Bit 16 is automatic C-state conversion on Broadwell-X and Skylake-X (automatic_cstate_conversion_probe).
-    if facts.vendor != Vendor::Intel || !matches!(facts.model, 0x4f | 0x55) {
+    if !models::family_6(facts) || !models::converts_c_states(facts.model) {
         return None;
     }
     let value = match facts.msr(first_cpu(facts), MSR_PKG_CST_CONFIG_CONTROL) {
@@ -226,11 +244,13 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
     }
     let place = "/sys/devices/system/cpu/cpuN/power/energy_perf_bias";
     if values.len() > 1 {
-        return Some(
+        let answer =
             values.iter().fold(warning("CPUs have different energy biases"), |answer, (value, cpus)| {
                 answer.seen(format!("CPUs {cpus}"), value.to_string())
-            }),
-        );
+            });
+        // On as many CPUs as another value, the lower one: it is the faster.
+        let (most, _) = values.iter().rev().max_by_key(|(_, cpus)| cpus.len())?;
+        return Some(answer.set(Id::Epb, most.to_string()));
     }
     let value = *values.keys().next()?;
     let raised = facts.log.as_deref().is_some_and(|log| log.contains("ENERGY_PERF_BIAS: Set to 'normal'"));
@@ -249,7 +269,7 @@ const OUT_OF_BAND: u64 = 1 << 8 | 1 << 18;
 
 fn p_state_control(facts: &Facts) -> Option<Answer> {
     // intel_pstate checks this only on servers: no client firmware controls P-states out of band.
-    if facts.vendor != Vendor::Intel || facts.family != 6 || !server(facts.model) {
+    if facts.vendor != Vendor::Intel || facts.family != 6 || !models::server(facts.model) {
         return None;
     }
     let advice = Fix::Firmware(
@@ -264,6 +284,7 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
                 .fix(advice),
         );
     }
+    // intel_pstate reads the register of the CPU that it starts on; firmware sets it alike on all.
     Some(match facts.msr(first_cpu(facts), MSR_MISC_PWR_MGMT) {
         Ok(value) if value & OUT_OF_BAND != 0 => warning("the firmware controls P-states (out of band)")
             .seen("MSR 0x1aa", format!("{value:#x}"))
@@ -276,25 +297,4 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
         }
         Err(why) => unknown(why),
     })
-}
-
-/// Servers of family 6 since Sandy Bridge (intel_pstate_cpu_oob_ids and its successors with HWP).
-fn server(model: u32) -> bool {
-    matches!(
-        model,
-        0x2d | 0x3e
-            | 0x3f
-            | 0x4f
-            | 0x55
-            | 0x56
-            | 0x6a
-            | 0x6c
-            | 0x86
-            | 0x8f
-            | 0xad
-            | 0xae
-            | 0xaf
-            | 0xcf
-            | 0xdd
-    )
 }

@@ -6,14 +6,14 @@
 use flyball_host::{
     Kind,
     msr::{
-        MSR_CONFIG_TDP_CONTROL, MSR_IA32_POWER_CTL, MSR_PKG_POWER_INFO, MSR_PKG_POWER_LIMIT,
-        MSR_PLATFORM_INFO, MSR_RAPL_POWER_UNIT,
+        MSR_CONFIG_TDP_CONTROL, MSR_HWP_CAPABILITIES, MSR_IA32_POWER_CTL, MSR_PKG_POWER_INFO,
+        MSR_PKG_POWER_LIMIT, MSR_PLATFORM_INFO, MSR_PM_ENABLE, MSR_RAPL_POWER_UNIT,
     },
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor, firmware::first_cpu, note, ok, unknown,
-    warning,
+    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor, facts::packages, firmware::first_cpu, models,
+    note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -38,9 +38,17 @@ pub(super) const CHECKS: &[Check] = &[
         id: "firmware.uncore",
         group: Group::Firmware,
         why: "The uncore clock drives caches, mesh and memory: a fixed or lowered range changes latency and power.",
-        looks: "min_freq_khz, max_freq_khz and initial_max_freq_khz of intel_uncore_frequency",
+        looks: "min_freq_khz and max_freq_khz of intel_uncore_frequency against their initial values",
         covers: &[],
         run: uncore,
+    },
+    Check {
+        id: "firmware.guaranteed",
+        group: Group::Firmware,
+        why: "The guaranteed performance is what the processor holds with all cores busy; power limits can take it below base.",
+        looks: "MSR 0x771 bits 15:8 of every CPU against MSR 0xce bits 15:8; not on hybrid processors, whose levels are not ratios",
+        covers: &[],
+        run: guaranteed,
     },
     Check {
         id: "firmware.speed-select",
@@ -72,39 +80,90 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
     if facts.vendor != Vendor::Intel {
         return None;
     }
-    // PKG_POWER_LIMIT bits 14:0 and PKG_POWER_INFO's TDP are in the units of 0x606 bits 3:0.
-    let cpu = first_cpu(facts);
-    let read = |register| facts.msr(cpu, register);
-    if let (Ok(limit), Ok(info), Ok(units)) =
-        (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
-    {
-        let unit = f64::from(1u32 << (units & 0xf));
-        let (long, tdp) = ((limit & 0x7fff) as f64 / unit, (info & 0x7fff) as f64 / unit);
-        // Bit 63 locks the register until the next reset: then only firmware can raise the limit (Intel SDM 3, package
-        // RAPL domain).
-        let enabled = limit >> 15 & 1 == 1;
-        let locked = limit >> 63 == 1;
-        let seen = |answer: Answer| {
-            answer.seen("MSR 0x610", format!("{limit:#x}")).seen("MSR 0x614", format!("{info:#x}"))
+    let first = match facts.first_of_packages() {
+        Ok(first) => first,
+        Err(why) => return Some(unknown(why)),
+    };
+    let mut limits = Vec::new();
+    for (package, cpu) in first {
+        let read = |register| facts.msr(cpu, register);
+        let (Ok(limit), Ok(info), Ok(units)) =
+            (read(MSR_PKG_POWER_LIMIT), read(MSR_PKG_POWER_INFO), read(MSR_RAPL_POWER_UNIT))
+        else {
+            return power_limit_of_powercap(facts);
         };
-        return Some(if !enabled {
-            seen(note("the long-term power limit is not enabled"))
-        } else if tdp > 0.0 && long < tdp {
-            seen(warning(format!("the long-term power limit is {long:.0} W, below the rating of {tdp:.0} W")))
-                .fix(if locked {
-                    Fix::Firmware(
-                        "the limit is locked: raise PL1 (package power limit 1) in firmware".to_owned(),
-                    )
-                } else {
-                    Fix::Person(format!(
-                        "raise the limit: flyball explain power-limit; the rating is {tdp:.0} W"
-                    ))
-                })
-        } else {
-            seen(ok(format!("long-term power limit {long:.0} W, rating {tdp:.0} W")))
-        });
+        limits.push(PowerLimit { package, limit, info, units });
+    }
+    if let Some(answer) = power_limit_of_registers(&limits) {
+        return Some(answer);
     }
     power_limit_of_powercap(facts)
+}
+
+/// A package's power registers: 0x610, 0x614 and 0x606.
+struct PowerLimit {
+    package: u32,
+    limit: u64,
+    info: u64,
+    units: u64,
+}
+
+impl PowerLimit {
+    /// PKG_POWER_LIMIT bits 14:0 in the unit of 0x606 bits 3:0, in watts.
+    fn long(&self) -> f64 {
+        (self.limit & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
+    }
+
+    /// PKG_POWER_INFO's thermal design power.
+    fn rating(&self) -> f64 {
+        (self.info & 0x7fff) as f64 / f64::from(1u32 << (self.units & 0xf))
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.limit >> 15 & 1 == 1
+    }
+
+    fn is_below_rating(&self) -> bool {
+        self.is_enabled() && self.rating() > 0.0 && self.long() < self.rating()
+    }
+}
+
+fn power_limit_of_registers(limits: &[PowerLimit]) -> Option<Answer> {
+    let of = |choose: fn(&PowerLimit) -> bool| -> Vec<&PowerLimit> {
+        limits.iter().filter(|limit| choose(limit)).collect()
+    };
+    let which = |limits: &[&PowerLimit]| -> String {
+        packages(&limits.iter().map(|limit| limit.package).collect::<Vec<_>>())
+    };
+    let seen = |answer: Answer| {
+        limits.iter().fold(answer, |answer, one| {
+            let of = format!("of package {}", one.package);
+            answer
+                .seen(format!("MSR 0x610 {of}"), format!("{:#x}", one.limit))
+                .seen(format!("MSR 0x614 {of}"), format!("{:#x}", one.info))
+        })
+    };
+    let (below, off) = (of(PowerLimit::is_below_rating), of(|limit| !limit.is_enabled()));
+    Some(seen(if let Some(first) = below.first() {
+        // Bit 63 locks the register until the next reset: then only firmware can raise the limit (Intel SDM 3, package RAPL
+        // domain).
+        let locked = below.iter().any(|limit| limit.limit >> 63 == 1);
+        let (long, rating) = (first.long(), first.rating());
+        warning(format!(
+            "the long-term power limit of {} is {long:.0} W, below the rating of {rating:.0} W",
+            which(&below)
+        ))
+        .fix(if locked {
+            Fix::Firmware("the limit is locked: raise PL1 (package power limit 1) in firmware".to_owned())
+        } else {
+            Fix::Person(format!("raise the limit: flyball explain power-limit; the rating is {rating:.0} W"))
+        })
+    } else if !off.is_empty() {
+        note(format!("the long-term power limit of {} is not enabled", which(&off)))
+    } else {
+        let first = limits.first()?;
+        ok(format!("long-term power limit {:.0} W, rating {:.0} W", first.long(), first.rating()))
+    }))
 }
 
 fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
@@ -191,49 +250,132 @@ fn uncore(facts: &Facts) -> Option<Answer> {
     }
     let mut shown = None;
     let mut unread = None;
+    // Initial values are what the driver found when it was loaded: as a rule firmware's choice.
+    let mut found: [Vec<Uncore>; 4] = Default::default();
     for domain in &domains {
-        let path = |name: &str| format!("{root}/{domain}/{name}");
-        let number = |name: &str| facts.read(&path(name)).ok().and_then(|text| text.parse::<u64>().ok());
-        let (Some(min), Some(max)) = (number("min_freq_khz"), number("max_freq_khz")) else {
+        let number = |name: &str| {
+            facts.read(&format!("{root}/{domain}/{name}")).ok().and_then(|text| text.parse::<u64>().ok())
+        };
+        let read = || {
+            let (min, max) = (number("min_freq_khz")?, number("max_freq_khz")?);
+            let (low, high) = (number("initial_min_freq_khz")?, number("initial_max_freq_khz")?);
+            Some(Uncore { name: domain.clone(), min, max, low, high })
+        };
+        let Some(domain) = read() else {
             unread.get_or_insert(domain.clone());
             continue;
         };
-        let text = format!("{} to {} MHz", min / 1000, max / 1000);
-        // The driver checks each end against the hardware only, so both can be written in this order.
-        if min > max {
-            return Some(
-                super::fault(format!("{domain}: the uncore's minimum is above its maximum ({text})"))
-                    .seen(path("min_freq_khz"), min.to_string())
-                    .seen(path("max_freq_khz"), max.to_string())
-                    .set(Id::UncoreMinFreq, "min"),
-            );
+        shown.get_or_insert((format!("{root}/{}/max_freq_khz", domain.name), domain.text()));
+        match &domain {
+            // The driver checks each end against the hardware only, so both can be written in this order.
+            Uncore { min, max, .. } if min > max => found[0].push(domain),
+            Uncore { max, high, .. } if max < high => found[1].push(domain),
+            // A single frequency by firmware has no range to raise the minimum in.
+            Uncore { min, low, high, .. } if min > low && low < high => found[2].push(domain),
+            Uncore { min, max, .. } if min == max => found[3].push(domain),
+            _ => {}
         }
-        // What the driver found when it was loaded: as a rule firmware's choice, and what a lowered maximum is measured
-        // by.
-        let Some(initial) = number("initial_max_freq_khz") else {
-            unread.get_or_insert(domain.clone());
-            continue;
-        };
-        if max < initial {
-            return Some(
-                note(format!("{domain}: the uncore's maximum was lowered ({text})"))
-                    .seen(path("max_freq_khz"), max.to_string())
-                    .seen(path("initial_max_freq_khz"), initial.to_string()),
-            );
-        }
-        if min == max {
-            return Some(
-                note(format!("{domain}: the uncore is fixed at {} MHz", max / 1000))
-                    .seen(path("min_freq_khz"), min.to_string()),
-            );
-        }
-        shown.get_or_insert((path("max_freq_khz"), text));
+    }
+    let [crossed, lowered, raised, fixed] = &found;
+    let seen = |answer: Answer, domains: &[Uncore]| {
+        domains
+            .iter()
+            .take(4)
+            .fold(answer, |answer, domain| answer.seen(format!("{root}/{}", domain.name), domain.text()))
+    };
+    let which = |domains: &[Uncore]| match domains {
+        [one] => format!("{} ({})", one.name, one.text()),
+        [one, ..] => format!("{} and {} more ({})", one.name, domains.len() - 1, one.text()),
+        [] => String::new(),
+    };
+    if !crossed.is_empty() {
+        let answer = super::fault(format!("the uncore's minimum is above its maximum: {}", which(crossed)));
+        return Some(seen(answer, crossed).set(Id::UncoreMinFreq, "min"));
+    }
+    if !lowered.is_empty() {
+        let answer = note(format!("the uncore's maximum is lowered: {}", which(lowered)));
+        return Some(seen(answer, lowered).set(Id::UncoreMaxFreq, "max"));
+    }
+    if !raised.is_empty() {
+        let answer = note(format!(
+            "the uncore's minimum is raised, which takes power from the cores: {}",
+            which(raised)
+        ));
+        return Some(seen(answer, raised).set(Id::UncoreMinFreq, "min"));
+    }
+    if !fixed.is_empty() {
+        return Some(seen(note(format!("the uncore is fixed by firmware: {}", which(fixed))), fixed));
     }
     if let Some(domain) = unread {
         return Some(unknown(format!("the frequencies of {root}/{domain} cannot all be read")));
     }
     let (place, text) = shown?;
     Some(ok(format!("the uncore may use its whole range ({text})")).seen(place, text))
+}
+
+/// The limits of an uncore domain, now and as firmware left them, in kHz.
+struct Uncore {
+    name: String,
+    min: u64,
+    max: u64,
+    low: u64,
+    high: u64,
+}
+
+impl Uncore {
+    fn text(&self) -> String {
+        format!("{} to {} MHz", self.min / 1000, self.max / 1000)
+    }
+}
+
+fn guaranteed(facts: &Facts) -> Option<Answer> {
+    // Levels of hybrid processors are not ratios of 100 MHz (intel_pstate's hybrid scaling).
+    if !models::family_6(facts) || !facts.flag("hwp") || facts.policies.iter().any(|p| p.core_type.is_some())
+    {
+        return None;
+    }
+    if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
+        return None;
+    }
+    let values = match facts.msr_everywhere(MSR_HWP_CAPABILITIES) {
+        Sampled::Values(values) => values,
+        Sampled::Unreadable(why) => return Some(unknown(why)),
+    };
+    let info = match facts.msr(first_cpu(facts), MSR_PLATFORM_INFO) {
+        Ok(info) => info,
+        Err(why) => return Some(unknown(why)),
+    };
+    let base = info >> 8 & 0xff;
+    if base == 0 {
+        return Some(unknown("MSR 0xce has no base ratio"));
+    }
+    let mut below: std::collections::BTreeMap<u64, flyball_host::CpuList> = std::collections::BTreeMap::new();
+    for (cpu, value) in values {
+        let level = value >> 8 & 0xff;
+        if level < base {
+            below.entry(level).or_default().insert(cpu);
+        }
+    }
+    let seen = |answer: Answer| answer.seen("MSR 0xce bits 15:8", base.to_string());
+    if below.is_empty() {
+        return Some(seen(ok("no CPU guarantees less than the base frequency")));
+    }
+    let cpus: flyball_host::CpuList =
+        below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
+    let what = format!("CPUs {cpus} guarantee less than the base frequency of {} MHz", base * 100);
+    // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose (MSR 0xCE bits 34:33).
+    let has_levels = (info >> 33) % 4 != 0;
+    let answer = if has_levels {
+        note(format!("{what}, as a Speed Select level, base-freq or a configurable power level makes them"))
+    } else {
+        warning(what).fix(Fix::Firmware(
+            "raise the package power limit (PL1, cTDP), and look for a management controller's power cap"
+                .to_owned(),
+        ))
+    };
+    Some(seen(below.iter().take(4).fold(answer, |answer, (level, cpus)| {
+        answer.seen(format!("MSR 0x771 bits 15:8 of CPUs {cpus}"), level.to_string())
+    })))
 }
 
 fn speed_select(facts: &Facts) -> Option<Answer> {

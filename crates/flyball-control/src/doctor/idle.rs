@@ -1,8 +1,11 @@
 //! CPUs that are idle, or tickless, in a way that works against the frequency driver.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use flyball_host::{CpuList, msr::MSR_PM_ENABLE};
 
-use super::{Answer, Check, Facts, Fix, Group, fault, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Fix, Group, Unseen, fault, note, ok, unknown, warning};
+use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -18,7 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
         id: "conflict.cpuidle",
         group: Group::Conflicts,
         why: "Without idle states idle CPUs waste power and reduce the turbo headroom of busy ones.",
-        looks: "cpuidle/current_driver, the states' disable files, idle= and max_cstate= on the command line",
+        looks: "cpuidle/current_driver, the states' names, disable and default_status files, idle= and max_cstate= on the command line",
         covers: &[],
         run: cpuidle,
     },
@@ -134,43 +137,124 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
         }
         return Some(answer);
     }
-    let mut most = 0;
-    let mut disabled: std::collections::BTreeMap<String, CpuList> = std::collections::BTreeMap::new();
-    let mut unread = None;
-    for cpu in facts.online.iter() {
-        let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
-        let states: Vec<String> =
-            facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
-        if states.is_empty() {
-            // Its idle states may be hidden by a container: not an ok.
-            unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
-        }
-        most = most.max(states.len());
-        for state in states {
-            match facts.read(&format!("{root}/{state}/disable")) {
-                Ok(text) if text == "0" => {}
-                Ok(_) => {
-                    disabled.entry(state).or_default().insert(cpu);
-                }
-                Err(why) => {
-                    unread.get_or_insert(why);
-                }
-            }
-        }
-    }
+    let seen = IdleStates::of(facts);
     // A disabled state is an answer, even if other CPUs could not be read.
-    if let Some((state, cpus)) = disabled.first_key_value() {
-        let answer =
-            note(format!("{} of {most} idle states are disabled, {state} on CPUs {cpus}", disabled.len()));
-        return Some(disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
+    if let Some((state, cpus)) = seen.disabled.first_key_value() {
+        let answer = note(format!(
+            "{} of {} idle states are disabled, {state} on CPUs {cpus}",
+            seen.disabled.len(),
+            seen.most
+        ));
+        let answer = seen.disabled.iter().take(4).fold(answer, |answer, (state, cpus)| {
             answer.seen(
                 format!("/sys/devices/system/cpu/cpuN/cpuidle/{state}/disable"),
                 format!("set on CPUs {cpus}"),
             )
-        }));
+        });
+        return Some(answer.set(Id::IdleState, "on"));
     }
-    Some(match unread {
-        Some(why) => unknown(why),
-        None => ok(format!("idle driver {driver}, {most} states, none disabled")).seen(path, driver),
-    })
+    if let Some(why) = seen.unread {
+        return Some(unknown(why));
+    }
+    if let Some(answer) = cut_off(facts, &driver) {
+        return Some(answer.seen(path, driver));
+    }
+    let off = seen.off_by_default.len();
+    let words = match off {
+        0 => String::new(),
+        _ => format!("; {off} more that the kernel leaves off"),
+    };
+    Some(
+        ok(format!("idle driver {driver}, {} states, none disabled{words}", seen.most - off))
+            .seen(path, driver),
+    )
+}
+
+/// What the folders of idle states show.
+#[derive(Default)]
+struct IdleStates {
+    most: usize,
+    /// Switched off, with the CPUs.
+    disabled: BTreeMap<String, CpuList>,
+    /// Off since boot: the driver lists them and leaves them off (CPUIDLE_FLAG_OFF; the file default_status).
+    off_by_default: BTreeSet<String>,
+    unread: Option<Unseen>,
+}
+
+impl IdleStates {
+    fn of(facts: &Facts) -> IdleStates {
+        let mut seen = IdleStates::default();
+        for cpu in facts.online.iter() {
+            let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+            let states: Vec<String> =
+                facts.list(&root).into_iter().filter(|name| name.starts_with("state")).collect();
+            if states.is_empty() {
+                // Its idle states may be hidden by a container: not an ok.
+                seen.unread.get_or_insert(format!("CPU {cpu} shows no idle states").into());
+            }
+            seen.most = seen.most.max(states.len());
+            for state in states {
+                match facts.read(&format!("{root}/{state}/disable")) {
+                    Ok(text) if text == "0" => {}
+                    Ok(_) if facts.read(&format!("{root}/{state}/default_status")).is_ok_and(is_off) => {
+                        seen.off_by_default.insert(state);
+                    }
+                    Ok(_) => {
+                        seen.disabled.entry(state).or_default().insert(cpu);
+                    }
+                    Err(why) => {
+                        seen.unread.get_or_insert(why);
+                    }
+                }
+            }
+        }
+        seen
+    }
+}
+
+fn is_off(default_status: String) -> bool {
+    default_status == "disabled"
+}
+
+/// The answer if a parameter keeps the idle driver from deeper states: intel_idle and acpi_idle then list only the first ones
+/// (intel_idle_max_cstate_reached; acpi_processor_get_power_info), and nothing in sysfs shows that there are more.
+fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
+    let cpu = facts.online.first()?;
+    let root = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle");
+    let names: Vec<String> = facts
+        .list(&root)
+        .iter()
+        .filter(|name| name.starts_with("state"))
+        .filter_map(|state| facts.read(&format!("{root}/{state}/name")).ok())
+        .filter(|name| name != "POLL")
+        .collect();
+    let found = ["intel_idle.max_cstate", "processor.max_cstate"].into_iter().find_map(|name| {
+        let value = facts.parameter(name)?;
+        // 0 switches intel_idle off altogether: what runs then is acpi_idle with its own limit.
+        let limit = value.parse::<usize>().ok()?;
+        let reached = match limit {
+            0 => name == "intel_idle.max_cstate" && driver != "intel_idle",
+            _ => names.len() <= limit && limit < 9,
+        };
+        let concerns = limit == 0 || name.starts_with("intel_idle") == (driver == "intel_idle");
+        (reached && concerns).then(|| format!("{name}={value}"))
+    });
+    let parameter = found.or_else(|| {
+        let value = facts.parameter("idle")?;
+        matches!(value, "halt" | "nomwait" | "poll").then(|| format!("idle={value}"))
+    })?;
+    let what = match names.last() {
+        Some(deepest) => {
+            format!("{parameter} on the command line limits idle states: the deepest is {deepest}")
+        }
+        None => format!("{parameter} on the command line limits idle states: there is none but polling"),
+    };
+    // Without a state deeper than C1 idle cores keep their voltage, which costs the busy ones turbo.
+    let shallow = names.last().is_none_or(|name| matches!(name.as_str(), "C1" | "C1E" | "C1_ACPI"));
+    let answer = if shallow { warning(what) } else { note(what) };
+    Some(
+        answer
+            .seen("/proc/cmdline", parameter.as_str())
+            .fix(Fix::KernelParameter(format!("remove {parameter} unless latency matters more than power"))),
+    )
 }

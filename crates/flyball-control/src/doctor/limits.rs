@@ -9,15 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flyball_host::{
     CpuList,
-    msr::{
-        MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE, MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS,
-        MSR_PSTATE_CUR_LIMIT,
-    },
+    msr::{MSR_IA32_PACKAGE_THERM_STATUS, MSR_IA32_THERM_STATUS, MSR_PSTATE_CUR_LIMIT},
 };
 
 use super::{
-    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Unseen, Vendor, Verdict, fault, note, ok, unknown,
-    warning,
+    Answer, Check, Evidence, Facts, Fix, Group, Sampled, Unseen, Vendor, Verdict, facts, fault, models, note,
+    ok, unknown, warning,
 };
 
 pub(super) const CHECKS: &[Check] = &[
@@ -25,9 +22,17 @@ pub(super) const CHECKS: &[Check] = &[
         id: "now.limit-reasons",
         group: Group::Now,
         why: "The processor itself reports what keeps its frequency below the request.",
-        looks: "MSR 0x64f of clients and servers from Haswell to Broadwell and of later clients: what limits now, and what has limited",
+        looks: "MSR 0x690 of Haswell and of Broadwell servers, 0x64f of clients since Skylake: what limits now, and what has limited",
         covers: &[],
         run: limit_reasons,
+    },
+    Check {
+        id: "now.tpmi-limits",
+        group: Group::Now,
+        why: "Xeons since Granite Rapids record for each power domain what has kept its frequency below the request.",
+        looks: "plr/domainN/status below /sys/kernel/debug/tpmi-* (Linux 6.12, driver intel_plr_tpmi)",
+        covers: &[],
+        run: tpmi_limits,
     },
     Check {
         id: "now.thermal-status",
@@ -55,75 +60,111 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Reasons of MSR 0x64F, low 16 bits active, high 16 bits logged (turbostat's print of
-/// MSR_CORE_PERF_LIMIT_REASONS).
-const REASONS: &[(u32, &str)] = &[
-    (0, "PROCHOT"),
-    (1, "thermal"),
-    (4, "graphics"),
-    (5, "autonomous HWP"),
-    (6, "voltage regulator heat"),
-    (8, "electrical current"),
-    (9, "core power"),
-    (10, "package power limit 1"),
-    (11, "package power limit 2"),
-    (12, "turbo ratio limit"),
-    (13, "turbo transitions"),
-];
-
 /// The names of the bits that are set, with the table's bits moved up by `shift`.
 fn named(value: u64, table: &[(u32, &'static str)], shift: u32) -> Vec<&'static str> {
     table.iter().filter(|(bit, _)| value >> (bit + shift) & 1 == 1).map(|(_, name)| *name).collect()
 }
 
 fn limit_reasons(facts: &Facts) -> Option<Answer> {
-    // Haswell and Broadwell, and later clients; servers since Skylake-X have the reasons elsewhere.
-    let has_register = matches!(
-        facts.model,
-        0x3c | 0x45
-            | 0x46
-            | 0x3d
-            | 0x47
-            | 0x3f
-            | 0x4f
-            | 0x4e
-            | 0x5e
-            | 0x8e
-            | 0x9e
-            | 0xa5
-            | 0xa6
-            | 0x7d
-            | 0x7e
-            | 0x8c
-            | 0x8d
-            | 0x97
-            | 0x9a
-            | 0xb7
-            | 0xba
-            | 0xbf
-    );
-    if facts.vendor != Vendor::Intel || facts.family != 6 || !has_register {
+    if !models::family_6(facts) {
         return None;
     }
-    let cpu = facts.online.first()?;
-    let value = match facts.msr(cpu, MSR_CORE_PERF_LIMIT_REASONS_SKYLAKE) {
-        Ok(value) => value,
+    // Servers since Skylake-X have no such register; those with TPMI report in debugfs (now.tpmi-limits).
+    let Some((register, reasons)) = models::limit_reasons(facts.model) else {
+        return (!models::server(facts.model)).then(|| {
+            unknown(format!(
+                "whether CPU model {:#x} reports limit reasons, and where, is not known",
+                facts.model
+            ))
+        });
+    };
+    let values = match facts.msr_of_packages(register) {
+        Ok(values) => values,
         Err(why) => return Some(unknown(why)),
+    };
+    let with_evidence = |answer: Answer| {
+        values.iter().fold(answer, |answer, (package, value)| {
+            answer.seen(format!("MSR {register:#x} of package {package}"), format!("{value:#x}"))
+        })
+    };
+    let of = |shift: u32| -> Vec<(u32, String)> {
+        let words =
+            values.iter().map(|(package, value)| (*package, named(*value, reasons, shift).join(", ")));
+        words.filter(|(_, words)| !words.is_empty()).collect()
+    };
+    let text = |list: &[(u32, String)]| -> String {
+        let alone = values.len() == 1;
+        let words = list.iter().map(|(package, words)| match alone {
+            true => words.clone(),
+            false => format!("{words} (package {package})"),
+        });
+        words.collect::<Vec<_>>().join("; ")
     };
     // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM 4,
     // MSR_CORE_PERF_LIMIT_REASONS).
-    let (active, logged) = (named(value, REASONS, 0).join(", "), named(value, REASONS, 16).join(", "));
-    Some(
-        if active.is_empty() {
-            ok(if logged.is_empty() {
-                "nothing limits the frequency, and nothing has limited it".to_owned()
-            } else {
-                format!("nothing limits the frequency now; logged: {logged}")
-            })
-        } else {
-            warning(format!("the frequency is limited by: {active}"))
+    let (active, logged) = (of(0), of(16));
+    Some(with_evidence(if !active.is_empty() {
+        warning(format!("the frequency is limited by: {}", text(&active)))
+    } else if logged.is_empty() {
+        ok("nothing limits the frequency, and nothing has limited it")
+    } else {
+        ok(format!("nothing limits the frequency now; logged: {}", text(&logged)))
+    }))
+}
+
+/// Reasons of the kernel's plr_coarse_reasons that are the request's own or that of quality of service: no limit to remove.
+const NO_LIMIT: &[&str] = &["none", "QOS", "MISC"];
+
+/// The limit reasons of processors with TPMI (drivers/platform/x86/intel/plr_tpmi.c, Linux 6.12): for each power domain a file
+/// with a line of coarse reasons for its CPUs together and one for each CPU. The bits stay until 0 is written to the file.
+fn tpmi_limits(facts: &Facts) -> Option<Answer> {
+    let root = "/sys/kernel/debug";
+    let devices: Vec<String> =
+        facts.list(root).into_iter().filter(|name| name.starts_with("tpmi-")).collect();
+    if devices.is_empty() {
+        return None;
+    }
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut seen = None;
+    for device in devices {
+        let folder = format!("{root}/{device}/plr");
+        for domain in facts.list(&folder) {
+            let path = format!("{folder}/{domain}/status");
+            let text = match facts.read(&path) {
+                Ok(text) => text,
+                Err(why) => return Some(unknown(why)),
+            };
+            let Some(words) = text.lines().next().and_then(|line| line.strip_prefix("cpus")) else {
+                return Some(unknown(format!("{path} does not begin with the reasons of all CPUs")));
+            };
+            let words: Vec<&str> = words.split_whitespace().filter(|word| !NO_LIMIT.contains(word)).collect();
+            if !words.is_empty() {
+                groups.entry(words.join(", ").to_lowercase()).or_default().push(path.clone());
+            }
+            seen.get_or_insert(path);
         }
-        .seen(format!("MSR 0x64f of CPU {cpu}"), format!("{value:#x}")),
+    }
+    let Some(first) = seen else {
+        return Some(unknown(facts.missing(
+            "the limit reasons in /sys/kernel/debug/tpmi-*/plr",
+            "Linux 6.12 or newer, modprobe intel_plr_tpmi",
+        )));
+    };
+    if groups.is_empty() {
+        return Some(ok("no limit has been active since the reasons were cleared").seen(first, "none"));
+    }
+    let words: Vec<&str> = groups.keys().map(String::as_str).collect();
+    let answer = note(format!(
+        "the frequency has been limited, since the reasons were cleared, by: {}",
+        words.join("; ")
+    ));
+    let answer = groups.iter().take(4).fold(answer, |answer, (words, paths)| {
+        answer.seen(paths.first().cloned().unwrap_or_default(), words.clone())
+    });
+    Some(
+        answer.fix(Fix::Person(format!(
+            "to see whether it lasts: write 0 to {first} and look again under load"
+        ))),
     )
 }
 
@@ -157,21 +198,10 @@ fn thermal_status(facts: &Facts) -> Option<Answer> {
 
 /// MSR 0x1B1 of each package, from one of its CPUs; empty on parts without it (family 6 before Sandy Bridge).
 fn package_status(facts: &Facts) -> Result<Vec<(u32, u64)>, Unseen> {
-    let mut status = Vec::new();
     if !facts.flag("pts") {
-        return Ok(status);
+        return Ok(Vec::new());
     }
-    let packages = facts.topology().packages();
-    // A CPU without a package would be a package without a look at its register, and then an ok that was not seen.
-    let known = packages.values().map(|cpus| cpus.intersection(&facts.online).len()).sum::<usize>();
-    if known != facts.online.len() {
-        return Err("the packages of the CPUs are unknown".into());
-    }
-    for (package, cpus) in packages {
-        let Some(cpu) = cpus.intersection(&facts.online).first() else { continue };
-        status.push((package, facts.msr(cpu, MSR_IA32_PACKAGE_THERM_STATUS)?));
-    }
-    Ok(status)
+    facts.msr_of_packages(MSR_IA32_PACKAGE_THERM_STATUS)
 }
 
 /// The answer if a limit is active. Critical temperature is a fault, everything else a warning.
@@ -182,11 +212,21 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
             active.entry(name).or_default().insert(*cpu);
         }
     }
-    let mut answer = packages.iter().find_map(|(package, value)| {
+    let mut limited: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (package, value) in packages {
         let now = named(*value, PACKAGE_STATUS, 0);
-        (!now.is_empty()).then(|| {
-            warning(format!("package {package} is limited now by: {}", now.join(", ")))
-                .seen(format!("MSR 0x1b1 of package {package}"), format!("{value:#x}"))
+        if !now.is_empty() {
+            limited.entry(now.join(", ")).or_default().push(*package);
+        }
+    }
+    let mut answer = (!limited.is_empty()).then(|| {
+        let words: Vec<String> = limited
+            .iter()
+            .map(|(now, which)| format!("{} limited now by: {now}", facts::packages(which)))
+            .collect();
+        let of = packages.iter().filter(|(_, value)| !named(*value, PACKAGE_STATUS, 0).is_empty());
+        of.fold(warning(words.join("; ")), |answer, (package, value)| {
+            answer.seen(format!("MSR 0x1b1 of package {package}"), format!("{value:#x}"))
         })
     });
     for (name, cpus) in active {
@@ -278,58 +318,64 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             "Linux 6.16 or newer, HSMP enabled in firmware, modprobe hsmp_acpi",
         )));
     }
-    let mut shown = None;
-    let mut fine = Vec::new();
-    for folder in &folders {
+    if folders.len() < facts.topology().packages().len() {
+        return Some(unknown("not every socket has the management port's files (HSMP)"));
+    }
+    let (mut fine, mut hot, mut limited) = (Vec::new(), Vec::new(), Vec::new());
+    let mut shown = Vec::new();
+    for (socket, folder) in folders.iter().enumerate() {
         let source = format!("{folder}/pwr_current_active_freq_limit_source");
-        // One socket whose limit is not known leaves the answer open, whatever the others say.
-        let text = match facts.read(&source) {
-            Ok(text) => text,
-            Err(why) => return Some(unknown(why)),
+        let prochot = format!("{folder}/prochot_status");
+        let (text, is_hot) = match (facts.read(&source), facts.read(&prochot)) {
+            (Ok(text), Ok(word)) => (text, word == "1"),
+            // One socket whose limit is not known leaves the answer open, whatever the others say.
+            (Err(why), _) | (_, Err(why)) => return Some(unknown(why)),
         };
-        let hot = match facts.read(&format!("{folder}/prochot_status")) {
-            Ok(word) => word == "1",
-            Err(why) => return Some(unknown(why)),
-        };
-        // Asked first: it is a fault, whatever else limits the socket.
-        if hot {
-            return Some(
-                fault("PROCHOT is active: the socket is at its temperature limit, or something outside asserts it")
-                    .seen(format!("{folder}/prochot_status"), "1")
-                    .seen(source, text)
-                    .fix(Fix::Person(
-                        "check fans, air flow and heat sink; then the power supply and the management controller's log"
-                            .to_owned(),
-                    )),
-            );
-        }
         // The kernel prints one or several names, separated by blanks; a name may consist of two words.
         let active: Vec<_> = SOURCES.iter().filter(|(name, ..)| text.contains(name)).collect();
         let below: Vec<&str> =
             active.iter().filter(|(.., below)| *below).map(|(_, words, _)| *words).collect();
-        let limit = facts.read(&format!("{folder}/pwr_current_active_freq_limit")).ok();
-        let at = limit.as_deref().map_or_else(String::new, |mhz| format!(" at {mhz} MHz"));
-        if !below.is_empty() {
-            return Some(
-                warning(format!("the socket's frequency is limited{at} by {}", below.join(" and ")))
-                    .seen(source, text)
-                    .fix(Fix::Person(
-                        "heat: improve cooling; PPT or TDC: raise cTDP and the package power limit in firmware; an agent: see its settings"
-                            .to_owned(),
-                    )),
-            );
-        }
         fine.extend(active.iter().map(|(_, words, _)| *words));
-        shown.get_or_insert((source, text));
+        if is_hot {
+            hot.push(socket);
+            shown.push((prochot, "1".to_owned()));
+        }
+        if !below.is_empty() {
+            let limit = facts.read(&format!("{folder}/pwr_current_active_freq_limit")).ok();
+            let at = limit.map_or_else(String::new, |mhz| format!(" at {mhz} MHz"));
+            limited.push(format!("socket {socket}{at} by {}", below.join(" and ")));
+        }
+        shown.push((source, text));
     }
-    let (place, text) = shown?;
+    let seen = |answer: Answer| {
+        shown.iter().take(4).fold(answer, |answer, (place, text)| answer.seen(place.clone(), text.clone()))
+    };
+    // Asked first: it is a fault, whatever else limits the socket.
+    if !hot.is_empty() {
+        let sockets: CpuList = hot.iter().map(|&socket| socket as u32).collect();
+        let what = "at the temperature limit, or something outside asserts it";
+        return Some(seen(fault(format!("PROCHOT is active on sockets {sockets}: {what}"))).fix(Fix::Person(
+            "check fans, air flow and heat sink; then the power supply and the management controller's log"
+                .to_owned(),
+        )));
+    }
+    if !limited.is_empty() {
+        return Some(
+            seen(warning(format!("the frequency is limited: {}", limited.join("; ")))).fix(Fix::Person(
+                "heat: improve cooling; PPT or TDC: raise cTDP and the package power limit in firmware; an agent: see its \
+                 settings"
+                    .to_owned(),
+            )),
+        );
+    }
+    fine.sort_unstable();
     fine.dedup();
     let what = if fine.is_empty() {
         "no limit is active".to_owned()
     } else {
         format!("only the processor's own rating limits the frequency: {}", fine.join(", "))
     };
-    Some(ok(what).seen(place, text))
+    Some(seen(ok(what)))
 }
 
 /// The directories of the management port's devices, one per socket: ACPI's, or the platform driver's.

@@ -24,6 +24,9 @@ pub fn common(files: &mut Files, flags: &str, vendor: &str, family: u32, model: 
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state0/disable"), "0");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state1/name"), "C1");
         put(files, format!("{CPU}/cpu{cpu}/cpuidle/state1/disable"), "0");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/name"), "C6");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/disable"), "0");
+        put(files, format!("{CPU}/cpu{cpu}/power/pm_qos_resume_latency_us"), "0");
         let policy = format!("{CPU}/cpufreq/policy{cpu}");
         put(files, format!("{policy}/related_cpus"), cpu.to_string());
         put(files, format!("{policy}/affected_cpus"), cpu.to_string());
@@ -60,6 +63,8 @@ pub fn intel() -> Files {
     }
     put(&mut files, format!("{CPU}/intel_pstate/status"), "active");
     put(&mut files, format!("{CPU}/intel_pstate/no_turbo"), "0");
+    put(&mut files, format!("{CPU}/intel_pstate/min_perf_pct"), "27");
+    put(&mut files, format!("{CPU}/intel_pstate/max_perf_pct"), "100");
     let uncore = format!("{CPU}/intel_uncore_frequency/package_00_die_00");
     for (name, value) in
         [("min", "1200000"), ("initial_min", "1200000"), ("max", "2400000"), ("initial_max", "2400000")]
@@ -69,7 +74,7 @@ pub fn intel() -> Files {
     put(&mut files, "sys/class/hwmon/hwmon0/name", "coretemp");
     let mut msrs = String::new();
     for (register, value) in [
-        (0xce, "200000000"),
+        (0xce, "200001400"),
         (0xe2, "18402"),
         (0x19c, "882a0000"),
         (0x1a0, "850089"),
@@ -81,7 +86,10 @@ pub fn intel() -> Files {
         (0x614, "400"),
         (0x64b, "0"),
         (0x64f, "0"),
+        (0x690, "0"),
         (0x770, "1"),
+        (0x771, "5081425"),
+        (0x774, "8000250a"),
     ] {
         msrs += &format!("{register:x}:0|{value} 1|{value} 2|{value} 3|{value}\n");
     }
@@ -116,7 +124,10 @@ pub fn amd() -> Files {
     put(
         &mut files,
         "msr.txt",
-        all(0xc001_02b0, "c88c5028") + &all(0xc001_02b1, "1") + &all(0xc001_0061, "20"),
+        all(0xc001_02b0, "c88c5028")
+            + &all(0xc001_02b1, "1")
+            + &all(0xc001_02b3, "800028c8")
+            + &all(0xc001_0061, "20"),
     );
     files
 }
@@ -126,6 +137,9 @@ pub fn epyc() -> Files {
     let mut files = amd();
     flags(&mut files, "model name\t: Test", "model name\t: AMD EPYC 9755 128-Core Processor");
     for socket in 0..2 {
+        for cpu in [2 * socket, 2 * socket + 1] {
+            put(&mut files, format!("{CPU}/cpu{cpu}/topology/physical_package_id"), socket.to_string());
+        }
         let hsmp = format!("sys/devices/platform/AMDI0097:0{socket}");
         put(&mut files, format!("{hsmp}/pwr_current_active_freq_limit_source"), "OPN Max");
         put(&mut files, format!("{hsmp}/pwr_current_active_freq_limit"), "4100");
@@ -143,6 +157,20 @@ pub fn epyc() -> Files {
 pub fn client() -> Files {
     let mut files = intel();
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
+    files
+}
+
+/// A Xeon whose power domains report their limits through TPMI.
+pub fn tpmi() -> Files {
+    let mut files = intel();
+    flags(&mut files, "model\t\t: 85", "model\t\t: 173");
+    for domain in 0..2 {
+        put(
+            &mut files,
+            format!("sys/kernel/debug/tpmi-0000:00:03.1/plr/domain{domain}/status"),
+            "cpus none\ncpu0 none\ncpu1 none",
+        );
+    }
     files
 }
 

@@ -3,7 +3,7 @@
 use flyball_control::doctor::Verdict;
 
 use super::machines::{
-    CPU, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put,
+    CPU, Files, acpi, amd, client, each_policy, epyc, flags, haswell, intel, msr, no_policies, put, tpmi,
 };
 
 pub struct Row {
@@ -23,22 +23,55 @@ fn hwp_off(files: &mut Files) {
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
 }
 
+/// The kernel skips hardware P-states without energy preferences.
+fn hwp_without_preferences(files: &mut Files) {
+    hwp_off(files);
+    flags(files, " hwp_epp", "");
+}
+
+fn uncore_minimum(files: &mut Files) {
+    put(files, format!("{CPU}/intel_uncore_frequency/package_00_die_00/min_freq_khz"), "2000000");
+}
+
+fn power_capped(files: &mut Files) {
+    msr(files, 0xce, "1400");
+    msr(files, 0x771, "5081025");
+}
+
+fn idle_parameter(files: &mut Files) {
+    put(files, format!("{CPU}/cpuidle/current_driver"), "intel_idle");
+    put(files, "proc/cmdline", "intel_idle.max_cstate=1");
+    files.retain(|path, _| !path.contains("cpuidle/state2"));
+}
+
+/// States that the driver lists and leaves off.
+fn idle_states_off_since_boot(files: &mut Files) {
+    for cpu in 0..4 {
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/disable"), "1");
+        put(files, format!("{CPU}/cpu{cpu}/cpuidle/state2/default_status"), "disabled");
+    }
+}
+
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub fn rows() -> Vec<Row> {
-    use Verdict::{Fault, Note, Warning};
+    use Verdict::{Fault, Note, Ok, Unknown, Warning};
     vec![
         row("driver.present", intel, no_policies, Fault),
         row("driver.best", acpi, |_| {}, Warning),
         row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=disable"), Warning),
+        row("driver.best", acpi, |f| put(f, "proc/cmdline", "amd_pstate=active"), Warning),
+        row("driver.best", acpi, |f| put(f, format!("{CPU}/cpu0/acpi_cppc/nominal_freq"), "0"), Warning),
         row("driver.mode", intel, |f| put(f, format!("{CPU}/intel_pstate/status"), "passive"), Note),
         row("driver.hwp", intel, |f| flags(f, " hwp hwp_epp", ""), Warning),
         row("driver.hwp", intel, hwp_off, Warning),
+        row("driver.hwp", intel, hwp_without_preferences, Ok),
         row(
             "driver.same",
             intel,
             |f| put(f, format!("{CPU}/cpufreq/policy2/scaling_driver"), "acpi-cpufreq"),
             Fault,
         ),
+        row("amd-pstate.cpc-valid", acpi, |_| {}, Unknown),
         row("amd-pstate.cpc-valid", amd, |f| f.retain(|path, _| !path.contains("cpu3/acpi_cppc")), Fault),
         row("amd-pstate.enabled", amd, |f| msr(f, 0xc001_02b1, "0"), Fault),
         row("amd-pstate.perf", amd, |f| put(f, format!("{CPU}/cpu1/acpi_cppc/nominal_perf"), "70"), Fault),
@@ -68,6 +101,9 @@ pub fn rows() -> Vec<Row> {
         ),
         row("firmware.turbo", amd, |f| flags(f, "cpb ", ""), Warning),
         row("firmware.package-c-state", intel, |f| msr(f, 0xe2, "8400"), Note),
+        // A value that the model's table lacks, and a model without a table.
+        row("firmware.package-c-state", intel, |f| msr(f, 0xe2, "8404"), Unknown),
+        row("firmware.package-c-state", intel, |f| flags(f, "model\t\t: 85", "model\t\t: 250"), Unknown),
         row(
             "firmware.c1e",
             intel,
@@ -88,6 +124,10 @@ pub fn rows() -> Vec<Row> {
             |f| put(f, format!("{CPU}/intel_uncore_frequency/package_00_die_00/max_freq_khz"), "1800000"),
             Note,
         ),
+        row("firmware.uncore", intel, uncore_minimum, Note),
+        // With levels of Speed Select (0xce bits 34:33) it may be on purpose, otherwise not.
+        row("firmware.guaranteed", intel, |f| msr(f, 0x771, "5081025"), Note),
+        row("firmware.guaranteed", intel, power_capped, Warning),
         row("firmware.speed-select", intel, |f| msr(f, 0x64b, "80000000"), Note),
         row("firmware.bd-prochot", intel, |f| msr(f, 0x1fc, "2904005a"), Note),
         row(
@@ -153,8 +193,58 @@ pub fn rows() -> Vec<Row> {
             |f| put(f, format!("{CPU}/cpu1/thermal_throttle/core_throttle_count"), "7"),
             Note,
         ),
+        row("conflict.cpuidle", intel, idle_parameter, Warning),
+        row("conflict.cpuidle", intel, idle_states_off_since_boot, Ok),
+        row("conflict.cpuidle", intel, |f| put(f, format!("{CPU}/cpu3/cpuidle/state2/disable"), "1"), Note),
+        row("conflict.turbo-off", intel, |f| put(f, format!("{CPU}/intel_pstate/no_turbo"), "1"), Warning),
+        row("conflict.turbo-off", amd, |f| put(f, format!("{CPU}/cpufreq/boost"), "0"), Warning),
+        row("conflict.turbo-off", amd, |f| each_policy(f, "boost", "0"), Warning),
+        row(
+            "conflict.perf-pct",
+            intel,
+            |f| put(f, format!("{CPU}/intel_pstate/max_perf_pct"), "80"),
+            Warning,
+        ),
+        row("conflict.perf-pct", intel, |f| put(f, format!("{CPU}/intel_pstate/min_perf_pct"), "60"), Note),
+        row(
+            "conflict.epp",
+            intel,
+            |f| put(f, format!("{CPU}/cpufreq/policy3/energy_performance_preference"), "power"),
+            Warning,
+        ),
+        row(
+            "conflict.latency-limit",
+            intel,
+            |f| put(f, format!("{CPU}/cpu2/power/pm_qos_resume_latency_us"), "n/a"),
+            Warning,
+        ),
+        row(
+            "conflict.latency-limit",
+            amd,
+            |f| put(f, format!("{CPU}/cpu2/power/pm_qos_resume_latency_us"), "20"),
+            Note,
+        ),
+        row("conflict.registers", intel, |f| msr(f, 0x774, "ff00250a"), Warning),
+        row("conflict.registers", intel, |f| msr(f, 0x774, "8000180a"), Warning),
+        row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "28c8"), Warning),
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
         row("now.limit-reasons", client, |f| msr(f, 0x64f, "400"), Warning),
+        // Little load needs no more (bit 5 of Haswell's register): not a limit.
+        row("now.limit-reasons", haswell, |f| msr(f, 0x690, "20"), Ok),
+        row("now.limit-reasons", haswell, |f| msr(f, 0x690, "400"), Warning),
+        row("now.limit-reasons", intel, |f| flags(f, "model\t\t: 85", "model\t\t: 250"), Unknown),
+        row(
+            "now.tpmi-limits",
+            tpmi,
+            |f| {
+                put(
+                    f,
+                    "sys/kernel/debug/tpmi-0000:00:03.1/plr/domain1/status",
+                    "cpus POWER THERMAL\ncpu2 POWER POWER_PKG_PL1_MSR_TPMI\ncpu3 none",
+                );
+            },
+            Note,
+        ),
         row("now.thermal-status", intel, |f| msr(f, 0x1b1, "882a0400"), Warning),
         row("now.thermal-status", intel, |f| msr(f, 0x19c, "882a1000"), Warning),
         row("now.thermal-status", intel, |f| msr(f, 0x19c, "882a0010"), Fault),
