@@ -39,7 +39,7 @@ pub use intent::{Intent, IntentError, Setting};
 pub use knob::{Access, Form, Id, Knob, Mechanism, Scope, Unit};
 pub use knob_name::KnobName;
 pub use location::{Content, Location};
-pub use place::{At, Place};
+pub use place::{At, Belongs, Place};
 pub use select::{SelectError, select};
 pub use snapshot::{Entry, Request, Slot, Snapshot};
 pub use survey::{Outcome, Row, SurveyOptions, survey};

@@ -117,6 +117,18 @@ impl fmt::Display for At {
     }
 }
 
+/// How a place goes with a selection of CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Belongs {
+    /// With any of its CPUs.
+    #[default]
+    ToEach,
+    /// Only with all of its CPUs: what it sets holds for dies that have places of their own.
+    ToAll,
+    /// To none of them: an I/O die, which goes with all CPUs of its package.
+    ToPackage,
+}
+
 /// One instance of a knob's scope on a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -126,16 +138,39 @@ pub struct Place {
     pub name: String,
     /// The CPUs that the place governs, offline ones included.
     pub cpus: CpuList,
+    #[serde(skip)]
+    pub belongs: Belongs,
 }
 
 impl Place {
     /// A place without a name of its own.
     pub fn new(at: At, cpus: CpuList) -> Place {
-        Place { at, name: String::new(), cpus }
+        Place::named(at, "", cpus)
     }
 
     pub fn named(at: At, name: impl Into<String>, cpus: CpuList) -> Place {
-        Place { at, name: name.into(), cpus }
+        Place { at, name: name.into(), cpus, belongs: Belongs::ToEach }
+    }
+
+    #[must_use]
+    pub(crate) fn belonging(self, belongs: Belongs) -> Place {
+        Place { belongs, ..self }
+    }
+
+    /// Whether a selection of these CPUs selects it.
+    pub fn is_on(&self, cpus: &CpuList) -> bool {
+        match self.belongs {
+            Belongs::ToEach => self.cpus.intersects(cpus),
+            Belongs::ToAll | Belongs::ToPackage => !self.cpus.is_empty() && self.cpus.is_subset(cpus),
+        }
+    }
+
+    /// The CPUs that are its own: none of an I/O die's.
+    pub fn own_cpus(&self) -> CpuList {
+        match self.belongs {
+            Belongs::ToEach | Belongs::ToAll => self.cpus.clone(),
+            Belongs::ToPackage => CpuList::new(),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use flyball_host::CpuList;
 use serde::Serialize;
 
 use crate::{
-    At, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
+    At, Belongs, Id, Location, Place, ReadError, ResolveError, Scope, Setting, Snapshot, Value, Wanted,
     intent::Intent,
     knob::order::{Bound, Step, natural},
     select,
@@ -252,8 +252,7 @@ impl Planner<'_> {
             }
         }
         for place in places {
-            // A power domain without CPUs stands for its package, and goes with any part of it.
-            let own = self.snapshot.domain_at(&place.at).is_none_or(|domain| !domain.cpus.is_empty());
+            let own = place.belongs != Belongs::ToPackage;
             if !own && knob.id == Id::SstPartition {
                 // It has no CPUs that could be set apart, and those of others are theirs.
                 continue;
@@ -268,6 +267,7 @@ impl Planner<'_> {
                         | Scope::Core
                         | Scope::PowerDomain
                         | Scope::Clos
+                        | Scope::Uncore
                 )
             {
                 self.note(Note::SpansMore { from: from.clone(), place: place.clone() });

@@ -163,7 +163,7 @@ impl Snapshot {
     /// # Errors
     /// The knob was not taken.
     pub fn places_on(&self, knob: Id, cpus: &CpuList) -> Result<Vec<Place>, ReadError> {
-        Ok(self.places(knob)?.iter().filter(|place| place.cpus.intersects(cpus)).cloned().collect())
+        Ok(self.places(knob)?.iter().filter(|place| place.is_on(cpus)).cloned().collect())
     }
 
     /// Why [`Snapshot::places`] of this knob is empty.

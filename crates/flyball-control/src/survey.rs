@@ -120,7 +120,7 @@ fn one(
 ) -> Result<(), ReadError> {
     let knob = name.knob;
     let start = rows.len();
-    let on = |place: &Place| options.cpus.as_ref().is_none_or(|cpus| place.cpus.intersects(cpus));
+    let on = |place: &Place| options.cpus.as_ref().is_none_or(|cpus| place.is_on(cpus));
     let is_meant = |place: &Place| on(place) && name.matches(place);
     if let Some(why) = snapshot.absent_everywhere(knob) {
         let mut row = Row {
@@ -132,7 +132,7 @@ fn one(
             source: None,
         };
         for place in snapshot.places(knob)?.iter().filter(|place| is_meant(place)) {
-            row.cpus.add(&place.cpus);
+            row.cpus.add(&place.own_cpus());
             row.places += 1;
         }
         rows.push(row);
@@ -144,13 +144,13 @@ fn one(
         // From the back: neighbouring places mostly have the same value, and a machine has hundreds of them.
         match rows[start..].iter_mut().rev().find(alike) {
             Some(row) if !options.apart => {
-                row.cpus.add(&place.cpus);
+                row.cpus.add(&place.own_cpus());
                 row.places += 1;
             }
             _ => rows.push(Row {
                 knob,
                 name: place.name.clone(),
-                cpus: place.cpus.clone(),
+                cpus: place.own_cpus(),
                 places: 1,
                 outcome,
                 source: source.cloned(),

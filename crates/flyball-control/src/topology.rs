@@ -22,7 +22,7 @@ use crate::{Location, knob::On, value::ReadError};
 pub enum CoreType {
     P,
     E,
-    /// Low-power efficiency core, outside the compute tile.
+    /// Low-power efficiency core, outside the compute tile: an E-core without an L3.
     LP,
 }
 
@@ -238,6 +238,7 @@ impl Topology {
                 }
             }
         }
+        self.low_power_cores(host);
         let Some(first) = self.online.first() else { return Ok(()) };
         let capacity = |cpu: u32| read_number(host, &format!("{CPUS}/cpu{cpu}/cpu_capacity"));
         // One missing file decides for all: hundreds of opens would be spent to learn that no CPU has a
@@ -264,6 +265,29 @@ impl Topology {
             }
         }
         Ok(())
+    }
+
+    /// E-cores that share no L3: the low-power ones of Meteor Lake and later. The kernel has a perf PMU of their own for them
+    /// on few models only (arch/x86/events/intel/core.c, cpu_lowpower); otherwise they are in cpu_atom.
+    fn low_power_cores(&mut self, host: &dyn Host) {
+        // CPUID enumerates both L1s, the L2 and the L3 in this order, so that index3 is the L3. Without any cache folder (some
+        // containers and recordings) nothing is known.
+        let cache = |cpu: u32, index: u32| host.exists(&format!("{CPUS}/cpu{cpu}/cache/index{index}"));
+        let lacks_l3 = |cpu: u32| cache(cpu, 2) && !cache(cpu, 3);
+        let online = |kind| {
+            let cpus = self.cpus.values().filter(move |cpu| cpu.online && cpu.core_type == Some(kind));
+            cpus.map(|cpu| cpu.number)
+        };
+        // Where not even the P-cores have one, its absence says nothing about E-cores.
+        if !online(CoreType::P).next().is_some_and(|cpu| cache(cpu, 3)) {
+            return;
+        }
+        let low: Vec<u32> = online(CoreType::E).filter(|&cpu| lacks_l3(cpu)).collect();
+        for number in low {
+            if let Some(cpu) = self.cpus.get_mut(&number) {
+                cpu.core_type = Some(CoreType::LP);
+            }
+        }
     }
 
     fn nodes(&mut self, host: &dyn Host) -> Result<(), ReadError> {

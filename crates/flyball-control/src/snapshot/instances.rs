@@ -1,10 +1,13 @@
 //! Things that a machine has by name: idle states, uncore domains, powercap zones and constraints, sensors. And the places
 //! of every scope.
 
-use flyball_host::{CpuList, Host};
+use std::collections::BTreeMap;
+
+use flyball_host::{CpuInfo, CpuList, Host};
+use flyball_sst::cpus::CpuMap;
 
 use super::Snapshot;
-use crate::{At, Place, Scope, Topology, topology::CPUS};
+use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
 
 const POWERCAP: &str = "/sys/class/powercap";
 const HWMON: &str = "/sys/class/hwmon";
@@ -88,28 +91,52 @@ fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
 fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
     let folder = format!("{CPUS}/intel_uncore_frequency");
     let names = host.list(&folder).unwrap_or_default();
+    let tpmi = names.iter().any(|name| name.starts_with("uncore"));
+    let power_domains = if tpmi { power_domains(host) } else { BTreeMap::new() };
     let domain = |name: &String| {
         let number = |file: &str| host.read(&format!("{folder}/{name}/{file}")).ok()?.parse::<u32>().ok();
-        let (package, die) = match name.strip_prefix("package_") {
-            Some(rest) => {
-                let (package, die) = rest.split_once("_die_")?;
-                (package.parse().ok()?, die.parse::<u32>().ok())
+        let whole = |package: u32| topology.packages().remove(&package).unwrap_or_default();
+        let place = |cpus| Place::named(At::Uncore(name.clone()), name.as_str(), cpus);
+        if let Some(rest) = name.strip_prefix("package_") {
+            let (package, die) = rest.split_once("_die_")?;
+            let (package, die) = (package.parse().ok()?, die.parse::<u32>().ok());
+            // The TPMI driver's root entry is called die 0 and covers the package, above the entries of its dies.
+            if tpmi {
+                return Some(place(whole(package)).belonging(Belongs::ToAll));
             }
-            None if name.starts_with("uncore") => (number("package_id")?, number("die_id")),
-            None => return None,
-        };
-        // A TPMI domain of an I/O die has no CPUs of its own; what it limits is the package.
-        let whole = topology.packages().remove(&package).unwrap_or_default();
-        // The root entry of the TPMI driver is called die 0 and covers the package.
-        let root_of_clusters = name.starts_with("package_") && names.iter().any(|n| n.starts_with("uncore"));
-        let cpus =
-            match die.filter(|_| !root_of_clusters).and_then(|die| topology.dies().remove(&(package, die))) {
-                Some(cpus) => cpus,
-                None => whole,
-            };
-        Some(Place::named(At::Uncore(name.clone()), name.as_str(), cpus))
+            let cpus = die.and_then(|die| topology.dies().remove(&(package, die)));
+            return Some(place(cpus.unwrap_or_else(|| whole(package))));
+        }
+        if !name.starts_with("uncore") {
+            return None;
+        }
+        // domain_id is the index of the TPMI resource, which is the power unit's number of the domain
+        // (uncore-frequency-tpmi.c, uncore_probe); Linux's own die numbers may be others.
+        let package = number("package_id")?;
+        let id = number("domain_id");
+        Some(match id.and_then(|id| power_domains.get(&(package, id))) {
+            Some(cpus) => place(cpus.clone()),
+            None if id.is_none() || power_domains.is_empty() => {
+                place(whole(package)).belonging(Belongs::ToAll)
+            }
+            None => place(whole(package)).belonging(Belongs::ToPackage),
+        })
     };
     names.iter().filter_map(domain).collect()
+}
+
+/// The CPUs of each power domain of a machine with TPMI, by package and domain; empty where their numbers cannot be read.
+fn power_domains(host: &dyn Host) -> BTreeMap<(u32, u32), CpuList> {
+    let map = CpuMap::read(host, &CpuInfo::read(host).unwrap_or_default(), true);
+    let mut domains: BTreeMap<(u32, u32), CpuList> = BTreeMap::new();
+    // A CPU without a number may be of any domain.
+    if map.unplaced || !map.unmapped.is_empty() {
+        return domains;
+    }
+    for cpu in map.iter() {
+        domains.entry((cpu.package, u32::from(cpu.domain))).or_default().insert(cpu.number);
+    }
+    domains
 }
 
 fn find_zones(host: &dyn Host, topology: &Topology) -> Vec<Place> {

@@ -10,7 +10,7 @@ use flyball_sst::{
 
 use super::Snapshot;
 use crate::{
-    At, Content, Form, Id, Location, Place, ReadError, Reading, Scope, Topology, Value, Why,
+    At, Belongs, Content, Form, Id, Location, Place, ReadError, Reading, Scope, Topology, Value, Why,
     knob::SpeedSelect, parse,
 };
 
@@ -112,15 +112,19 @@ impl Snapshot {
 
     pub(super) fn power_domains(&self) -> Vec<Place> {
         let Some(layout) = self.layout() else { return Vec::new() };
-        layout.domains.iter().map(|domain| Place::new(at(domain), self.cpus_of(domain))).collect()
+        layout.domains.iter().map(|domain| self.place_of(domain)).collect()
     }
 
-    /// A domain without CPUs serves its package.
-    fn cpus_of(&self, domain: &Domain) -> CpuList {
+    /// A domain without CPUs is that of an I/O die.
+    fn place_of(&self, domain: &Domain) -> Place {
         if !domain.cpus.is_empty() {
-            return domain.cpus.clone();
+            return Place::new(at(domain), domain.cpus.clone());
         }
-        self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default()
+        let package = self.topology.packages().remove(&domain.place.package.into()).unwrap_or_default();
+        // Where the power unit's numbers cannot be read, no domain has CPUs, and each stands for its package.
+        let unknown = self.layout().is_some_and(|layout| layout.map.unplaced);
+        let belongs = if unknown { Belongs::ToAll } else { Belongs::ToPackage };
+        Place::new(at(domain), package).belonging(belongs)
     }
 
     pub(super) fn classes(&self) -> Vec<Place> {
@@ -129,7 +133,8 @@ impl Snapshot {
             let At::PowerDomain { package, die, domain } = place.at else { continue };
             for class in 0..CLASSES {
                 let at = At::Clos { package, die, domain, class };
-                places.push(Place::named(at, class.to_string(), place.cpus.clone()));
+                let class = Place::named(at, class.to_string(), place.cpus.clone());
+                places.push(class.belonging(place.belongs));
             }
         }
         places

@@ -12,4 +12,5 @@ mod registers;
 mod settings;
 mod snapshots;
 mod speed_select;
+mod topology;
 mod transaction;

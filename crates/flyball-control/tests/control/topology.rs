@@ -1,0 +1,87 @@
+//! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without CPUs.
+
+use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan};
+use flyball_host::{Archive, CpuList};
+use flyball_testing::machines;
+
+use crate::doctor::machines::{CPU, Files, Shelf, intel, put};
+
+fn recorded(name: &str) -> Archive {
+    let path = machines().into_iter().find(|path| path.to_string_lossy().contains(name)).unwrap();
+    Archive::open(&path.display().to_string()).unwrap()
+}
+
+/// P-cores 0 and 1 with an L3, E-cores 2 with it and 3 without.
+fn hybrid() -> Files {
+    let mut files = intel();
+    put(&mut files, "sys/devices/cpu_core/cpus", "0-1");
+    put(&mut files, "sys/devices/cpu_atom/cpus", "2-3");
+    for cpu in 0..4 {
+        for index in 0..if cpu == 3 { 3 } else { 4 } {
+            put(&mut files, format!("{CPU}/cpu{cpu}/cache/index{index}/shared_cpu_list"), "0-3");
+        }
+    }
+    files
+}
+
+#[test]
+fn an_e_core_without_an_l3_is_a_low_power_core() {
+    let kinds = Topology::inspect(&Shelf(&hybrid())).unwrap().core_kinds();
+    let of = |kind| kinds.get(&kind).map(ToString::to_string);
+    assert_eq!(of(CoreType::P).as_deref(), Some("0,1"));
+    assert_eq!(of(CoreType::E).as_deref(), Some("2"));
+    assert_eq!(of(CoreType::LP).as_deref(), Some("3"));
+}
+
+#[test]
+fn without_cache_folders_e_cores_stay_e_cores() {
+    let mut files = hybrid();
+    files.retain(|path, _| !path.contains("/cache/"));
+    assert!(!Topology::inspect(&Shelf(&files)).unwrap().core_kinds().contains_key(&CoreType::LP));
+}
+
+/// Granite Rapids: power domains 0 to 2 of a package have CPUs, 3 and 4 are I/O dies.
+#[test]
+fn uncore_domains_belong_to_their_die() {
+    let host = recorded("gnr0");
+    let snapshot = Snapshot::of_knobs(&host, &[Id::UncoreMaxFreq]).unwrap();
+    let own = |name: &str| {
+        let places = snapshot.places(Id::UncoreMaxFreq).unwrap();
+        places.iter().find(|place| place.name == name).unwrap().own_cpus()
+    };
+    let package = snapshot.topology().packages()[&0].clone();
+    let dies = [own("uncore00"), own("uncore01"), own("uncore02")];
+    assert!(dies.iter().all(|die| !die.is_empty() && die.is_subset(&package)));
+    assert!(!dies[0].intersects(&dies[1]) && !dies[1].intersects(&dies[2]));
+    assert_eq!(dies[0].union(&dies[1]).union(&dies[2]), package);
+    assert!(own("uncore03").is_empty() && own("uncore04").is_empty());
+    assert_eq!(own("package_00_die_00"), package);
+}
+
+/// The names of the uncore domains that a setting writes.
+fn written(host: &Archive, on: Option<&str>) -> Vec<String> {
+    let intent = Intent::from_arguments(&["uncore-max-freq=1.2GHz"], on).unwrap();
+    let snapshot = Snapshot::for_intent(host, &intent).unwrap();
+    let plan = plan(&snapshot, &intent).unwrap();
+    let name = |path: String| {
+        let folder = path.split_once("intel_uncore_frequency/").unwrap().1;
+        folder.split_once('/').unwrap().0.to_owned()
+    };
+    let mut names: Vec<String> = plan.changes.iter().map(|change| name(change.location.to_text())).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_selection_of_cpus_writes_the_domains_of_their_dies_only() {
+    let host = recorded("gnr0");
+    assert_eq!(written(&host, Some("0")), ["uncore00"]);
+    let all = written(&host, None);
+    assert_eq!(all.len(), 12, "{all:?}");
+    // All of package 0: its dies, its I/O dies and the entry above them.
+    let package: CpuList = Topology::inspect(&host).unwrap().packages()[&0].clone();
+    assert_eq!(
+        written(&host, Some(&package.to_string())),
+        ["package_00_die_00", "uncore00", "uncore01", "uncore02", "uncore03", "uncore04"]
+    );
+}
