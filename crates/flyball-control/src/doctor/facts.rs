@@ -83,6 +83,15 @@ pub(super) fn packages(numbers: &[u32]) -> String {
     }
 }
 
+/// `CPUs 0-3`; a number of CPUs where the list would be wider than a screen.
+pub(super) fn cpu_words(cpus: &CpuList) -> String {
+    let text = cpus.to_string();
+    match cpus.first() {
+        Some(first) if text.len() > 48 => format!("{} CPUs (CPU {first} is one)", cpus.len()),
+        _ => format!("CPUs {text}"),
+    }
+}
+
 /// What the checks read of the machine.
 pub struct Facts<'h> {
     pass: Pass<'h>,

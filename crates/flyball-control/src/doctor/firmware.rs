@@ -178,7 +178,7 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
     let shallow = limits.iter().find(|(name, ..)| *name == "C0");
     Some(seen(match (limits.as_slice(), shallow) {
         (_, Some((name, locked, which))) => note(format!(
-            "{} never enters an idle state as a whole: the limit is {name} ({})",
+            "the package C-state limit of {} is {name} ({}): no idle state for the package as a whole",
             packages(which),
             word(*locked)
         ))
@@ -284,7 +284,7 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
                 .fix(advice),
         );
     }
-    // intel_pstate reads the register of the CPU that it starts on; firmware sets it alike on all.
+    // intel_pstate reads the register of the CPU that it starts on; firmware sets the same on all.
     Some(match facts.msr(first_cpu(facts), MSR_MISC_PWR_MGMT) {
         Ok(value) if value & OUT_OF_BAND != 0 => warning("the firmware controls P-states (out of band)")
             .seen("MSR 0x1aa", format!("{value:#x}"))

@@ -12,8 +12,10 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor, facts::packages, firmware::first_cpu, models,
-    note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Sampled, Unseen, Vendor,
+    facts::{cpu_words, packages},
+    firmware::first_cpu,
+    models, note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -362,7 +364,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     }
     let cpus: flyball_host::CpuList =
         below.values().flat_map(|cpus| cpus.iter().collect::<Vec<_>>()).collect();
-    let what = format!("CPUs {cpus} guarantee less than the base frequency of {} MHz", base * 100);
+    let what = format!("{} guarantee less than the base frequency of {} MHz", cpu_words(&cpus), base * 100);
     // Speed Select's levels and base-freq, and configurable power levels, lower it on purpose (MSR 0xCE bits 34:33).
     let has_levels = (info >> 33) % 4 != 0;
     let answer = if has_levels {
@@ -374,7 +376,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
         ))
     };
     Some(seen(below.iter().take(4).fold(answer, |answer, (level, cpus)| {
-        answer.seen(format!("MSR 0x771 bits 15:8 of CPUs {cpus}"), level.to_string())
+        answer.seen(format!("MSR 0x771 bits 15:8 of {}", cpu_words(cpus)), level.to_string())
     })))
 }
 

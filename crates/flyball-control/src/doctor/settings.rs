@@ -9,7 +9,7 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict, conflicts::same_within_kind,
+    Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict, conflicts::same_within_kind, facts::cpu_words,
     firmware::first_cpu, note, ok, unknown, warning,
 };
 use crate::Id;
@@ -162,7 +162,7 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
 fn preferences(facts: &Facts) -> Option<Answer> {
     let name = "energy_performance_preference";
     let answer = same_within_kind(facts, "energy preferences", |policy| policy.get(name).map(str::to_owned))?;
-    // Kinds of a hybrid processor may have preferences of their own: one word for all of them is no remedy there.
+    // Kinds of a hybrid processor may have preferences of their own: one word for all of them would undo that.
     let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());
     let most = facts.by_value(name).first().map(|(word, _)| word.clone());
     Some(match (answer.verdict, most) {
@@ -192,7 +192,8 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
             "CPUs {cpus} may not leave polling while idle: their wake-up latency is set to none"
         )),
         None => note(format!(
-            "CPUs {all} have a limit of their wake-up latency, which keeps them out of deeper idle states"
+            "{} have a limit of their wake-up latency, which keeps them out of deeper idle states",
+            cpu_words(&all)
         )),
     };
     let answer = groups.iter().take(4).fold(answer, |answer, (text, cpus)| {
@@ -251,12 +252,14 @@ fn registers(facts: &Facts) -> Option<Answer> {
     let place = format!("MSR {register:#x}");
     let (what, knob) = match (preference.is_empty(), maximum.is_empty()) {
         (true, true) => return Some(ok("the registers have what the files show").seen(place, "every CPU")),
-        (false, _) => {
-            (format!("CPUs {preference}: the preference in force is not the one that the file shows"), "epp")
-        }
-        _ => {
-            (format!("CPUs {maximum}: the maximum in force is below the one that the file shows"), "max-freq")
-        }
+        (false, _) => (
+            format!("{}: the preference in force is not the one that the file shows", cpu_words(&preference)),
+            "epp",
+        ),
+        _ => (
+            format!("{}: the maximum in force is below the one that the file shows", cpu_words(&maximum)),
+            "max-freq",
+        ),
     };
     let answer = evidence.into_iter().take(3).fold(warning(what), |answer, (path, text, cpu, value)| {
         answer.seen(path, text).seen(format!("{place} of CPU {cpu}"), format!("{value:#x}"))

@@ -4,6 +4,8 @@
 
 pub mod machines;
 mod rows;
+mod situation_rows;
+mod situations;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -67,6 +67,41 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
     assert_eq!(run(&["get", "epb", "governor"]).1, before);
 }
 
+/// What `flyball set` does to a machine, what the doctor says of it, and that `doctor --fix` clears it.
+#[test]
+fn remedies_clear_their_findings() {
+    let situations: [(&str, &[&str], &str, &str); 12] = [
+        ("sim:gold-6138", &["turbo=off"], "conflict.turbo-off", "warning"),
+        ("sim:gold-6138", &["max-perf-pct=70"], "conflict.perf-pct", "warning"),
+        ("sim:gold-6138", &["min-perf-pct=60"], "conflict.perf-pct", "note"),
+        ("sim:gold-6138", &["epp=power", "-c", "3"], "conflict.epp", "warning"),
+        ("sim:gold-6138", &["epb=0", "-c", "3"], "firmware.energy-bias", "warning"),
+        ("sim:gold-6138", &["max-freq=1.5GHz", "-c", "3"], "conflict.limits", "warning"),
+        ("sim:gold-6138", &["latency-limit=n/a", "-c", "4"], "conflict.latency-limit", "warning"),
+        ("sim:gold-6138", &["idle-state=off", "-c", "4"], "conflict.cpuidle", "note"),
+        ("sim:ryzen-5750g", &["turbo=off"], "conflict.turbo-off", "warning"),
+        ("sim:ryzen-5750g", &["boost=off", "-c", "2"], "conflict.turbo", "note"),
+        ("sim:ryzen-5750g", &["governor=performance", "-c", "2"], "conflict.governor", "warning"),
+        ("sim:ryzen-5750g", &["min-freq=2GHz"], "conflict.raised-minimum", "note"),
+    ];
+    for (machine, settings, id, verdict) in situations {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |words: &[&str]| {
+            let all = ["-M", machine, "--sim-state", "box", "--state-dir", "state"];
+            flyball(folder.path(), &all.iter().chain(words).copied().collect::<Vec<_>>())
+        };
+        let verdict_now = || -> String {
+            let report: Value = serde_json::from_str(&run(&["doctor", "--only", id, "--json"]).1).unwrap();
+            finding(&report, id).0
+        };
+        let (code, _, err) = run(&[&["set"], settings].concat());
+        assert_eq!(code, 0, "{machine} {settings:?}: {err}");
+        assert_eq!(verdict_now(), verdict, "{machine} {settings:?}");
+        let (_, out, err) = run(&["doctor", "--only", id, "--fix"]);
+        assert_eq!(verdict_now(), "ok", "{machine} {settings:?}: {out}{err}");
+    }
+}
+
 /// Before the change the page's machine had its hardware P-states disabled in firmware: doctor asks for native mode.
 #[test]
 fn native_hardware_p_states_are_asked_for() {
