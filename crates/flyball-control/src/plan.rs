@@ -156,6 +156,7 @@ const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", 
 
 struct Planner<'s> {
     snapshot: &'s Snapshot,
+    rules: Rules,
     wants: BTreeMap<(Id, At), Want>,
     ahead: ExpectedState,
     changes: Vec<Change>,
@@ -172,8 +173,27 @@ struct Planner<'s> {
 /// Settings that the machine does not take, with what it takes; settings of things that it does not have; files that
 /// should be readable and are not; a snapshot that was taken for another intent ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
+    with_rules(snapshot, intent, Rules::All)
+}
+
+/// What differs from `intent`. What only the present state refuses (a preference under the present governor, a limit beyond
+/// the present one) is a difference, not a mistake in the intent.
+pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
+    with_rules(snapshot, intent, Rules::OfTheIntent)
+}
+
+/// What a setting is judged against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rules {
+    All,
+    /// The other settings and the hardware, not what other knobs hold now.
+    OfTheIntent,
+}
+
+fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan, PlanError> {
     let mut planner = Planner {
         snapshot,
+        rules,
         wants: BTreeMap::new(),
         ahead: ExpectedState::default(),
         changes: Vec::new(),
@@ -251,6 +271,7 @@ impl Planner<'_> {
                 return Ok(());
             }
         }
+        let places = self.with_the_knob(setting, places)?;
         for place in places {
             let own = place.belongs != Belongs::ToPackage;
             if !own && knob.id == Id::SstPartition {
@@ -283,6 +304,27 @@ impl Planner<'_> {
             self.wants.insert((knob.id, want.place.at.clone()), want);
         }
         Ok(())
+    }
+
+    /// The entry above the dies of a package lacks what only dies have (uncore-frequency-tpmi.c has no ELC for the root domain): a
+    /// setting for all domains means those that have the knob.
+    fn with_the_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
+        let knob = setting.knob();
+        if setting.name.instance.is_some() || knob.knob().scope != Scope::Uncore {
+            return Ok(places);
+        }
+        let mut having = Vec::new();
+        for place in &places {
+            if place.belongs != Belongs::ToAll || self.snapshot.slot(knob, place)?.is_some() {
+                having.push(place.clone());
+            }
+        }
+        Ok(if having.is_empty() { places } else { having })
+    }
+
+    /// Whether a rule would judge by what a knob holds now, where the intent leaves it alone and the present state does not count.
+    fn is_only_present(&self, knob: Id, at: &At) -> bool {
+        self.rules == Rules::OfTheIntent && !self.wants.contains_key(&(knob, at.clone()))
     }
 
     /// Whether the first of these CPUs has a knob.

@@ -157,6 +157,13 @@ fn one(
             }),
         }
     }
+    // The entry above the dies of a package lacks what only dies have: no row where the dies answer.
+    if name.instance.is_none() && rows[start..].iter().any(|row| !matches!(row.outcome, Outcome::Absent(_))) {
+        let above = |row: &Row| knob.knob().scope == Scope::Uncore && row.name.starts_with("package_");
+        let mut kept = rows.split_off(start);
+        kept.retain(|row| !(above(row) && matches!(row.outcome, Outcome::Absent(_))));
+        rows.append(&mut kept);
+    }
     // A knob that was asked for by name gets a row in any case, which says why there is no value.
     if rows.len() == start {
         let outcome = Outcome::Absent(if snapshot.places(knob)?.is_empty() {

@@ -6,7 +6,7 @@ use crate::{
     Snapshot,
     intent::Intent,
     owners::Owner,
-    plan::{Change, Note, PlanError, plan},
+    plan::{Change, Note, PlanError, differences},
 };
 
 /// Whether an intent holds.
@@ -36,9 +36,9 @@ impl Verdict {
 /// Compares a machine that is as in `snapshot` (see [`Snapshot::for_intent`]) with what is wanted.
 ///
 /// # Errors
-/// As [`plan`].
+/// As [`crate::plan::plan`], but for what only the present state refuses: that has drifted.
 pub fn verify(snapshot: &Snapshot, intent: &Intent) -> Result<Verdict, PlanError> {
-    let plan = plan(snapshot, intent)?;
+    let plan = differences(snapshot, intent)?;
     // `epp=default` has no value to compare: the kernel reads it back as whatever the firmware had chosen. And what
     // would only be written again after another change holds now.
     let drifted: Vec<Change> = plan

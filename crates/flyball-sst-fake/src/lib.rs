@@ -55,6 +55,8 @@ pub struct State {
     pub turbo_freq: bool,
     /// SST-CP on.
     pub core_power: bool,
+    /// The processor has no SST-CP.
+    pub lacks_core_power: bool,
     /// Classes count (mailbox: apart from SST-CP).
     pub qos: bool,
     /// Ordered priority.
@@ -149,6 +151,7 @@ impl FakeMachine {
             base_freq: false,
             turbo_freq: false,
             core_power: false,
+            lacks_core_power: false,
             qos: false,
             ordered: false,
             clos: [0x00ff_0000; 4],

@@ -98,7 +98,7 @@ impl FakeMachine {
             (CONFIG_CLOS, 0x00 | 0x01) if self.classes_in_mailbox => {
                 class_register(state, sub, parameter, data)?
             }
-            (READ_PM_CONFIG, 3) => 1 | u32::from(state.core_power) << 16,
+            (READ_PM_CONFIG, 3) => u32::from(!state.lacks_core_power) | u32::from(state.core_power) << 16,
             (WRITE_PM_CONFIG, 3) => {
                 state.core_power = data >> 16 & 1 != 0;
                 0

@@ -117,7 +117,7 @@ fn core_power_state(state: &mut State, bytes: &mut [u8], set: bool) -> Result<()
         (state.qos, state.core_power, state.ordered) = (bytes[3] != 0, bytes[3] != 0, bytes[5] != 0);
     } else {
         bytes[3] = u8::from(state.qos);
-        bytes[4] = 1;
+        bytes[4] = u8::from(!state.lacks_core_power);
         bytes[5] = u8::from(state.ordered);
     }
     Ok(())

@@ -221,7 +221,13 @@ impl Setting {
             Field::BaseFreq => switch(features()?.base_freq_on),
             Field::TurboFreq => switch(features()?.turbo_freq_on),
             Field::CorePower => {
-                let (power, qos) = (access.pm_config(at)?.enabled, access.qos(at)?.enabled);
+                let power = access.pm_config(at)?;
+                if !power.supported {
+                    let what =
+                        format!("core-power, which package {} power domain {} lacks", at.package, at.domain);
+                    return Err(HostError::new(Op::Isst, what, Errno::OPNOTSUPP));
+                }
+                let (power, qos) = (power.enabled, access.qos(at)?.enabled);
                 // Mailbox parts have two switches, SST-CP's and the classes', which can differ.
                 match (power, qos) {
                     (true, false) => "pm-only".to_owned(),

@@ -5,7 +5,7 @@
 
 use flyball_host::{CpuList, Epp};
 
-use super::{Note, Planner, Refusal, Side, Want, driver::chooses_by_itself};
+use super::{Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
 use crate::{At, Id, ReadError, ResolveError, Value, knob::order::keeps_policies};
 
 impl Planner<'_> {
@@ -99,7 +99,8 @@ impl Planner<'_> {
                 Some(Value::Epp(Epp(number))) => *number > 0,
                 _ => false,
             };
-            if active && governor == "performance" && gentle {
+            let judged = !self.is_only_present(Id::Governor, &want.place.at);
+            if active && governor == "performance" && gentle && judged {
                 self.contradicted.insert((want.knob, want.place.at.clone()));
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
@@ -148,6 +149,7 @@ impl Planner<'_> {
                     continue;
                 }
                 let open = self.is_open(high, &want.place);
+                let judged = self.rules == Rules::All;
                 // What the hardware does not have is refused elsewhere.
                 let possible = |want: &Want| {
                     let Some(value) = &want.value else { return Ok(true) };
@@ -163,7 +165,7 @@ impl Planner<'_> {
                         let (lower, upper) = (side(lower), side(upper));
                         self.refuse(Refusal::Crossed { low, high, lower, upper });
                     }
-                    (Some(lower), None) if !open && possible(lower)? => {
+                    (Some(lower), None) if judged && !open && possible(lower)? => {
                         self.refuse(Refusal::CrossesPresent {
                             from: lower.from.clone(),
                             knob: low,
@@ -179,7 +181,7 @@ impl Planner<'_> {
                     (None, Some(upper)) if low == Id::MinFreq => {
                         self.note(Note::MaximumBelowMinimum { from: upper.from.clone(), low });
                     }
-                    (None, Some(upper)) if !open && possible(upper)? => {
+                    (None, Some(upper)) if judged && !open && possible(upper)? => {
                         self.refuse(Refusal::CrossesPresent {
                             from: upper.from.clone(),
                             knob: high,
@@ -202,6 +204,7 @@ impl Planner<'_> {
             let At::Policy(number) = want.place.at else { continue };
             match self.ahead.governors.get(&number).map(String::as_str) {
                 Some("userspace") | None => {}
+                Some(_) if self.is_only_present(Id::Governor, &want.place.at) => {}
                 Some(other) => {
                     let governor = other.to_owned();
                     self.refuse(Refusal::SpeedNeedsUserspace { from: want.from, governor });
@@ -221,7 +224,8 @@ impl Planner<'_> {
             None => self.snapshot.machine_value(Id::Turbo)?,
         };
         for want in wants {
-            if turbo == Some(Value::Switch(false)) && want.value == Some(Value::Switch(true)) {
+            let off = turbo == Some(Value::Switch(false)) && !self.is_only_present(Id::Turbo, &At::Machine);
+            if off && want.value == Some(Value::Switch(true)) {
                 self.refuse(Refusal::BoostUnderTurboOff { from: want.from });
             }
         }

@@ -3,7 +3,7 @@
 use flyball_control::{At, Id, Place, Reading, Snapshot, Value, Why};
 use flyball_host::Host;
 
-use crate::doctor::machines::{CPU, Files, Shelf, flags, haswell, intel, msr};
+use crate::doctor::machines::{CPU, Files, FileHost, flags, haswell, intel, msr};
 
 /// The knob at its first place.
 fn read(host: &dyn Host, knob: Id) -> Reading {
@@ -13,11 +13,11 @@ fn read(host: &dyn Host, knob: Id) -> Reading {
 }
 
 fn is_other_model(files: &Files, knob: Id) -> bool {
-    matches!(read(&Shelf(files), knob), Reading::Absent(Why::OtherModel { .. }))
+    matches!(read(&FileHost(files), knob), Reading::Absent(Why::OtherModel { .. }))
 }
 
 fn is_read(files: &Files, knob: Id) -> bool {
-    matches!(read(&Shelf(files), knob), Reading::Value { .. })
+    matches!(read(&FileHost(files), knob), Reading::Value { .. })
 }
 
 /// Broadwell servers have HWP without the preference: bits 31:24 of the request are reserved and 0.
@@ -26,7 +26,7 @@ fn no_preference_without_the_flag() {
     let mut files = intel();
     files.retain(|path, _| !path.ends_with("energy_performance_preference"));
     msr(&mut files, 0x774, "2708");
-    assert!(matches!(read(&Shelf(&files), Id::Epp), Reading::Value { value: Value::Epp(_), .. }));
+    assert!(matches!(read(&FileHost(&files), Id::Epp), Reading::Value { value: Value::Epp(_), .. }));
     flags(&mut files, " hwp_epp", "");
     assert!(!is_read(&files, Id::Epp));
 }
@@ -57,7 +57,7 @@ fn energy_efficiency_where_the_kernel_knows_the_bit() {
     flags(&mut files, "model\t\t: 85", "model\t\t: 158");
     assert!(is_read(&files, Id::EnergyEfficiency));
     files.insert(format!("{CPU}/intel_pstate/energy_efficiency"), Some("0".to_owned()));
-    let snapshot = Snapshot::of_knobs(&Shelf(&files), &[Id::EnergyEfficiency]).unwrap();
+    let snapshot = Snapshot::of_knobs(&FileHost(&files), &[Id::EnergyEfficiency]).unwrap();
     let place = Place::new(At::Machine, snapshot.topology().present.clone());
     assert_eq!(snapshot.value(Id::EnergyEfficiency, &place).unwrap(), Some(Value::Switch(false)));
 }

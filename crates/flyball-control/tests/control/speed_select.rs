@@ -2,7 +2,7 @@
 //! every point.
 
 use flyball_control::{
-    Intent, Snapshot,
+    Id, Intent, Snapshot,
     plan::{Note, Plan, PlanError, Refusal, plan},
     write::{
         hold::{self, Hold, Scope},
@@ -350,4 +350,32 @@ fn a_change_that_was_cut_off_is_restored_by_the_next() {
     assert!(text > 0, "no journal");
     drop(hold);
     assert_eq!(fake.everything(), before);
+}
+
+/// A processor without classes of service: nothing can switch them on, and nothing says that they are off.
+#[test]
+fn core_power_is_refused_where_the_processor_lacks_it() {
+    for tpmi in [false, true] {
+        let fake = FakeMachine::small(tpmi);
+        assert!(planned(&fake, &["sst-cp=on"]).is_ok());
+        fake.set(|state| state.lacks_core_power = true);
+        assert!(planned(&fake, &["sst-cp=on"]).is_err(), "tpmi {tpmi}");
+        let snapshot = Snapshot::of_knobs(&fake, &[Id::SstCp]).unwrap();
+        let place = snapshot.places(Id::SstCp).unwrap()[0].clone();
+        assert_eq!(snapshot.value(Id::SstCp, &place).unwrap(), None, "tpmi {tpmi}");
+    }
+}
+
+/// An I/O die belongs to no CPU: it goes with its whole package only.
+#[test]
+fn io_dies_go_with_their_package_only() {
+    let fake = FakeMachine::small(true).with_io_domains(1);
+    let domains = |on: Option<&str>| -> Vec<String> {
+        let intent = Intent::from_arguments(&["sst-cp=on"], on).unwrap();
+        let plan = planned_for(&fake, &intent).unwrap();
+        let of_core_power = plan.changes.iter().filter(|change| change.knob == Id::SstCp);
+        of_core_power.map(|change| change.place.clone()).collect()
+    };
+    assert!(domains(None).iter().any(|place| place.ends_with(":1")), "{:?}", domains(None));
+    assert!(!domains(Some("0")).iter().any(|place| place.ends_with(":1")), "{:?}", domains(Some("0")));
 }

@@ -1,10 +1,10 @@
 //! Which CPUs things belong to: low-power cores, uncore domains of dies, power domains without CPUs.
 
-use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan};
+use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan, verify::verify};
 use flyball_host::{Archive, CpuList};
 use flyball_testing::machines;
 
-use crate::doctor::machines::{CPU, Files, Shelf, intel, put};
+use crate::doctor::machines::{CPU, Files, FileHost, intel, put};
 
 fn recorded(name: &str) -> Archive {
     let path = machines().into_iter().find(|path| path.to_string_lossy().contains(name)).unwrap();
@@ -26,7 +26,7 @@ fn hybrid() -> Files {
 
 #[test]
 fn an_e_core_without_an_l3_is_a_low_power_core() {
-    let kinds = Topology::inspect(&Shelf(&hybrid())).unwrap().core_kinds();
+    let kinds = Topology::inspect(&FileHost(&hybrid())).unwrap().core_kinds();
     let of = |kind| kinds.get(&kind).map(ToString::to_string);
     assert_eq!(of(CoreType::P).as_deref(), Some("0,1"));
     assert_eq!(of(CoreType::E).as_deref(), Some("2"));
@@ -37,7 +37,7 @@ fn an_e_core_without_an_l3_is_a_low_power_core() {
 fn without_cache_folders_e_cores_stay_e_cores() {
     let mut files = hybrid();
     files.retain(|path, _| !path.contains("/cache/"));
-    assert!(!Topology::inspect(&Shelf(&files)).unwrap().core_kinds().contains_key(&CoreType::LP));
+    assert!(!Topology::inspect(&FileHost(&files)).unwrap().core_kinds().contains_key(&CoreType::LP));
 }
 
 /// Granite Rapids: power domains 0 to 2 of a package have CPUs, 3 and 4 are I/O dies.
@@ -84,4 +84,30 @@ fn a_selection_of_cpus_writes_the_domains_of_their_dies_only() {
         written(&host, Some(&package.to_string())),
         ["package_00_die_00", "uncore00", "uncore01", "uncore02", "uncore03", "uncore04"]
     );
+}
+
+/// The entries of packages have no low-load floor; a setting for all domains means those of dies.
+#[test]
+fn what_only_dies_have_is_set_on_dies() {
+    let host = recorded("gnr0");
+    let intent = Intent::from_arguments(&["elc-floor-freq=900MHz"], None).unwrap();
+    let plan = plan(&Snapshot::for_intent(&host, &intent).unwrap(), &intent).unwrap();
+    assert_eq!(plan.changes.len(), 10, "{:?}", plan.changes);
+}
+
+/// The present governor refuses the preference: it has drifted. A governor in the same request that refuses it is a mistake.
+#[test]
+fn what_the_present_state_refuses_has_drifted() {
+    let mut files = intel();
+    put(&mut files, format!("{CPU}/cpufreq/policy1/scaling_governor"), "performance");
+    put(&mut files, format!("{CPU}/cpufreq/policy1/energy_performance_preference"), "performance");
+    let judge = |settings: &[&str]| {
+        let intent = Intent::from_arguments(settings, None).unwrap();
+        let snapshot = Snapshot::for_intent(&FileHost(&files), &intent).unwrap();
+        verify(&snapshot, &intent)
+    };
+    let verdict = judge(&["epp=balance_performance"]).unwrap();
+    let drifted: Vec<String> = verdict.drifted.iter().map(|change| change.cpus.to_string()).collect();
+    assert_eq!(drifted, ["1"], "{verdict:?}");
+    assert!(judge(&["epp=power", "governor=performance"]).is_err());
 }

@@ -70,7 +70,7 @@ fn storpools_change_is_asked_for_planned_applied_and_undone() {
 /// What `flyball set` does to a machine, what the doctor says of it, and that `doctor --fix` clears it.
 #[test]
 fn remedies_clear_their_findings() {
-    let situations: [(&str, &[&str], &str, &str); 12] = [
+    let situations: [(&str, &[&str], &str, &str); 13] = [
         ("sim:gold-6138", &["turbo=off"], "conflict.turbo-off", "warning"),
         ("sim:gold-6138", &["max-perf-pct=70"], "conflict.perf-pct", "warning"),
         ("sim:gold-6138", &["min-perf-pct=60"], "conflict.perf-pct", "note"),
@@ -79,6 +79,7 @@ fn remedies_clear_their_findings() {
         ("sim:gold-6138", &["max-freq=1.5GHz", "-c", "3"], "conflict.limits", "warning"),
         ("sim:gold-6138", &["latency-limit=n/a", "-c", "4"], "conflict.latency-limit", "warning"),
         ("sim:gold-6138", &["idle-state=off", "-c", "4"], "conflict.cpuidle", "note"),
+        ("sim:gold-6138", &["online=off", "-c", "5"], "now.offline", "note"),
         ("sim:ryzen-5750g", &["turbo=off"], "conflict.turbo-off", "warning"),
         ("sim:ryzen-5750g", &["boost=off", "-c", "2"], "conflict.turbo", "note"),
         ("sim:ryzen-5750g", &["governor=performance", "-c", "2"], "conflict.governor", "warning"),

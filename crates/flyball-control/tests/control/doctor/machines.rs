@@ -261,6 +261,7 @@ impl Host for FileHost<'_> {
 
     fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> Result<(), HostError> {
         let text = self.text(path).ok_or_else(|| HostError::new(Op::Read, path, Errno::NOENT))?;
+        buffer.clear();
         buffer.extend(format!("{text}\n").into_bytes());
         Ok(())
     }

@@ -91,7 +91,6 @@ fn settings() -> Vec<Situation> {
         ),
         row(LAPTOP, file(cpu!("intel_pstate/status"), "passive"), "driver.mode", Note, ""),
         row(LAPTOP, file(cpu!("cpu2/power/energy_perf_bias"), "0"), "firmware.energy-bias", Warning, "epb="),
-        row(LAPTOP, file(cpu!("online"), "0-6"), "now.offline", Note, "online=on"),
         row(LAPTOP, file(cpu!("smt/control"), "off"), "firmware.smt", Note, ""),
         row(
             "adl0",
@@ -192,7 +191,13 @@ fn idle() -> Vec<Situation> {
             Note,
             "remove intel_idle.max_cstate=3",
         ),
-        row("bdwup0", Added("/proc/cmdline", "isolcpus=2 nohz_full=2"), "conflict.nohz-full", Note, ""),
+        row(
+            "bdwup0",
+            Added("/proc/cmdline", "isolcpus=2 nohz_full=2"),
+            "conflict.nohz-full",
+            Note,
+            "rcu_nocbs=2",
+        ),
         row(
             "milan0",
             File(cpu!("cpu9/cpuidle/state2/disable"), "1"),

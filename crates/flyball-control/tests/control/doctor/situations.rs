@@ -93,12 +93,7 @@ impl Host for Changed<'_> {
     }
 
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
-        let mut files = self.files.write().unwrap();
-        // What the kernel itself does when a CPU comes online.
-        if path.ends_with("/online") && bytes == b"1" {
-            files.remove("/sys/devices/system/cpu/online");
-        }
-        files.insert(path.to_owned(), String::from_utf8_lossy(bytes).into_owned());
+        self.files.write().unwrap().insert(path.to_owned(), String::from_utf8_lossy(bytes).into_owned());
         Ok(())
     }
 

@@ -105,8 +105,19 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
     let mut rows =
         table(&["domain", "level", "highest", "lock", "base-freq", "turbo-freq", "core-power", "CPUs"]);
     for domain in &info.domains {
-        let on = |on: bool| if on { "on" } else { "off" }.to_owned();
+        // What the present level lacks cannot be switched on: that is not the same as off.
+        let on = |has: bool, on: bool| {
+            if on {
+                "on"
+            } else if has {
+                "off"
+            } else {
+                "no"
+            }
+            .to_owned()
+        };
         let power = match (domain.qos.enabled, domain.qos.ordered) {
+            (false, _) if !domain.core_power.supported => "no",
             (false, _) => "off",
             (true, true) => "ordered",
             (true, false) => "proportional",
@@ -116,8 +127,8 @@ fn render_info(session: &Session<'_>, info: &Info) -> String {
             domain.levels.current.to_string(),
             domain.levels.highest.to_string(),
             if domain.levels.locked { "locked" } else { "open" }.to_owned(),
-            on(domain.features.base_freq_on),
-            on(domain.features.turbo_freq_on),
+            on(domain.features.base_freq, domain.features.base_freq_on),
+            on(domain.features.turbo_freq, domain.features.turbo_freq_on),
             power.to_owned(),
             list(session, &domain.cpus),
         ]);
