@@ -94,10 +94,10 @@ fn limit_reasons(facts: &Facts) -> Option<Answer> {
     };
     let text = |list: &[(u32, String)]| -> String {
         let alone = values.len() == 1;
-        let words = list.iter().map(|(package, words)| match alone {
-            true => words.clone(),
-            false => format!("{words} (package {package})"),
-        });
+        let words =
+            list.iter().map(
+                |(package, words)| if alone { words.clone() } else { format!("{words} (package {package})") },
+            );
         words.collect::<Vec<_>>().join("; ")
     };
     // Each reason has its log bit 16 above it, which stays set until software clears it (Intel SDM 4,

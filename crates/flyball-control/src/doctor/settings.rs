@@ -176,9 +176,11 @@ fn latency_limit(facts: &Facts) -> Option<Answer> {
     for cpu in facts.online.iter() {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
         match facts.read(&path) {
-            Ok(text) => groups.entry(text).or_default().insert(cpu),
+            Ok(text) => {
+                groups.entry(text).or_default().insert(cpu);
+            }
             Err(why) => return Some(unknown(why)),
-        };
+        }
     }
     groups.remove("0");
     let place = "/sys/devices/system/cpu/cpuN/power/pm_qos_resume_latency_us";

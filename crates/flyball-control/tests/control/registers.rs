@@ -3,7 +3,7 @@
 use flyball_control::{At, Id, Place, Reading, Snapshot, Value, Why};
 use flyball_host::Host;
 
-use crate::doctor::machines::{CPU, Files, FileHost, flags, haswell, intel, msr};
+use crate::doctor::machines::{CPU, FileHost, Files, flags, haswell, intel, msr};
 
 /// The knob at its first place.
 fn read(host: &dyn Host, knob: Id) -> Reading {

@@ -4,7 +4,7 @@ use flyball_control::{CoreType, Id, Intent, Snapshot, Topology, plan::plan, veri
 use flyball_host::{Archive, CpuList};
 use flyball_testing::machines;
 
-use crate::doctor::machines::{CPU, Files, FileHost, intel, put};
+use crate::doctor::machines::{CPU, FileHost, Files, intel, put};
 
 fn recorded(name: &str) -> Archive {
     let path = machines().into_iter().find(|path| path.to_string_lossy().contains(name)).unwrap();

@@ -29,6 +29,7 @@ pub fn situations() -> Vec<Situation> {
     [settings(), idle(), registers(), firmware(), amd()].into_iter().flatten().collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn settings() -> Vec<Situation> {
     let file = File;
     vec![
