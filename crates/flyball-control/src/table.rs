@@ -2,6 +2,7 @@
 //! all there is to know of a knob; the test at the end walks the table for what the compiler cannot check.
 
 pub(crate) mod auxiliary;
+mod cppc;
 pub(crate) mod effects;
 mod facts;
 mod frequency;

@@ -17,6 +17,8 @@ pub trait Daemon {
     /// # Errors
     /// The exit code of this process: it cannot go into the background, or a background process has taken over.
     fn detach(&mut self) -> Result<(), Ended>;
+    /// Whether the kernel reports changes of capability (CONFIG_INTEL_HFI_THERMAL).
+    fn can_listen(&mut self) -> bool;
     /// Waits at most `time` for CPUs whose capability the firmware changed; `None` if the kernel reports no such
     /// changes.
     fn changes(&mut self, time: Duration) -> Option<Vec<u32>>;
@@ -47,6 +49,16 @@ pub(super) fn run(
     if session.debug {
         session.warn("OOB mode is enabled in debug mode\n");
     }
+    // Before anything is said to be enabled: the original says so first, and its background process then ends unseen.
+    if request.interval.is_none() {
+        if !has_events(session) {
+            session.warn("CPU Doesn't support HFI\n");
+            return Err(refused(session));
+        }
+        if !daemon.can_listen() {
+            return Err(refused(session));
+        }
+    }
     // With a poll interval the original stays in the foreground, although its help says nothing about it.
     if !request.foreground && request.interval.is_none() && !session.debug {
         session.warn("OOB mode is enabled and will run as daemon\n");
@@ -55,10 +67,6 @@ pub(super) fn run(
     daemon.begin();
     let mut seen = Seen::new();
     let Some(interval) = request.interval else {
-        if !has_events(session) {
-            session.warn("CPU Doesn't support HFI\n");
-            return Err(refused(session));
-        }
         while !daemon.stopped() {
             // A second, so that a signal is noticed even if no event comes.
             let Some(cpus) = daemon.changes(Duration::from_secs(1)) else { return Err(refused(session)) };

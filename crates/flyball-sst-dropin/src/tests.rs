@@ -13,6 +13,10 @@ use crate::{Daemon, Ended, Environment, run};
 struct Idle(std::cell::Cell<u32>);
 
 impl Daemon for Idle {
+    fn can_listen(&mut self) -> bool {
+        true
+    }
+
     fn detach(&mut self) -> Result<(), Ended> {
         Err(Ended(0))
     }
@@ -352,4 +356,13 @@ proptest! {
             prop_assert!(state.assoc.iter().all(|&class| class < 4));
         }
     }
+}
+
+/// The background process would end unseen: nothing is enabled without the processor's events.
+#[test]
+fn oob_without_events_is_not_called_enabled() {
+    let got = tool(&FakeMachine::guide(false), &["--oob"], true);
+    let all = format!("{}{}", got.out, got.err);
+    assert!(all.contains("Doesn't support HFI") && all.contains("OOB mode enable failed"), "{all}");
+    assert!(!all.contains("OOB mode is enabled"), "{all}");
 }

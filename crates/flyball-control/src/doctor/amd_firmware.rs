@@ -7,6 +7,22 @@ use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
+        id: "firmware.amd-max-freq",
+        group: Group::Firmware,
+        why: "With boost on the driver's highest frequency is cpufreq's too; where they differ, programs see the wrong range.",
+        looks: "amd_pstate_max_freq against cpuinfo_max_freq of policies whose boost is on",
+        covers: &["amd_pstate_max_freq", "cpuinfo_max_freq"],
+        run: max_freq,
+    },
+    Check {
+        id: "firmware.prefcore",
+        group: Group::Firmware,
+        why: "Preferred cores boost higher; without the ranking the scheduler puts single tasks on any core.",
+        looks: "amd_pstate/prefcore, amd_pstate_prefcore_ranking and acpi_cppc/highest_perf of every CPU, the command line",
+        covers: &[],
+        run: preferred_cores,
+    },
+    Check {
         id: "firmware.amd-power-limit",
         group: Group::Firmware,
         why: "A package power limit below the socket's maximum slows every load on all cores.",
@@ -24,6 +40,90 @@ pub(super) const CHECKS: &[Check] = &[
         run: determinism,
     },
 ];
+
+fn is_amd_pstate(facts: &Facts) -> bool {
+    facts.driver().is_some_and(|driver| driver.starts_with("amd-pstate"))
+}
+
+fn max_freq(facts: &Facts) -> Option<Answer> {
+    if !is_amd_pstate(facts) {
+        return None;
+    }
+    let boost = facts.read("/sys/devices/system/cpu/cpufreq/boost").ok();
+    let mut differs = flyball_host::CpuList::new();
+    let mut shown = None;
+    for policy in &facts.policies {
+        // Without boost cpuinfo_max_freq is the nominal frequency (amd_pstate_set_boost), and the two differ rightly.
+        let on = policy.get("boost").or(boost.as_deref()) == Some("1");
+        let (Some(driver), Some(highest)) =
+            (policy.number("amd_pstate_max_freq"), policy.number("cpuinfo_max_freq"))
+        else {
+            return Some(unknown(format!("{} cannot be read", policy.path("amd_pstate_max_freq"))));
+        };
+        let place = (policy.path("amd_pstate_max_freq"), format!("{driver}, cpuinfo_max_freq {highest} kHz"));
+        if on && driver.abs_diff(highest) * 100 > highest {
+            differs.extend(policy.cpus.iter());
+            shown = Some(place);
+        } else {
+            shown.get_or_insert(place);
+        }
+    }
+    let (place, text) = shown?;
+    Some(if differs.is_empty() {
+        ok("amd-pstate and cpufreq have the same highest frequency").seen(place, text)
+    } else {
+        note(format!("CPUs {differs}: amd-pstate's highest frequency is not cpufreq's, although boost is on"))
+            .seen(place, text)
+            .fix(Fix::Firmware(
+                "update the firmware or kernel: the levels of _CPC and the registers differ".to_owned(),
+            ))
+    })
+}
+
+fn preferred_cores(facts: &Facts) -> Option<Answer> {
+    if !is_amd_pstate(facts) {
+        return None;
+    }
+    let path = "/sys/devices/system/cpu/amd_pstate/prefcore";
+    // Linux before 6.9 has neither the file nor a ranking.
+    if !super::amd_pstate::since(facts, 6, 9) {
+        return None;
+    }
+    let state = match facts.read(path) {
+        Ok(state) => state,
+        Err(why) => return Some(unknown(why)),
+    };
+    let mut levels = std::collections::BTreeMap::new();
+    for cpu in facts.online.iter() {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
+        match facts.read(&file).map(|text| text.parse::<u64>()) {
+            Ok(Ok(level)) => levels.entry(level).or_insert_with(flyball_host::CpuList::new).insert(cpu),
+            Ok(Err(_)) => return Some(unknown(format!("{file} does not hold a number"))),
+            Err(why) => return Some(unknown(why)),
+        };
+    }
+    let parameter = facts.parameter("amd_prefcore").filter(|value| *value == "disable");
+    let best = levels.last_key_value().map(|(level, cpus)| format!("level {level} on CPUs {cpus}"));
+    let seen = |answer: Answer| answer.seen(path, state.as_str());
+    Some(match (state.as_str(), levels.len() > 1, parameter) {
+        ("enabled", true, _) => seen(ok("the scheduler gets the ranking of the cores"))
+            .seen("best cores", best.unwrap_or_default()),
+        (_, false, _) => seen(ok("all cores have the same highest performance: none is preferred")),
+        (_, true, Some(value)) => seen(note(
+            "cores differ in their highest performance, and the command line keeps that from the scheduler",
+        ))
+        .seen("/proc/cmdline", format!("amd_prefcore={value}"))
+        .seen("best cores", best.unwrap_or_default())
+        .fix(Fix::KernelParameter("remove amd_prefcore=disable".to_owned())),
+        (_, true, None) => seen(note(
+            "cores differ in their highest performance, and the scheduler is not given the ranking",
+        ))
+        .seen("best cores", best.unwrap_or_default())
+        .fix(Fix::Firmware(
+            "look for CPPC Preferred Cores (AMD CBS, SMU options) and set it to Enabled".to_owned(),
+        )),
+    })
+}
 
 /// The HSMP sensor devices, one per socket.
 fn sensors(facts: &Facts) -> Vec<String> {

@@ -156,6 +156,10 @@ fn cpuidle(facts: &Facts) -> Option<Answer> {
     if let Some(why) = seen.unread {
         return Some(unknown(why));
     }
+    // Only the command line shows that there are more states than the driver lists.
+    if facts.cmdline.is_none() {
+        return Some(unknown("/proc/cmdline does not exist"));
+    }
     if let Some(answer) = cut_off(facts, &driver) {
         return Some(answer.seen(path, driver));
     }

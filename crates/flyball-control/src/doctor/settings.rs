@@ -143,6 +143,9 @@ fn perf_pct(facts: &Facts) -> Option<Answer> {
         })
         .max();
     let hybrid = facts.policies.iter().any(|policy| policy.core_type.is_some());
+    if !hybrid && floor.is_none() {
+        return Some(unknown("no policy shows the range of its frequencies"));
+    }
     if !hybrid && floor.is_some_and(|floor| min > floor + 1) {
         return Some(
             note(format!(

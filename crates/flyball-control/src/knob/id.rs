@@ -130,6 +130,22 @@ macro_rules! rows {
             CppcLowestNonlinear = facts::CPPC_LOWEST_NONLINEAR;
             /// Lowest performance of CPPC.
             CppcLowest = facts::CPPC_LOWEST;
+            /// Frequency of the lowest performance of CPPC.
+            CppcLowestFreq = cppc::LOWEST_FREQ;
+            /// Performance at which the counters of CPPC count at the same rate.
+            CppcReference = cppc::REFERENCE;
+            /// Time after which the counters of CPPC wrap.
+            CppcWraparound = cppc::WRAPAROUND;
+            /// The counters of CPPC.
+            CppcFeedback = cppc::FEEDBACK;
+            /// Highest frequency that amd-pstate knows for a policy.
+            AmdMaxFreq = cppc::AMD_MAX_FREQ;
+            /// Highest performance that amd-pstate knows for a policy.
+            AmdHighestPerf = cppc::AMD_HIGHEST_PERF;
+            /// Whether the hardware ranks this policy's core.
+            HwPrefcore = cppc::HW_PREFCORE;
+            /// Whether preferences follow the platform profile.
+            DynamicEpp = cppc::DYNAMIC_EPP;
             /// Whether amd-pstate uses preferred cores.
             Prefcore = facts::PREFCORE;
             /// Rank of a core among preferred cores.

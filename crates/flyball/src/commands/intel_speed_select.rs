@@ -50,9 +50,13 @@ pub fn of_process() -> Option<ExitCode> {
     if called == NAME {
         return Some(on(&MachineArg::Live, &args));
     }
-    let (machine, at) = command_word(&args)?;
-    Some(match machine.parse::<MachineArg>() {
-        Ok(machine) => on(&machine, &args[at..]),
+    let (before, at) = command_word(&args)?;
+    let (after, words) = match machine_of_words(&args[at..]) {
+        Ok(found) => found,
+        Err(failure) => return Some(report(&failure)),
+    };
+    Some(match after.unwrap_or(before).parse::<MachineArg>() {
+        Ok(machine) => on(&machine, &words),
         Err(message) => report(&Failure::usage(message)),
     })
 }
@@ -80,6 +84,29 @@ fn command_word(args: &[String]) -> Option<(String, usize)> {
         }
         at += 1;
     }
+}
+
+/// The machine that the tool's own words name, and the other words. The original has no option -M: taking the word for one of
+/// the original's would act on the running machine instead of the one that is named.
+fn machine_of_words(args: &[String]) -> Result<(Option<String>, Vec<String>), Failure> {
+    let (mut machine, mut words) = (None, Vec::new());
+    let mut rest = args.iter();
+    while let Some(word) = rest.next() {
+        machine = match word.as_str() {
+            "-M" | "--machine" => match rest.next() {
+                Some(name) => Some(name.clone()),
+                None => return Err(Failure::usage(format!("{word} needs a machine"))),
+            },
+            _ => match word.strip_prefix("--machine=").or_else(|| word.strip_prefix("-M")) {
+                Some(name) => Some(name.to_owned()),
+                None => {
+                    words.push(word.clone());
+                    continue;
+                }
+            },
+        };
+    }
+    Ok((machine, words))
 }
 
 fn on(machine: &MachineArg, args: &[String]) -> ExitCode {
@@ -171,12 +198,16 @@ impl Daemon for Process {
         }
     }
 
-    fn changes(&mut self, time: Duration) -> Option<Vec<u32>> {
-        if !self.live {
-            return None;
-        }
-        if self.events.is_none() {
+    fn can_listen(&mut self) -> bool {
+        if self.live && self.events.is_none() {
             self.events = CapabilityEvents::subscribe().ok();
+        }
+        self.events.is_some()
+    }
+
+    fn changes(&mut self, time: Duration) -> Option<Vec<u32>> {
+        if !self.can_listen() {
+            return None;
         }
         match self.events.as_ref()?.wait(time) {
             Ok(changes) => Some(changes.into_iter().map(|change| change.cpu).collect()),
@@ -212,12 +243,24 @@ fn keep_pid_file() -> Result<(), Ended> {
 
 #[cfg(test)]
 mod tests {
-    use super::command_word;
+    use super::{command_word, machine_of_words};
 
     fn found(words: &[&str]) -> Option<(String, usize)> {
         let args: Vec<String> =
             std::iter::once("flyball").chain(words.iter().copied()).map(str::to_owned).collect();
         command_word(&args)
+    }
+
+    #[test]
+    fn a_machine_after_the_name_is_the_machine() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        for after in [&["-M", "sim:x"][..], &["--machine=sim:x"], &["-Msim:x"]] {
+            let all = [&["intel-speed-select"], after, &["--info"]].concat();
+            let (machine, rest) = machine_of_words(&words(&all)).unwrap();
+            assert_eq!(machine.as_deref(), Some("sim:x"));
+            assert_eq!(rest, words(&["intel-speed-select", "--info"]));
+        }
+        assert!(machine_of_words(&words(&["intel-speed-select", "-M"])).is_err());
     }
 
     #[test]

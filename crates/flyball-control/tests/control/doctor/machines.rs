@@ -118,6 +118,7 @@ pub fn amd() -> Files {
         }
     }
     put(&mut files, format!("{CPU}/amd_pstate/status"), "active");
+    put(&mut files, format!("{CPU}/amd_pstate/prefcore"), "disabled");
     put(&mut files, format!("{CPU}/cpufreq/boost"), "1");
     put(&mut files, "sys/class/hwmon/hwmon0/name", "k10temp");
     let all = |register: u32, value: &str| format!("{register:x}:0|{value} 1|{value} 2|{value} 3|{value}\n");

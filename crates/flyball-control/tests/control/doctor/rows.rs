@@ -227,6 +227,13 @@ pub fn rows() -> Vec<Row> {
         row("conflict.registers", intel, |f| msr(f, 0x774, "ff00250a"), Warning),
         row("conflict.registers", intel, |f| msr(f, 0x774, "8000180a"), Warning),
         row("conflict.registers", amd, |f| msr(f, 0xc001_02b3, "28c8"), Warning),
+        row(
+            "firmware.amd-max-freq",
+            amd,
+            |f| put(f, format!("{CPU}/cpufreq/policy2/amd_pstate_max_freq"), "4700000"),
+            Note,
+        ),
+        row("firmware.prefcore", amd, |f| put(f, format!("{CPU}/cpu1/acpi_cppc/highest_perf"), "230"), Note),
         row("now.prochot", intel, |f| msr(f, 0x19c, "882a0001"), Fault),
         row("now.limit-reasons", client, |f| msr(f, 0x64f, "400"), Warning),
         // Little load needs no more (bit 5 of Haswell's register): not a limit.
