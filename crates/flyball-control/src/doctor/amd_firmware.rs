@@ -97,10 +97,12 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
     for cpu in facts.online.iter() {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
         match facts.read(&file).map(|text| text.parse::<u64>()) {
-            Ok(Ok(level)) => levels.entry(level).or_insert_with(flyball_host::CpuList::new).insert(cpu),
+            Ok(Ok(level)) => {
+                levels.entry(level).or_insert_with(flyball_host::CpuList::new).insert(cpu);
+            }
             Ok(Err(_)) => return Some(unknown(format!("{file} does not hold a number"))),
             Err(why) => return Some(unknown(why)),
-        };
+        }
     }
     let parameter = facts.parameter("amd_prefcore").filter(|value| *value == "disable");
     let best = levels.last_key_value().map(|(level, cpus)| format!("level {level} on CPUs {cpus}"));

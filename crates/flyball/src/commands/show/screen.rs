@@ -60,9 +60,9 @@ fn section(section: Section) -> Vec<Id> {
     TABLE.iter().filter(|knob| knob.shown.section == section).map(|knob| knob.id).collect()
 }
 
-/// A frequency as `3.9`, in GHz with at most two digits behind the point.
+/// A frequency as `3.9`, in GHz to the MHz: 2.001 is not 2.0.
 fn ghz(frequency: KiloHertz) -> String {
-    let text = format!("{:.2}", frequency.0 as f64 / 1e6);
+    let text = format!("{:.3}", frequency.0 as f64 / 1e6);
     let short = text.trim_end_matches('0');
     // `4.0`, not `4.` or `4`: a column of frequencies lines up.
     if short.ends_with('.') { format!("{short}0") } else { short.to_owned() }
@@ -101,8 +101,13 @@ impl Screen<'_> {
             flyball_control::Vendor::Other => "Unknown processor".to_owned(),
             vendor => format!("{vendor} processor"),
         };
-        let mut line =
-            vec![self.paint.apply(Style::Heading, facts.model_name.as_deref().unwrap_or(&unknown))];
+        let name = facts.model_name.as_deref().unwrap_or(&unknown);
+        let mut line = vec![self.paint.apply(Style::Heading, name)];
+        // Samples of a processor before its sale are called "Genuine Intel(R) 0000" or similar (CPUID leaf 0x80000002).
+        let says_nothing = facts.model_name.is_none() || name.contains("Genuine") || name.contains("0000");
+        if let Some((family, model, stepping)) = facts.signature.filter(|_| says_nothing) {
+            line.push(format!("family {family}, model {model:#x}, stepping {stepping}"));
+        }
         let count = |number: usize, one: &str, many: &str| match number {
             0 => None,
             1 => Some(format!("1 {one}")),
