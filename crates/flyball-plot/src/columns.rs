@@ -120,12 +120,46 @@ impl Columns {
         self.rows.iter().map(Vec::len).max().unwrap_or(0)
     }
 
+    /// The lines, in as many tables as fit `width`, one below the other; each begins with the first column.
+    pub fn render_within(&self, painter: impl Painter + Copy, width: Option<usize>) -> String {
+        let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
+        let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
+        let Some(width) = width.filter(|width| whole > *width) else { return self.render(painter) };
+        let mut tables: Vec<Vec<usize>> = Vec::new();
+        let mut used = 0;
+        for (column, own) in widths.iter().enumerate().skip(1) {
+            if used + 2 + own > width || tables.is_empty() {
+                tables.push(vec![0]);
+                used = widths[0];
+            }
+            used += 2 + own;
+            if let Some(table) = tables.last_mut() {
+                table.push(column);
+            }
+        }
+        let part = |columns: &Vec<usize>| {
+            let of_row = |row: &Vec<Cell>| {
+                columns
+                    .iter()
+                    .map(|column| row.get(*column).cloned().unwrap_or_else(|| Cell::from("")))
+                    .collect()
+            };
+            let right = columns.iter().filter(|column| self.right.contains(column)).count();
+            // Columns that end at the same place are neighbours, so what a part has of them is too.
+            let first = columns.iter().position(|column| self.right.contains(column)).unwrap_or(0);
+            let part = Columns { rows: self.rows.iter().map(of_row).collect(), right: first..first + right };
+            part.render(painter)
+        };
+        tables.iter().map(part).collect::<Vec<_>>().join("\n")
+    }
+
+    fn width_of(&self, column: usize) -> usize {
+        self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0)
+    }
+
     /// The lines, each with its newline.
     pub fn render(&self, painter: impl Painter) -> String {
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.width()).map(width).collect();
+        let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
         let mut out = String::new();
         for row in &self.rows {
             let shown = row.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
@@ -155,6 +189,18 @@ mod tests {
         columns.text_row(["v", "", ""]);
         columns.drop_empty();
         assert_eq!(columns.render(Unstyled), "a      long heading\nvalue  x\nv\n");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_two() {
+        let mut columns = Columns::aligned_right(1..4);
+        columns.heading(["CPU", "load", "GHz", "lag"]);
+        columns.text_row(["0", "1", "2.5", "10"]);
+        assert_eq!(
+            columns.render_within(Unstyled, Some(14)),
+            "CPU  load  GHz\n0       1  2.5\n\nCPU  lag\n0     10\n"
+        );
+        assert_eq!(columns.render_within(Unstyled, None), columns.render(Unstyled));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod guest_arg;
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
 use flyball_host::{Archive, Host, Live, Plain, Recorded};
-use flyball_sim::UnknownKernel;
+use flyball_sim::{UnknownKernel, silicon::MachineSpec};
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
 pub use self::guest_arg::GuestArg;
@@ -72,6 +72,9 @@ impl MachineArg {
                 bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
             }
+            MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
+                format!("no machine at '{self}'; did you mean -M sim:{self}, a simulated one?"),
+            )),
             MachineArg::Recorded(path) => match Recorded::open(path) {
                 Ok(host) => {
                     bound();
@@ -128,6 +131,11 @@ const MOST_SECONDS: u64 = 300;
 fn bound() {
     // A process that may not even lower its limits goes on as it is.
     let _ = flyball_host::process::bound(MOST_MEMORY, MOST_SECONDS);
+}
+
+/// Whether a name is that of a simulated machine, without its `sim:`.
+fn is_simulated_name(path: &std::path::Path) -> bool {
+    path.to_str().is_some_and(|name| MachineSpec::names().any(|known| known == name))
 }
 
 /// Boots a simulated machine and says that it is one.

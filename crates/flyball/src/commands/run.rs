@@ -83,6 +83,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
     change::must_be_writable(&*host)?;
     let user = args.run_as.user(&*host)?;
+    if host.software().is_some() {
+        eprintln!(
+            "note: only the settings are simulated: the command runs on the processors of this computer"
+        );
+    }
     let state = context.state()?;
     let guardian = context.guardian(&state)?;
     let signals = Signals::catch()?;

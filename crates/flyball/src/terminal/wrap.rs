@@ -51,10 +51,13 @@ fn broken(line: &str, width: usize, out: &mut String) {
         let (gap, word) = rest[..end].split_at(blanks);
         let length = visible(word);
         // The first word stays where it is: a line of its own would not be shorter.
-        if used + blanks + length > width && used > hang {
+        let is_too_long = hang + length > width && used > 0 && used + blanks > width.saturating_sub(length);
+        if used + blanks + length > width && (used > hang || is_too_long) {
+            // A long word, as a path, goes to the left of the column rather than over the edge.
+            let indent = hang.min(width.saturating_sub(length));
             out.push('\n');
-            out.extend(std::iter::repeat_n(' ', hang));
-            used = hang;
+            out.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
         } else {
             out.push_str(gap);
             used += blanks;

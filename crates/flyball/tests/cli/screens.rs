@@ -175,3 +175,24 @@ fn the_table_of_a_comparison_fits_and_ends_with_the_best() {
     assert!(last.iter().any(|line| line.starts_with("fastest: ")), "{text}");
     assert!(last.iter().any(|line| line.contains("best per watt: ")), "{text}");
 }
+
+#[test]
+fn a_name_of_a_simulated_machine_is_recognised() {
+    let said = run(2, &["-M", "ryzen-5750g", "show"]).err;
+    assert!(said.contains("did you mean -M sim:ryzen-5750g"), "{said}");
+}
+
+#[test]
+fn equal_cpus_of_a_trace_share_a_row() {
+    let tree = Tree::new();
+    let trace = tree.path().join("t.dat").to_str().unwrap().to_owned();
+    let machine = "sim:ryzen-5750g,boot=amd_pstate=passive";
+    run(0, &["-M", machine, "trace", "record", "-o", &trace, "--", "gitsource", "--amount", "300"]);
+    let rows = run(0, &["trace", "report", &trace]).out;
+    let cpus = rows
+        .lines()
+        .skip_while(|line| !line.starts_with("CPU"))
+        .skip(1)
+        .take_while(|line| !line.starts_with("three"));
+    assert!((1..12).contains(&cpus.count()), "{rows}");
+}

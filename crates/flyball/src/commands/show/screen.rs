@@ -308,7 +308,11 @@ impl Screen<'_> {
             columns.row(row);
         }
         columns.drop_empty();
-        if columns.width() < 2 { String::new() } else { columns.render(self.paint) }
+        if columns.width() < 2 {
+            String::new()
+        } else {
+            columns.render_within(self.paint, terminal_columns())
+        }
     }
 
     /// The range of current frequencies on `cpus`.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{
     exit::{Exit, Failure},
     output::Reporter,
+    terminal,
 };
 
 /// A row of the JSON output.
@@ -37,7 +38,12 @@ pub(super) fn run(output: &Reporter, document: Option<&str>) -> Result<Exit, Fai
         let known = check::DOCUMENTS.join(", ");
         return Err(Failure::usage(format!("unknown document '{name}' (expected {known})")));
     }
-    let report = check::check(document).map_err(Failure::failed)?;
+    if document.is_none() {
+        terminal::redraw("running the experiments of all documents: about a minute");
+    }
+    let report = check::check(document);
+    terminal::redraw("");
+    let report = report.map_err(Failure::failed)?;
     let (met, judged) = report.score();
     let within = report.within_spread();
     let line = |row| Line {

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use flyball_host::CpuList;
 use flyball_trace::{
     TraceSummary,
     report::{CpuReport, Range, Report},
 };
 
 use super::input::simulated;
-use crate::paint::{Columns, Paint, one_line};
+use crate::paint::{Columns, Paint, cpus_within, one_line, terminal_columns};
 
 /// The report as text, with the first `tasks` tasks and, if asked for, the time at each level.
 pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: bool) -> String {
@@ -51,7 +52,13 @@ pub fn render(summary: &TraceSummary, report: &Report, tasks: usize, levels: boo
         let _ = writeln!(out, "left out: {} records of CPU numbers that cannot be", report.impossible_cpus);
     }
     if report.cpus.iter().any(|cpu| cpu.samples > 0) {
-        let _ = write!(out, "\n{}", cpu_table(report).render(paint));
+        let _ = write!(out, "\n{}", cpu_table(report).render_within(paint, terminal_columns()));
+    }
+    if report.cpus.iter().any(|cpu| cpu.samples > 0) {
+        out.push_str(
+            "three numbers: least, mean and most of the samples; min, max: the limits of the requests; lag: median (95th \
+             percentile);\nfast: share of requests made without a kernel thread; gap: the longest time between two samples\n",
+        );
     }
     if report.cpus.iter().any(|cpu| !cpu.idle.is_empty()) {
         let _ = write!(out, "\n{}", idle_table(report).render(paint));
@@ -108,10 +115,11 @@ fn cpu_table(report: &Report) -> Columns {
             }
         })
     };
+    // CPUs with equal numbers are one row.
+    let mut rows: Vec<(CpuList, [String; 12])> = Vec::new();
     for cpu in report.cpus.iter().filter(|cpu| cpu.samples > 0) {
         let CpuReport { lag, .. } = cpu;
-        table.text_row([
-            cpu.cpu.to_string(),
+        let cells = [
             cpu.samples.to_string(),
             levels(cpu.min_perf),
             range(cpu.des_perf, 0),
@@ -124,7 +132,14 @@ fn cpu_table(report: &Report) -> Columns {
             optional(cpu.fast_switch, 0),
             lag.map_or_else(String::new, |lag| format!("{:.1} ({:.1})", lag.median_ms, lag.p95_ms)),
             optional(cpu.longest_gap_seconds, 3),
-        ]);
+        ];
+        match rows.iter_mut().find(|(_, known)| *known == cells) {
+            Some((cpus, _)) => cpus.extend([cpu.cpu]),
+            None => rows.push(([cpu.cpu].into_iter().collect(), cells)),
+        }
+    }
+    for (list, cells) in rows {
+        table.text_row(std::iter::once(cpus_within(&list, 16)).chain(cells));
     }
     table
 }
