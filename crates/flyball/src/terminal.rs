@@ -182,6 +182,12 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Whether stderr is a terminal.
+#[cfg(feature = "guest")]
+pub fn is_stderr_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
 /// The width of the terminal on standard output; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
     let columns =

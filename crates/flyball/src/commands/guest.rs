@@ -272,7 +272,7 @@ pub fn run(kernel: Option<&str>, output: &Reporter, args: &Args) -> Result<Exit,
 /// Runs a guest from the user's cache, with its output on this process's.
 fn boot(request: &Request, verbose: bool) -> Result<End, Failure> {
     let cache = Cache::of_user().map_err(before)?;
-    if io::stderr().is_terminal() && !verbose {
+    if terminal::is_stderr_terminal() && !verbose {
         eprintln!("flyball: booting Linux {} on {}, about 15 s", request.kernel, request.machine);
     }
     guest::run(&cache, request, sinks(verbose)).map_err(before)

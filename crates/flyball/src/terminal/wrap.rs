@@ -54,7 +54,7 @@ fn broken(line: &str, width: usize, out: &mut String) {
         let is_too_long = hang + length > width && used > 0 && used + blanks > width.saturating_sub(length);
         if used + blanks + length > width && (used > hang || is_too_long) {
             // A long word, as a path, goes to the left of the column rather than over the edge.
-            let indent = hang.min(width.saturating_sub(length));
+            let indent = hang.min(width.checked_sub(length).unwrap_or(2));
             out.push('\n');
             out.extend(std::iter::repeat_n(' ', indent));
             used = indent;
