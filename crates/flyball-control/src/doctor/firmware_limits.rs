@@ -211,7 +211,8 @@ fn power_limit_of_powercap(facts: &Facts) -> Option<Answer> {
 }
 
 fn bios_limit(facts: &Facts) -> Option<Answer> {
-    let mut shown = None;
+    let (mut shown, mut lowest) = (None, None);
+    let mut limited = flyball_host::CpuList::new();
     for policy in &facts.policies {
         let (Some(limit), Some(max)) = (policy.number("bios_limit"), policy.number("cpuinfo_max_freq"))
         else {
@@ -224,20 +225,19 @@ fn bios_limit(facts: &Facts) -> Option<Answer> {
             .and_then(|text| text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).max())
             .unwrap_or(max);
         if limit > 0 && limit < top {
-            return Some(
-                warning(format!(
-                    "the firmware limits policy {} to {} MHz of {}",
-                    policy.number,
-                    limit / 1000,
-                    top / 1000
-                ))
-                .seen(policy.path("bios_limit"), limit.to_string())
-                .fix(Fix::Firmware(
-                    "look for a power or thermal cap, or a management controller's limit".to_owned(),
-                )),
-            );
+            limited.extend(policy.cpus.iter());
+            if lowest.as_ref().is_none_or(|(_, least, _)| limit < *least) {
+                lowest = Some((policy.path("bios_limit"), limit, top));
+            }
         }
         shown.get_or_insert((policy.path("bios_limit"), limit));
+    }
+    if let Some((path, limit, top)) = lowest {
+        let what =
+            format!("the firmware limits {} to {} MHz of {}", cpu_words(&limited), limit / 1000, top / 1000);
+        return Some(warning(what).seen(path, limit.to_string()).fix(Fix::Firmware(
+            "look for a power or thermal cap, or a management controller's limit".to_owned(),
+        )));
     }
     let (path, limit) = shown?;
     Some(ok("the firmware sets no frequency limit").seen(path, limit.to_string()))
