@@ -17,6 +17,7 @@ mod note;
 mod refusal;
 mod resolve;
 mod speed_select;
+mod turbo;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,6 +52,9 @@ pub struct Change {
     pub location: Location,
     /// What is there now; `None` where that can only be known when its turn has come.
     pub old: Option<String>,
+    /// What is written first, where a write of `new` alone would change nothing: the driver acts only on a change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// What will be written; a word (`max`) where its number can only be known then.
     pub new: String,
     /// What is there now, in the knob's own terms (`no_turbo` 0 is on).
@@ -223,6 +227,7 @@ fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan
             planner.change(&want)?;
         }
     }
+    planner.turbo_again()?;
     planner.finish()
 }
 
@@ -388,6 +393,10 @@ impl Planner<'_> {
             if on && matches!(want.knob, Id::Online | Id::Smt) {
                 self.ahead.online.extend(want.place.cpus.iter());
             }
+        }
+        // Limits are judged by the frequencies that there are once turbo has been switched again.
+        if self.outdated_turbo_off()?.is_some() {
+            self.ahead.capacity = true;
         }
         // A large machine has hundreds of policies. Only these knobs are judged by their governors.
         let looks_at_governors = |(knob, _): &(Id, At)| matches!(knob, Id::Governor | Id::Epp | Id::Setspeed);

@@ -8,6 +8,7 @@ pub mod footprint;
 pub mod guardian;
 pub mod hold;
 pub mod journal;
+mod outdated;
 pub mod outcome;
 pub mod reasons;
 pub mod restore;

@@ -10,7 +10,7 @@ use crate::{
     meter::{MeterList, Meters},
     run_directory::{Boot, RecordError, Round, RunDirectory, TraceNote},
     schedule::Length,
-    watch::{Conditions, Counting},
+    watch::{Conditions, Counting, Moment},
     workload::{Outcome, Stop, Workload, WorkloadError},
 };
 
@@ -310,6 +310,7 @@ impl Conductor<'_> {
                 progress(&Event::Begin { arm: &arm_data, done, of });
                 // After the event: what the front end draws takes time, and must not be part of the round.
                 let started = self.host.now().saturating_sub(began).as_secs_f64();
+                let moment = Moment::read(self.host);
                 let trace = (!warm_up).then(|| (directory.path(), format!("trace-{boot}-{block:04}-{arm}")));
                 let watched = directory.manifest.quiet.as_ref().map(|quiet| quiet.cpus.as_str());
                 let Ran { notes, outcome, readings, trace, conditions } =
@@ -325,6 +326,7 @@ impl Conductor<'_> {
                     place,
                     warm_up,
                     started,
+                    moment,
                     notes,
                     outcome,
                     readings,
@@ -378,7 +380,7 @@ impl Conductor<'_> {
         if let Some((tracer, _)) = &mut tracer {
             tracer.begin(self.host).map_err(failed)?;
         }
-        let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default()));
+        let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default(), self.meters));
         let mut recording = self.meters.start(self.host);
         // A tick cannot fail: the first error is kept and reported when the workload has ended, which must not be interrupted
         // with the settings in effect.

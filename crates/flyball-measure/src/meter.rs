@@ -93,6 +93,11 @@ impl Meters {
         &self.list
     }
 
+    /// The lowest temperature at which a sensor's processor throttles.
+    pub fn temperature_limit_c(&self) -> Option<f64> {
+        self.heat.limit().map(|milli| milli as f64 / 1000.0)
+    }
+
     /// Reads everything for the first time.
     pub fn start<'a>(&'a self, host: &'a dyn Host) -> Recording<'a> {
         let mut readings = Readings {

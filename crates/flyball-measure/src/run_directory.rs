@@ -22,7 +22,7 @@ use crate::{
     meter::{MeterList, Readings},
     metric::Metric,
     schedule::{Length, Schedule},
-    watch::Conditions,
+    watch::{Conditions, Moment},
     workload::{Outcome, preset::Reader},
 };
 
@@ -192,6 +192,9 @@ pub struct Round {
     pub warm_up: bool,
     /// Start on the machine's clock, in seconds since the comparison began in this boot.
     pub started: f64,
+    /// Uptime, wall clock and load when it began.
+    #[serde(default)]
+    pub moment: Moment,
     /// What applying the arm had to say: clamped values and the like.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -584,6 +587,7 @@ pub(crate) mod tests {
             place: arm,
             warm_up: false,
             started: block as f64,
+            moment: Moment::default(),
             notes: Vec::new(),
             outcome: Outcome {
                 value: Some(value),

@@ -5,12 +5,15 @@
 //! `alpha` of all permutations of the same values score as high. Values of runs that follow each other are often
 //! similar; if they are, whole blocks are permuted, so that slow wandering does not pass for a shift. A change that a
 //! ramp over many runs fits clearly better than a step is reported as drift, with the runs over which it went (`shape`).
-//! Found shifts split the series, and the parts are searched again.
+//! Found shifts split the series, and the parts are searched again. Where no split counts, runs in the middle are compared with
+//! all others (`temporary`); at the end the spread around the levels is searched in the same way (`spread`).
 //!
 //! `blame` names the metadata that moved at the same run.
 
 mod blame;
 mod shape;
+mod spread;
+mod temporary;
 
 pub use blame::{Blame, Column, Values, blame};
 
@@ -48,12 +51,18 @@ pub enum Form {
     Step,
     /// A slow movement: it begins at `at`, where `before` ends, and is over where `after` begins.
     Drift,
+    /// The level stays, and the runs vary more or less: both medians are standard deviations.
+    Spread,
 }
+
+/// How the chance of finding something where there is nothing is divided: splits, which are what mostly happens, get half.
+const OF_SPLITS: f64 = 0.5;
+const OF_TEMPORARY: f64 = 0.25;
+const OF_SPREAD: f64 = 0.25;
 
 /// A change in a series.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Shift {
-    /// Step or drift.
     pub form: Form,
     /// Index of the first value of the change, counted from 0.
     pub at: usize,
@@ -100,16 +109,36 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     // Binary segmentation (Scott and Knott 1974): the order of segments does not matter for the result's shifts, but it
     // decides which random numbers a segment gets, so it is fixed.
     while let Some(segment) = open.pop() {
-        let Some((split, p)) = test(&values[segment.clone()], options, &mut rng) else { continue };
-        let shape = shape::of(&values[segment.clone()], split, options.shortest);
-        let (from, to) = (segment.start + shape.start, segment.start + shape.end);
-        found.push((from..to, p, segment.clone()));
-        open.push(segment.start..from);
-        open.push(to..segment.end);
+        let scores = normal_scores(&values[segment.clone()]);
+        let mut change = |part: std::ops::Range<usize>, split: usize, p: f64| {
+            let shape = shape::of(&values[part.clone()], split - part.start, options.shortest);
+            let change = part.start + shape.start..part.start + shape.end;
+            found.push((change.clone(), p, part));
+            change
+        };
+        if let Some((split, p)) = test(&scores, options, &mut rng) {
+            let change = change(segment.clone(), segment.start + split, p);
+            open.push(segment.start..change.start);
+            open.push(change.end..segment.end);
+        } else if let Some((inner, p)) =
+            temporary::test(&scores, options, Chance::of(options, OF_TEMPORARY), &mut rng)
+        {
+            let (from, to) = (segment.start + inner.start, segment.start + inner.end);
+            let middle = usize::midpoint(from, to);
+            let first = change(segment.start..middle, from, p);
+            let second = change(middle..segment.end, to, p);
+            open.push(segment.start..first.start);
+            open.push(first.end..second.start);
+            open.push(second.end..segment.end);
+        }
     }
     // Segments were searched depth first, later ones before earlier ones.
     found.sort_by_key(|(change, ..)| change.start);
-    describe(values, &with_tails(values, found, options), options)
+    let mut shifts = describe(values, &with_tails(values, found, options), options);
+    let of_spread = spread::find(values, &shifts, options, options.alpha * OF_SPREAD, &mut rng);
+    shifts.extend(of_spread);
+    shifts.sort_by_key(|shift| shift.at);
+    shifts
 }
 
 /// What slows down to a level does so ever more slowly, and the last of it looks like further, smaller changes: they are
@@ -235,18 +264,50 @@ fn best_split(scores: &[f64], shortest: usize) -> Option<(usize, f64)> {
 }
 
 /// The best split of a segment with its significance, if it is significant.
-fn test(values: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
-    let scores = normal_scores(values);
-    let (split, score) = best_split(&scores, options.shortest)?;
-    let block = block_length(&scores, split);
-    let mut shuffled = scores.clone();
+fn test(scores: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize, f64)> {
+    let (split, score) = best_split(scores, options.shortest)?;
+    let rest = spread::around_means(scores, split);
+    let p = permutation_test(scores, &rest, Chance::of(options, OF_SPLITS), rng, |shuffled| {
+        best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= score)
+    })?;
+    Some((split, p))
+}
+
+/// What a search may find by chance.
+#[derive(Debug, Clone, Copy)]
+struct Chance {
+    /// How often.
+    alpha: f64,
+    /// How many permutations decide.
+    permutations: u32,
+}
+
+impl Chance {
+    fn of(options: &Options, share: f64) -> Chance {
+        Chance { alpha: options.alpha * share, permutations: options.permutations }
+    }
+}
+
+/// The share of permutations that score as high as what was seen, if it is at most `alpha`. `rest` is what is left of the
+/// scores when that is taken out: its correlation says how many neighbours are moved together.
+fn permutation_test(
+    scores: &[f64],
+    rest: &[f64],
+    Chance { alpha, permutations }: Chance,
+    rng: &mut impl Rng,
+    is_as_high: impl Fn(&[f64]) -> bool,
+) -> Option<f64> {
+    let block = block_length(rest);
+    let mut shuffled = scores.to_vec();
     let mut blocks: Vec<usize> = (0..scores.len().div_ceil(block)).collect();
+    // The order that was seen is one of the permutations, so that fewer of them could not show alpha.
+    let permutations = permutations.max((1.0 / alpha).ceil() as u32 - 1);
     // More than this many and p cannot be at most alpha: the search stops early, which most segments do.
-    let allowed = (options.alpha * f64::from(options.permutations + 1)).floor() as u32;
-    let mut as_high = 1; // the order that was seen is one of the permutations
-    for _ in 0..options.permutations {
-        permute(&scores, &mut shuffled, &mut blocks, block, rng);
-        if best_split(&shuffled, options.shortest).is_some_and(|(_, other)| other >= score) {
+    let allowed = (alpha * f64::from(permutations + 1) + 1e-9).floor() as u32;
+    let mut as_high = 1;
+    for _ in 0..permutations {
+        permute(scores, &mut shuffled, &mut blocks, block, rng);
+        if is_as_high(&shuffled) {
             as_high += 1;
             if as_high > allowed {
                 return None;
@@ -254,7 +315,7 @@ fn test(values: &[f64], options: &Options, rng: &mut impl Rng) -> Option<(usize,
         }
     }
     // (b + 1) / (B + 1), never 0 (Phipson and Smyth 2010).
-    Some((split, f64::from(as_high) / f64::from(options.permutations + 1)))
+    Some(f64::from(as_high) / f64::from(permutations + 1))
 }
 
 /// Shuffles whole blocks of `block` neighbours, from a random offset.
@@ -274,12 +335,8 @@ fn permute(scores: &[f64], shuffled: &mut Vec<f64>, blocks: &mut [usize], block:
 }
 
 /// How many neighbours belong together: 1 for independent values, more the slower they wander. Judged by the
-/// correlation of neighbours around the two sides' means, so that a clean step does not look like wandering.
-fn block_length(scores: &[f64], split: usize) -> usize {
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
-    let (left, right) = (mean(&scores[..split]), mean(&scores[split..]));
-    let rest: Vec<f64> =
-        scores.iter().enumerate().map(|(i, score)| score - if i < split { left } else { right }).collect();
+/// correlation of neighbours in what is left without the change, so that a clean one does not look like wandering.
+fn block_length(rest: &[f64]) -> usize {
     let square: f64 = rest.iter().map(|r| r * r).sum();
     // Two constant levels: nothing is left to correlate.
     if square <= f64::EPSILON {
@@ -287,108 +344,14 @@ fn block_length(scores: &[f64], split: usize) -> usize {
     }
     let correlation = rest.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / square;
     // Below two standard errors of an independent series the correlation cannot be distinguished from none.
-    if correlation < 2.0 / (scores.len() as f64).sqrt() {
+    if correlation < 2.0 / (rest.len() as f64).sqrt() {
         return 1;
     }
     // (1 + r) / (1 - r) is how many values of a first-order autoregression weigh as one independent value; twice that,
     // so that little correlation is left between blocks. At least eight blocks, or there is nothing to permute.
     let length = ((1.0 + correlation) / (1.0 - correlation).max(0.02)).ceil() * 2.0;
-    (length as usize).clamp(1, (scores.len() / 8).max(1))
+    (length as usize).clamp(1, (rest.len() / 8).max(1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand_distr::{Distribution, StandardNormal};
-
-    fn noise(seed: u64, count: usize) -> Vec<f64> {
-        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
-        (0..count).map(|_| StandardNormal.sample(&mut rng)).collect()
-    }
-
-    #[test]
-    fn a_series_without_a_shift_gets_one_in_at_most_one_percent() {
-        let options = Options { permutations: 999, ..Options::default() };
-        let found = (0..1000).filter(|&seed| !find(&noise(seed, 400), &options).is_empty()).count();
-        println!("shifts called in {found} of 1000 series without one");
-        assert!(found <= 10, "{found} of 1000");
-    }
-
-    #[test]
-    fn a_shift_of_one_deviation_is_found_within_ten_runs_in_ninety_percent() {
-        let options = Options { permutations: 999, ..Options::default() };
-        let mut hits = 0;
-        for seed in 0..300u64 {
-            let at = 60 + (seed as usize * 37) % 280;
-            let mut values = noise(10_000 + seed, 400);
-            values[at..].iter_mut().for_each(|value| *value += 1.0);
-            hits += usize::from(find(&values, &options).iter().any(|shift| shift.at.abs_diff(at) <= 10));
-        }
-        println!("{hits} of 300 planted shifts found within 10 runs");
-        assert!(hits >= 270, "{hits} of 300");
-    }
-
-    #[test]
-    fn the_glitch_is_found_at_its_run() {
-        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(7);
-        let values: Vec<f64> = (0..400)
-            .map(|run| {
-                let noise: f64 = StandardNormal.sample(&mut rng);
-                if run < 105 { 20.3 + 0.4 * noise } else { 11.0 + 0.2 * noise }
-            })
-            .collect();
-        let shifts = find(&values, &Options::default());
-        assert_eq!(shifts.len(), 1);
-        assert_eq!(shifts[0].at, 105);
-        assert!((shifts[0].median_before - 20.3).abs() < 0.2 && (shifts[0].median_after - 11.0).abs() < 0.1);
-    }
-
-    #[test]
-    fn slow_wandering_is_no_shift_and_a_slope_is_drift() {
-        let mut called = 0;
-        for seed in 0..100 {
-            let mut level = 0.0;
-            let wander: Vec<f64> = noise(500 + seed, 300)
-                .into_iter()
-                .map(|step| {
-                    level = 0.7 * level + step;
-                    level
-                })
-                .collect();
-            called += usize::from(!find(&wander, &Options::default()).is_empty());
-        }
-        assert!(called <= 6, "{called} of 100 wandering series");
-        let slope: Vec<f64> = noise(3, 200).iter().enumerate().map(|(i, n)| i as f64 * 0.05 + n).collect();
-        let shifts = find(&slope, &Options::default());
-        assert_eq!(shifts.iter().map(|s| s.form).collect::<Vec<_>>(), [Form::Drift]);
-        assert!(shifts[0].before.len() < 20 && shifts[0].after.len() < 20, "{shifts:?}");
-    }
-
-    /// Level, a little warmer, throttled with a long tail, level: two drifts, and no more.
-    #[test]
-    fn a_tail_belongs_to_its_drift() {
-        let noise = noise(11, 400);
-        let value = |run: usize| {
-            let late = (run as f64 - 240.0).max(0.0);
-            60.0 + (run as f64 - 200.0).clamp(0.0, 40.0) * 0.03
-                + 65.0 * (1.0 - (-late / 30.0).exp())
-                + 0.1 * noise[run]
-        };
-        let values: Vec<f64> = (0..400).map(value).collect();
-        let shifts = find(&values, &Options::default());
-        assert!(shifts.len() <= 2 && shifts.iter().all(|shift| shift.form == Form::Drift), "{shifts:#?}");
-        let last = shifts.last().unwrap();
-        assert!((225..250).contains(&last.at) && last.after.start > 290, "{last:?}");
-        assert!(last.median_before < 62.0 && last.median_after > 120.0, "{last:?}");
-    }
-
-    #[test]
-    fn odd_series_do_not_panic() {
-        let options = Options::default();
-        for values in [vec![], vec![1.0], vec![1.0; 50], vec![f64::NAN; 20], vec![f64::INFINITY, 1.0]] {
-            assert!(find(&values, &options).is_empty());
-        }
-        let constant_step: Vec<f64> = (0..40).map(|i| if i < 20 { 1.0 } else { 2.0 }).collect();
-        assert_eq!(find(&constant_step, &options)[0].at, 20);
-    }
-}
+mod tests;

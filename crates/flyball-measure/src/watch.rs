@@ -8,7 +8,7 @@
 mod conditions;
 mod grade;
 
-pub use conditions::Conditions;
+pub use conditions::{Conditions, Moment};
 pub use grade::{Disturbance, Grade, Limits, Source, grade};
 
 use flyball_host::{CpuList, Host};
@@ -45,12 +45,15 @@ pub struct Counting<'a> {
     cpus: CpuList,
     before: Counters,
     started: std::time::Duration,
+    limit_c: Option<f64>,
+    floor_mhz: Option<f64>,
+    moment: Moment,
 }
 
 impl<'a> Watch<'a> {
     /// Starts watching. `cpus` are those on which the work runs; `meters` should follow the same.
     pub fn start(host: &'a dyn Host, meters: &'a Meters, cpus: CpuList) -> Watch<'a> {
-        Watch { counting: Counting::start(host, cpus), recording: meters.start(host) }
+        Watch { counting: Counting::start(host, cpus, meters), recording: meters.start(host) }
     }
 
     /// Reads what moves: cheap enough for ten times a second.
@@ -68,8 +71,10 @@ impl<'a> Watch<'a> {
 
 impl<'a> Counting<'a> {
     /// Starts counting on the CPUs on which the work runs; on all where the list is empty.
-    pub fn start(host: &'a dyn Host, cpus: CpuList) -> Counting<'a> {
-        Counting { host, before: counters(host, &cpus), started: host.now(), cpus }
+    pub fn start(host: &'a dyn Host, cpus: CpuList, meters: &Meters) -> Counting<'a> {
+        let (moment, floor_mhz, limit_c) =
+            (Moment::read(host), floor_mhz(host, &cpus), meters.temperature_limit_c());
+        Counting { host, before: counters(host, &cpus), started: host.now(), cpus, limit_c, floor_mhz, moment }
     }
 
     /// Stops counting; with what the meters read meanwhile it is known what happened.
@@ -87,6 +92,9 @@ impl<'a> Counting<'a> {
             frequency_mhz: readings.mean_khz().map(|khz| khz / 1000.0),
             frequency_range_mhz: range_mhz(&readings.frequency),
             temperature_c: readings.peak_celsius(),
+            temperature_limit_c: self.limit_c,
+            floor_mhz: self.floor_mhz,
+            moment: self.moment,
             throttles: readings.throttled,
             busy: share(after.busy, self.before.busy),
             steal: share(after.steal, self.before.steal),
@@ -102,6 +110,21 @@ impl<'a> Counting<'a> {
                 .and_then(|text| text.split_whitespace().next()?.parse().ok()),
         }
     }
+}
+
+/// The lowest minimum of the watched CPUs in MHz, if each of them has one above what the hardware goes down to. Only hardware
+/// can run below that then: for heat or power.
+fn floor_mhz(host: &dyn Host, cpus: &CpuList) -> Option<f64> {
+    // As many as a workload needs, so that a run on all of 512 CPUs does not begin with a thousand reads.
+    const LOOKED_AT: usize = 16;
+    let khz = |cpu: u32, name: &str| {
+        crate::meter::read_number(host, &format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/{name}"))
+    };
+    let floors = cpus.iter().take(LOOKED_AT).map(|cpu| {
+        let (floor, lowest) = (khz(cpu, "scaling_min_freq")?, khz(cpu, "cpuinfo_min_freq")?);
+        (floor > lowest).then_some(floor as f64 / 1000.0)
+    });
+    floors.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)
 }
 
 /// The widest range that one CPU's frequency went through, leaving out the first sample: it may be of the idle time

@@ -22,7 +22,7 @@ use crate::{event_names::NameId, format::EventFormat};
 use self::{declare::KernelEvent, field::Layout};
 
 pub use self::{
-    amd::{AmdEpp, AmdPerf, AmdReq2},
+    amd::{AmdEpp, AmdPerf, AmdReq2, AmdRequest},
     intel::IntelSample,
     power::{Frequency, FrequencyLimits, Idle, IdleMiss},
     sched::Switch,
@@ -111,8 +111,11 @@ macro_rules! table {
             /// table, and for one without its fields: both are passed through.
             pub(crate) fn parse(name: &[u8], text: &[u8]) -> Option<Event> {
                 $(
-                    if name == <$type as KernelEvent>::NAME.as_bytes() {
-                        return <$type as KernelEvent>::parse(text).map(Event::$variant);
+                    // One name may have several layouts, the one with more fields first.
+                    if name == <$type as KernelEvent>::NAME.as_bytes()
+                        && let Some(event) = <$type as KernelEvent>::parse(text)
+                    {
+                        return Some(Event::$variant(event));
                     }
                 )+
                 None
@@ -148,8 +151,10 @@ macro_rules! table {
             pub(crate) fn new(format: &EventFormat) -> Plan {
                 let layout = Layout::new(format);
                 $(
-                    if format.name == <$type as KernelEvent>::NAME {
-                        return <$type as KernelEvent>::places(layout).map_or(Plan::Other, Plan::$variant);
+                    if format.name == <$type as KernelEvent>::NAME
+                        && let Some(places) = <$type as KernelEvent>::places(layout)
+                    {
+                        return Plan::$variant(places);
                     }
                 )+
                 Plan::Other
@@ -172,6 +177,8 @@ macro_rules! table {
 table! {
     /// A request of the AMD driver.
     AmdPerf(AmdPerf), Role::Decision, driver Some("amd-pstate");
+    /// The same without counters, in the layout of kernel 5.17.
+    AmdRequest(AmdRequest), Role::Decision, driver Some("amd-pstate");
     /// A request of the AMD driver in active mode.
     AmdEpp(AmdEpp), Role::Decision, driver Some("amd-pstate-epp");
     /// A floor request of the AMD driver.
@@ -239,13 +246,20 @@ pub static BY_NAME: [NamedRow; 2] = [
 
 /// The events that show what a P-state driver decided, as `system/name`.
 pub fn decisions() -> impl Iterator<Item = String> {
-    TABLE.iter().filter(|row| row.role == Role::Decision).map(EventRow::path)
+    with_role(Role::Decision)
+}
+
+/// The paths of a role, each once: an event with two layouts has two rows, which are neighbours.
+fn with_role(role: Role) -> impl Iterator<Item = String> {
+    let mut last = None;
+    let rows = TABLE.iter().filter(move |row| row.role == role && last.replace(row.name) != Some(row.name));
+    rows.map(EventRow::path)
 }
 
 /// The events that a recording takes unless the user says otherwise, as `system/name`: decisions, and what limits
 /// performance.
 pub fn by_default() -> impl Iterator<Item = String> {
-    let limits = TABLE.iter().filter(|row| row.role == Role::Limit).map(EventRow::path);
+    let limits = with_role(Role::Limit);
     let named = BY_NAME.iter().filter(|row| row.role == Role::Limit);
     decisions().chain(limits).chain(named.map(|row| format!("{}/{}", row.system, row.name)))
 }

@@ -405,7 +405,7 @@ fn sniff(start: &[u8]) -> Sniffed {
 /// Whether a record belongs to one of `cpus`, by the CPU that it is about or ran on.
 pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
     match record.event {
-        Event::AmdPerf(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
+        Event::AmdPerf(_) | Event::AmdRequest(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
         _ => chosen(record.subject()),
     }
 }

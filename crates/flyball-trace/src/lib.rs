@@ -47,7 +47,7 @@ pub use decode::Decoder;
 pub use detail::{Detail, DetailSink};
 pub use error::{Malformed, TraceError};
 pub use event_names::{NameId, Names};
-pub use events::{AmdEpp, AmdPerf, AmdReq2, Event, IntelSample, Switch};
+pub use events::{AmdEpp, AmdPerf, AmdReq2, AmdRequest, Event, IntelSample, Switch};
 pub use format::{EventFormat, Field, PageHeader, Shape};
 pub use input::{RawDescription, RecordSink, Stored, Trace, TraceSummary, concerns, read_file};
 pub use isolation::{CpuRanges, Isolation};

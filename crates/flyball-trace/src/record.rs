@@ -15,9 +15,9 @@ pub struct Record {
     pub pid: i32,
     /// Its name; empty in a ring-buffer record (see [`Tasks`](crate::Tasks)).
     pub comm: Comm,
-    /// `common_flags` of a ring-buffer record; 0 from text.
+    /// `common_flags` of a ring-buffer record; from text what its letters say.
     pub flags: u8,
-    /// `common_preempt_count` of a ring-buffer record; 0 from text.
+    /// `common_preempt_count` of a ring-buffer record; from text what its digits say.
     pub preempt: u8,
     pub event: Event,
 }

@@ -139,6 +139,10 @@ impl SeriesSet {
                 let values = [event.khz as f32 / 1e6, levels[0], load, levels[1], levels[2]];
                 self.sample(&AMD, record.time, event.cpu, |_| values);
             }
+            Event::AmdRequest(event) => {
+                let [desired, min, max] = [event.des, event.min, event.max].map(|level| level as f32);
+                self.sample(&AMD, record.time, event.cpu, |_| [f32::NAN, desired, f32::NAN, min, max]);
+            }
             Event::Intel(event) => {
                 let load = percent(event.mperf, event.tsc);
                 self.sample(&INTEL, record.time, record.cpu, |passed| {

@@ -200,7 +200,8 @@ fn tail_of(change: &Change) -> String {
     // What a recorded machine's file holds may have several lines.
     let old = one_line(old.to_owned());
     let provisional = if change.provisional { " (provisional)" } else { "" };
-    format!("  {old} -> {}{provisional}  # {}", change.new, change.because)
+    let through = change.through.as_ref().map(|through| format!(" -> {through}")).unwrap_or_default();
+    format!("  {old}{through} -> {}{provisional}  # {}", change.new, change.because)
 }
 
 fn render(plan: &Plan, each: bool) -> String {

@@ -20,14 +20,15 @@ pub enum Step {
     Level,
     /// CPUs brought online, and SMT: their policies can be written only then.
     Online,
-    /// Turbo and boost: they move the hardware limits that frequency limits are checked against.
-    Turbo,
     /// Speed Select: classes of service, and which core is in which.
     Classes,
     /// Speed Select: whether classes count.
     CorePower,
     /// Speed Select: base-freq and turbo-freq switched on.
     SpeedSelectOn,
+    /// Turbo and boost: they move the hardware limits that frequency limits are checked against. After Speed Select,
+    /// because intel_pstate takes the base frequencies of turbo off at the moment of the switch (since kernel 6.12).
+    Turbo,
     /// The governor: it resets preferences and makes its tunables appear.
     Governor,
     /// What belongs to the governor: its tunables, the speed that `userspace` holds.
@@ -51,10 +52,10 @@ impl Step {
         Step::SpeedSelectOff,
         Step::Level,
         Step::Online,
-        Step::Turbo,
         Step::Classes,
         Step::CorePower,
         Step::SpeedSelectOn,
+        Step::Turbo,
         Step::Governor,
         Step::Tunable,
         Step::Preference,
@@ -72,10 +73,10 @@ impl fmt::Display for Step {
             Step::SpeedSelectOff => "base-freq and turbo-freq off",
             Step::Level => "performance level",
             Step::Online => "CPUs online",
-            Step::Turbo => "turbo",
             Step::Classes => "classes of service",
             Step::CorePower => "core-power",
             Step::SpeedSelectOn => "base-freq and turbo-freq on",
+            Step::Turbo => "turbo",
             Step::Governor => "governor",
             Step::Tunable => "governor's tunables",
             Step::Preference => "preference",

@@ -6,7 +6,7 @@
 use flyball_host::{CpuList, Epp};
 
 use super::{Note, Planner, Refusal, Rules, Side, Want, driver::chooses_by_itself};
-use crate::{At, Id, ReadError, ResolveError, Value, knob::order::keeps_policies};
+use crate::{At, Id, ReadError, ResolveError, Value, Wanted, knob::order::keeps_policies};
 
 impl Planner<'_> {
     /// Applies every rule.
@@ -158,7 +158,10 @@ impl Planner<'_> {
                         judged => Ok(judged.is_ok()),
                     }
                 };
+                // `base` and `max` stand for other numbers once turbo, or base-freq, has been switched.
+                let is_word = |want: &Want| !matches!(want.wanted, Wanted::Exactly(_));
                 match (&lower, &upper) {
+                    (Some(lower), Some(upper)) if open && (is_word(lower) || is_word(upper)) => {}
                     (Some(lower), Some(upper)) => {
                         let side =
                             |want: &Want| Side { wanted: want.wanted.to_string(), from: want.from.clone() };

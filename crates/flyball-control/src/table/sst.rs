@@ -37,6 +37,7 @@ const JUDGING_FEATURES: &[Id] = &[
     Id::Turbo,
     Id::MaxFreq,
     Id::HwMaxFreq,
+    Id::BaseFreq,
 ];
 
 const JUDGING_LEVEL: &[Id] = &[
@@ -51,6 +52,7 @@ const JUDGING_LEVEL: &[Id] = &[
     Id::Turbo,
     Id::MaxFreq,
     Id::HwMaxFreq,
+    Id::BaseFreq,
 ];
 
 const JUDGING_CLASSES: &[Id] = &[

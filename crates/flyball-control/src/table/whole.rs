@@ -197,7 +197,8 @@ pub(super) const TURBO: Knob = Knob {
         accepts: "on or off",
         ends: Ends::None,
         check: Check::Any,
-        judged_by: &[Id::Boost],
+        // The frequencies show whether turbo off still means the present base frequencies (plan/turbo.rs).
+        judged_by: &[Id::Boost, Id::HwMaxFreq, Id::BaseFreq],
         appears_with: &[AppearsWith::DriverMode],
         narrower: Some(Id::Boost),
         saved: Saved::Always,

@@ -223,8 +223,10 @@ impl<'h> Hold<'h> {
             }
         };
         for change in batch {
-            if let Err(error) = change.location.write(self.host, change.new.as_bytes()) {
-                return Err(self.refused(change, error));
+            for content in change.through.iter().chain([&change.new]) {
+                if let Err(error) = change.location.write(self.host, content.as_bytes()) {
+                    return Err(self.refused(change, error));
+                }
             }
             self.written.insert(change.location.clone());
         }

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     journal::{Doubt, Goal, Goals},
+    outdated,
     reasons::{Reason, reason},
     settle::{Expected, settle},
 };
@@ -361,8 +362,16 @@ impl<'a> Rounds<'a> {
             // A limit that was announced may have been written a moment ago and not have settled: the file still shows
             // the old value, and would change after we have looked away. Written again, the request is the old one.
             let unsettled = first && goal.is_pending();
+            // Turbo that flyball switched on and off again, when base frequencies moved. They have moved back by now, and
+            // the driver looks only when the switch changes; the write below is the second half.
+            let outdated = first
+                && goal.first_old.is_some()
+                && goal.was.trimmed() == "1"
+                && goal.is_back(self.host, &found)
+                && outdated::turbo_off(self.host, location)
+                && location.write(self.host, b"0").is_ok();
             // A policy without CPUs refuses every write.
-            if (!goal.is_back(self.host, &found) || unsettled)
+            if (!goal.is_back(self.host, &found) || unsettled || outdated)
                 && !goal.has_gone(&found)
                 && !Goal::is_hidden(location, &found)
             {

@@ -9,15 +9,28 @@ pub(super) struct Heat {
     /// Name and file.
     sensors: Vec<(String, String)>,
     counters: Vec<String>,
+    limit: Option<u64>,
 }
 
 impl Heat {
     pub(super) fn find(host: &dyn Host) -> Heat {
-        Heat { sensors: sensors(host), counters: counters(host) }
+        let sensors = sensors(host);
+        // coretemp's tempN_crit is TjMax, where the processor throttles (drivers/hwmon/coretemp.c). Other drivers' limits are
+        // the board's, or missing.
+        let limit = |(name, path): &(String, String)| {
+            let path = name.starts_with("coretemp").then(|| path.replace("_input", "_crit"))?;
+            read_number(host, &path)
+        };
+        Heat { limit: sensors.iter().filter_map(limit).min(), counters: counters(host), sensors }
     }
 
     pub(super) fn sensors(&self) -> Vec<(String, String)> {
         self.sensors.clone()
+    }
+
+    /// Where the processor throttles, in thousandths of a degree.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.limit
     }
 
     pub(super) fn counts_throttling(&self) -> bool {

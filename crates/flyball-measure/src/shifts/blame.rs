@@ -1,6 +1,6 @@
 //! What shifted together with a series: frequency, temperature, load, or any other column of metadata.
 
-use super::{Options, Shift, best_split, normal_scores};
+use super::{Options, Shift, best_split, normal_scores, shape};
 use crate::stats;
 
 /// The values of a column, one for each run; `None` where a run has none.
@@ -49,6 +49,9 @@ pub struct Blame {
     pub after: String,
     /// Where the column itself changed, as an index.
     pub at: usize,
+    /// Where it came to rest, as an index, if it changed over many runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<usize>,
     /// How likely such a difference is by chance, over all columns tested.
     pub p: f64,
 }
@@ -113,18 +116,32 @@ fn numbers(
         .filter(|&run| values.get(run).copied().flatten().is_some_and(f64::is_finite))
         .collect();
     let present: Vec<f64> = places.iter().filter_map(|&run| values[run]).collect();
-    let (split, _) = best_split(&normal_scores(&present), options.shortest.min(present.len() / 2).max(1))?;
-    let at = places[split];
-    if !near.contains(&at) {
+    // A clock, or the number of the run: it changes everywhere.
+    if present.windows(2).all(|pair| pair[1] > pair[0]) {
         return None;
     }
-    let (median_before, median_after) = (stats::median(&before)?, stats::median(&after)?);
+    let (split, _) = best_split(&normal_scores(&present), options.shortest.min(present.len() / 2).max(1))?;
+    let mut at = places[split];
+    let (median_before, mut median_after) = (stats::median(&before)?, stats::median(&after)?);
+    let mut until = None;
+    if !near.contains(&at) {
+        // Heat follows a change for minutes: the column splits late, but it begins to move where the series shifts.
+        let ramp = shape::of(&present, split, options.shortest);
+        if ramp.is_empty() || ramp.start == 0 || !near.contains(&places[ramp.start]) {
+            return None;
+        }
+        at = places[ramp.start];
+        let end = present.get(ramp.end..).filter(|rest| rest.len() >= 3).unwrap_or(&present[present.len() - 3..]);
+        median_after = stats::median(end)?;
+        until = places.get(ramp.end).or(places.last()).copied();
+    }
     Some(Blame {
         name: column.name.clone(),
         unit: column.unit.clone(),
         before: round(median_before),
         after: round(median_after),
         at,
+        until,
         p,
     })
     // A significant difference that does not show in four digits (a sensor's noise) explains nothing to a reader.
@@ -160,6 +177,7 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Bl
         before: before.0,
         after: after.0,
         at: shift.at,
+        until: None,
         p,
     })
 }

@@ -47,6 +47,30 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     from..to
 }
 
+/// What a step or ramp near `split` leaves of the values.
+pub(super) fn rest(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
+    let ramp = of(values, split, shortest);
+    let share = |run: usize| {
+        let passed = run as f64 + 0.5 - ramp.start as f64;
+        if ramp.is_empty() {
+            f64::from(u8::from(run >= split))
+        } else {
+            (passed / ramp.len() as f64).clamp(0.0, 1.0)
+        }
+    };
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let centre = (0..values.len()).map(share).sum::<f64>() / count;
+    let (mut product, mut square) = (0.0, 0.0);
+    for (run, value) in values.iter().enumerate() {
+        let share = share(run) - centre;
+        product += share * (value - mean);
+        square += share * share;
+    }
+    let height = if square > 0.0 { product / square } else { 0.0 };
+    values.iter().enumerate().map(|(run, value)| value - mean - height * (share(run) - centre)).collect()
+}
+
 /// The values, with the outermost fiftieth at either end cut off at its border: a fit by least squares follows outliers.
 fn clipped(values: &[f64]) -> Vec<f64> {
     let low = stats::quantile(values, 0.02).unwrap_or(f64::NEG_INFINITY);

@@ -1,5 +1,6 @@
 //! What a watch found: one value for each condition that the machine can report.
 
+use flyball_host::Host;
 use serde::{Deserialize, Serialize};
 
 /// What the machine did during one run.
@@ -11,6 +12,15 @@ pub struct Conditions {
     pub frequency_range_mhz: Option<f64>,
     /// Highest temperature of any sensor, in degrees Celsius.
     pub temperature_c: Option<f64>,
+    /// The temperature at which the processor throttles, of the sensor that has the lowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_limit_c: Option<f64>,
+    /// The minimum that was set for the watched CPUs in MHz, if that is above the hardware's lowest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_mhz: Option<f64>,
+    /// When it began.
+    #[serde(default, flatten)]
+    pub moment: Moment,
     /// Throttle events during the run.
     pub throttles: Option<u64>,
     /// Share of the watched CPUs' time that was busy, 0 to 1.
@@ -32,5 +42,33 @@ impl Conditions {
     /// about other programs, and the frequency is sampled once.
     pub fn is_watched(&self) -> bool {
         self.busy.is_some() || self.steal.is_some() || self.frequency_range_mhz.is_some()
+    }
+}
+
+/// A moment of the machine, by its own clocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uptime_s: Option<f64>,
+    /// The wall clock, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_s: Option<f64>,
+    /// Load average of one minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_before: Option<f64>,
+}
+
+impl Moment {
+    /// Now.
+    pub fn read(host: &dyn Host) -> Moment {
+        let first = |path: &str| host.read(path).ok()?.split_whitespace().next()?.parse::<f64>().ok();
+        let uptime_s = first("/proc/uptime");
+        // The wall clock at boot; a host has no wall clock of its own, and a simulated machine's is its own too.
+        let boot = host.read("/proc/stat").ok().and_then(|text| {
+            text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse::<f64>().ok())
+        });
+        let unix_s = boot.zip(uptime_s).map(|(boot, uptime)| boot + uptime);
+        Moment { uptime_s, unix_s, load_before: first("/proc/loadavg") }
     }
 }

@@ -120,10 +120,35 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
         // One event is enough: after it the clock was not the one that was set.
         found.push(Disturbance { source: Source::Heat, grade: Grade::Bad, what });
     }
+    // The counter counts entries: a run in the middle of a throttled time has none.
+    let hot = conditions.temperature_c.zip(conditions.temperature_limit_c);
+    if let Some((peak, limit)) = hot.filter(|(peak, limit)| *peak >= limit - NEAR_LIMIT_C) {
+        let grade = if peak >= limit { Grade::Bad } else { Grade::Fair };
+        let what = format!("{peak:.0} C, at the temperature limit of {limit:.0} C");
+        found.push(Disturbance { source: Source::Heat, grade, what });
+    }
+    let below = conditions.frequency_mhz.zip(conditions.floor_mhz).map(|(mean, floor)| 1.0 - mean / floor);
+    judge_below(&mut found, below, conditions);
     // Stable: of equal grades the order above remains, what others caused first.
     found.sort_by_key(|disturbance| std::cmp::Reverse(disturbance.grade));
     let undisturbed = if conditions.is_watched() { Grade::Good } else { Grade::NotWatched };
     (found.first().map_or(undisturbed, |worst| worst.grade), found)
+}
+
+/// Sensors have steps of one degree, and the last of them before the limit is where processors begin to slow down.
+const NEAR_LIMIT_C: f64 = 1.0;
+
+/// A mean frequency below the minimum that is set: the processor did not do what it was told, for heat or power.
+fn judge_below(found: &mut Vec<Disturbance>, below: Option<f64>, conditions: &Conditions) {
+    // A register's ratio and a file's kHz differ by less than this.
+    let Some(share) = below.filter(|share| *share > 0.03) else { return };
+    let grade = if share > 0.1 { Grade::Bad } else { Grade::Fair };
+    let what = format!(
+        "ran at {:.0} MHz, below the minimum of {:.0} MHz that is set: throttled for heat or power",
+        conditions.frequency_mhz.unwrap_or(0.0),
+        conditions.floor_mhz.unwrap_or(0.0)
+    );
+    found.push(Disturbance { source: Source::Heat, grade, what });
 }
 
 #[cfg(test)]
@@ -136,6 +161,32 @@ mod tests {
         let (worst, why) = grade(&conditions, None, &Limits::default());
         assert_eq!(worst, Grade::Bad);
         assert!(why[0].what.contains('3'));
+    }
+
+    #[test]
+    fn hot_and_slow_runs_are_not_good() {
+        let hot = |peak, limit| Conditions {
+            temperature_c: Some(peak),
+            temperature_limit_c: Some(limit),
+            busy: Some(0.0),
+            ..Conditions::default()
+        };
+        let slow = |mhz| Conditions {
+            frequency_mhz: Some(mhz),
+            floor_mhz: Some(3400.0),
+            busy: Some(0.0),
+            ..Conditions::default()
+        };
+        for (conditions, expected) in [
+            (hot(98.0, 98.0), Grade::Bad),
+            (hot(97.0, 98.0), Grade::Fair),
+            (hot(91.0, 98.0), Grade::Good),
+            (slow(2163.0), Grade::Bad),
+            (slow(3200.0), Grade::Fair),
+            (slow(3390.0), Grade::Good),
+        ] {
+            assert_eq!(grade(&conditions, None, &Limits::default()).0, expected, "{conditions:?}");
+        }
     }
 
     #[test]

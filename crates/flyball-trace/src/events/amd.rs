@@ -6,8 +6,8 @@ use super::{
 };
 
 event! {
-    /// `amd_cpu:amd_pstate_perf`: one request of the AMD driver in its passive and guided modes. The first kernels
-    /// with the event (5.17) had neither frequency nor counters; their records are passed through.
+    /// `amd_cpu:amd_pstate_perf`: one request of the AMD driver in its passive and guided modes. [`AmdRequest`] is that of the
+    /// first kernels with the event.
     AmdPerf = "amd_cpu": "amd_pstate_perf",
     example "amd_min_perf=15 amd_des_perf=112 amd_max_perf=166 freq=2473320 mperf=8832012 aperf=6619514 \
              tsc=17826780 cpu_id=3 changed=true fast_switch=false",
@@ -30,6 +30,29 @@ event! {
         /// The CPU that the request is for.
         cpu: u32 as Small = ["cpu_id"], " cpu_id=";
         /// Whether the request differed from the one before; only kernels up to 6.12 say.
+        changed: Option<bool> as Maybe<Truth> = ["changed"], " changed=";
+        /// Whether the request was made in the scheduler's context.
+        fast_switch: bool as Truth = ["fast_switch"], " fast_switch=";
+    }
+}
+
+event! {
+    /// `amd_cpu:amd_pstate_perf` of kernel 5.17, as the kernel's document of amd-pstate prints it: neither frequency nor
+    /// counters, so that the effect of a request cannot be judged.
+    AmdRequest = "amd_cpu": "amd_pstate_perf",
+    example "amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=15 changed=false fast_switch=true",
+    about cpu,
+    without "tsc=",
+    {
+        /// Least performance of the request.
+        min: u32 as Level = ["min_perf"], "amd_min_perf=";
+        /// Performance asked for; 0 lets the firmware choose.
+        des: u32 as Level = ["target_perf", "des_perf"], " amd_des_perf=";
+        /// Most performance of the request.
+        max: u32 as Level = ["capacity", "max_perf"], " amd_max_perf=";
+        /// The CPU that the request is for.
+        cpu: u32 as Small = ["cpu_id"], " cpu_id=";
+        /// Whether the request differed from the one before.
         changed: Option<bool> as Maybe<Truth> = ["changed"], " changed=";
         /// Whether the request was made in the scheduler's context.
         fast_switch: bool as Truth = ["fast_switch"], " fast_switch=";

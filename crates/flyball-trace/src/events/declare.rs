@@ -37,12 +37,14 @@ pub(crate) trait KernelEvent: Sized {
 ///
 /// The fields stand in the order in which the kernel prints them:
 /// `name: type as Kind = ["name in the format file", "name in older kernels"], "text before the value";`
+/// `without` names a key of the layout with more fields.
 macro_rules! event {
     (
         $(#[$doc:meta])*
         $type:ident = $system:literal : $name:literal,
         example $example:literal,
         $(about $about:ident,)?
+        $(without $other:literal,)?
         {
             $(
                 $(#[$field_doc:meta])*
@@ -99,6 +101,10 @@ macro_rules! event {
                 }
 
                 fn parse(text: &[u8]) -> Option<$type> {
+                    // Another layout of the same event, damaged, is not this one.
+                    $(if $crate::scan::value_of(text, $other.as_bytes()).is_some() {
+                        return None;
+                    })?
                     match $type::in_order(text, 0) {
                         Some((event, _)) => Some(event),
                         None => $type::by_key(text),

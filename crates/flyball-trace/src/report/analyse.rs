@@ -154,6 +154,13 @@ impl Analyser {
                 let known = self.cpu(record.cpu).is_some_and(|cpu| cpu.intel(time, event, load));
                 self.tasks.add(pid, comm, Some(event.to), known.then_some((u64::from(event.khz), load)));
             }
+            Event::AmdRequest(event) => {
+                self.passive = true;
+                if let Some(cpu) = self.cpu(event.cpu) {
+                    cpu.amd_request(time, event);
+                }
+                self.tasks.add(pid, comm, Some(event.des), None);
+            }
             Event::AmdEpp(event) => {
                 if let Some(cpu) = self.cpu(event.cpu) {
                     cpu.amd_epp(time, event);

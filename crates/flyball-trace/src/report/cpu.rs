@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     clock::Clock,
-    events::{AmdEpp, IntelSample},
+    events::{AmdEpp, AmdRequest, IntelSample},
 };
 
 use super::{
@@ -261,6 +261,17 @@ impl CpuSums {
             }
         }
         self.fast = Some(fast);
+    }
+
+    /// Adds a request without counters: what was asked for, when, and nothing on its effect.
+    pub(super) fn request_alone(&mut self, time: u64, event: &AmdRequest) {
+        self.min.add(u64::from(event.min));
+        self.des.add(u64::from(event.des));
+        self.max.add(u64::from(event.max));
+        self.times(std::iter::once((time, event.des)));
+        self.decide((event.min, event.des, event.max), event.changed);
+        self.requests += 1;
+        *self.fast.get_or_insert(0) += u64::from(event.fast_switch);
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {

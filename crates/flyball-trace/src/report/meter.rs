@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Clock,
-    events::{AmdEpp, AmdPerf, IntelSample},
+    events::{AmdEpp, AmdPerf, AmdRequest, IntelSample},
 };
 
 use super::{
@@ -116,6 +116,12 @@ impl CpuMeter {
     fn settle(&mut self) -> &mut CpuSums {
         self.numbers.settle(std::mem::take(&mut self.waiting) as usize);
         &mut self.numbers.sums
+    }
+
+    /// Adds a request of a kernel that measures nothing with it.
+    pub(super) fn amd_request(&mut self, time: u64, event: &AmdRequest) {
+        self.known = true;
+        self.settle().request_alone(time, event);
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {

@@ -67,6 +67,7 @@ struct Prefix {
     cpu: u32,
     time: u64,
     ticks: bool,
+    marks: Marks,
 }
 
 impl LineParser {
@@ -119,8 +120,8 @@ impl LineParser {
                 batch.details.push((batch.records.len(), rest.to_vec()));
             }
             batch.ticks |= prefix.ticks;
-            let Prefix { comm, pid, cpu, time, .. } = prefix;
-            batch.records.push(Record { time, cpu, pid, comm, flags: 0, preempt: 0, event });
+            let Prefix { comm, pid, cpu, time, marks: Marks { flags, preempt, .. }, .. } = prefix;
+            batch.records.push(Record { time, cpu, pid, comm, flags, preempt, event });
             return true;
         }
         if line[first] == b'#' {
@@ -226,8 +227,8 @@ impl FrequentEvent for IntelSample {
 struct FrequentLine {
     /// Bytes in front of the event's name.
     front: usize,
-    /// Flags that were found to be some.
-    flags: [u8; 5],
+    /// The flags of the line before.
+    marks: Marks,
 }
 
 impl FrequentLine {
@@ -237,7 +238,7 @@ impl FrequentLine {
         let at = start + self.front;
         if chunk.get(at..)?.starts_with(E::NAME) {
             let (event, end) = E::read(chunk, at + E::NAME.len())?;
-            let (prefix, behind) = kernel_prefix(chunk, start, &mut self.flags)?;
+            let (prefix, behind) = kernel_prefix(chunk, start, &mut self.marks)?;
             if behind == at {
                 return add(chunk, prefix, event.event(), end, batch);
             }
@@ -248,7 +249,7 @@ impl FrequentLine {
     /// [`FrequentLine::read`] with a front of another length.
     #[cold]
     fn find<E: FrequentEvent>(&mut self, chunk: &[u8], start: usize, batch: &mut TextBatch) -> Option<usize> {
-        let (prefix, at) = kernel_prefix(chunk, start, &mut self.flags)?;
+        let (prefix, at) = kernel_prefix(chunk, start, &mut self.marks)?;
         if !chunk.get(at..)?.starts_with(E::NAME) {
             return None;
         }
@@ -266,15 +267,15 @@ fn add(chunk: &[u8], prefix: Prefix, event: Event, end: usize, batch: &mut TextB
         Some(b'\n') => end + 1,
         Some(_) => return None,
     };
-    let Prefix { comm, pid, cpu, time, ticks } = prefix;
+    let Prefix { comm, pid, cpu, time, ticks, marks: Marks { flags, preempt, .. } } = prefix;
     batch.ticks |= ticks;
-    batch.records.push(Record { time, cpu, pid, comm, flags: 0, preempt: 0, event });
+    batch.records.push(Record { time, cpu, pid, comm, flags, preempt, event });
     Some(next)
 }
 
 /// The prefix of a line whose task is printed 16 wide, and where the event's name starts.
 #[inline(always)]
-fn kernel_prefix(chunk: &[u8], start: usize, flags: &mut [u8; 5]) -> Option<(Prefix, usize)> {
+fn kernel_prefix(chunk: &[u8], start: usize, known: &mut Marks) -> Option<(Prefix, usize)> {
     let line = chunk.get(start..)?;
     let name: &[u8; 16] = line.first_chunk()?;
     let word = u128::from_le_bytes(*name);
@@ -282,34 +283,79 @@ fn kernel_prefix(chunk: &[u8], start: usize, flags: &mut [u8; 5]) -> Option<(Pre
         return None;
     }
     let (pid, at) = short_decimal(chunk, start + 17)?;
-    let (cpu, time, ticks, at) = match usual_front(chunk, at, flags) {
-        Some(found) => found,
+    let (cpu, time, ticks, at, marks) = match usual_front(chunk, at, known) {
+        Some((cpu, time, ticks, at)) => (cpu, time, ticks, at, *known),
         None => behind_task(chunk, at)?,
     };
     // The name is right-aligned; shifted down, what is empty behind it is zero already.
     let lead = (word ^ every(b' ')).trailing_zeros() & !7;
     let comm = word.checked_shr(lead).unwrap_or(0).to_le_bytes();
     let comm = if holds(word, 0) { Comm::new(&comm) } else { Comm::filled(comm) };
-    Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks }, at))
+    Some((Prefix { comm, pid: i32::try_from(pid).ok()?, cpu, time, ticks, marks }, at))
+}
+
+/// The characters of option irq-info, with what they say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Marks {
+    text: [u8; 5],
+    flags: u8,
+    preempt: u8,
+}
+
+impl Marks {
+    /// The reverse of `flags` in print.rs. Kernels before 5.17 have four characters; what later ones print for "not
+    /// supported", and letters of kernels to come, say nothing.
+    #[cold]
+    fn read(text: &[u8]) -> Marks {
+        let mut marks = Marks::default();
+        for (at, byte) in text.iter().enumerate().take(5) {
+            marks.text[at] = *byte;
+            let digit = char::from(*byte).to_digit(16).unwrap_or(0) as u8;
+            marks.flags |= match (at, byte) {
+                (0, b'd') => 0x01,
+                (0, b'D') => 0x81,
+                (0, b'b') => 0x80,
+                (1, b'B') => 0x26,
+                (1, b'N') => 0x24,
+                (1, b'b') => 0x06,
+                (1, b'n') => 0x04,
+                (1, b'L') => 0x22,
+                (1, b'p') => 0x20,
+                (1, b'l') => 0x02,
+                (2, b'Z') => 0x48,
+                (2, b'z') => 0x40,
+                (2, b'H') => 0x18,
+                (2, b'h') => 0x08,
+                (2, b's') => 0x10,
+                _ => 0,
+            };
+            marks.preempt |= match at {
+                3 => digit,
+                4 => digit << 4,
+                _ => 0,
+            };
+        }
+        marks
+    }
 }
 
 /// What [`behind_task`] finds, where it looks as nearly always: `[003] d..1.  3552.927123: `, blanks before and in it.
 #[inline(always)]
-fn usual_front(chunk: &[u8], at: usize, known: &mut [u8; 5]) -> Option<(u32, u64, bool, usize)> {
+fn usual_front(chunk: &[u8], at: usize, known: &mut Marks) -> Option<(u32, u64, bool, usize)> {
     let at = blanks(chunk, at);
     if *chunk.get(at)? != b'[' {
         return None;
     }
     let (cpu, at) = bracketed_decimal(chunk, at + 1)?;
     let [b']', b' ', flags @ .., b' '] = chunk.get(at..)?.first_chunk::<8>()? else { return None };
-    if flags != known {
+    if *flags != known.text {
         // Flags start with a letter or a dot, a time with a digit.
         if flags[0].is_ascii_digit()
             || !flags.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.')
         {
             return None;
         }
-        *known = *flags;
+        *known = Marks::read(flags);
     }
     let (seconds, at) = short_decimal(chunk, blanks(chunk, at + 8))?;
     if *chunk.get(at)? != b'.' || *chunk.get(at + 9)? == b' ' {
@@ -332,9 +378,9 @@ fn holds(word: u128, byte: u8) -> bool {
     zeros.wrapping_sub(every(1)) & !zeros & every(0x80) != 0
 }
 
-/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, and place.
+/// From behind the task's number to behind the colon after the time: CPU, time, whether it is in ticks, place and flags.
 #[inline]
-fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
+fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize, Marks)> {
     // Option record-tgid puts the thread group's number here, in brackets.
     let mut at = blanks(chunk, at);
     if chunk.get(at) == Some(&b'(') {
@@ -355,16 +401,18 @@ fn behind_task(chunk: &[u8], at: usize) -> Option<(u32, u64, bool, usize)> {
     }
     at = end + 2;
     // Flags stand right here; a time without flags has at least one more blank before it, or ends in a colon.
+    let mut marks = Marks::default();
     if chunk.get(at) != Some(&b' ') && time_at(chunk, at).is_none() {
         let flags = chunk.get(at..at + 12)?;
-        let length = if flags[5] == b' ' { 5 } else { memchr::memchr(b' ', flags)? };
+        let length = memchr::memchr(b' ', flags)?;
         if !flags[..length].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'.') {
             return None;
         }
+        marks = Marks::read(&flags[..length]);
         at += length;
     }
     let (time, ticks, end) = time_at(chunk, blanks(chunk, at))?;
-    Some((u32::try_from(cpu).ok()?, time, ticks, end))
+    Some((u32::try_from(cpu).ok()?, time, ticks, end, marks))
 }
 
 /// A time and the `: ` behind it.
@@ -394,7 +442,7 @@ fn time_at(chunk: &[u8], at: usize) -> Option<(u64, bool, usize)> {
 
 /// The prefix of any line: every minus sign may be the one before the number, the first that makes sense is it.
 fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
-    if let Some(found) = kernel_prefix(line, 0, &mut [0; 5]) {
+    if let Some(found) = kernel_prefix(line, 0, &mut Marks::default()) {
         return Some(found);
     }
     // Longer lines than this have their task and CPU in front all the same.
@@ -405,11 +453,11 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
             // Not init behind a name that ends in a blank: perf's number of a task that it does not know.
             continue;
         }
-        let (Some((cpu, time, ticks, at)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid)) else {
+        let (Some((cpu, time, ticks, at, marks)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid)) else {
             continue;
         };
         let lead = line[..dash].iter().position(|byte| *byte != b' ').unwrap_or(dash);
-        return Some((Prefix { comm: Comm::new(&line[lead..dash]), pid, cpu, time, ticks }, at));
+        return Some((Prefix { comm: Comm::new(&line[lead..dash]), pid, cpu, time, ticks, marks }, at));
     }
     perf_prefix(line)
 }
@@ -418,7 +466,7 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
 fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
     let front = &line[..line.len().min(120)];
     for bracket in memchr::memchr_iter(b'[', front) {
-        let Some((cpu, time, ticks, at)) = behind_task(line, bracket) else { continue };
+        let Some((cpu, time, ticks, at, marks)) = behind_task(line, bracket) else { continue };
         let before = line[..bracket].trim_ascii_end();
         let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
         let number = before.len() - digits;
@@ -429,7 +477,8 @@ fn perf_prefix(line: &[u8]) -> Option<(Prefix, usize)> {
             continue;
         }
         let comm = before[..number].trim_ascii();
-        return Some((Prefix { comm: Comm::new(comm), pid: i32::try_from(pid).ok()?, cpu, time, ticks }, at));
+        let pid = i32::try_from(pid).ok()?;
+        return Some((Prefix { comm: Comm::new(comm), pid, cpu, time, ticks, marks }, at));
     }
     None
 }
@@ -524,6 +573,23 @@ mod tests {
         assert_eq!((unknown.comm.to_string().as_str(), unknown.pid, unknown.cpu), (":-1", -1, 1));
     }
 
+    /// Both layouts of flags, with times of one to five digits: print_trace_line pads seconds to five.
+    #[test]
+    fn flags_are_read_in_both_layouts() {
+        for (flags, expected) in [
+            ("dN...", (0x25, 0)),
+            ("dN..", (0x25, 0)),
+            ("d.s..", (0x11, 0)),
+            ("d.h1", (0x09, 1)),
+            ("DNH21", (0x81 | 0x24 | 0x18, 0x12)),
+        ] {
+            for time in ["    9.000001", "  995.000001", " 4995.000001", "14995.000001", "4995.000001"] {
+                let record = one(&format!("{:>16}-{:<7} [015] {flags} {time}: {FIELDS}", "<idle>", 0));
+                assert_eq!((record.flags, record.preempt), expected, "{flags} {time}");
+            }
+        }
+    }
+
     #[test]
     fn counter_clocks_are_plain_numbers() {
         for front in ["[001] ..... ", "[001] "] {
@@ -571,7 +637,9 @@ mod tests {
             " {0,3}\\[[0-9]{1,4}\\] [a-zA-Z.0-9]{4,6} {0,6}[0-9]{0,20}[.]?[0-9]{5,7}:? {0,2}x?",
             " {0,3}\\[[0-9]{0,4}\\].{0,40}",
         ]) {
-            let found = usual_front(front.as_bytes(), 0, &mut [0; 5]);
+            let mut marks = Marks::default();
+            let found = usual_front(front.as_bytes(), 0, &mut marks);
+            let found = found.map(|(cpu, time, ticks, at)| (cpu, time, ticks, at, marks));
             proptest::prop_assert!(found.is_none() || found == behind_task(front.as_bytes(), 0), "{found:?}");
         }
 

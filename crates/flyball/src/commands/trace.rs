@@ -7,6 +7,7 @@ mod plots;
 mod print;
 mod record;
 mod report;
+mod run;
 mod tables;
 pub mod traced_machine;
 
@@ -31,6 +32,8 @@ enum What {
     Diagnose(diagnose::Args),
     /// Record the driver's decisions to a trace.dat file, until Ctrl-C, a time limit, or the end of a command.
     Record(record::Args),
+    /// Record while a command runs, then report and diagnose.
+    Run(run::Args),
     /// Summarise a trace per CPU and per task: table, JSON, CSV, Parquet, HTML page or pictures.
     Report(report::Args),
 }
@@ -40,6 +43,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     match &args.what {
         What::Diagnose(args) => diagnose::run(context, args),
         What::Record(args) => record::run(context, args),
+        What::Run(args) => run::run(context, args),
         What::Report(args) => report::run(context, args),
     }
 }

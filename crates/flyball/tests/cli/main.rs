@@ -4,6 +4,7 @@
 
 mod change;
 mod doctor;
+mod documents;
 mod examples;
 #[cfg(feature = "guest")]
 mod guest;
@@ -20,5 +21,6 @@ mod speed_select;
 mod speed_select_guide;
 mod terminal;
 mod trace;
+mod turbo_order;
 mod trace_files;
 mod traces;

@@ -217,8 +217,6 @@ fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
             "compare",
             "-M",
             "sim:sst-guide",
-            "--kernel",
-            "6.1",
             "--rounds",
             "2",
             "--warm-up",

@@ -133,11 +133,8 @@ fn intel_traces_have_the_pictures_of_their_tracer() {
 #[test]
 fn lines_come_back_as_they_were() {
     let printed = flyball(&["report", "--print", "-"], Some(&trace()));
-    let kept: Vec<String> = trace()
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.replace("d..2.", "....."))
-        .collect();
+    let trace = trace();
+    let kept: Vec<&str> = trace.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(stdout(&printed).lines().collect::<Vec<_>>(), kept);
 }
 

@@ -195,6 +195,8 @@ const COLUMNS: &[(&str, &str, Take)] = &[
     ("temperature", "C", |c| c.temperature_c),
     ("throttled", "", |c| c.throttles.map(|count| count as f64)),
     ("load", "", |c| c.load),
+    ("uptime", "s", |c| c.moment.uptime_s),
+    ("wall clock", "s", |c| c.moment.unix_s),
     ("busy", "", |c| c.busy),
     ("steal", "", |c| c.steal),
     ("interrupts", "1/s", |c| c.interrupts_per_s),

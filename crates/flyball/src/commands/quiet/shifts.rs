@@ -132,6 +132,8 @@ fn of_rounds(directory: &RunDirectory) -> Vec<Series> {
             numbers("frequency", "MHz", &|round| round.readings.mean_khz().map(|khz| khz / 1000.0)),
             numbers("temperature", "C", &|round| round.readings.peak_celsius()),
             numbers("throttled", "", &|round| round.readings.throttled.map(|count| count as f64)),
+            numbers("load", "", &|round| round.moment.load_before),
+            numbers("uptime", "s", &|round| round.moment.uptime_s),
             numbers("context switches", "", &|round| round.readings.switches.map(|count| count as f64)),
         ];
         let values: Vec<Option<f64>> = values.into_iter().map(Some).collect();
@@ -171,26 +173,24 @@ pub fn render(found: &Found) -> String {
     for Explained { shift, with } in &found.shifts {
         let unit = if found.unit.is_empty() { String::new() } else { format!(" {}", found.unit) };
         let percent = (shift.median_after / shift.median_before - 1.0) * 100.0;
-        let change = format!(
-            "{} to {}{unit} ({percent:+.1} %)",
-            short(shift.median_before),
-            short(shift.median_after)
-        );
+        let (before, after) = (shift.median_before, shift.median_after);
+        let change = match shift.form {
+            Form::Spread => format!("standard deviation {} to {}{unit}", short(before), short(after)),
+            _ => format!("{} to {}{unit} ({percent:+.1} %)", short(before), short(after)),
+        };
         let place = match shift.form {
+            Form::Spread => format!("from run {}, the spread", shift.at + 1),
             Form::Step => format!("from run {}", shift.at + 1),
             Form::Drift => format!("slowly, over runs {} to {}", shift.at + 1, shift.after.start),
         };
         let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
         for blame in with {
             let unit = if blame.unit.is_empty() { String::new() } else { format!(" {}", blame.unit) };
-            let _ = writeln!(
-                out,
-                "  with it from run {}: {} {} to {}{unit}",
-                blame.at + 1,
-                blame.name,
-                blame.before,
-                blame.after
-            );
+            let place = match blame.until {
+                None => format!("from run {}", blame.at + 1),
+                Some(until) => format!("slowly, over runs {} to {}", blame.at + 1, until + 1),
+            };
+            let _ = writeln!(out, "  with it {place}: {} {} to {}{unit}", blame.name, blame.before, blame.after);
         }
         if with.is_empty() {
             let _ = writeln!(out, "  no other column changed with it");

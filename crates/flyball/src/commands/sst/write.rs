@@ -140,8 +140,18 @@ pub(super) fn base_freq(session: &Session<'_>, on: bool, auto: bool) -> Result<E
         }
         settings.push(assign("sst-cp", "on"));
         settings.push(assign("min-freq", "base"));
+        // With turbo off a maximum is that of the base frequency before: intel-speed-select raises it too
+        // (isst-config.c, set_scaling_min_to_cpuinfo_max).
+        if turbo_is_off(session) {
+            settings.push(assign("max-freq", "max"));
+        }
     }
     apply(session, &settings)
+}
+
+fn turbo_is_off(session: &Session<'_>) -> bool {
+    let no_turbo = session.host.read("/sys/devices/system/cpu/intel_pstate/no_turbo");
+    no_turbo.is_ok_and(|text| text.trim() == "1")
 }
 
 /// `turbo-freq enable` and `disable`.
@@ -151,9 +161,10 @@ pub(super) fn turbo_freq(
     auto: bool,
     trl: Option<&str>,
 ) -> Result<Exit, Failure> {
-    // The feature applies to whole domains. --cpu only chooses the CPUs that --auto gives priority to.
+    // The feature and the turbo ratio limits apply to whole packages: those of the CPUs of --cpu, which chooses the CPUs that
+    // --auto gives priority to as well.
     let layout = session.layout()?;
-    let all = session.machine.topology().present.clone();
+    let all = packages_of(session);
     let everywhere = |knob: &str, value: &str| assign(knob, value).on(all.clone());
     let mut settings = Vec::new();
     if on {
@@ -190,7 +201,7 @@ pub(super) fn turbo_freq(
             None => {
                 // There is one register per package; the domains of a package have the same limits.
                 let access = layout.access(session.host);
-                for domain in layout.domains.iter().filter(|domain| !domain.cpus.is_empty()) {
+                for domain in layout.domains.iter().filter(|domain| domain.cpus.intersects(&all)) {
                     let levels = access.levels(&domain.place).map_err(|error| session.explained(&error))?;
                     let limits = access
                         .turbo_limits(&domain.place, levels.current)
@@ -204,6 +215,15 @@ pub(super) fn turbo_freq(
         }
     }
     apply(session, &settings)
+}
+
+/// The CPUs of the packages that CPUs of --cpu are in; of all packages without it.
+fn packages_of(session: &Session<'_>) -> CpuList {
+    let topology = session.machine.topology();
+    let Some(chosen) = &session.cpus else { return topology.present.clone() };
+    let packages = topology.packages();
+    let touched = packages.into_iter().filter(|(_, cpus)| cpus.intersects(chosen));
+    touched.flat_map(|(_, cpus)| cpus.iter().collect::<Vec<_>>()).collect()
 }
 
 /// `core-power enable` and `disable`.

@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
+use flyball_host::CpuList;
 use flyball_trace::{
-    Event, Names,
+    Event, Machine, NameId, Names, Record, TraceSummary,
     diagnose::{Diagnoser, Finding, Limits, Severity},
+    events::TABLE,
 };
 
 use crate::{
@@ -58,25 +60,12 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         Some(from) => Some(traced_machine::of_text(from)?),
     };
     let names = Arc::new(Names::default());
-    let mut diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());
-    let (mut records, mut requests) = (0u64, 0u64);
+    let mut judge = Judge::new(names.clone());
     let summary = args.input.read_batches(&names, &mut |batch| {
-        for record in batch {
-            records += 1;
-            requests += u64::from(matches!(record.event, Event::AmdPerf(_) | Event::Intel(_)));
-            diagnoser.add(record);
-        }
+        judge.add(batch);
         Ok(())
     })?;
-    // What the user gave has precedence over what the trace says of its machine.
-    if let Some(known) = given.as_ref().or(summary.machine.as_ref()) {
-        diagnoser = diagnoser.with_siblings(known.siblings());
-        if let Some(isolation) = known.isolation() {
-            let chosen = |cpu| args.input.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
-            diagnoser = diagnoser.with_isolation(isolation.only(chosen));
-        }
-    }
-    let findings = diagnoser.findings(summary.clock);
+    let Judged { findings, seen } = judge.finish(&summary, given.as_ref(), args.input.cpus.as_ref());
     let output = context.output.about_simulated(simulated(&summary).is_some());
     if let Some(machine) = simulated(&summary) {
         eprintln!("flyball: this trace is of {machine}, which is simulated");
@@ -84,42 +73,139 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     output.object(
         || Output { trace: &summary, findings: &findings },
         || match findings.as_slice() {
-            [] => format!("{}\n", silence(records, requests, summary.clock.nanoseconds())),
+            [] => format!("{}\n", seen.silence()),
             findings => render(findings, args.most),
         },
     )?;
     // An empty list in JSON would look like a healthy machine.
-    if context.output.is_json() && !summary.clock.nanoseconds() {
-        eprintln!("flyball: {}", silence(records, requests, false));
+    if context.output.is_json() && (!seen.is_timed || seen.judged == 0) {
+        eprintln!("flyball: {}", seen.silence());
     }
-    let whole = say_what_is_missing(&summary);
-    Ok(match findings.iter().map(|finding| finding.severity).max() {
+    let whole = say_what_is_missing(&summary) && seen.say_unread();
+    Ok(exit(&findings, whole))
+}
+
+/// The exit code of findings in a trace that was read as a whole, or not.
+pub(super) fn exit(findings: &[Finding], whole: bool) -> Exit {
+    match findings.iter().map(|finding| finding.severity).max() {
         // Findings come before damage: what was found in the readable part is true.
         Some(Severity::Fault) => Exit::Fault,
         Some(Severity::Warning) => Exit::Warning,
         _ if !whole => Exit::Failed,
         _ => Exit::Done,
-    })
-}
-
-/// Why there are no findings.
-fn silence(records: u64, requests: u64, timed: bool) -> String {
-    if records == 0 {
-        "the trace contains no records".to_owned()
-    } else if !timed {
-        "the trace clock is a counter, not a time source, so nothing can be judged; record with --clock mono"
-            .to_owned()
-    } else if requests == 0 {
-        format!(
-            "no problems found in {records} records, but none of them is a request whose effect can be judged \
-             (amd_pstate_perf, pstate_sample)"
-        )
-    } else {
-        format!("no problems found in {records} records")
     }
 }
 
-fn render(findings: &[Finding], most: usize) -> String {
+/// Looks at the records of a trace on their way.
+pub(super) struct Judge {
+    names: Arc<Names>,
+    diagnoser: Diagnoser,
+    seen: Seen,
+    others: BTreeMap<NameId, u64>,
+}
+
+/// What was found.
+pub(super) struct Judged {
+    pub(super) findings: Vec<Finding>,
+    pub(super) seen: Seen,
+}
+
+impl Judge {
+    pub(super) fn new(names: Arc<Names>) -> Judge {
+        let diagnoser = Diagnoser::new(Limits::default(), Vec::new()).with_names(names.clone());
+        Judge { names, diagnoser, seen: Seen::default(), others: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, batch: &[Record]) {
+        for record in batch {
+            self.seen.records += 1;
+            match record.event {
+                Event::AmdPerf(_) | Event::Intel(_) => self.seen.judged += 1,
+                Event::AmdRequest(_) => self.seen.without_counters += 1,
+                Event::Other(name) => *self.others.entry(name).or_default() += 1,
+                _ => {}
+            }
+            self.diagnoser.add(record);
+        }
+    }
+
+    /// The findings. `given` is the machine that the user named, `cpus` those that were chosen.
+    pub(super) fn finish(
+        self,
+        summary: &TraceSummary,
+        given: Option<&Machine>,
+        cpus: Option<&CpuList>,
+    ) -> Judged {
+        let Judge { names, mut diagnoser, mut seen, others } = self;
+        // What the user gave has precedence over what the trace says of its machine.
+        if let Some(known) = given.or(summary.machine.as_ref()) {
+            diagnoser = diagnoser.with_siblings(known.siblings());
+            if let Some(isolation) = known.isolation() {
+                let chosen = |cpu| cpus.is_none_or(|cpus| cpus.contains(cpu));
+                diagnoser = diagnoser.with_isolation(isolation.only(chosen));
+            }
+        }
+        seen.is_timed = summary.clock.nanoseconds();
+        // Events of the table that passed through by name have fields that cannot be read.
+        seen.unread = others.iter().filter(|(id, _)| is_known(&names.name(**id))).map(|(_, count)| count).sum();
+        Judged { findings: diagnoser.findings(summary.clock), seen }
+    }
+}
+
+/// Whether the library reads events of this name field by field.
+fn is_known(name: &str) -> bool {
+    TABLE.iter().any(|row| row.name == name)
+}
+
+/// What a trace consists of.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    records: u64,
+    /// Requests with counters, whose effect can be judged.
+    judged: u64,
+    /// Requests of kernel 5.17, which measured nothing with them.
+    without_counters: u64,
+    /// Records that should have fields and have others.
+    unread: u64,
+    is_timed: bool,
+}
+
+impl Seen {
+    /// Says on stderr what could not be read. Answers whether that was nothing.
+    pub(super) fn say_unread(&self) -> bool {
+        if self.unread > 0 {
+            eprintln!("flyball: {} records have fields that cannot be read; they were not judged", self.unread);
+        }
+        self.unread == 0
+    }
+
+    /// Why there are no findings.
+    pub(super) fn silence(&self) -> String {
+        let Seen { records, judged, without_counters, unread, is_timed } = *self;
+        if records == 0 {
+            "the trace contains no records".to_owned()
+        } else if !is_timed {
+            "the trace clock is a counter, not a time source, so nothing can be judged; record with --clock mono"
+                .to_owned()
+        } else if judged == 0 && without_counters > 0 {
+            format!(
+                "nothing was judged: the {without_counters} requests have neither frequency nor counters (amd_pstate_perf of \
+                 kernel 5.17), so their effect is not known; `flyball trace report` shows what was requested"
+            )
+        } else if judged == 0 && unread > 0 {
+            format!("nothing was judged: {unread} of {records} records have fields that cannot be read")
+        } else if judged == 0 {
+            format!(
+                "no problems found in {records} records, but none of them is a request whose effect can be judged \
+                 (amd_pstate_perf, pstate_sample)"
+            )
+        } else {
+            format!("no problems found in {} records", records - unread)
+        }
+    }
+}
+
+pub(super) fn render(findings: &[Finding], most: usize) -> String {
     let mut out = String::new();
     let mut kinds: BTreeMap<_, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {

@@ -24,7 +24,6 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
-    output::Reporter,
     run_as::RunAs,
     terminal,
 };
@@ -46,7 +45,7 @@ lost is what the kernel wrote.")]
 pub struct Args {
     /// The file to write; trace-cmd and kernelshark can open it.
     #[arg(short, long, value_name = "FILE", default_value = "trace.dat")]
-    output: PathBuf,
+    pub(super) output: PathBuf,
 
     /// Also record this event (power:cpu_idle) or group (amd_cpu); may be repeated.
     #[arg(short, long = "event", value_name = "EVENT")]
@@ -97,7 +96,7 @@ pub struct Args {
 
     /// Record while this command runs.
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    pub(super) command: Vec<String>,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -179,7 +178,19 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     let host = context.open()?;
-    let failure = |error| failure(&*host, args, error);
+    let (summary, code) = make(context, &*host, args)?;
+    context.output.about(&*host).object(|| &summary, String::new)?;
+    say(&summary);
+    Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
+}
+
+/// Records: what came of it, and the exit code of the command that ran.
+pub(super) fn make(
+    context: &Context,
+    host: &dyn Host,
+    args: &Args,
+) -> Result<(CaptureSummary, Option<u8>), Failure> {
+    let failure = |error| failure(host, args, error);
     let tracefs = host.tracefs().map_err(|error| failure(error.into()))?;
     let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));
@@ -199,10 +210,10 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         directory,
         writer,
         // Only to explain findings later: a machine that does not describe itself can be recorded all the same.
-        machine: super::traced_machine::of_host(&*host).ok(),
-        trace_id: crate::time::trace_id(&*host),
+        machine: super::traced_machine::of_host(host).ok(),
+        trace_id: crate::time::trace_id(host),
     };
-    let user = if args.command.is_empty() { None } else { args.run_as.user(&*host)? };
+    let user = if args.command.is_empty() { None } else { args.run_as.user(host)? };
     let interrupted = Arc::new(AtomicBool::new(false));
     // A reader of --live that goes away ends the recording too, not the process: the file is still to be written.
     use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
@@ -211,9 +222,9 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::failed(format!("cannot watch signals: {error}")))?;
     }
     let live = args.live.then(|| super::print::live_sink(Clock::named(&args.clock), interrupted.clone()));
-    let mut capture = Capture::start(&*host, &options, live).map_err(failure)?;
+    let mut capture = Capture::start(host, &options, live).map_err(failure)?;
     let mut program =
-        if args.command.is_empty() { None } else { Some(spawn(&*host, &args.command, user.as_ref())?) };
+        if args.command.is_empty() { None } else { Some(spawn(host, &args.command, user.as_ref())?) };
     let time = match host.software() {
         Some(_) if program.is_none() => Some(args.time.unwrap_or(DEFAULT_TIME)),
         Some(_) => Some(args.time.unwrap_or(LONGEST)),
@@ -222,7 +233,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     if program.is_none() && time.is_none() {
         eprintln!("flyball: recording; press Ctrl-C to stop");
     }
-    let code = wait(&*host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
+    let code = wait(host, time, &mut capture, program.as_mut(), &interrupted).map_err(failure)?;
     let summary = capture.stop(&args.output, args.file_version).map_err(failure)?;
     if let Some(user) = &user {
         // Made as root, which tracefs needs. Not following: another user may have put a link in its place by now.
@@ -234,13 +245,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         // A model that did not come to its end says how far it came. A real program is left to go on.
         let _ = program.stop(Duration::ZERO);
     }
-    say(&context.output.about(&*host), &summary)?;
-    if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
-        eprintln!(
-            "flyball: received and lost records do not add up to what the kernel wrote; the file may lack some"
-        );
-    }
-    Ok(code.filter(|code| *code != 0).map_or(Exit::Done, Exit::Command))
+    Ok((summary, code))
 }
 
 fn spawn(host: &dyn Host, command: &[String], user: Option<&User>) -> Result<Box<dyn Process>, Failure> {
@@ -287,8 +292,8 @@ fn wait(
     }
 }
 
-fn say(output: &Reporter, summary: &CaptureSummary) -> Result<(), Failure> {
-    output.object(|| summary, String::new)?;
+/// Says on stderr what was recorded and lost.
+pub(super) fn say(summary: &CaptureSummary) {
     for name in &summary.leftovers {
         eprintln!("flyball: removed {name}, which a killed run had left in tracefs");
     }
@@ -318,5 +323,9 @@ fn say(output: &Reporter, summary: &CaptureSummary) -> Result<(), Failure> {
             );
         }
     }
-    Ok(())
+    if summary.cpus.iter().any(|cpu| !cpu.balanced()) {
+        eprintln!(
+            "flyball: received and lost records do not add up to what the kernel wrote; the file may lack some"
+        );
+    }
 }

@@ -1,0 +1,86 @@
+//! Turbo that is off on base frequencies of the past.
+//!
+//! Since kernel 6.12 intel_pstate lowers `cpuinfo_max_freq` to the base frequency when `no_turbo` is written
+//! (intel_pstate_update_limits_for_all in store_no_turbo), and writes of the value that is there already are ignored. When
+//! base-freq or a performance level moves the base frequencies while turbo is off, the limits stay those of the old ones: the
+//! cores that base-freq favours cannot go higher. Only switching turbo on and off again makes the driver look.
+
+use flyball_host::CpuList;
+
+use super::{Change, Planner, Want};
+use crate::{At, Id, Location, Place, ReadError, Value};
+
+/// Differences below this are the rounding of firmware tables.
+const TOLERANCE_KHZ: u64 = 50_000;
+
+impl Planner<'_> {
+    /// Where turbo is off and stays off, and what it allows is not, or will not be, the base frequency: the file, and
+    /// whether that is so now.
+    pub(super) fn outdated_turbo_off(&self) -> Result<Option<(Location, bool)>, ReadError> {
+        let concerned =
+            [Id::Turbo, Id::SstBf, Id::SstLevel, Id::MinFreq, Id::MaxFreq];
+        if !self.wants.keys().any(|(knob, _)| concerned.contains(knob)) {
+            return Ok(None);
+        }
+        let off = Some(Value::Switch(false));
+        if self.snapshot.machine_value(Id::Turbo)? != off
+            || self.wants.get(&(Id::Turbo, At::Machine)).is_some_and(|want| want.value != off)
+        {
+            return Ok(None);
+        }
+        let machine = Place::new(At::Machine, CpuList::new());
+        let Some(slot) = self.snapshot.slot(Id::Turbo, &machine)? else { return Ok(None) };
+        if slot.location.name() != "no_turbo" {
+            return Ok(None);
+        }
+        let mut any_lowered = false;
+        for (place, entry) in self.snapshot.entries(Id::HwMaxFreq)? {
+            // Of the policies that were asked for only.
+            if entry.is_none() {
+                continue;
+            }
+            let frequency = |id| {
+                Ok::<_, ReadError>(self.snapshot.value_if_readable(id, place)?.and_then(|value| value.frequency()))
+            };
+            let (Some(highest), Some(base)) = (frequency(Id::HwMaxFreq)?, frequency(Id::BaseFreq)?) else {
+                continue;
+            };
+            if highest.0 + TOLERANCE_KHZ < base.0 {
+                return Ok(Some((slot.location.clone(), true)));
+            }
+            // Before 6.12 the file keeps the turbo frequency, and nothing has to be switched.
+            any_lowered |= highest.0 < base.0 + TOLERANCE_KHZ;
+        }
+        let moves = |want: &Want| {
+            matches!(want.knob, Id::SstBf | Id::SstLevel) && want.value.is_some() && want.value != want.now
+        };
+        let moves = self.wants.values().any(moves);
+        Ok((any_lowered && moves).then(|| (slot.location.clone(), false)))
+    }
+
+    /// Switches turbo on and off again where it is off on old base frequencies.
+    pub(super) fn turbo_again(&mut self) -> Result<(), ReadError> {
+        let Some((location, now)) = self.outdated_turbo_off()? else { return Ok(()) };
+        let Some(control) = Id::Turbo.knob().control() else { return Ok(()) };
+        let when = if now { "are not those of" } else { "will not be those of" };
+        self.changes.push(Change {
+            knob: Id::Turbo,
+            instance: String::new(),
+            place: Place::new(At::Machine, CpuList::new()).to_string(),
+            cpus: self.snapshot.topology().present.clone(),
+            step: control.writing.turn.step("1"),
+            location,
+            old: Some("1".to_owned()),
+            through: Some("0".to_owned()),
+            new: "1".to_owned(),
+            was: Some("off".to_owned()),
+            value: "off".to_owned(),
+            because: format!(
+                "turbo is off, and the driver's limits {when} the base frequencies; it looks only when turbo is switched: on, \
+                 and off again"
+            ),
+            provisional: !now,
+        });
+        Ok(())
+    }
+}

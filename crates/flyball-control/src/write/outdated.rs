@@ -1,0 +1,24 @@
+//! Whether turbo off still means the base frequencies that there are.
+
+use flyball_host::Host;
+
+use crate::Location;
+
+const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
+
+/// Whether `location` is the switch of intel_pstate's turbo, and some policy may not reach its base frequency: since kernel 6.12
+/// the limits of turbo off are those of the moment when it was switched (store_no_turbo in intel_pstate.c), and Speed Select
+/// moves base frequencies afterwards.
+pub(super) fn turbo_off(host: &dyn Host, location: &Location) -> bool {
+    if location.name() != "no_turbo" {
+        return false;
+    }
+    let khz = |path: String| host.read(&path).ok()?.trim().parse::<u64>().ok();
+    let policies = host.list(POLICIES).unwrap_or_default();
+    policies.iter().any(|policy| {
+        let base = khz(format!("{POLICIES}/{policy}/base_frequency"));
+        let highest = khz(format!("{POLICIES}/{policy}/cpuinfo_max_freq"));
+        // A difference below 50 MHz is the rounding of firmware tables.
+        matches!((highest, base), (Some(highest), Some(base)) if highest + 50_000 < base)
+    })
+}

@@ -1,0 +1,119 @@
+//! Changes of spread: the runs vary more, or less, from some run on, around whatever level they have.
+
+use rand::Rng;
+
+use super::{Chance, Form, Options, Shift, best_split, normal_scores, permutation_test, temporary};
+use crate::stats;
+
+/// From the median distance of normal values from their middle to their standard deviation: half of them are within 0.6745
+/// deviations.
+const TO_DEVIATION: f64 = 1.0 / 0.6745;
+
+/// The changes of spread of a series around its levels, which `shifts` are the changes of, in order.
+///
+/// A step may bring its own spread along, as a number or as a share of the level, and neither is news: of positive values
+/// only what changes in both ways counts.
+pub(super) fn find(
+    values: &[f64],
+    shifts: &[Shift],
+    options: &Options,
+    alpha: f64,
+    rng: &mut impl Rng,
+) -> Vec<Shift> {
+    let levels = levels(values, shifts);
+    let distances: Vec<f64> = values.iter().zip(&levels).map(|(value, level)| (value - level).abs()).collect();
+    let mut edges = edges(&distances, options, alpha, rng);
+    if !edges.is_empty() && values.iter().all(|value| *value > 0.0) {
+        let shares: Vec<f64> = distances.iter().zip(&levels).map(|(distance, level)| distance / level).collect();
+        let of_shares = self::edges(&shares, options, alpha, rng);
+        let near = (values.len() / 20).max(10);
+        edges.retain(|edge| {
+            of_shares.iter().any(|other| other.at.abs_diff(edge.at) <= near && other.rises == edge.rises)
+        });
+    }
+    let deviation = |range: std::ops::Range<usize>| {
+        stats::median(&distances[range]).unwrap_or(f64::NAN) * TO_DEVIATION
+    };
+    let shifts = edges.iter().enumerate().map(|(index, &Edge { at, p, .. })| {
+        let before = index.checked_sub(1).map_or(0, |index| edges[index].at)..at;
+        let after = at..edges.get(index + 1).map_or(values.len(), |next| next.at);
+        Shift {
+            form: Form::Spread,
+            at,
+            median_before: deviation(before.clone()),
+            median_after: deviation(after.clone()),
+            before,
+            after,
+            p,
+        }
+    });
+    shifts.collect()
+}
+
+/// Where distances change.
+struct Edge {
+    at: usize,
+    rises: bool,
+    p: f64,
+}
+
+/// Where distances change, in order.
+fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -> Vec<Edge> {
+    let mut found: Vec<(usize, f64)> = Vec::new();
+    // Two searches share the chance.
+    let chance = Chance { alpha: alpha / 2.0, permutations: options.permutations };
+    let mut open = Vec::from([(0, distances.len())]);
+    while let Some((start, end)) = open.pop() {
+        let scores = normal_scores(&distances[start..end]);
+        let Some((split, best)) = best_split(&scores, options.shortest) else { continue };
+        let p = permutation_test(&scores, &around_means(&scores, split), chance, rng, |shuffled| {
+            best_split(shuffled, options.shortest).is_some_and(|(_, other)| other >= best)
+        });
+        if let Some(p) = p {
+            found.push((start + split, p));
+            open.push((start, start + split));
+            open.push((start + split, end));
+        } else if let Some((inner, p)) = temporary::test(&scores, options, chance, rng) {
+            found.push((start + inner.start, p));
+            found.push((start + inner.end, p));
+            // What is left has three levels, each with fewer runs than a further change could be seen in as a rule.
+            open.push((start + inner.start, start + inner.end));
+        }
+    }
+    found.sort_by_key(|(at, _)| *at);
+    let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
+    let median = |range: std::ops::Range<usize>| stats::median(&distances[range]).unwrap_or(0.0);
+    let edges = found.iter().enumerate().map(|(index, &(at, p))| {
+        let from = index.checked_sub(1).map_or(0, |index| places[index]);
+        let to = places.get(index + 1).copied().unwrap_or(distances.len());
+        Edge { at, rises: median(at..to) > median(from..at), p }
+    });
+    edges.collect()
+}
+
+/// The level of each run: the median between two changes, and the way from one to the other while a drift goes on.
+fn levels(values: &[f64], shifts: &[Shift]) -> Vec<f64> {
+    let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
+    let mut levels = vec![f64::NAN; values.len()];
+    let mut from = 0;
+    for shift in shifts {
+        let (start, end) = (shift.before.end.max(from), shift.after.start);
+        levels[from..start].fill(median(from..start));
+        let (low, high) = (shift.median_before, shift.median_after);
+        for run in start..end {
+            let share = (run as f64 + 0.5 - start as f64) / (end - start) as f64;
+            levels[run] = low + share * (high - low);
+        }
+        from = end.max(start);
+    }
+    let count = values.len();
+    levels[from..].fill(median(from..count));
+    levels
+}
+
+/// What is left of scores when the means of both sides are taken out.
+pub(super) fn around_means(scores: &[f64], split: usize) -> Vec<f64> {
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len().max(1) as f64;
+    let (left, right) = (mean(&scores[..split]), mean(&scores[split..]));
+    scores.iter().enumerate().map(|(i, score)| score - if i < split { left } else { right }).collect()
+}

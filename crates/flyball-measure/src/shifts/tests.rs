@@ -1,0 +1,143 @@
+//! Series that were made for it: how often a shift is found that is there, and one that is not.
+
+use super::*;
+use rand_distr::{Distribution, StandardNormal};
+
+fn noise(seed: u64, count: usize) -> Vec<f64> {
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+    (0..count).map(|_| StandardNormal.sample(&mut rng)).collect()
+}
+
+#[test]
+fn a_series_without_a_shift_gets_one_in_at_most_one_percent() {
+    let options = Options { permutations: 999, ..Options::default() };
+    let found = (0..1000).filter(|&seed| !find(&noise(seed, 400), &options).is_empty()).count();
+    println!("shifts called in {found} of 1000 series without one");
+    assert!(found <= 10, "{found} of 1000");
+}
+
+#[test]
+fn a_shift_of_one_deviation_is_found_within_ten_runs_in_ninety_percent() {
+    let options = Options { permutations: 999, ..Options::default() };
+    let mut hits = 0;
+    for seed in 0..300u64 {
+        let at = 60 + (seed as usize * 37) % 280;
+        let mut values = noise(10_000 + seed, 400);
+        values[at..].iter_mut().for_each(|value| *value += 1.0);
+        hits += usize::from(find(&values, &options).iter().any(|shift| shift.at.abs_diff(at) <= 10));
+    }
+    println!("{hits} of 300 planted shifts found within 10 runs");
+    assert!(hits >= 270, "{hits} of 300");
+}
+
+#[test]
+fn the_glitch_is_found_at_its_run() {
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(7);
+    let values: Vec<f64> = (0..400)
+        .map(|run| {
+            let noise: f64 = StandardNormal.sample(&mut rng);
+            if run < 105 { 20.3 + 0.4 * noise } else { 11.0 + 0.2 * noise }
+        })
+        .collect();
+    let shifts = find(&values, &Options::default());
+    assert_eq!(shifts.len(), 1);
+    assert_eq!(shifts[0].at, 105);
+    assert!((shifts[0].median_before - 20.3).abs() < 0.2 && (shifts[0].median_after - 11.0).abs() < 0.1);
+}
+
+#[test]
+fn slow_wandering_is_no_shift_and_a_slope_is_drift() {
+    let mut called = 0;
+    for seed in 0..100 {
+        let mut level = 0.0;
+        let wander: Vec<f64> = noise(500 + seed, 300)
+            .into_iter()
+            .map(|step| {
+                level = 0.7 * level + step;
+                level
+            })
+            .collect();
+        called += usize::from(!find(&wander, &Options::default()).is_empty());
+    }
+    assert!(called <= 6, "{called} of 100 wandering series");
+    let slope: Vec<f64> = noise(3, 200).iter().enumerate().map(|(i, n)| i as f64 * 0.05 + n).collect();
+    let shifts = find(&slope, &Options::default());
+    assert_eq!(shifts.iter().map(|s| s.form).collect::<Vec<_>>(), [Form::Drift]);
+    assert!(shifts[0].before.len() < 20 && shifts[0].after.len() < 20, "{shifts:?}");
+}
+
+/// Level, a little warmer, throttled with a long tail, level: two drifts, and no more.
+#[test]
+fn a_tail_belongs_to_its_drift() {
+    let noise = noise(11, 400);
+    let value = |run: usize| {
+        let late = (run as f64 - 240.0).max(0.0);
+        60.0 + (run as f64 - 200.0).clamp(0.0, 40.0) * 0.03
+            + 65.0 * (1.0 - (-late / 30.0).exp())
+            + 0.1 * noise[run]
+    };
+    let values: Vec<f64> = (0..400).map(value).collect();
+    let shifts = find(&values, &Options::default());
+    assert!(shifts.len() <= 2 && shifts.iter().all(|shift| shift.form == Form::Drift), "{shifts:#?}");
+    let last = shifts.last().unwrap();
+    assert!((225..250).contains(&last.at) && last.after.start > 290, "{last:?}");
+    assert!(last.median_before < 62.0 && last.median_after > 120.0, "{last:?}");
+}
+
+/// What a plan of runs sees when another job comes and goes, a fan is blocked for a while, or a background task starts.
+#[test]
+fn changes_that_go_back_and_changes_of_spread_are_found() {
+    let forms = |values: &[f64]| find(values, &Options::default()).iter().map(|s| (s.form, s.at)).collect::<Vec<_>>();
+    let small = noise(5, 200);
+    let doubled: Vec<f64> =
+        (0..60).map(|run| if (20..40).contains(&run) { 2.0 } else { 1.0 } + 0.001 * small[run]).collect();
+    assert_eq!(forms(&doubled), [(Form::Step, 20), (Form::Step, 40)]);
+    // Up by 80 % over 29 runs, and down again.
+    let hill = |run: usize| 1.0 + 0.8 * (1.0 - (run as f64 - 100.0).abs() / 29.0).max(0.0) + 0.001 * small[run];
+    let shifts = find(&(0..200).map(hill).collect::<Vec<_>>(), &Options::default());
+    let drifts: Vec<_> = shifts.iter().filter(|shift| shift.form == Form::Drift).collect();
+    assert!(drifts.len() >= 2 && drifts[0].at.abs_diff(71) <= 8, "{shifts:#?}");
+    assert!(drifts[0].median_before < 1.1, "{shifts:#?}");
+    let wider: Vec<f64> =
+        (0..200).map(|run| 100.0 + if run < 90 { 0.5 } else { 2.0 } * small[run]).collect();
+    let shifts = find(&wider, &Options::default());
+    assert_eq!(shifts.len(), 1, "{shifts:#?}");
+    assert_eq!(shifts[0].form, Form::Spread);
+    assert!(shifts[0].at.abs_diff(90) <= 12, "{shifts:#?}");
+    let (before, after) = (shifts[0].median_before, shifts[0].median_after);
+    assert!((0.3..0.7).contains(&before) && (1.3..2.7).contains(&after), "{shifts:#?}");
+}
+
+/// Stinner's glitch: the temperature falls for a while after the run at which the frequency changed.
+#[test]
+fn what_changes_slowly_from_the_same_run_on_is_named() {
+    let small = noise(9, 400);
+    let values: Vec<f64> = (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * small[run]).collect();
+    for tau in [5.0, 10.0, 20.0, 40.0] {
+        let falls = |run: usize| match run {
+            0..105 => 70.0 + small[(run * 7) % 400],
+            _ => 58.0 + 12.0 * (-(run as f64 - 105.0) / tau).exp() + small[(run * 7) % 400],
+        };
+        let values_of = |one: &dyn Fn(usize) -> f64| Values::Numbers((0..400).map(|run| Some(one(run))).collect());
+        let column = |name: &str, values| Column { name: name.to_owned(), unit: "C".to_owned(), values };
+        let columns = [
+            column("temperature", values_of(&falls)),
+            column("uptime", values_of(&|run| run as f64)),
+            column("other", values_of(&|run| 3.0 + ((run as f64 - 250.0) / 60.0).clamp(0.0, 1.0) + 0.1 * small[(run * 3) % 400])),
+        ];
+        let shifts = find(&values, &Options::default());
+        let names: Vec<_> =
+            blame(&shifts[0], &columns, &Options::default()).into_iter().map(|blame| blame.name).collect();
+        assert_eq!(names, ["temperature"], "tau {tau}");
+    }
+}
+
+#[test]
+fn odd_series_do_not_panic() {
+    let options = Options::default();
+    for values in [vec![], vec![1.0], vec![1.0; 50], vec![f64::NAN; 20], vec![f64::INFINITY, 1.0]] {
+        assert!(find(&values, &options).is_empty());
+    }
+    let constant_step: Vec<f64> = (0..40).map(|i| if i < 20 { 1.0 } else { 2.0 }).collect();
+    assert_eq!(find(&constant_step, &options)[0].at, 20);
+}

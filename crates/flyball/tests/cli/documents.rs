@@ -1,0 +1,111 @@
+//! What the documents print, through flyball: AMD's two texts of a trace.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use flyball_testing::{Ran, flyball};
+
+/// Documentation/admin-guide/pm/amd-pstate.rst, and the slides of 2022, which have one blank less.
+const DOCUMENT: &str = "\
+# tracer: nop
+#
+# entries-in-buffer/entries-written: 47827/42233061   #P:2
+#
+#                                _-----=> irqs-off
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth
+#                              ||| /     delay
+#           TASK-PID     CPU#  ||||   TIMESTAMP  FUNCTION
+#              | |         |   ||||      |         |
+         <idle>-0       [015] dN...  4995.979886: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=15 changed=false fast_switch=true
+         <idle>-0       [007] d.h..  4995.979893: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=7 changed=false fast_switch=true
+            cat-2161    [000] d....  4995.980841: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=0 changed=false fast_switch=true
+           sshd-2125    [004] d.s..  4995.980968: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=4 changed=false fast_switch=true
+         <idle>-0       [007] d.s..  4995.980968: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=7 changed=false fast_switch=true
+         <idle>-0       [003] d.s..  4995.980971: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=3 changed=false fast_switch=true
+         <idle>-0       [011] d.s..  4995.980996: amd_pstate_perf: amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=11 changed=false fast_switch=true
+";
+
+fn trace(words: &[&str], text: &str) -> Ran {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+    let mut command: Command = flyball!();
+    Ran::of(command.arg("trace").args(words).arg(&path).env("NO_COLOR", "1").stdin(Stdio::null()))
+}
+
+#[test]
+fn traces_as_the_documents_print_them_are_read() {
+    let slides = DOCUMENT
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(_) => format!("{line}\n"),
+            // The slides have the task at the left, and one blank before the time.
+            None => format!("{}\n", line.trim_start().replace("  4995", " 4995")),
+        })
+        .collect::<String>();
+    // Kernels before 5.17 have four characters of flags.
+    let four = DOCUMENT.replace("...  4995", "..  4995").replace(".h..  ", ".h.  ").replace(".s..  ", ".s.  ");
+    for text in [DOCUMENT, &slides, &four] {
+        let ran = trace(&["report", "--json"], text);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let report = &ran.json()["report"];
+        assert_eq!(report["driver"], "amd-pstate", "{}", ran.out);
+        assert_eq!(report["events"][0]["count"], 7, "{}", ran.out);
+        assert_eq!(report["unread"].as_array().map_or(0, Vec::len), 0, "{}", ran.out);
+        let cpus = report["cpus"].as_array().unwrap();
+        let seven = cpus.iter().find(|cpu| cpu["cpu"] == 7).unwrap();
+        assert_eq!((&seven["samples"], &seven["des_perf"]["mean"]), (&2.into(), &85.0.into()), "{seven}");
+        assert_eq!(seven["max_perf"]["max"], 166.0, "{seven}");
+        // Nothing is claimed of what these records do not have.
+        assert!(seven.get("ghz").is_none() && seven.get("load").is_none(), "{seven}");
+
+        let ran = trace(&["diagnose"], text);
+        assert!(ran.out.contains("nothing was judged: the 7 requests"), "{}", ran.out);
+    }
+    // Printed again as they were, flags included.
+    let printed = trace(&["report", "--print"], DOCUMENT);
+    // The document has cut a blank from the front of each line, which the kernel prints.
+    let words = |text: &str| -> Vec<Vec<String>> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    assert_eq!(words(&printed.out), words(DOCUMENT));
+    let of_four = trace(&["report", "--print"], &four);
+    assert!(of_four.out.contains("dN...") && of_four.out.contains("d.h.."), "{}", of_four.out);
+}
+
+#[test]
+fn what_cannot_be_read_is_never_called_correct() {
+    let damaged = DOCUMENT.replace("amd_des_perf=85", "amd_des_perf=x");
+    for words in [&["diagnose"][..], &["report"]] {
+        let ran = trace(words, &damaged);
+        assert_eq!(ran.code, 1, "{words:?}: {}{}", ran.out, ran.err);
+        assert!(!ran.out.contains("no problems found"), "{}", ran.out);
+    }
+    // Half of the records: what is judged is what was read.
+    let half = DOCUMENT.replacen("amd_des_perf=85", "amd_des_perf=x", 3);
+    let ran = trace(&["diagnose"], &half);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(ran.err.contains("3 records"), "{}", ran.err);
+}
+
+#[test]
+fn one_command_records_reports_and_diagnoses() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.dat");
+    let run = |json: bool| {
+        let mut command: Command = flyball!();
+        command.args(["-M", "sim:ryzen-5750g,boot=amd_pstate=passive"]).args(json.then_some("--json"));
+        command.args(["trace", "run", "-o"]).arg(&file).args(["--", "gitsource", "--amount", "200"]);
+        Ran::of(command.env("NO_COLOR", "1"))
+    };
+    let ran = run(false);
+    assert!([0, 8, 9].contains(&ran.code), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("amd-pstate events") && ran.err.contains("records received"), "{}{}", ran.out, ran.err);
+    let json = run(true).json();
+    let found = json.pointer("/data/report/driver").or(json.pointer("/report/driver"));
+    assert_eq!(found.and_then(|driver| driver.as_str()), Some("amd-pstate"), "{json}");
+    assert!(file.exists());
+}
