@@ -65,7 +65,9 @@ fn main() {
     println!("false, independent runs              {:5.1} %", none(&|noise| series(noise, |_| 0.0)));
     println!("false, neighbours correlate by 0.7   {:5.1} %", none(&wandering));
     println!("false, outliers in 5 % of the runs   {:5.1} %", none(&with_outliers));
-    let step = |height: f64| planted(count, &[(Form::Step, 80)], |n| series(n, |run| if run < 80 { 0.0 } else { height }));
+    let step = |height: f64| {
+        planted(count, &[(Form::Step, 80)], |n| series(n, |run| if run < 80 { 0.0 } else { height }))
+    };
     println!("step of 1 deviation                  {:5.1} %", step(1.0));
     println!("step of 2 deviations                 {:5.1} %", step(2.0));
     let temporary = |height: f64, runs: usize| {
@@ -102,7 +104,8 @@ fn named(count: u64) {
         let (heat, other) = (noise(2_000_000 + seed), noise(3_000_000 + seed));
         // From 5 to 40 runs until a third is left.
         let tau = 5.0 + (seed % 36) as f64;
-        let fall = |run: usize| if run < 80 { 0.0 } else { -12.0 * (1.0 - (-(run as f64 - 80.0) / tau).exp()) };
+        let fall =
+            |run: usize| if run < 80 { 0.0 } else { -12.0 * (1.0 - (-(run as f64 - 80.0) / tau).exp()) };
         // It wanders up somewhere else.
         let start = 120.0 + (seed % 40) as f64;
         let elsewhere = |run: usize| 10.0 * ((run as f64 - start) / 30.0).clamp(0.0, 1.0);

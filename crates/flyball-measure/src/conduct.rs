@@ -380,7 +380,8 @@ impl Conductor<'_> {
         if let Some((tracer, _)) = &mut tracer {
             tracer.begin(self.host).map_err(failed)?;
         }
-        let counting = watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default(), self.meters));
+        let counting =
+            watched.map(|cpus| Counting::start(self.host, cpus.parse().unwrap_or_default(), self.meters));
         let mut recording = self.meters.start(self.host);
         // A tick cannot fail: the first error is kept and reported when the workload has ended, which must not be interrupted
         // with the settings in effect.

@@ -74,7 +74,15 @@ impl<'a> Counting<'a> {
     pub fn start(host: &'a dyn Host, cpus: CpuList, meters: &Meters) -> Counting<'a> {
         let (moment, floor_mhz, limit_c) =
             (Moment::read(host), floor_mhz(host, &cpus), meters.temperature_limit_c());
-        Counting { host, before: counters(host, &cpus), started: host.now(), cpus, limit_c, floor_mhz, moment }
+        Counting {
+            host,
+            before: counters(host, &cpus),
+            started: host.now(),
+            cpus,
+            limit_c,
+            floor_mhz,
+            moment,
+        }
     }
 
     /// Stops counting; with what the meters read meanwhile it is known what happened.

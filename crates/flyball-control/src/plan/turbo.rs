@@ -17,8 +17,7 @@ impl Planner<'_> {
     /// Where turbo is off and stays off, and what it allows is not, or will not be, the base frequency: the file, and
     /// whether that is so now.
     pub(super) fn outdated_turbo_off(&self) -> Result<Option<(Location, bool)>, ReadError> {
-        let concerned =
-            [Id::Turbo, Id::SstBf, Id::SstLevel, Id::MinFreq, Id::MaxFreq];
+        let concerned = [Id::Turbo, Id::SstBf, Id::SstLevel, Id::MinFreq, Id::MaxFreq];
         if !self.wants.keys().any(|(knob, _)| concerned.contains(knob)) {
             return Ok(None);
         }
@@ -40,7 +39,9 @@ impl Planner<'_> {
                 continue;
             }
             let frequency = |id| {
-                Ok::<_, ReadError>(self.snapshot.value_if_readable(id, place)?.and_then(|value| value.frequency()))
+                Ok::<_, ReadError>(
+                    self.snapshot.value_if_readable(id, place)?.and_then(|value| value.frequency()),
+                )
             };
             let (Some(highest), Some(base)) = (frequency(Id::HwMaxFreq)?, frequency(Id::BaseFreq)?) else {
                 continue;

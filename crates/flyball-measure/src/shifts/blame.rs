@@ -131,7 +131,8 @@ fn numbers(
             return None;
         }
         at = places[ramp.start];
-        let end = present.get(ramp.end..).filter(|rest| rest.len() >= 3).unwrap_or(&present[present.len() - 3..]);
+        let end =
+            present.get(ramp.end..).filter(|rest| rest.len() >= 3).unwrap_or(&present[present.len() - 3..]);
         median_after = stats::median(end)?;
         until = places.get(ramp.end).or(places.last()).copied();
     }

@@ -21,19 +21,20 @@ pub(super) fn find(
     rng: &mut impl Rng,
 ) -> Vec<Shift> {
     let levels = levels(values, shifts);
-    let distances: Vec<f64> = values.iter().zip(&levels).map(|(value, level)| (value - level).abs()).collect();
+    let distances: Vec<f64> =
+        values.iter().zip(&levels).map(|(value, level)| (value - level).abs()).collect();
     let mut edges = edges(&distances, options, alpha, rng);
     if !edges.is_empty() && values.iter().all(|value| *value > 0.0) {
-        let shares: Vec<f64> = distances.iter().zip(&levels).map(|(distance, level)| distance / level).collect();
+        let shares: Vec<f64> =
+            distances.iter().zip(&levels).map(|(distance, level)| distance / level).collect();
         let of_shares = self::edges(&shares, options, alpha, rng);
         let near = (values.len() / 20).max(10);
         edges.retain(|edge| {
             of_shares.iter().any(|other| other.at.abs_diff(edge.at) <= near && other.rises == edge.rises)
         });
     }
-    let deviation = |range: std::ops::Range<usize>| {
-        stats::median(&distances[range]).unwrap_or(f64::NAN) * TO_DEVIATION
-    };
+    let deviation =
+        |range: std::ops::Range<usize>| stats::median(&distances[range]).unwrap_or(f64::NAN) * TO_DEVIATION;
     let shifts = edges.iter().enumerate().map(|(index, &Edge { at, p, .. })| {
         let before = index.checked_sub(1).map_or(0, |index| edges[index].at)..at;
         let after = at..edges.get(index + 1).map_or(values.len(), |next| next.at);

@@ -87,19 +87,20 @@ fn a_tail_belongs_to_its_drift() {
 /// What a plan of runs sees when another job comes and goes, a fan is blocked for a while, or a background task starts.
 #[test]
 fn changes_that_go_back_and_changes_of_spread_are_found() {
-    let forms = |values: &[f64]| find(values, &Options::default()).iter().map(|s| (s.form, s.at)).collect::<Vec<_>>();
+    let forms =
+        |values: &[f64]| find(values, &Options::default()).iter().map(|s| (s.form, s.at)).collect::<Vec<_>>();
     let small = noise(5, 200);
     let doubled: Vec<f64> =
         (0..60).map(|run| if (20..40).contains(&run) { 2.0 } else { 1.0 } + 0.001 * small[run]).collect();
     assert_eq!(forms(&doubled), [(Form::Step, 20), (Form::Step, 40)]);
     // Up by 80 % over 29 runs, and down again.
-    let hill = |run: usize| 1.0 + 0.8 * (1.0 - (run as f64 - 100.0).abs() / 29.0).max(0.0) + 0.001 * small[run];
+    let hill =
+        |run: usize| 1.0 + 0.8 * (1.0 - (run as f64 - 100.0).abs() / 29.0).max(0.0) + 0.001 * small[run];
     let shifts = find(&(0..200).map(hill).collect::<Vec<_>>(), &Options::default());
     let drifts: Vec<_> = shifts.iter().filter(|shift| shift.form == Form::Drift).collect();
     assert!(drifts.len() >= 2 && drifts[0].at.abs_diff(71) <= 8, "{shifts:#?}");
     assert!(drifts[0].median_before < 1.1, "{shifts:#?}");
-    let wider: Vec<f64> =
-        (0..200).map(|run| 100.0 + if run < 90 { 0.5 } else { 2.0 } * small[run]).collect();
+    let wider: Vec<f64> = (0..200).map(|run| 100.0 + if run < 90 { 0.5 } else { 2.0 } * small[run]).collect();
     let shifts = find(&wider, &Options::default());
     assert_eq!(shifts.len(), 1, "{shifts:#?}");
     assert_eq!(shifts[0].form, Form::Spread);
@@ -112,18 +113,25 @@ fn changes_that_go_back_and_changes_of_spread_are_found() {
 #[test]
 fn what_changes_slowly_from_the_same_run_on_is_named() {
     let small = noise(9, 400);
-    let values: Vec<f64> = (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * small[run]).collect();
+    let values: Vec<f64> =
+        (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * small[run]).collect();
     for tau in [5.0, 10.0, 20.0, 40.0] {
         let falls = |run: usize| match run {
             0..105 => 70.0 + small[(run * 7) % 400],
             _ => 58.0 + 12.0 * (-(run as f64 - 105.0) / tau).exp() + small[(run * 7) % 400],
         };
-        let values_of = |one: &dyn Fn(usize) -> f64| Values::Numbers((0..400).map(|run| Some(one(run))).collect());
+        let values_of =
+            |one: &dyn Fn(usize) -> f64| Values::Numbers((0..400).map(|run| Some(one(run))).collect());
         let column = |name: &str, values| Column { name: name.to_owned(), unit: "C".to_owned(), values };
         let columns = [
             column("temperature", values_of(&falls)),
             column("uptime", values_of(&|run| run as f64)),
-            column("other", values_of(&|run| 3.0 + ((run as f64 - 250.0) / 60.0).clamp(0.0, 1.0) + 0.1 * small[(run * 3) % 400])),
+            column(
+                "other",
+                values_of(&|run| {
+                    3.0 + ((run as f64 - 250.0) / 60.0).clamp(0.0, 1.0) + 0.1 * small[(run * 3) % 400]
+                }),
+            ),
         ];
         let shifts = find(&values, &Options::default());
         let names: Vec<_> =

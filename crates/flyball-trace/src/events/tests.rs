@@ -71,7 +71,9 @@ fn an_event_that_lacks_a_field_is_passed_through() {
 #[test]
 fn layouts_are_unique_and_recordings_name_each_event_once() {
     let mut rows = HashSet::new();
-    for row in TABLE.iter().map(|row| (row.name, row.fields)).chain(BY_NAME.iter().map(|row| (row.name, &[][..]))) {
+    for row in
+        TABLE.iter().map(|row| (row.name, row.fields)).chain(BY_NAME.iter().map(|row| (row.name, &[][..])))
+    {
         assert!(rows.insert(row), "{row:?}");
     }
     let mut names = HashSet::new();

@@ -453,7 +453,8 @@ fn prefix(line: &[u8]) -> Option<(Prefix, usize)> {
             // Not init behind a name that ends in a blank: perf's number of a task that it does not know.
             continue;
         }
-        let (Some((cpu, time, ticks, at, marks)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid)) else {
+        let (Some((cpu, time, ticks, at, marks)), Ok(pid)) = (behind_task(line, at), i32::try_from(pid))
+        else {
             continue;
         };
         let lead = line[..dash].iter().position(|byte| *byte != b' ').unwrap_or(dash);

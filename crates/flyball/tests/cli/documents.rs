@@ -46,7 +46,8 @@ fn traces_as_the_documents_print_them_are_read() {
         })
         .collect::<String>();
     // Kernels before 5.17 have four characters of flags.
-    let four = DOCUMENT.replace("...  4995", "..  4995").replace(".h..  ", ".h.  ").replace(".s..  ", ".s.  ");
+    let four =
+        DOCUMENT.replace("...  4995", "..  4995").replace(".h..  ", ".h.  ").replace(".s..  ", ".s.  ");
     for text in [DOCUMENT, &slides, &four] {
         let ran = trace(&["report", "--json"], text);
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -103,7 +104,12 @@ fn one_command_records_reports_and_diagnoses() {
     };
     let ran = run(false);
     assert!([0, 8, 9].contains(&ran.code), "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("amd-pstate events") && ran.err.contains("records received"), "{}{}", ran.out, ran.err);
+    assert!(
+        ran.out.contains("amd-pstate events") && ran.err.contains("records received"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
     let json = run(true).json();
     let found = json.pointer("/data/report/driver").or(json.pointer("/report/driver"));
     assert_eq!(found.and_then(|driver| driver.as_str()), Some("amd-pstate"), "{json}");

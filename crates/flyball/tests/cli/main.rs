@@ -21,6 +21,6 @@ mod speed_select;
 mod speed_select_guide;
 mod terminal;
 mod trace;
-mod turbo_order;
 mod trace_files;
 mod traces;
+mod turbo_order;

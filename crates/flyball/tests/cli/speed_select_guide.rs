@@ -212,18 +212,7 @@ fn every_command_of_the_guide_in_its_order() {
 fn compare(arms: [&str; 2], more: &[&str]) -> [f64; 2] {
     let folder = tempfile::tempdir().unwrap();
     let output = flyball!()
-        .args([
-            "--json",
-            "compare",
-            "-M",
-            "sim:sst-guide",
-            "--rounds",
-            "2",
-            "--warm-up",
-            "0",
-            "--seed",
-            "1",
-        ])
+        .args(["--json", "compare", "-M", "sim:sst-guide", "--rounds", "2", "--warm-up", "0", "--seed", "1"])
         .args(["--arm", arms[0], "--arm", arms[1]])
         .args(more)
         .arg("-o")

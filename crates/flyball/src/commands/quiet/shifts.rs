@@ -190,7 +190,8 @@ pub fn render(found: &Found) -> String {
                 None => format!("from run {}", blame.at + 1),
                 Some(until) => format!("slowly, over runs {} to {}", blame.at + 1, until + 1),
             };
-            let _ = writeln!(out, "  with it {place}: {} {} to {}{unit}", blame.name, blame.before, blame.after);
+            let _ =
+                writeln!(out, "  with it {place}: {} {} to {}{unit}", blame.name, blame.before, blame.after);
         }
         if with.is_empty() {
             let _ = writeln!(out, "  no other column changed with it");

@@ -147,7 +147,8 @@ impl Judge {
         }
         seen.is_timed = summary.clock.nanoseconds();
         // Events of the table that passed through by name have fields that cannot be read.
-        seen.unread = others.iter().filter(|(id, _)| is_known(&names.name(**id))).map(|(_, count)| count).sum();
+        seen.unread =
+            others.iter().filter(|(id, _)| is_known(&names.name(**id))).map(|(_, count)| count).sum();
         Judged { findings: diagnoser.findings(summary.clock), seen }
     }
 }
@@ -174,7 +175,10 @@ impl Seen {
     /// Says on stderr what could not be read. Answers whether that was nothing.
     pub(super) fn say_unread(&self) -> bool {
         if self.unread > 0 {
-            eprintln!("flyball: {} records have fields that cannot be read; they were not judged", self.unread);
+            eprintln!(
+                "flyball: {} records have fields that cannot be read; they were not judged",
+                self.unread
+            );
         }
         self.unread == 0
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flyball_trace::{
-    Names, Trace, TextOptions, TraceSummary,
+    Names, TextOptions, Trace, TraceSummary,
     diagnose::Finding,
     live::CaptureSummary,
     report::{Analyser, Report},
