@@ -183,7 +183,10 @@ fn describe(values: &[f64], found: &[Found], options: &Options) -> Vec<Shift> {
         if change.is_empty() {
             let scores = normal_scores(&values[start..end]);
             // A split found while a later shift was still in the segment may be off; between its neighbours it is placed again.
-            let at = best_split(&scores, options.shortest).map_or(change.start, |(split, _)| start + split);
+            let split = best_split(&scores, options.shortest).map(|(split, _)| split);
+            let at = split.map_or(change.start, |split| {
+                start + shape::step_near(&values[start..end], split, options.shortest)
+            });
             return Shift {
                 form: Form::Step,
                 at,

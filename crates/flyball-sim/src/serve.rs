@@ -9,6 +9,7 @@ mod files;
 mod namespace;
 mod open;
 mod own;
+mod several;
 mod supervise;
 mod wait;
 

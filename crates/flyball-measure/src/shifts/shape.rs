@@ -14,6 +14,7 @@ const GRID: usize = 120;
 /// The runs over which the change goes: empty at `split` for a step.
 pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> {
     let count = values.len();
+    let split = step_near(values, split, shortest);
     let step = split..split;
     // Too few values for two levels and a ramp between them.
     if count < 4 * shortest {
@@ -47,13 +48,26 @@ pub(super) fn of(values: &[f64], split: usize, shortest: usize) -> Range<usize> 
     from..to
 }
 
+/// The place near `split` where a step fits best. Ranks, by which splits are found, know that two levels are apart and not how
+/// far, so that chance moves their best split by a run or two; a step one run off fits worse than a short ramp.
+pub(super) fn step_near(values: &[f64], split: usize, shortest: usize) -> usize {
+    let count = values.len();
+    if count < 2 * shortest {
+        return split;
+    }
+    let sums = Sums::of(&clipped(values));
+    let around = shortest.max(count / 40);
+    let near = split.saturating_sub(around).max(shortest)..=(split + around).min(count - shortest);
+    near.min_by(|a, b| sums.rest(&(*a..*a)).total_cmp(&sums.rest(&(*b..*b)))).unwrap_or(split)
+}
+
 /// What a step or ramp near `split` leaves of the values.
 pub(super) fn rest(values: &[f64], split: usize, shortest: usize) -> Vec<f64> {
     let ramp = of(values, split, shortest);
     let share = |run: usize| {
         let passed = run as f64 + 0.5 - ramp.start as f64;
         if ramp.is_empty() {
-            f64::from(u8::from(run >= split))
+            f64::from(u8::from(run >= ramp.start))
         } else {
             (passed / ramp.len() as f64).clamp(0.0, 1.0)
         }

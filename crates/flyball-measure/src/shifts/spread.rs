@@ -92,7 +92,8 @@ fn edges(distances: &[f64], options: &Options, alpha: f64, rng: &mut impl Rng) -
     edges.collect()
 }
 
-/// The level of each run: the median between two changes, and the way from one to the other while a drift goes on.
+/// The level of each run: the median between two changes; while a drift goes on, which no line describes exactly, the median of
+/// the neighbours.
 fn levels(values: &[f64], shifts: &[Shift]) -> Vec<f64> {
     let median = |range: std::ops::Range<usize>| stats::median(&values[range]).unwrap_or(f64::NAN);
     let mut levels = vec![f64::NAN; values.len()];
@@ -100,10 +101,10 @@ fn levels(values: &[f64], shifts: &[Shift]) -> Vec<f64> {
     for shift in shifts {
         let (start, end) = (shift.before.end.max(from), shift.after.start);
         levels[from..start].fill(median(from..start));
-        let (low, high) = (shift.median_before, shift.median_after);
-        for run in start..end {
-            let share = (run as f64 + 0.5 - start as f64) / (end - start) as f64;
-            levels[run] = low + share * (high - low);
+        for (run, level) in levels.iter_mut().enumerate().take(end).skip(start) {
+            let near = run.saturating_sub(2)..(run + 3).min(values.len());
+            let others: Vec<f64> = near.filter(|other| *other != run).map(|other| values[other]).collect();
+            *level = stats::median(&others).unwrap_or(values[run]);
         }
         from = end.max(start);
     }

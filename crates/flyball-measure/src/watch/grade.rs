@@ -138,7 +138,7 @@ pub fn grade(conditions: &Conditions, own_busy: Option<f64>, limits: &Limits) ->
 /// Sensors have steps of one degree, and the last of them before the limit is where processors begin to slow down.
 const NEAR_LIMIT_C: f64 = 1.0;
 
-/// A mean frequency below the minimum that is set: the processor did not do what it was told, for heat or power.
+/// A mean frequency below the minimum that is set: the processor did not keep to it, for heat or power.
 fn judge_below(found: &mut Vec<Disturbance>, below: Option<f64>, conditions: &Conditions) {
     // A register's ratio and a file's kHz differ by less than this.
     let Some(share) = below.filter(|share| *share > 0.03) else { return };

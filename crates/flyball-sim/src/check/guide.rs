@@ -41,6 +41,25 @@ fn pipe(report: &mut Report, row: &str, published: f64, simulated: f64, used: bo
     });
 }
 
+/// Operations per second, which the guide prints too, and what a feature changes: absolute values can be near while the change
+/// is half.
+fn rates_and_change(report: &mut Report, feature: &str, published: [(f64, f64); 2], simulated: [f64; 2]) {
+    let table = "perf bench sched pipe";
+    for ((when, (_, rate)), us) in ["before", "after"].iter().zip(published).zip(simulated) {
+        let row = Row::new(SOURCE, table, format!("{when} {feature}"), ("rate", "1/s"), rate);
+        report.rows.push(row.simulated(1e6 / us, false).aim(Aim::Percent(3.0)));
+    }
+    let change = |before: f64, after: f64| (after / before - 1.0) * 100.0;
+    let row = Row::new(
+        SOURCE,
+        table,
+        format!("what {feature} changes"),
+        ("time", "%"),
+        change(published[0].0, published[1].0),
+    );
+    report.rows.push(row.simulated(change(simulated[0], simulated[1]), false).aim(Aim::Sign(1.0)));
+}
+
 /// Runs sched-pipe on two CPUs, with a busy loop on others, and watches for a few seconds of it.
 fn run_pipe(bench: &mut Bench, cpus: [u32; 2], busy: &[u32]) -> Result<(f64, Span), CheckError> {
     let mut workload = Workload::builtin("sched-pipe")?;
@@ -169,6 +188,7 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;
     bench.set("intel_pstate/no_turbo", "1")?;
     let (us, span) = run_pipe(&mut bench, [3, 4], &[])?;
+    let first = us;
     pipe(report, "before base-freq, CPUs 3 and 4", 6.102_445, us, true);
     for (cpu, &published) in before.iter().enumerate() {
         mhz(
@@ -198,6 +218,8 @@ fn base_freq(report: &mut Report) -> Result<(), CheckError> {
     bench.set_all("scaling_min_freq", "3200000")?;
     let (us, span) = run_pipe(&mut bench, [5, 6], &[])?;
     pipe(report, "after base-freq, CPUs 5 and 6", 5.627_922, us, false);
+    let published = [(6.102_445, 163_868.0), (5.627_922, 177_685.0)];
+    rates_and_change(report, "base-freq", published, [first, us]);
     for (cpu, &published) in after.iter().enumerate() {
         // The length of the housekeeping wake-ups was set from one CPU of either kind.
         let used = cpu == 1 || cpu == 8;
@@ -218,6 +240,7 @@ fn turbo_freq(report: &mut Report) -> Result<(), CheckError> {
     let busy: Vec<u32> = (0..12).collect();
     let mut bench = Bench::boot("sst-guide", KERNEL, &[])?;
     let (us, span) = run_pipe(&mut bench, [12, 13], &busy)?;
+    let first = us;
     pipe(report, "before turbo-freq, CPUs 12 and 13, 0-11 busy", 5.705_488, us, false);
     for (cpu, &published) in before.iter().enumerate() {
         let used = cpu == 0 || cpu == 5;
@@ -243,6 +266,8 @@ fn turbo_freq(report: &mut Report) -> Result<(), CheckError> {
     }
     let (us, span) = run_pipe(&mut bench, [12, 13], &busy)?;
     pipe(report, "after turbo-freq, CPUs 12 and 13, 0-11 busy", 5.510_165, us, true);
+    let published = [(5.705_488, 175_269.0), (5.510_165, 180_826.0)];
+    rates_and_change(report, "turbo-freq", published, [first, us]);
     for cpu in [12, 13] {
         mhz(report, "turbostat after turbo-freq", format!("CPU {cpu}"), 3200.0, span.bzy_mhz[cpu], false);
     }

@@ -20,6 +20,7 @@ use fuser::{
 use super::{
     open::{Open, Paced, State, error, lock, take},
     own::{SETTINGS, StandIns, WORK},
+    several::Several,
     wait::{Waiters, Waiting},
 };
 use crate::{
@@ -49,6 +50,7 @@ impl Files {
             open: HashMap::new(),
             next: 1,
             work: None,
+            running: Several::default(),
             own: StandIns::booted(lock(&machine).machine().silicon().cpus() as u32),
         };
         let state = Arc::new(Mutex::new(state));
@@ -105,8 +107,8 @@ impl Files {
         StandIns::kind(path).map_or_else(|| lock(&self.machine).machine().kind(path), Ok)
     }
 
-    /// Starts the workload that was written.
-    fn start(&self, text: &[u8]) -> Answer {
+    /// Starts the workload that was written, besides those that run on other CPUs; EBUSY if one may use the same CPUs.
+    fn start(&self, handle: u64, text: &[u8]) -> Answer {
         let text = std::str::from_utf8(text).map_err(|_| Errno::INVAL)?;
         let mut words = text.split_whitespace();
         let name = words.next().ok_or(Errno::INVAL)?;
@@ -121,11 +123,17 @@ impl Files {
         let mut paced = lock(&self.machine);
         let machine = paced.machine();
         // Real time passes here: no run is like another.
-        let engine = crate::workload::Engine::varied(model, pins, machine.now().as_nanos() as u64);
+        let engine = crate::workload::Engine::varied(model, pins.clone(), machine.now().as_nanos() as u64);
         let shared = engine.shared();
-        machine.run(Some(Box::new(engine)));
-        drop(paced);
-        lock(&self.state).work = Some(shared);
+        let mut state = lock(&self.state);
+        if !state.running.add(&pins, Box::new(engine), shared.clone()) {
+            return Err(Errno::BUSY);
+        }
+        machine.run(Some(Box::new(state.running.clone())));
+        if let Some(open) = state.open.get_mut(&handle) {
+            open.work = Some(shared.clone());
+        }
+        state.work = Some(shared);
         Ok(())
     }
 
@@ -141,9 +149,10 @@ impl Files {
     fn progress(&self, work: Option<&crate::workload::Shared>) -> Vec<u8> {
         lock(&self.machine).machine();
         let progress = work.map(|work| lock(work).clone()).unwrap_or_default();
-        if progress.done {
+        let mut paced = lock(&self.machine);
+        if progress.done && paced.machine().is_idle() {
             // Its processes have ended.
-            lock(&self.machine).machine().run(None);
+            paced.machine().run(None);
         }
         let word = if progress.done || work.is_none() { "done" } else { "running" };
         format!("{word} {} {}\n", progress.turns, progress.ns).into_bytes()
@@ -172,7 +181,7 @@ impl Files {
         if path.ends_with("/cpu_dma_latency") {
             lock(&self.machine).machine().request_latency(handle, -1);
         }
-        state.open.insert(handle, Open { path: path.to_string(), text: Vec::new(), fresh: true });
+        state.open.insert(handle, Open { path: path.to_string(), text: Vec::new(), fresh: true, work: None });
         Ok(handle)
     }
 
@@ -184,7 +193,7 @@ impl Files {
         if let Some(Kind::File(_)) = StandIns::kind(&open.path) {
             if offset == 0 {
                 open.text = match open.path.as_str() {
-                    WORK => self.progress(work.as_ref()),
+                    WORK => self.progress(open.work.as_ref().or(work.as_ref())),
                     SETTINGS => lock(&self.machine).machine().settings().into_bytes(),
                     path => own.read(path).ok_or(Errno::IO)?.into_bytes(),
                 };
@@ -221,7 +230,7 @@ impl Files {
             path
         };
         if path == WORK {
-            return self.start(data);
+            return self.start(handle, data);
         }
         let mut paced = lock(&self.machine);
         if path == SETTINGS {
@@ -446,9 +455,14 @@ impl Filesystem for Files {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        if let Some(open) = lock(&self.state).open.remove(&handle.0)
-            && open.path.ends_with("/cpu_dma_latency")
-        {
+        let mut state = lock(&self.state);
+        let open = state.open.remove(&handle.0);
+        // The program that started it has ended, and its processes with it.
+        if let Some(work) = open.as_ref().and_then(|open| open.work.as_ref()) {
+            state.running.end(work);
+        }
+        drop(state);
+        if open.is_some_and(|open| open.path.ends_with("/cpu_dma_latency")) {
             lock(&self.machine).machine().drop_latency(handle.0);
         }
         reply.ok();

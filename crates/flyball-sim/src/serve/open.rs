@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::own::StandIns;
+use super::{own::StandIns, several::Several};
 use crate::{
     errno::{Answer, Errno},
     machine::SimMachine,
@@ -49,6 +49,8 @@ pub(super) struct Open {
     pub(super) text: Vec<u8>,
     /// The errno of the read at offset 0, repeated until the next.
     pub(super) fresh: bool,
+    /// How far the workload is that was written to it.
+    pub(super) work: Option<crate::workload::Shared>,
 }
 
 #[derive(Debug)]
@@ -57,8 +59,10 @@ pub(super) struct State {
     pub(super) inodes: HashMap<Arc<str>, u64>,
     pub(super) open: HashMap<u64, Open>,
     pub(super) next: u64,
-    /// How far the workload is.
+    /// How far the workload is that was started last.
     pub(super) work: Option<crate::workload::Shared>,
+    /// What runs.
+    pub(super) running: Several,
     /// The settings of the served kernel.
     pub(super) own: StandIns,
 }

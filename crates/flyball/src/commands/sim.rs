@@ -102,7 +102,10 @@ pub fn run(options: &MachineOptions, output: &Reporter, args: &Args) -> Result<E
             "this build cannot serve a machine to other programs: build with cargo build --release --features lab",
         )),
         What::Work { name, amount, pin } => work::run(name, *amount, pin.as_ref()),
-        What::Check { document } => check::run(output, document.as_deref()),
+        What::Check { document } => {
+            check::refuse(options)?;
+            check::run(output, document.as_deref())
+        }
         #[cfg(feature = "serve")]
         What::Inside { stage, socket, program } => serve::inside(stage, *socket, program),
     }

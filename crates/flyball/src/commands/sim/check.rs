@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     exit::{Exit, Failure},
+    machine::{MachineArg, MachineOptions},
     output::Reporter,
     terminal,
 };
@@ -28,6 +29,22 @@ struct Sheet<'a> {
     judged: usize,
     within_spread: usize,
     rows: Vec<Line<'a>>,
+}
+
+/// Refuses the options of machines: each experiment has the machine and the kernel of its document.
+pub(super) fn refuse(options: &MachineOptions) -> Result<(), Failure> {
+    let given = [
+        ("-M", !matches!(options.machine, MachineArg::Live)),
+        ("--kernel", options.kernel.is_some()),
+        ("--sim-state", options.sim_state.is_some()),
+        ("--sim-fault", !options.sim_fault.is_empty()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(Failure::usage(format!(
+            "sim check does not take {name}: each experiment runs on the machine and the kernel of its document"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Runs the experiments and prints published and simulated values.

@@ -3,7 +3,13 @@
 //! The server of the machine runs the model. This program starts it by writing to a file of the machine, waits as long as
 //! the real workload would take, and prints what the real tool prints.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    time::Duration,
+};
 
 use flyball_sim::workload::Workload;
 
@@ -24,9 +30,19 @@ pub(super) fn run(
     let file = machine.join("flyball/work");
     let failed = |error: std::io::Error| Failure::failed(format!("the simulated machine: {error}"));
     let pins = pins.map(ToString::to_string).unwrap_or_default();
-    fs::write(&file, format!("{name} {} {pins}\n", amount.unwrap_or(0))).map_err(failed)?;
+    // The workload is that of this open file, until it is closed: several commands can run at the same time.
+    let file = fs::File::options().read(true).write(true).open(&file).map_err(failed)?;
+    let words = format!("{name} {} {pins}\n", amount.unwrap_or(0));
+    (&file).write_all(words.as_bytes()).map_err(|error| match error.kind() {
+        ErrorKind::ResourceBusy => Failure::usage(
+            "another workload runs on CPUs that this one may use: give each of them --pin with CPUs of its own",
+        ),
+        _ => failed(error),
+    })?;
     let (turns, seconds) = loop {
-        let text = fs::read_to_string(&file).map_err(failed)?;
+        let mut text = [0; 64];
+        let length = file.read_at(&mut text, 0).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text[..length]);
         let mut words = text.split_whitespace();
         let done = words.next() == Some("done");
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
