@@ -1,4 +1,4 @@
-//! What the documents print, through flyball: AMD's two texts of a trace.
+//! What the documents print, through flyball: the commands of docs/documents.md, and AMD's two texts of a trace.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -114,4 +114,45 @@ fn one_command_records_reports_and_diagnoses() {
     let found = json.pointer("/data/report/driver").or(json.pointer("/report/driver"));
     assert_eq!(found.and_then(|driver| driver.as_str()), Some("amd-pstate"), "{json}");
     assert!(file.exists());
+}
+
+/// The words of a command line, with quotes as in a shell.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for character in line.chars() {
+        match character {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            other => words.last_mut().unwrap().push(other),
+        }
+    }
+    words
+}
+
+#[test]
+fn every_command_of_the_documents_table_runs() {
+    let table = include_str!("../../../../docs/documents.md");
+    let mut ran = 0;
+    for line in table.lines().filter(|line| line.starts_with("| ")) {
+        let Some(command) = line.split('`').find(|part| part.starts_with("flyball ")) else { continue };
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let words: Vec<String> = words(command)
+            .into_iter()
+            .map(|word| if word == "OUT" { out.display().to_string() } else { word })
+            .collect();
+        let mut program: Command = flyball!();
+        program
+            .args(&words[1..])
+            .env("FLYBALL_STATE", folder.path())
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
+        let done = Ran::of(&mut program);
+        // 8: a check of the doctor, or of a trace, has a warning.
+        assert!([0, 8].contains(&done.code), "{command}: {} {}{}", done.code, done.out, done.err);
+        assert!(!done.out.is_empty(), "{command}");
+        ran += 1;
+    }
+    assert_eq!(ran, 31);
 }
