@@ -135,6 +135,12 @@ pub fn find(values: &[f64], options: &Options) -> Vec<Shift> {
     // Segments were searched depth first, later ones before earlier ones.
     found.sort_by_key(|(change, ..)| change.start);
     let mut shifts = describe(values, &with_tails(values, found, options), options);
+    // With few distinct values (a simulated machine's, a coarse clock's) their shares may change and the usual one stays.
+    let is_news = |shift: &Shift| {
+        let (before, after) = (shift.median_before, shift.median_after);
+        (after - before).abs() > 1e-9 * before.abs().max(after.abs())
+    };
+    shifts.retain(is_news);
     let of_spread = spread::find(values, &shifts, options, options.alpha * OF_SPREAD, &mut rng);
     shifts.extend(of_spread);
     shifts.sort_by_key(|shift| shift.at);

@@ -142,6 +142,19 @@ fn what_changes_slowly_from_the_same_run_on_is_named() {
     }
 }
 
+/// Two values that differ in their last digits, one of them more often in the middle.
+#[test]
+fn a_change_that_no_median_shows_is_not_a_shift() {
+    let noise = noise(3, 400);
+    let value = |run: usize| {
+        let often = if (34..345).contains(&run) { -1.5 } else { 0.3 };
+        if noise[run] > often { 14.705_882_352_941_176 } else { 14.705_882_352_941_178 }
+    };
+    let values: Vec<f64> = (0..400).map(value).collect();
+    let shifts = find(&values, &Options::default());
+    assert!(shifts.iter().all(|shift| shift.form == Form::Spread), "{shifts:#?}");
+}
+
 #[test]
 fn odd_series_do_not_panic() {
     let options = Options::default();
