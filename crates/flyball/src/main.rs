@@ -77,8 +77,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return rejected(&error),
     };
-    // Before the command line is consumed.
-    // Kept for the error below: `run_command` takes the arguments.
+    // For the error below: `run_command` takes the arguments.
     let live = matches!(cli.machine.machine, MachineArg::Live);
     match run_command(cli) {
         Ok(exit) => output::concluded(exit).into(),
