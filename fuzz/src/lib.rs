@@ -2,6 +2,8 @@
 //! say; what it returns only tells a driver without coverage whether an input led somewhere new.
 
 mod files;
+mod guests;
+mod isst;
 mod texts;
 mod traces;
 
@@ -36,6 +38,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "journal", run: files::journal },
     Target { name: "state", run: files::state },
     Target { name: "run", run: files::run_directory },
+    Target { name: "package", run: guests::package },
+    Target { name: "lists", run: guests::lists },
+    Target { name: "image", run: guests::image },
+    Target { name: "results", run: guests::results },
+    Target { name: "isst", run: isst::answers },
 ];
 
 /// What came out, or the error without numbers and paths: the same mistake at another place is not new.

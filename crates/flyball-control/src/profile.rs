@@ -24,6 +24,10 @@ use crate::intent::{Intent, IntentError, Setting};
 /// Sections that select CPUs by a property, and how the selector calls it.
 const GROUPS: [&str; 6] = ["package", "die", "node", "core", "policy", "type"];
 
+/// Settings of a profile. One for each CPU of 512 and each of its 19 knobs would be fewer; the planner judges each setting
+/// against the others, so that the time grows with the square.
+pub const MOST_SETTINGS: usize = 10_000;
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// What it is for, in the author's words.
@@ -46,7 +50,8 @@ pub struct ProfileError {
 
 struct Reader<'a> {
     file: &'a str,
-    text: &'a str,
+    /// Where each line of the text ends: counting them again for every setting would take the square of the length.
+    ends: Vec<usize>,
     profile: Profile,
 }
 
@@ -65,7 +70,8 @@ impl Profile {
             let line = error.span().map_or(1, |span| line_of(text, span.start));
             bad(line, error.message().to_owned())
         })?;
-        let mut reader = Reader { file, text, profile: Profile::default() };
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+        let mut reader = Reader { file, ends, profile: Profile::default() };
         reader.top(table.get_ref())?;
         Ok(reader.profile)
     }
@@ -87,7 +93,11 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(usize, &'t str, &'t DeValue<
 
 impl Reader<'_> {
     fn bad(&self, at: usize, what: impl Into<String>) -> ProfileError {
-        ProfileError { file: self.file.to_owned(), line: line_of(self.text, at), what: what.into() }
+        ProfileError { file: self.file.to_owned(), line: self.line_of(at), what: what.into() }
+    }
+
+    fn line_of(&self, at: usize) -> usize {
+        self.ends.partition_point(|end| *end < at) + 1
     }
 
     fn top(&mut self, table: &DeTable<'_>) -> Result<(), ProfileError> {
@@ -150,7 +160,10 @@ impl Reader<'_> {
                 );
             }
         };
-        let from = format!("{} line {}", self.file, line_of(self.text, at));
+        if self.profile.intent.settings.len() == MOST_SETTINGS {
+            return Err(self.bad(at, format!("more than {MOST_SETTINGS} settings; a setting for several CPUs is one")));
+        }
+        let from = format!("{} line {}", self.file, self.line_of(at));
         let setting = Setting::new(name, &text, on, from)
             .map_err(|error: IntentError| self.bad(at, error.to_string()))?;
         self.profile.intent.settings.push(setting);
@@ -216,6 +229,8 @@ min-freq = "base"
         assert!(error("max-freq = 2.6").contains("must be"));
         assert!(Profile::parse(b"x = \"\xff\"", "p").unwrap_err().what.contains("UTF-8"));
         assert_eq!(Profile::parse(b"", "p").unwrap(), Profile::default());
+        let many: String = (0..=MOST_SETTINGS).map(|cpu| format!("[cpus.\"{cpu}\"]\nepb = 1\n")).collect();
+        assert_eq!(Profile::parse(many.as_bytes(), "p").unwrap_err().line, 2 * MOST_SETTINGS + 2);
     }
 
     proptest! {

@@ -23,7 +23,7 @@ pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
-pub use regular::open_regular;
+pub use regular::{open_regular, read_bounded};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};

@@ -9,6 +9,20 @@ use std::{
 
 use rustix::fs::OFlags;
 
+/// Reads `from` to its end, if that comes within `most` bytes: a device such as /dev/zero has none.
+///
+/// # Errors
+/// What read(2) answered; `FileTooLarge`.
+pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(from, most.saturating_add(1)), &mut bytes)?;
+    if bytes.len() as u64 > most {
+        let message = format!("it is longer than {} MiB", most >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
 /// Opens a regular file. Not through a link at its name, which would lead to a file of another directory; and without
 /// waiting: a FIFO at that name has no other end. Replaces the custom flags of `options`.
 ///

@@ -365,6 +365,15 @@ fn newest_kernel(names: &str, wanted: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// Reads text as each of apt's answers; how many lines name a package with its hash. For `crate::untrusted`.
+pub(crate) fn try_lists(text: &str) -> usize {
+    let mirror = Mirror::choose(text, "VERSION_CODENAME=trixie");
+    let _ = mirror.map(|mirror| mirror.line("trixie"));
+    let _ = newest_kernel(text, "6");
+    let named = text.lines().filter(|line| name_and_version(line).is_some()).count();
+    text.lines().filter(|line| Listed::parse(line).is_some()).count().min(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

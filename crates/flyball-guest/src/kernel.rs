@@ -83,7 +83,7 @@ impl<'a> BzImage<'a> {
     }
 
     /// The uncompressed kernel.
-    fn vmlinux(&self) -> Result<Vec<u8>, ImageError> {
+    pub fn vmlinux(&self) -> Result<Vec<u8>, ImageError> {
         if decompress::Compression::of(self.payload) == decompress::Compression::None {
             return Err(ImageError::Compression);
         }

@@ -35,6 +35,7 @@ pub mod machine;
 mod modules;
 pub mod qemu;
 pub mod run;
+pub mod untrusted;
 pub mod watch;
 
 pub use flyball_guest_plugin::machine::Interface;

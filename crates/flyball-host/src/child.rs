@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    CpuList,
+    CpuList, terminal,
     user::{SUDO_VARIABLES, User},
 };
 
@@ -215,7 +215,7 @@ impl Launch {
             None if self.silent => {}
             // stderr may be full or closed; the result is in the report too.
             None => {
-                let _ = write!(io::stderr(), "flyball: {name} (model): {text}");
+                terminal::complain(format_args!("flyball: {name} (model): {text}"));
             }
         }
     }

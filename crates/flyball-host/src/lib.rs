@@ -10,8 +10,10 @@
 //! A host is a value: one process can have several, with different roots.
 
 mod archive;
+pub mod bounds;
 pub mod cgroup;
 mod child;
+pub mod confine;
 mod cpuinfo;
 mod cpulist;
 mod emulated;
@@ -27,6 +29,7 @@ pub mod process;
 mod recorded;
 pub mod recorder;
 pub mod spool;
+pub mod terminal;
 pub mod thermal;
 pub mod topology;
 pub mod tracefs;

@@ -8,10 +8,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-use rustix::{
-    fs::FlockOperation,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-};
+use rustix::fs::FlockOperation;
 
 /// Takes an exclusive flock(2) on `file` without waiting; `false` where another open file has it.
 ///
@@ -111,17 +108,6 @@ pub fn user() -> u32 {
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// Bounds this process's memory (private and writable, in bytes) and processor time (in seconds) from now on. Past them the
-/// kernel gives no memory, which ends the process by SIGABRT, or ends it by SIGXCPU.
-pub fn bound(memory: u64, seconds: u64) -> io::Result<()> {
-    for (resource, most) in [(Resource::Data, memory), (Resource::Cpu, seconds)] {
-        let old = getrlimit(resource);
-        let current = Some(old.current.map_or(most, |old| old.min(most)));
-        setrlimit(resource, Rlimit { current, maximum: old.maximum })?;
-    }
-    Ok(())
 }
 
 /// CPU time, user and system, and the largest memory of this process or of its ended children.

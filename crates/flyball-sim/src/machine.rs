@@ -106,6 +106,11 @@ impl SimMachine {
         self.pass(self.world.platform.now);
     }
 
+    /// Takes all faults away, with their counts: what they did remains, and nothing more happens.
+    pub fn take_faults(&mut self) -> Vec<Fault> {
+        std::mem::take(&mut self.faults)
+    }
+
     /// What a fault names that this machine does not have now: a file that no path matches (it may come with another
     /// driver), or a CPU.
     pub fn lacks(&mut self, fault: &Fault) -> Option<String> {

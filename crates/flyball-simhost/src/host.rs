@@ -11,14 +11,13 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, tracefs::Tracefs};
+use flyball_host::{Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, terminal, tracefs::Tracefs};
 use flyball_sim::{Caller, SimMachine};
 
 pub use self::program::PROGRAM;
 use self::{program::Program, tracing::SimTracing};
 use crate::{
     SimError, SimSetup,
-    setup::journal_of_process,
     state::{self, hex},
 };
 
@@ -110,18 +109,15 @@ impl Inner {
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
             && !std::mem::replace(&mut self.failed, true)
         {
-            let _ = writeln!(
-                std::io::stderr(),
-                "flyball: warning: cannot keep the simulated machine's state: {error}"
-            );
+            terminal::complain(format_args!(
+                "flyball: warning: cannot keep the simulated machine's state: {error}\n"
+            ));
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The journal of a machine that no longer exists has no use.
-        let _ = std::fs::remove_dir_all(journal_of_process());
         let now = self.machine.now().as_nanos();
         // Time passes without calls too (sleeps, workloads): the next process must begin at the same moment.
         self.note(&format!("until {now}"));

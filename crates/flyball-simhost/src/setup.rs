@@ -4,13 +4,13 @@
 use std::{
     fmt,
     fs::File,
-    io::{Read, Write as _},
+    io::Read,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use flyball_host::{Archive, Host, Recorded};
+use flyball_host::{Archive, Host, Recorded, terminal};
 use flyball_sim::{
     Boot, Fault, Kernel, Recording, RuleError, SimMachine, UnknownKernel,
     silicon::{
@@ -177,16 +177,12 @@ impl SimSetup {
         Ok(choice)
     }
 
-    /// Where the journal of changes to the machine is: next to its state file, or for this process only.
-    pub fn journal(&self) -> PathBuf {
-        match &self.state {
-            Some(file) => {
-                let mut path = file.clone().into_os_string();
-                path.push(".journal");
-                path.into()
-            }
-            None => journal_of_process(),
-        }
+    /// Where the journal of changes to the machine is: next to its state file. `None` for a machine that ends with the
+    /// process.
+    pub fn journal(&self) -> Option<PathBuf> {
+        let mut path = self.state.clone()?.into_os_string();
+        path.push(".journal");
+        Some(path.into())
     }
 
     /// The description of the machine.
@@ -257,12 +253,11 @@ impl SimSetup {
     pub fn warn_of_idle_faults(&self, machine: &mut SimMachine) {
         for rule in &self.faults {
             if let Some(what) = machine.lacks(&rule.fault) {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "flyball: warning: fault '{}': sim:{} has no {what}",
+                terminal::complain(format_args!(
+                    "flyball: warning: fault '{}': sim:{} has no {what}\n",
                     rule.text,
                     machine.name()
-                );
+                ));
             }
         }
     }
@@ -278,11 +273,6 @@ impl SimSetup {
         ) + &self.interface.map_or_else(String::new, |word| format!(" interface={word}"))
             + &self.faults.iter().map(|rule| format!(" fault={}", rule.text)).collect::<String>()
     }
-}
-
-/// The journal of a machine that ends with this process.
-pub(crate) fn journal_of_process() -> PathBuf {
-    std::env::temp_dir().join(format!("flyball-sim-journal.{}", std::process::id()))
 }
 
 /// Reads a machine or workload file: a regular one, of at most [`MOST_TEXT`] bytes.

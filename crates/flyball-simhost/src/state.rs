@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use flyball_host::process;
+use flyball_host::{process, terminal};
 use flyball_sim::{Caller, SimMachine};
 use rustix::fs::OFlags;
 
@@ -161,11 +161,10 @@ fn hold(file: &File, path: &Path) -> Result<(), SimError> {
         }
         // Most commands end within this time: a message for each would be noise.
         if !reported && started.elapsed() > Duration::from_millis(300) {
-            let _ = writeln!(
-                std::io::stderr(),
-                "flyball: waiting for {holder}, which has the machine in {}",
+            terminal::complain(format_args!(
+                "flyball: waiting for {holder}, which has the machine in {}\n",
                 path.display()
-            );
+            ));
             reported = true;
         }
         // flock has no time limit of its own, and a signal as alarm would change the process.

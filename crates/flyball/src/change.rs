@@ -1,6 +1,6 @@
 //! What the commands that change a machine share: arguments, the way from failures to exit codes, rendering.
 
-use std::{collections::BTreeMap, fmt::Write as _, io::Read as _, path::Path, sync::atomic::Ordering};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::atomic::Ordering};
 
 use flyball_control::{
     Id, Scope,
@@ -13,7 +13,8 @@ use flyball_control::{
         state::LockError,
     },
 };
-use flyball_host::{CpuList, Host, Kind};
+use flyball_files::read_bounded;
+use flyball_host::{CpuList, Host, Kind, confine::Confinement};
 
 use crate::{
     context::Context,
@@ -39,6 +40,11 @@ pub struct SettingArgs {
 }
 
 impl SettingArgs {
+    /// Adds the profiles.
+    pub fn files(&self, files: &mut Confinement) {
+        self.wanted.iter().for_each(|argument| files.read(argument));
+    }
+
     /// The intent behind the arguments.
     pub fn intent(&self) -> Result<Intent, Failure> {
         let mut intent = Intent::default();
@@ -60,12 +66,14 @@ impl SettingArgs {
     }
 }
 
+/// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
+const MOST_PROFILE: u64 = 64 << 20;
+
 fn read_profile(name: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
     let read = if name == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+        read_bounded(std::io::stdin().lock(), MOST_PROFILE)
     } else {
-        std::fs::read(name)
+        std::fs::File::open(name).and_then(|file| read_bounded(file, MOST_PROFILE))
     };
     read.map_err(|error| {
         Failure::usage(format!("cannot read the profile '{name}': {error}; a setting would be KNOB=VALUE, as governor=performance"),

@@ -1,8 +1,9 @@
 //! What every command gets besides its own arguments: the machine, where its state is kept, and how to print.
 
-use std::path::PathBuf;
+use std::{cell::OnceCell, path::PathBuf};
 
 use flyball_control::write::state::StateDir;
+use flyball_files::Scratch;
 use flyball_host::Host;
 use flyball_simhost::{STATE_HELD, SimHost};
 
@@ -15,9 +16,14 @@ pub struct Context {
     /// Where the lock and the journal are, if the user named a place.
     pub state_dir: Option<PathBuf>,
     pub output: Reporter,
+    scratch: OnceCell<Scratch>,
 }
 
 impl Context {
+    pub fn new(machine: MachineArg, state_dir: Option<PathBuf>, output: Reporter) -> Context {
+        Context { machine, state_dir, output, scratch: OnceCell::new() }
+    }
+
     /// Opens the machine.
     pub fn open(&self) -> Result<Box<dyn Host>, Failure> {
         self.machine.open()
@@ -46,11 +52,25 @@ impl Context {
             (None, None) => {}
         }
         match &self.machine {
-            MachineArg::Simulated(setup) => Ok(StateDir::new(setup.journal())),
+            MachineArg::Simulated(setup) => match setup.journal() {
+                Some(journal) => Ok(StateDir::new(journal)),
+                // The machine ends with this process, and its journal with it.
+                None => Ok(StateDir::new(self.scratch()?.path().join("state"))),
+            },
             other => Err(Failure::usage(format!(
                 "changing '{other}' needs a place for its journal: give --state-dir DIR"
             ))),
         }
+    }
+
+    /// A directory of this process, closed to other users and removed at its end.
+    fn scratch(&self) -> Result<&Scratch, Failure> {
+        if let Some(made) = self.scratch.get() {
+            return Ok(made);
+        }
+        let made = Scratch::new("flyball-sim-journal")
+            .map_err(|error| Failure::failed(format!("cannot make a directory for the journal: {error}")))?;
+        Ok(self.scratch.get_or_init(|| made))
     }
 
     /// The command that starts a guardian for this machine, for a command that runs a workload under settings.

@@ -20,7 +20,8 @@ macro_rules! exits {
             /// Code and meaning of every documented exit.
             pub const TABLE: &[(u8, &str)] = &[$(($code, concat!($($doc),+)),)*];
 
-            fn code(self) -> u8 {
+            /// The number.
+            pub fn code(self) -> u8 {
                 match self {
                     $(Exit::$name => $code,)*
                     Exit::Command(code) => code,
@@ -53,6 +54,8 @@ exits! {
     Fault = 9;
     /// Done, but stdout or stderr could not be written (a full disk behind `>`); settings are as after success.
     Unwritten = 10;
+    /// The files of a machine, recorded or described, take more memory or processor time than flyball gives them.
+    Limited = 11;
 }
 
 impl From<Exit> for ExitCode {

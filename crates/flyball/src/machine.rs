@@ -8,14 +8,14 @@ mod guest_arg;
 
 use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr};
 
-use flyball_host::{Archive, Host, Live, Plain, Recorded};
+use flyball_host::{Archive, Host, Live, Plain, Recorded, bounds, confine::Confinement};
 use flyball_sim::{UnknownKernel, silicon::MachineSpec};
 use flyball_simhost::{FaultRule, SimHost, SimSetup};
 
 pub use self::guest_arg::GuestArg;
 #[cfg(feature = "guest")]
 pub use self::guest_arg::{KERNEL as GUEST_KERNEL, class as workload_class};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The machine that `-M` names.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl MachineArg {
             MachineArg::Simulated(setup) => Ok(Box::new(simulated(setup)?)),
             MachineArg::Tree(root) => Ok(Box::new(Plain::open(root)?)),
             MachineArg::Recorded(path) if path.is_file() => {
-                bound();
+                let _ = bound();
                 Ok(Box::new(Archive::open(&self.to_string()).map_err(Failure::usage)?))
             }
             MachineArg::Recorded(path) if !path.exists() && is_simulated_name(path) => Err(Failure::usage(
@@ -77,7 +77,7 @@ impl MachineArg {
             )),
             MachineArg::Recorded(path) => match Recorded::open(path) {
                 Ok(host) => {
-                    bound();
+                    let _ = bound();
                     Ok(Box::new(host))
                 }
                 Err(error) => Err(Failure::usage(format!(
@@ -97,6 +97,23 @@ impl MachineArg {
             MachineArg::Simulated(setup) => Ok(Box::new(SimHost::open(setup)?)),
             other => other.open(),
         }
+    }
+
+    /// Adds the files of a machine that another user may have described, recorded or left in a state; `false` for this machine,
+    /// a guest and a tree, whose files cannot be listed beforehand.
+    pub fn files(&self, files: &mut Confinement) -> bool {
+        match self {
+            MachineArg::Live | MachineArg::Tree(_) | MachineArg::Guest(_) => return false,
+            MachineArg::Recorded(path) => files.read(path),
+            MachineArg::Simulated(setup) => {
+                files.read(&setup.name);
+                if let Some(state) = &setup.state {
+                    // It is locked, led on, and has the topology's file next to it.
+                    files.write(state);
+                }
+            }
+        }
+        true
     }
 
     /// The simulated machine, if it is one.
@@ -128,9 +145,18 @@ const MOST_SECONDS: u64 = 300;
 
 /// Bounds this process before it reads a machine that may come from anybody. What the readers bound each by itself can still
 /// add up: a file of 16 MiB that 8192 CPUs have links to.
-fn bound() {
+fn bound() -> Option<bounds::Before> {
     // A process that may not even lower its limits goes on as it is.
-    let _ = flyball_host::process::bound(MOST_MEMORY, MOST_SECONDS);
+    bounds::bound(bounds::Bounds {
+        memory: MOST_MEMORY,
+        seconds: MOST_SECONDS,
+        out_of_memory: "flyball: the machine's files take more than 2 GiB of memory, which no real machine's do; \
+                        docs/limits.md has the bounds\n",
+        out_of_time: "flyball: the machine's files take more than 300 s of processor time, which no real machine's do; \
+                      docs/limits.md has the bounds\n",
+        code: Exit::Limited.code(),
+    })
+    .ok()
 }
 
 /// Whether a name is that of a simulated machine, without its `sim:`.
@@ -140,7 +166,10 @@ fn is_simulated_name(path: &std::path::Path) -> bool {
 
 /// Boots a simulated machine and says that it is one.
 fn simulated(setup: &SimSetup) -> Result<SimHost, Failure> {
+    // A description may come from anybody, as a recorded machine does. What is simulated afterwards takes as long as it takes.
+    let before = MachineSpec::builtin_text(&setup.name).is_none().then(bound).flatten();
     let machine = SimHost::open(setup)?;
+    before.into_iter().for_each(bounds::Before::set_again);
     eprintln!("flyball: simulated: {}, kernel {}", machine.name(), setup.kernel);
     Ok(machine)
 }

@@ -2,7 +2,7 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `help`, `cli`, `commands`, `arms`, `quiet`, `change`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
+//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet`, `change`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
@@ -12,15 +12,11 @@ macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::complain(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Faster than musl's own allocator, which costs a static binary a quarter more CPU time.
-#[cfg(target_env = "musl")]
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 mod arms;
 mod change;
 mod cli;
 mod commands;
+mod confine;
 mod context;
 mod exit;
 mod fold;
@@ -41,7 +37,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, error::ErrorKind};
 use flyball_control::plan::PlanError;
-use flyball_host::{Host, Live};
+use flyball_host::{Host, Live, bounds::NotingAllocator};
 
 use crate::{
     cli::{Cli, ColorWhen, Command},
@@ -55,6 +51,16 @@ use crate::{
     machine::MachineArg,
     output::{Format, Reporter},
 };
+
+/// Notes where the system gives no memory, so that a machine that takes too much of it is answered with a sentence.
+#[cfg(not(target_env = "musl"))]
+#[global_allocator]
+static ALLOCATOR: NotingAllocator<std::alloc::System> = NotingAllocator(std::alloc::System);
+
+/// The same; mimalloc is faster than musl's own allocator, which costs a static binary a quarter more CPU time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: NotingAllocator<mimalloc::MiMalloc> = NotingAllocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     // A reader that goes away (`flyball show | head`) is not an error: SIGPIPE ends the process, as for other tools. Its
@@ -131,6 +137,7 @@ fn is_for_lack_of_cpufreq(failure: &Failure) -> bool {
 
 /// Runs the command that was typed.
 fn run_command(cli: Cli) -> Result<Exit, Failure> {
+    confine::enter(&cli)?;
     let output = Reporter::new(if cli.json { Format::Json } else { Format::Text });
     let options = cli.machine;
     // A guest is not opened as a host: the whole command line runs inside it.
@@ -152,7 +159,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Sim(_) | Command::Guest(_) => options.machine.clone(),
         _ => options.machine()?,
     };
-    let context = &Context { machine, state_dir: cli.state_dir, output };
+    let context = &Context::new(machine, cli.state_dir, output);
     match &cli.command {
         Command::Show(args) => show::run(context, args),
         Command::Sst(args) => sst::run(context, args),

@@ -111,8 +111,7 @@ static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
 pub fn complain(text: impl Display) {
-    // In one piece, so that messages of several threads do not mix.
-    if terminal::stderr().write_all(terminal::fitted_stderr(&text.to_string()).as_bytes()).is_err() {
+    if !terminal::complain(terminal::fitted_stderr(&text.to_string())) {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }

@@ -11,6 +11,8 @@ use flyball_control::{
     write::{hold::Hold, journal::Purpose},
 };
 
+use flyball_host::confine::Confinement;
+
 use crate::{
     change,
     context::Context,
@@ -71,6 +73,14 @@ pub struct Args {
     /// List the checks with their reasons and what they read.
     #[arg(long)]
     list: bool,
+}
+
+impl Args {
+    /// Adds the trace; `false` if the command may change the machine.
+    pub fn files(&self, files: &mut Confinement) -> bool {
+        self.trace.iter().for_each(|trace| files.read(trace));
+        !(self.fix || self.write)
+    }
 }
 
 /// Runs the checks and prints the findings.

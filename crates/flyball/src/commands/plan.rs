@@ -1,7 +1,7 @@
 //! `flyball plan`: prints every write that settings need, in order, with its reason. Writes nothing.
 
 use flyball_control::{Intent, Snapshot, plan};
-use flyball_host::Host;
+use flyball_host::{Host, confine::Confinement};
 
 use crate::{
     change,
@@ -29,6 +29,13 @@ pub struct Args {
     /// Print a line for every write; do not fold equal ones.
     #[arg(long)]
     each: bool,
+}
+
+impl Args {
+    /// Adds the files that the command reads, besides the machine's.
+    pub fn files(&self, files: &mut Confinement) {
+        self.wanted.files(files);
+    }
 }
 
 /// Prints the plan.

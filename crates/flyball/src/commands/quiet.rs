@@ -10,6 +10,8 @@ mod on_off;
 mod shifts;
 mod status;
 
+use flyball_host::confine::Confinement;
+
 use crate::{
     context::Context,
     exit::{Exit, Failure},
@@ -71,6 +73,19 @@ enum Action {
     Bench(bench::Args),
     /// Find shifts in an existing series.
     Shifts(shifts::Args),
+}
+
+impl Args {
+    /// Adds the series of `quiet shifts`; `false` for everything else, which works on a machine.
+    pub fn files(&self, files: &mut Confinement) -> bool {
+        match &self.action {
+            Some(Action::Shifts(args)) => {
+                args.files(files);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {

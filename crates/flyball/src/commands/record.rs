@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flyball_host::{Archive, Host, Summary, record};
+use flyball_host::{Archive, Host, Summary, confine::Confinement, record};
 
 use crate::{
     context::Context,
@@ -42,6 +42,15 @@ pub struct Args {
     /// Overwrite an existing file.
     #[arg(short, long)]
     pub force: bool,
+}
+
+impl Args {
+    /// Adds the file that the command writes.
+    pub fn files(&self, files: &mut Confinement) {
+        for file in self.out.iter().chain(&self.facts) {
+            files.write(file);
+        }
+    }
 }
 
 /// Records the machine.

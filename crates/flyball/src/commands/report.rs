@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_host::User;
+use flyball_files::read_bounded;
+use flyball_host::{User, confine::Confinement};
 use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest, write_fresh};
 
 use crate::{
@@ -35,6 +36,18 @@ pub struct Args {
     /// The selftest's time limit for tbench (-t), in seconds [default: derived from the cells].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(2..))]
     time_limit: Option<i64>,
+}
+
+impl Args {
+    /// Adds the directory or file, and the directory that the report goes to.
+    pub fn files(&self, files: &mut Confinement) {
+        files.read(&self.path);
+        // A CSV file has no report's files without -o.
+        let place = self.output.clone().or_else(|| self.path.is_dir().then(|| self.path.clone()));
+        if let Some(place) = place {
+            files.write_in(&place);
+        }
+    }
 }
 
 /// Rebuilds the report.
@@ -106,10 +119,14 @@ pub fn write_and_print(output: &Reporter, directory: &RunDirectory, place: &Path
     Ok(())
 }
 
+/// Bytes of a selftest's CSV file; its script writes some 10 kB.
+const MOST_SHEET: u64 = 16 << 20;
+
 /// Reads, checks and judges a selftest's CSV.
 fn sheet(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let usage = |error: String| Failure::usage(format!("{}: {error}", args.path.display()));
-    let bytes = std::fs::read(&args.path).map_err(|error| usage(error.to_string()))?;
+    let bytes = std::fs::File::open(&args.path).and_then(|file| read_bounded(file, MOST_SHEET));
+    let bytes = bytes.map_err(|error| usage(error.to_string()))?;
     let sheet = selftest::read(&bytes).map_err(|error| usage(error.to_string()))?;
     // The selftest's script counts a second less than the limit.
     let report = selftest::judge(&sheet, args.time_limit.map(|limit| limit - 1));

@@ -6,6 +6,7 @@ use flyball_control::{
     Snapshot,
     save::{save, saved},
 };
+use flyball_host::confine::Confinement;
 
 use crate::{
     context::Context,
@@ -30,6 +31,15 @@ pub struct Args {
     /// Overwrite an existing file.
     #[arg(short, long)]
     force: bool,
+}
+
+impl Args {
+    /// Adds the file that the command writes.
+    pub fn files(&self, files: &mut Confinement) {
+        if self.out.as_os_str() != "-" {
+            files.write(&self.out);
+        }
+    }
 }
 
 /// Writes the profile.

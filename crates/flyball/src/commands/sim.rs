@@ -5,6 +5,7 @@ mod check;
 mod serve;
 mod work;
 
+use flyball_host::confine::Confinement;
 use flyball_sim::{Kernel, silicon::MachineSpec};
 use serde::Serialize;
 
@@ -88,6 +89,17 @@ Examples:
         #[arg(last = true, required = true, num_args = 1..)]
         program: Vec<std::ffi::OsString>,
     },
+}
+
+/// Adds the machine file that `sim show` reads; `false` for what runs something.
+pub fn files(args: &Args, files: &mut Confinement) -> bool {
+    match &args.command {
+        What::Show { name, .. } => {
+            files.read(name.strip_prefix("sim:").unwrap_or(name));
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Runs `sim`.

@@ -12,11 +12,13 @@ mod tables;
 pub mod traced_machine;
 
 use clap::Subcommand;
+use flyball_host::confine::Confinement;
 
 pub use self::input::writer;
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    machine::MachineArg,
 };
 
 /// Arguments of `trace`.
@@ -36,6 +38,20 @@ enum What {
     Run(run::Args),
     /// Summarise a trace per CPU and per task: table, JSON, CSV, Parquet, HTML page or pictures.
     Report(report::Args),
+}
+
+impl Args {
+    /// Adds the files of a trace that is read; `false` for one that is recorded.
+    pub fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
+        match &self.what {
+            What::Diagnose(args) => args.files(machine, files),
+            What::Record(_) | What::Run(_) => false,
+            What::Report(args) => {
+                args.files(files);
+                true
+            }
+        }
+    }
 }
 
 /// Runs the part of `trace` that was typed.

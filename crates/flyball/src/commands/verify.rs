@@ -7,6 +7,7 @@ use flyball_control::{
     owners::owners,
     verify::{Verdict, verify},
 };
+use flyball_host::confine::Confinement;
 
 use crate::{
     change,
@@ -28,6 +29,13 @@ Exit codes: 0 held, 5 drifted, 2 a value is not accepted, 4 the machine does not
 pub struct Args {
     #[command(flatten)]
     wanted: change::SettingArgs,
+}
+
+impl Args {
+    /// Adds the files that the command reads, besides the machine's.
+    pub fn files(&self, files: &mut Confinement) {
+        self.wanted.files(files);
+    }
 }
 
 /// Compares the machine with the settings and prints what differs.

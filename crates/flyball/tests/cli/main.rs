@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 mod change;
+mod confined;
 mod doctor;
 mod documents;
 mod examples;
+mod faults;
 #[cfg(feature = "guest")]
 mod guest;
 mod hostile;

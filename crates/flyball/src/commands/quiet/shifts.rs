@@ -1,7 +1,9 @@
 //! `flyball quiet shifts`: finds where a series shifted, and what changed with it.
 
-use std::{fmt::Write as _, io::Read as _};
+use std::fmt::Write as _;
 
+use flyball_files::read_bounded;
+use flyball_host::confine::Confinement;
 use flyball_measure::{
     RunDirectory,
     series::{self, Series},
@@ -39,6 +41,13 @@ pub struct Args {
     /// The probability of reporting a shift in a series that has none.
     #[arg(long, default_value_t = 0.005, value_name = "P")]
     alpha: f64,
+}
+
+impl Args {
+    /// Adds the series.
+    pub fn files(&self, files: &mut Confinement) {
+        files.read(&self.file);
+    }
 }
 
 /// One series with its shifts.
@@ -90,18 +99,20 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Bytes of a series. A million runs of a benchmark are 20 MB as text.
+const MOST_SERIES: u64 = 256 << 20;
+
 fn read(args: &Args) -> Result<Vec<Series>, Failure> {
     if std::path::Path::new(&args.file).is_dir() {
         let directory = RunDirectory::open(std::path::Path::new(&args.file))?;
         return Ok(of_rounds(&directory));
     }
-    let mut bytes = Vec::new();
-    let done = if args.file == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| ())
+    let read = if args.file == "-" {
+        read_bounded(std::io::stdin().lock(), MOST_SERIES)
     } else {
-        std::fs::read(&args.file).map(|content| bytes = content)
+        std::fs::File::open(&args.file).and_then(|file| read_bounded(file, MOST_SERIES))
     };
-    done.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.file)))?;
+    let bytes = read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", args.file)))?;
     series::read(&bytes, args.value.as_deref())
         .map_err(|error| Failure::usage(format!("{}: {error}", args.file)))
 }

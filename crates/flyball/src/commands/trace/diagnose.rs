@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
-use flyball_host::CpuList;
+use flyball_host::{CpuList, confine::Confinement};
 use flyball_trace::{
     Event, Machine, NameId, Names, Record, TraceSummary,
     diagnose::{Diagnoser, Finding, Limits, Severity},
@@ -12,6 +12,7 @@ use flyball_trace::{
 use crate::{
     context::Context,
     exit::{Exit, Failure},
+    machine::MachineArg,
 };
 
 use super::{
@@ -43,6 +44,22 @@ pub struct Args {
     /// Show at most this many findings of each kind.
     #[arg(long, value_name = "N", default_value_t = 5)]
     most: usize,
+}
+
+impl Args {
+    /// Adds the trace and what is known of its machine; `false` if that is this machine.
+    pub fn files(&self, machine: &MachineArg, files: &mut Confinement) -> bool {
+        self.input.files(files);
+        match self.topology.as_deref() {
+            None => true,
+            Some("") => machine.files(files),
+            // The name of a machine, or a file with the output of lscpu(1).
+            Some(from) => {
+                files.read(from);
+                from.parse::<MachineArg>().is_ok_and(|machine| machine.files(files))
+            }
+        }
+    }
 }
 
 #[derive(serde::Serialize)]

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use flyball_host::confine::Confinement;
 use flyball_trace::{
     Record, TraceError, TraceSummary, csv::CsvFiles, html::write_page, report::Report, series::SeriesSet,
 };
@@ -40,6 +41,18 @@ pub struct Files {
     /// Write requests and samples as a Parquet file (builds with feature `parquet`).
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
+}
+
+impl Files {
+    /// Adds what is written.
+    pub fn files(&self, files: &mut Confinement) {
+        for folder in self.csv.iter().chain(&self.plots) {
+            files.write_in(folder);
+        }
+        for file in self.html.iter().chain(&self.parquet) {
+            files.write(file);
+        }
+    }
 }
 
 /// A file, or a directory of files, made of a trace's records.

@@ -6,7 +6,8 @@ use std::{
     sync::Arc,
 };
 
-use flyball_host::CpuList;
+use flyball_files::read_bounded;
+use flyball_host::{CpuList, confine::Confinement};
 use flyball_trace::{
     Clock, DetailSink, EventFormat, Names, PageHeader, RawDescription, Record, RecordSink, Stored, Tasks,
     TextOptions, Trace, TraceError, TraceSummary, concerns,
@@ -54,6 +55,20 @@ impl From<TraceError> for Failure {
 }
 
 impl Input {
+    /// Adds what is read.
+    pub fn files(&self, files: &mut Confinement) {
+        files.read(&self.file);
+        if !self.file.is_file() {
+            // A trace.dat from a pipe is stored first.
+            files.write_in(&std::env::temp_dir());
+        }
+        if let Some(events) = &self.events {
+            // Names and clock of a copy of tracefs are next to its events/.
+            files.read(events.parent().unwrap_or(events));
+            files.read(events);
+        }
+    }
+
     /// Opens the trace and hands all its records, of the chosen CPUs, to `sink`, with the fields of passed-through events.
     pub fn read_details(
         &self,
@@ -134,7 +149,7 @@ impl Input {
             let message = format!("{}: no format file in any GROUP/EVENT below it", directory.display());
             return Err(Failure::usage(message));
         }
-        let read = |path: PathBuf| std::fs::read(path).ok();
+        let read = |path: PathBuf| read_format(&path).ok();
         let root = directory.parent().unwrap_or(directory);
         let header = read(directory.join("header_page"))
             .or_else(|| read(directory.join("events/header_page")))
@@ -158,6 +173,11 @@ impl Input {
     }
 }
 
+/// A file of tracefs. saved_cmdlines is the longest, with some MB where it was enlarged.
+fn read_format(path: &Path) -> std::io::Result<Vec<u8>> {
+    read_bounded(std::fs::File::open(path)?, 64 << 20)
+}
+
 /// The format files below `directory`, which is an events directory or holds one.
 fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
     let events = directory.join("events");
@@ -170,7 +190,7 @@ fn read_formats(directory: &Path) -> Result<Vec<EventFormat>, Failure> {
         // events/ also holds files (enable, filter, header_page), and events/GROUP too.
         let Ok(events) = std::fs::read_dir(group.path()) else { continue };
         for event in events.flatten() {
-            let Ok(bytes) = std::fs::read(event.path().join("format")) else { continue };
+            let Ok(bytes) = read_format(&event.path().join("format")) else { continue };
             let system = group.file_name().to_string_lossy().into_owned();
             let format = EventFormat::parse(&system, &bytes).map_err(|error| {
                 Failure::usage(format!("{}/format is damaged {error}", event.path().display()))

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use flyball_host::confine::Confinement;
 use flyball_trace::{
     Event, Names, Record, RecordSink, TraceError, TraceSummary,
     report::{Analyser, Report},
@@ -52,6 +53,14 @@ pub struct Args {
     /// Show the time at each performance level of each CPU.
     #[arg(long)]
     levels: bool,
+}
+
+impl Args {
+    /// Adds the trace and the files that are made of it.
+    pub fn files(&self, files: &mut Confinement) {
+        self.input.files(files);
+        self.files.files(files);
+    }
 }
 
 /// What --json prints.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use flyball_files::read_bounded;
 use flyball_host::{CpuList, Host, topology::CPUS};
 use flyball_trace::Machine;
 
@@ -45,7 +46,9 @@ pub fn of_host(host: &dyn Host) -> Result<Machine, Failure> {
 pub fn of_text(from: &str) -> Result<Machine, Failure> {
     let path = Path::new(from);
     if path.is_file()
-        && let Ok(text) = std::fs::read_to_string(path)
+        // A line of lscpu has 20 bytes.
+        && let Ok(text) = std::fs::File::open(path).and_then(|file| read_bounded(file, 16 << 20))
+        && let Ok(text) = String::from_utf8(text)
     {
         return match lscpu(&text) {
             Some(cores) => Ok(Machine { cores, ..Machine::default() }),

@@ -1,0 +1,64 @@
+//! Which commands are confined to their files: those that only read and print what another user may have written. The command
+//! line says which files these are, so the process gives up everything else before it opens the first one.
+//!
+//! Not confined: what runs a program (`run`, `compare`, `quiet -- COMMAND`), serves a machine (`sim run`), starts an emulator
+//! (`guest`, `-M guest:`), or works on this machine, whose files cannot be listed beforehand. docs/privileges.md has the table.
+
+use flyball_host::confine::Confinement;
+
+use crate::{
+    cli::{Cli, Command},
+    commands::sim,
+    exit::Failure,
+    machine::MachineArg,
+};
+
+/// Confines this process to the files of `cli`, if its command is one of those above.
+pub fn enter(cli: &Cli) -> Result<(), Failure> {
+    if let Some(files) = files(cli)? {
+        // What a kernel does not offer is left out: the readers are safe by themselves, this is the second wall.
+        let _ = files.enter();
+    }
+    Ok(())
+}
+
+fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
+    let mut files = Confinement::default();
+    // -M with --sim-state and the like; what is wrong with them is said by the command.
+    let machine = match &cli.command {
+        Command::Sim(_) | Command::Guest(_) => None,
+        _ => Some(cli.machine.machine()?),
+    };
+    let of_machine = |files: &mut Confinement| machine.as_ref().is_some_and(|machine| machine.files(files));
+    let confined = match &cli.command {
+        Command::Show(_) | Command::Get(_) => of_machine(&mut files),
+        // On any other machine it may change something, with a journal.
+        Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
+        Command::Plan(args) => {
+            args.files(&mut files);
+            of_machine(&mut files)
+        }
+        Command::Verify(args) => {
+            args.files(&mut files);
+            of_machine(&mut files)
+        }
+        Command::Doctor(args) => args.files(&mut files) && of_machine(&mut files),
+        Command::Save(args) => {
+            args.files(&mut files);
+            of_machine(&mut files)
+        }
+        Command::Record(args) => {
+            args.files(&mut files);
+            of_machine(&mut files)
+        }
+        Command::Trace(args) => args.files(machine.as_ref().unwrap_or(&MachineArg::Live), &mut files),
+        Command::Report(args) => {
+            args.files(&mut files);
+            true
+        }
+        Command::Quiet(args) => args.files(&mut files),
+        Command::Sim(args) => sim::files(args, &mut files),
+        _ => false,
+    };
+    Ok(confined.then_some(files))
+}
