@@ -27,9 +27,11 @@ impl Host for Wrong<'_> {
     fn isst(&self, number: u32, argument: &mut [u8]) -> Result<i32, HostError> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let answer = self.machine.isst(number, argument)?;
-        for change in self.changes.iter().filter(|change| {
-            usize::from(u16::from_le_bytes([change[0], change[1]])) % 512 == call % 512
-        }) {
+        for change in self
+            .changes
+            .iter()
+            .filter(|change| usize::from(u16::from_le_bytes([change[0], change[1]])) % 512 == call % 512)
+        {
             if change[2] == 255 {
                 return Err(HostError::new(Op::Isst, "a call", Errno(i32::from(change[3] % 133))));
             }
@@ -107,7 +109,11 @@ pub fn answers(bytes: &[u8]) -> String {
         for domain in &layout.domains {
             let _ = model::domain(access.as_ref(), domain);
             for number in model::level_numbers(access.as_ref(), domain).unwrap_or_default() {
-                seen.push(if model::level(&layout, access.as_ref(), domain, number).is_ok() { 'o' } else { 'x' });
+                seen.push(if model::level(&layout, access.as_ref(), domain, number).is_ok() {
+                    'o'
+                } else {
+                    'x'
+                });
             }
             let cpus: CpuList = domain.cpus.iter().take(2).collect();
             for goal in [Goal::Guaranteed, Goal::Turbo] {

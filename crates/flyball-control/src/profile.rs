@@ -161,7 +161,8 @@ impl Reader<'_> {
             }
         };
         if self.profile.intent.settings.len() == MOST_SETTINGS {
-            return Err(self.bad(at, format!("more than {MOST_SETTINGS} settings; a setting for several CPUs is one")));
+            return Err(self
+                .bad(at, format!("more than {MOST_SETTINGS} settings; a setting for several CPUs is one")));
         }
         let from = format!("{} line {}", self.file, self.line_of(at));
         let setting = Setting::new(name, &text, on, from)

@@ -205,7 +205,7 @@ mod tests {
     fn only_the_named_files_can_be_opened() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in ["in/a/file", "out/old", "other/file"] {
+        for name in ["in/a/file", "out/old", "later/old", "other/file"] {
             fs::create_dir_all(path(name).parent().unwrap()).unwrap();
             fs::write(path(name), name).unwrap();
         }
@@ -213,7 +213,7 @@ mod tests {
         let mut files = Confinement::default();
         files.read(path("in"));
         files.write(&path("out/new"));
-        files.write_in(&path("made/below"));
+        files.write_in(&path("later/made/below"));
         files.read(path("not-there"));
         confined(&files, |means| {
             if !means.files {
@@ -227,9 +227,9 @@ mod tests {
             assert!(denied(fs::write(path("in/a/file"), "x")) && denied(fs::write(path("in/new"), "x")));
             fs::write(path("out/.new"), "x").unwrap();
             fs::rename(path("out/.new"), path("out/new")).unwrap();
-            // The directory "made" is not there, so that the next one above it is where files may be made.
-            fs::create_dir_all(path("made/below")).unwrap();
-            fs::write(path("made/below/file"), "x").unwrap();
+            // "made" is not there, so that files may be made in the next directory above it.
+            fs::create_dir_all(path("later/made/below")).unwrap();
+            fs::write(path("later/made/below/file"), "x").unwrap();
             assert_eq!(fs::read(path("not-there")).unwrap_err().kind(), io::ErrorKind::NotFound);
         });
         assert_eq!(fs::read_to_string(path("other/file")).unwrap(), "other/file");

@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use flyball_host::{Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, terminal, tracefs::Tracefs};
+use flyball_host::{
+    Errno, Host, HostError, Kind, Launch, Model, Op, Process, Software, terminal, tracefs::Tracefs,
+};
 use flyball_sim::{Caller, SimMachine};
 
 pub use self::program::PROGRAM;

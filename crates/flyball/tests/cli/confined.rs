@@ -80,7 +80,10 @@ fn outputs_are_written_where_they_are_named() {
     run(&["record", "--facts", "there/copy.facts", "--force"]);
     let simulated = |words: &[&str]| {
         let mut command = flyball!();
-        command.current_dir(folder.path()).args(["-M", "sim:machine.facts", "--sim-state", "box"]).args(words);
+        command
+            .current_dir(folder.path())
+            .args(["-M", "sim:machine.facts", "--sim-state", "box"])
+            .args(words);
         let ran = Ran::of(&mut command);
         assert_eq!(ran.code, 0, "{words:?}: {}", ran.text());
     };

@@ -119,14 +119,20 @@ fn settings(host: &SimHost) -> BTreeMap<String, String> {
         }
     };
     let policies = host.list(&format!("{CPUS}/cpufreq")).unwrap_or_default();
-    for name in ["scaling_driver", "scaling_governor", "scaling_min_freq", "scaling_max_freq", "scaling_setspeed"] {
-        policies.iter().for_each(|policy| read(format!("{CPUS}/cpufreq/{policy}/{name}")));
+    for name in
+        ["scaling_driver", "scaling_governor", "scaling_min_freq", "scaling_max_freq", "scaling_setspeed"]
+    {
+        for policy in &policies {
+            read(format!("{CPUS}/cpufreq/{policy}/{name}"));
+        }
     }
     for policy in &policies {
         read(format!("{CPUS}/cpufreq/{policy}/energy_performance_preference"));
         read(format!("{CPUS}/cpufreq/{policy}/boost"));
     }
-    for name in ["cpufreq/boost", "online", "intel_pstate/status", "intel_pstate/no_turbo", "amd_pstate/status"] {
+    for name in
+        ["cpufreq/boost", "online", "intel_pstate/status", "intel_pstate/no_turbo", "amd_pstate/status"]
+    {
         read(format!("{CPUS}/{name}"));
     }
     for name in ["intel_pstate/max_perf_pct", "intel_pstate/min_perf_pct", "intel_pstate/hwp_dynamic_boost"] {

@@ -118,7 +118,8 @@ fn only_the_terminal_module_writes_to_stdout_and_stderr() {
         let code = source.product();
         // In the program itself these macros are those of terminal.rs.
         let own = source.krate == "flyball";
-        let ways = WAYS.iter().chain(if own { &[][..] } else { &["println!(", "eprint!(", "print!(", "dbg!("][..] });
+        let ways =
+            WAYS.iter().chain(if own { &[][..] } else { &["println!(", "eprint!(", "print!(", "dbg!("][..] });
         for way in ways {
             wrong.extend(code.match_indices(way).map(|(place, _)| at(source, place, way)));
         }
