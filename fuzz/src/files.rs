@@ -7,6 +7,7 @@ use flyball_control::write::{journal::Journal, state::StateDir};
 use flyball_files::{Dir, Limits, TarError, archive, unpack};
 use flyball_host::{Archive, Host, Recorded};
 use flyball_measure::{RunDirectory, analyse, render};
+use flyball_plot::columns::Unstyled;
 use flyball_simhost::{SimHost, SimSetup};
 
 use crate::{outcome, plain, texts::look};
@@ -79,7 +80,9 @@ pub fn run_directory(bytes: &[u8]) -> String {
     fs::write(folder.path().join("rounds.jsonl"), rounds).expect("room for a file");
     outcome(RunDirectory::open(folder.path()), |run| {
         let report = analyse(&run.manifest, &run.rounds);
-        let _ = render::text(&report);
+        for width in [None, Some(40)] {
+            let _ = render::text(&report, render::Screen { width, painter: Unstyled });
+        }
         format!("{} {}", report.arms.len(), report.comparisons.len())
     })
 }

@@ -50,7 +50,7 @@ pub fn setting(bytes: &[u8]) -> String {
 
 /// An arm of a comparison.
 pub fn arm(bytes: &[u8]) -> String {
-    outcome(Arm::parse(&text(bytes)), |arm| format!("{}", arm.wishes.len()))
+    outcome(Arm::parse(&text(bytes)), |arm| format!("{}", arm.settings.len()))
 }
 
 /// A machine file of the simulator, written and read again.
