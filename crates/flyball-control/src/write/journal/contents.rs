@@ -248,9 +248,10 @@ impl Contents {
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
                 // A policy that came into being with a CPU that was brought online starts with the limits that an older
-                // transaction had moved.
+                // transaction had moved. Its other attributes start as they would have without that.
                 let (older, now) = (&entries[..age], &entries[..=age]);
-                let starts_moved = older.iter().any(|entry| entry.moves_limits)
+                let starts_moved = !handling.bound.is_none()
+                    && older.iter().any(|entry| entry.moves_limits)
                     && now.iter().any(|entry| entry.brings(location))
                     && !older.iter().any(|entry| entry.was.contains_key(location));
                 let doubt = match (lost, seen_late || starts_moved) {
