@@ -250,12 +250,8 @@ mod tests {
     #[test]
     fn the_guides_tables_come_out_except_for_turbo_freqs_effect() {
         let report = check(Some("sst-guide")).unwrap();
-        let missed: Vec<&str> = report
-            .rows
-            .iter()
-            .filter(|row| row.met() == Some(false))
-            .map(|row| row.row.as_str())
-            .collect();
+        let missed: Vec<&str> =
+            report.rows.iter().filter(|row| row.met() == Some(false)).map(|row| row.row.as_str()).collect();
         // The guide's base-freq cells allow only half of it from 3.1 to 3.2 GHz: docs/speed-select.md.
         assert_eq!(missed, ["what turbo-freq changes"]);
     }
