@@ -21,8 +21,9 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 /// The newest version of Landlock whose rights are asked for; what a kernel does not know is left out. 6 is that of Linux 6.12.
 const NEWEST: ABI = ABI::V6;
 
-/// What std reads to count the processors that a process may use (`std::thread::available_parallelism`).
-const OF_STD: [&str; 3] = ["/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
+/// What std reads to count the processors that a process may use (`std::thread::available_parallelism`), and what says which
+/// process has a state file locked. The command line of that process stays out of reach.
+const OF_EACH: [&str; 4] = ["/proc/locks", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup"];
 
 /// The files of a process that is to be confined.
 #[derive(Debug, Clone, Default)]
@@ -119,7 +120,7 @@ impl Confinement {
         // A temporary file is read again, and files of a directory are looked for before they are replaced.
         let folders = self.folders.iter().map(|path| (path.as_path(), read | change | make));
         let files = self.files.iter().map(|path| (path.as_path(), change));
-        let reads = self.reads.iter().map(PathBuf::as_path).chain(OF_STD.iter().map(Path::new));
+        let reads = self.reads.iter().map(PathBuf::as_path).chain(OF_EACH.iter().map(Path::new));
         for (path, rights) in reads.map(|path| (path, read)).chain(folders).chain(files) {
             // A path that is not there gets no rule and is refused by open(2) as ever. A pipe (/dev/stdin) is on no file
             // system: the kernel takes no rule for it (EBADFD in landlock_add_rule), and needs none.

@@ -388,7 +388,7 @@ fn one_command_at_a_time_has_a_kept_machine() {
     while !said.contains("waiting for process") {
         assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    assert!(said.contains(&format!("process {} (", std::process::id())), "{said}");
+    assert!(said.contains(&format!("process {},", std::process::id())), "{said}");
     drop(file);
     let output = waits.wait_with_output().unwrap();
     assert!(output.status.success() && !output.stdout.is_empty());
