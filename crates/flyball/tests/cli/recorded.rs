@@ -11,10 +11,7 @@ use std::{
     process::Output,
 };
 
-use flyball_host::{
-    Archive,
-    facts::{Fact, Facts},
-};
+use flyball_host::{Archive, facts::Facts};
 use flyball_testing::{flyball, shared, skip};
 
 /// Why a check does not hold.
