@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_host::{
-    CpuInfo, CpuList, CpuTopology, Host, HostError,
+    CpuInfo, CpuList, CpuTopology, Errno, Host, HostError,
     isst::{self, legacy::PunitCpu},
     msr::MSR_PM_LOGICAL_ID,
     topology::{CPUS, TopologyFile},
@@ -126,12 +126,20 @@ impl CpuMap {
 /// The power unit's numbers of CPUs, from the driver; on TPMI parts without a driver from the register that it would
 /// read.
 fn punit_numbers(host: &dyn Host, cpus: &[u32], tpmi: bool) -> Result<Vec<Option<PunitCpu>>, HostError> {
-    isst::legacy::punit_cpus(host, cpus).or_else(|error| {
-        let read = |cpu: &u32| host.msr(*cpu, MSR_PM_LOGICAL_ID).ok().map(|raw| PunitCpu(raw as u32));
-        let raw: Vec<Option<PunitCpu>> = cpus.iter().map(read).collect();
+    let error = match isst::legacy::punit_cpus(host, cpus) {
         // Only on TPMI parts: the driver numbers the cores of mailbox parts by MSR 0x53 (isst_if_common.c).
-        if tpmi && raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
-    })
+        Err(error) if tpmi => error,
+        other => return other,
+    };
+    let mut raw = Vec::with_capacity(cpus.len());
+    for &cpu in cpus {
+        match host.msr(cpu, MSR_PM_LOGICAL_ID) {
+            // An online CPU without the device: the msr driver is not loaded, for any CPU.
+            Err(missing) if missing.errno == Errno::NOENT && is_online(host, cpu) => return Err(error),
+            read => raw.push(read.ok().map(|raw| PunitCpu(raw as u32))),
+        }
+    }
+    if raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
 }
 
 /// Whether a CPU is online. A CPU without the attribute (CPU 0, as a rule) always is.
