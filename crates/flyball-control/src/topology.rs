@@ -191,6 +191,18 @@ impl Topology {
         Ok(topology)
     }
 
+    /// Where its CPUs are, as Speed Select asks for it.
+    pub(crate) fn positions(&self) -> CpuTopology {
+        let position = |cpu: &Cpu| Position { package: cpu.package, die: cpu.die, core: cpu.core };
+        CpuTopology {
+            possible: self.possible.clone(),
+            present: self.present.clone(),
+            online: self.online.clone(),
+            online_is_listed: self.online_is_listed,
+            positions: self.cpus.iter().map(|(number, cpu)| (*number, position(cpu))).collect(),
+        }
+    }
+
     /// A machine of `count` CPUs, each online, a core and a policy of its own: for snapshots that are made, not taken.
     pub fn of_policies(count: u32) -> Topology {
         let all: CpuList = (0..count).collect();

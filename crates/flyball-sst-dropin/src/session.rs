@@ -3,7 +3,7 @@
 
 use std::{io::Write, time::Duration};
 
-use flyball_host::{CpuInfo, CpuList, Errno, Host, HostError, isst};
+use flyball_host::{CpuInfo, CpuList, CpuTopology, Errno, Host, HostError, isst};
 
 use flyball_sst::{
     access::{Access, CpuModel, DomainAddress, Features, Levels, Mailbox, PmConfig, Tpmi},
@@ -88,7 +88,8 @@ impl Session<'_> {
 
     /// Reads which CPU is where, with the tool's messages about CPUs that the driver does not know.
     pub(super) fn read_cpus(&mut self) {
-        self.map = CpuMap::read(self.host, &self.info, self.platform.is_tpmi());
+        let topology = CpuTopology::read(self.host, &self.info).unwrap_or_default();
+        self.map = CpuMap::read(self.host, topology, self.platform.is_tpmi());
         for cpu in self.map.unmapped.clone() {
             self.warn("ISST_IF_GET_PHY_ID: Invalid argument\n");
             self.line(&format!("Error: map logical_cpu:{cpu}\n"));

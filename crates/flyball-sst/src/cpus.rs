@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flyball_host::{
-    CpuInfo, CpuList, CpuTopology, Errno, Host, HostError,
+    CpuList, CpuTopology, Errno, Host, HostError,
     isst::{self, legacy::PunitCpu},
     msr::MSR_PM_LOGICAL_ID,
     topology::{CPUS, TopologyFile},
@@ -55,10 +55,9 @@ fn room_for(present: &CpuList) -> u32 {
 }
 
 impl CpuMap {
-    /// Reads the CPUs. `tpmi`: power domains and cores are coded as on TPMI parts. Without a driver every CPU is in
-    /// domain 0 and core 0.
-    pub fn read(host: &dyn Host, info: &CpuInfo, tpmi: bool) -> CpuMap {
-        let topology = CpuTopology::read(host, info).unwrap_or_default();
+    /// Asks where the CPUs of `topology` are. `tpmi`: power domains and cores are coded as on TPMI parts. Without a driver
+    /// every CPU is in domain 0 and core 0.
+    pub fn read(host: &dyn Host, topology: CpuTopology, tpmi: bool) -> CpuMap {
         // sysfs has no topology of offline CPUs; what was stored while they were online names their package.
         let stored = TopologyFile::of(host).map_or(Vec::new(), |file| file.read());
         let known: Vec<Cpu> = topology

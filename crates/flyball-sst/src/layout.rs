@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flyball_host::{CpuInfo, CpuList, Host, HostError, isst};
+use flyball_host::{CpuInfo, CpuList, CpuTopology, Host, HostError, isst};
 
 use crate::{
     access::{self, Access, CpuModel, DomainAddress, Dump, Mailbox, Tpmi},
@@ -68,7 +68,8 @@ impl Layout {
             1 => Via::Mailbox,
             version => Via::Tpmi(version),
         };
-        let map = CpuMap::read(host, &info, platform.is_tpmi());
+        let topology = CpuTopology::read(host, &info).unwrap_or_default();
+        let map = CpuMap::read(host, topology, platform.is_tpmi());
         // Without the power unit's numbers every core would look like the first. A dump is only read, so that does no harm.
         if let Some(error) = map.failure.as_ref().filter(|_| !dumped) {
             return Err(error.clone());

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use flyball_host::{CpuInfo, CpuList, Host};
-use flyball_sst::cpus::CpuMap;
+use flyball_host::{CpuList, Host};
+use flyball_sst::{cpus::CpuMap, layout::Layout};
 
 use super::Snapshot;
 use crate::{At, Belongs, Place, Scope, Topology, topology::CPUS};
@@ -51,7 +51,7 @@ impl Snapshot {
             Scope::PowerDomain => self.power_domains(),
             Scope::Clos => self.classes(),
             Scope::IdleState => idle_places(topology, &self.idle_states),
-            Scope::Uncore => find_uncore(host, topology),
+            Scope::Uncore => find_uncore(host, topology, self.layout()),
             Scope::Zone => find_zones(host, topology),
             Scope::Constraint => find_constraints(host, self.places_in(Scope::Zone)),
             Scope::Sensor => find_sensors(host, topology),
@@ -88,14 +88,15 @@ fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
     places
 }
 
-fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
+fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) -> Vec<Place> {
     let folder = format!("{CPUS}/intel_uncore_frequency");
     let names = host.list(&folder).unwrap_or_default();
     let tpmi = names.iter().any(|name| name.starts_with("uncore"));
-    let power_domains = if tpmi { power_domains(host) } else { BTreeMap::new() };
+    let power_domains = if tpmi { power_domains(host, topology, layout) } else { BTreeMap::new() };
+    let (packages, dies) = (topology.packages(), topology.dies());
     let domain = |name: &String| {
         let number = |file: &str| host.read(&format!("{folder}/{name}/{file}")).ok()?.parse::<u32>().ok();
-        let whole = |package: u32| topology.packages().remove(&package).unwrap_or_default();
+        let whole = |package: u32| packages.get(&package).cloned().unwrap_or_default();
         let place = |cpus| Place::named(At::Uncore(name.clone()), name.as_str(), cpus);
         if let Some(rest) = name.strip_prefix("package_") {
             let (package, die) = rest.split_once("_die_")?;
@@ -104,7 +105,7 @@ fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
             if tpmi {
                 return Some(place(whole(package)).belonging(Belongs::ToAll));
             }
-            let cpus = die.and_then(|die| topology.dies().remove(&(package, die)));
+            let cpus = die.and_then(|die| dies.get(&(package, die)).cloned());
             return Some(place(cpus.unwrap_or_else(|| whole(package))));
         }
         if !name.starts_with("uncore") {
@@ -126,8 +127,18 @@ fn find_uncore(host: &dyn Host, topology: &Topology) -> Vec<Place> {
 }
 
 /// The CPUs of each power domain of a machine with TPMI, by package and domain; empty where their numbers cannot be read.
-fn power_domains(host: &dyn Host) -> BTreeMap<(u32, u32), CpuList> {
-    let map = CpuMap::read(host, &CpuInfo::read(host).unwrap_or_default(), true);
+fn power_domains(
+    host: &dyn Host,
+    topology: &Topology,
+    layout: Option<&Layout>,
+) -> BTreeMap<(u32, u32), CpuList> {
+    let read;
+    let map = if let Some(layout) = layout.filter(|layout| layout.platform.is_tpmi()) {
+        &layout.map
+    } else {
+        read = CpuMap::read(host, topology.positions(), true);
+        &read
+    };
     let mut domains: BTreeMap<(u32, u32), CpuList> = BTreeMap::new();
     // A CPU without a number may be of any domain.
     if map.unplaced || !map.unmapped.is_empty() {

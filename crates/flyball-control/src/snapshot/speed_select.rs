@@ -106,7 +106,7 @@ impl Snapshot {
         self.speed_select.as_ref().map(|view| view.layout.as_ref())
     }
 
-    fn layout(&self) -> Option<&Layout> {
+    pub(super) fn layout(&self) -> Option<&Layout> {
         self.speed_select.as_ref()?.layout.as_ref().ok()
     }
 

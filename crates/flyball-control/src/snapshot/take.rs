@@ -91,6 +91,14 @@ impl Snapshot {
         // By scope, then place by place: the files of a policy or CPU are in one folder, and reading them one after the other
         // lets the host open them relative to it. The idle states are in the CPU's folder.
         let mut by_folder: [Vec<Id>; SCOPES] = [const { Vec::new() }; SCOPES];
+        // First: uncore domains have the CPUs of Speed Select's power domains.
+        let asks = |knob: &Id| {
+            let mechanisms = knob.knob().mechanisms;
+            mechanisms.iter().any(|mechanism| matches!(mechanism, Mechanism::SpeedSelect { .. }))
+        };
+        if request.knobs.iter().any(|knob| !self.has(*knob) && asks(knob)) {
+            self.look_for_speed_select(host, request.levels);
+        }
         for &knob in request.knobs {
             let folder = match knob.knob().scope {
                 Scope::IdleState => Scope::Cpu,
@@ -99,7 +107,7 @@ impl Snapshot {
             if self.has(knob) || by_folder[folder as usize].contains(&knob) {
                 continue;
             }
-            self.find_places(host, knob, request.levels);
+            self.find_places(host, knob.knob().scope);
             by_folder[folder as usize].push(knob);
         }
         for knobs in by_folder.iter().filter(|knobs| !knobs.is_empty()) {
@@ -109,12 +117,8 @@ impl Snapshot {
         }
     }
 
-    /// Finds the places of the knob's scope, unless they are known.
-    fn find_places(&mut self, host: &dyn Host, knob: Id, levels: bool) {
-        let scope = knob.knob().scope;
-        if knob.knob().mechanisms.iter().any(|mechanism| matches!(mechanism, Mechanism::SpeedSelect { .. })) {
-            self.look_for_speed_select(host, levels);
-        }
+    /// Finds the places of a scope, unless they are known.
+    fn find_places(&mut self, host: &dyn Host, scope: Scope) {
         if scope == Scope::IdleState && self.idle_states.is_empty() {
             self.idle_states = super::instances::idle_states(host, &self.topology);
         }
