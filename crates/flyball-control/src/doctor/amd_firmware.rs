@@ -3,7 +3,7 @@
 //! EPYC's power limit is read through the management port (HSMP, Documentation/arch/x86/amd_hsmp.rst; its sensors are
 //! drivers/platform/x86/amd/hsmp/hwmon.c since Linux 6.16).
 
-use super::{Answer, Check, Facts, Fix, Group, Vendor, note, ok, unknown, warning};
+use super::{Answer, Check, Facts, Fix, Group, Vendor, facts::BOOST, note, ok, unknown, warning};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -49,7 +49,7 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
     if !is_amd_pstate(facts) {
         return None;
     }
-    let boost = facts.read("/sys/devices/system/cpu/cpufreq/boost").ok();
+    let boost = facts.read(BOOST).ok();
     let mut differs = flyball_host::CpuList::new();
     let mut shown = None;
     for policy in &facts.policies {

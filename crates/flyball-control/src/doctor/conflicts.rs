@@ -2,7 +2,11 @@
 
 use flyball_host::CpuList;
 
-use super::{Answer, Check, Facts, Fix, Group, KnobValue, Vendor, note, ok, warning};
+use super::{
+    Answer, Check, Facts, Fix, Group, KnobValue, Vendor,
+    facts::{BOOST, NO_TURBO},
+    note, ok, warning,
+};
 use crate::Id;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -364,38 +368,29 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
 }
 
 fn turbo(facts: &Facts) -> Option<Answer> {
-    let boost_path = "/sys/devices/system/cpu/cpufreq/boost";
-    let no_turbo_path = "/sys/devices/system/cpu/intel_pstate/no_turbo";
-    let boost = facts.read(boost_path).ok();
-    let no_turbo = facts.read(no_turbo_path).ok();
-    let off: CpuList = facts
-        .policies
-        .iter()
-        .filter(|policy| policy.get("boost") == Some("0"))
-        .flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>())
-        .collect();
+    let boost = facts.read(BOOST).ok();
+    let no_turbo = facts.read(NO_TURBO).ok();
+    let off = facts.cpus_with("boost", "0");
     if let (Some(boost), Some(no_turbo)) = (&boost, &no_turbo)
         && boost == "1"
         && no_turbo == "1"
     {
         return Some(
             warning("boost is on, but no_turbo forbids it")
-                .seen(boost_path, boost.as_str())
-                .seen(no_turbo_path, no_turbo.as_str()),
+                .seen(BOOST, boost.as_str())
+                .seen(NO_TURBO, no_turbo.as_str()),
         );
     }
     if boost.as_deref() == Some("1") && !off.is_empty() && off.len() < facts.online.len() {
         return Some(
             note(format!("boost is on for the machine but off for CPUs {off}"))
-                .seen(boost_path, "1")
+                .seen(BOOST, "1")
                 .set(Id::Boost, "on"),
         );
     }
     // A single switch cannot contradict another.
     let each = facts.policies.iter().find(|policy| policy.get("boost").is_some());
-    let all = [(boost_path, boost), (no_turbo_path, no_turbo)]
-        .into_iter()
-        .filter_map(|(at, text)| Some((at, text?)));
+    let all = [(BOOST, boost), (NO_TURBO, no_turbo)].into_iter().filter_map(|(at, text)| Some((at, text?)));
     let mut answer = ok("the turbo switches agree");
     for (place, text) in all {
         answer = answer.seen(place, text);

@@ -37,6 +37,11 @@ impl Policy {
     }
 }
 
+/// The switch of intel_pstate; 1 is without turbo.
+pub(super) const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+/// The switch of acpi-cpufreq and amd-pstate; 1 is with boost.
+pub(super) const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+
 /// The files that checks look at.
 const POLICY_FILES: &[&str] = &[
     "affected_cpus",
@@ -288,6 +293,20 @@ impl<'h> Facts<'h> {
     /// The name of the cpufreq driver, from the first policy that says it.
     pub fn driver(&self) -> Option<&str> {
         self.policies.iter().find_map(|policy| policy.get("scaling_driver"))
+    }
+
+    /// Whether intel_pstate drives the CPUs, in any of its modes.
+    pub fn is_intel_pstate(&self) -> bool {
+        matches!(self.driver(), Some("intel_pstate" | "intel_cpufreq"))
+    }
+
+    /// The CPUs of the policies that have this text in an attribute.
+    pub fn cpus_with(&self, attribute: &str, text: &str) -> CpuList {
+        let mut cpus = CpuList::new();
+        for policy in self.policies.iter().filter(|policy| policy.get(attribute) == Some(text)) {
+            cpus.extend(policy.cpus.iter());
+        }
+        cpus
     }
 
     /// Policies grouped by the text of one attribute, the largest group first.

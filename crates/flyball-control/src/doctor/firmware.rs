@@ -12,7 +12,7 @@ use flyball_host::msr::{
 
 use super::{
     Answer, Check, Facts, Fix, Group, Sampled, Vendor,
-    facts::packages,
+    facts::{BOOST, NO_TURBO, packages},
     models::{self, PackageLimit},
     note, ok, unknown, warning,
 };
@@ -81,7 +81,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
 }
 
 fn turbo_intel(facts: &Facts) -> Answer {
-    let no_turbo = facts.read("/sys/devices/system/cpu/intel_pstate/no_turbo").ok();
+    let no_turbo = facts.read(NO_TURBO).ok();
     // The processor clears CPUID.06H:EAX[1], which is the flag ida, if firmware sets bit 38 of IA32_MISC_ENABLE (Intel SDM 4).
     // So without ida and without the register nothing says whether the processor has turbo at all.
     let place = format!("MSR {MSR_IA32_MISC_ENABLE:#x} bit 38");
@@ -108,9 +108,7 @@ fn turbo_intel(facts: &Facts) -> Answer {
             };
             warning(what).seen(place, "1").fix(advice)
         }
-        (Some(false), Some(word)) => {
-            ok("firmware allows turbo").seen("/sys/devices/system/cpu/intel_pstate/no_turbo", word)
-        }
+        (Some(false), Some(word)) => ok("firmware allows turbo").seen(NO_TURBO, word),
         (Some(false), None) => ok("firmware allows turbo")
             .seen("/proc/cpuinfo flags", if facts.flag("ida") { "ida" } else { "no ida" }),
         (None, _) => note("the processor reports no turbo: either it has none, or firmware disables it")
@@ -120,7 +118,6 @@ fn turbo_intel(facts: &Facts) -> Answer {
 }
 
 fn turbo_amd(facts: &Facts) -> Option<Answer> {
-    let boost = "/sys/devices/system/cpu/cpufreq/boost";
     if facts.flag("cpb") {
         return Some(ok("firmware allows boost").seen("/proc/cpuinfo flags", "cpb"));
     }
@@ -130,7 +127,7 @@ fn turbo_amd(facts: &Facts) -> Option<Answer> {
     Some(
         warning("the processor reports no core performance boost")
             .seen("/proc/cpuinfo flags", "no cpb")
-            .seen(boost, facts.read(boost).unwrap_or_else(|why| why.to_string()))
+            .seen(BOOST, facts.read(BOOST).unwrap_or_else(|why| why.to_string()))
             .fix(Fix::Firmware("set Core Performance Boost to Auto or Enabled".to_owned())),
     )
 }
@@ -291,10 +288,8 @@ fn p_state_control(facts: &Facts) -> Option<Answer> {
             .fix(advice),
         Ok(value) => ok("the system controls P-states (native)").seen("MSR 0x1aa", format!("{value:#x}")),
         // The driver checks this register before it loads.
-        Err(_) if matches!(facts.driver(), Some("intel_pstate" | "intel_cpufreq")) => {
-            ok("the system controls P-states: intel_pstate loads only then")
-                .seen("scaling_driver", facts.driver().unwrap_or_default())
-        }
+        Err(_) if facts.is_intel_pstate() => ok("the system controls P-states: intel_pstate loads only then")
+            .seen("scaling_driver", facts.driver().unwrap_or_default()),
         Err(why) => unknown(why),
     })
 }

@@ -9,8 +9,11 @@ use flyball_host::{
 };
 
 use super::{
-    Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict, conflicts::same_within_kind, facts::cpu_words,
-    firmware::first_cpu, note, ok, unknown, warning,
+    Answer, Check, Facts, Fix, Group, Policy, Vendor, Verdict,
+    conflicts::same_within_kind,
+    facts::{BOOST, NO_TURBO, cpu_words},
+    firmware::first_cpu,
+    note, ok, unknown, warning,
 };
 use crate::Id;
 
@@ -57,13 +60,6 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
-const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
-
-fn is_intel_pstate(facts: &Facts) -> bool {
-    matches!(facts.driver(), Some("intel_pstate" | "intel_cpufreq"))
-}
-
 fn turbo_off(facts: &Facts) -> Option<Answer> {
     facts.driver()?;
     // Firmware's choice shows in no_turbo too (intel_pstate's update_turbo_state); firmware.turbo is about that.
@@ -88,12 +84,7 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
             );
         }
     }
-    let off: CpuList = facts
-        .policies
-        .iter()
-        .filter(|policy| policy.get("boost") == Some("0"))
-        .flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>())
-        .collect();
+    let off = facts.cpus_with("boost", "0");
     if !off.is_empty() && facts.online.difference(&off).is_empty() {
         return Some(
             warning(format!("boost is off on every CPU, {cost}"))
@@ -103,8 +94,8 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
     }
     match (no_turbo, boost) {
         (Ok(word), _) => Some(ok("turbo is on").seen(NO_TURBO, word)),
-        (_, Ok(word)) if !is_intel_pstate(facts) => Some(ok("turbo is on").seen(BOOST, word)),
-        (Err(why), _) if is_intel_pstate(facts) => Some(unknown(why)),
+        (_, Ok(word)) if !facts.is_intel_pstate() => Some(ok("turbo is on").seen(BOOST, word)),
+        (Err(why), _) if facts.is_intel_pstate() => Some(unknown(why)),
         // acpi-cpufreq presents the switch only where it can act (acpi_cpufreq_boost_init).
         _ => None,
     }
@@ -112,7 +103,7 @@ fn turbo_off(facts: &Facts) -> Option<Answer> {
 
 fn perf_pct(facts: &Facts) -> Option<Answer> {
     // per_cpu_perf_limits removes both files: each CPU then has only its own limits.
-    if !is_intel_pstate(facts)
+    if !facts.is_intel_pstate()
         || facts.parameter("intel_pstate").is_some_and(|words| words.contains("per_cpu_perf_limits"))
     {
         return None;
@@ -221,7 +212,7 @@ fn contradicts(word: &str, number: u64) -> bool {
 
 fn registers(facts: &Facts) -> Option<Answer> {
     let register = match facts.vendor {
-        Vendor::Intel if is_intel_pstate(facts) && facts.flag("hwp_epp") => {
+        Vendor::Intel if facts.is_intel_pstate() && facts.flag("hwp_epp") => {
             if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
                 return None;
             }
