@@ -22,16 +22,17 @@ pub enum Level {
     Fixed,
 }
 
+impl Level {
+    /// All, the least strict first.
+    pub const ALL: [Level; 3] = [Level::Light, Level::Steady, Level::Fixed];
+}
+
 impl FromStr for Level {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Level, String> {
-        match text {
-            "light" => Ok(Level::Light),
-            "steady" => Ok(Level::Steady),
-            "fixed" => Ok(Level::Fixed),
-            _ => Err(format!("'{text}' is not a level; give light, steady or fixed")),
-        }
+        let level = Level::ALL.into_iter().find(|level| level.to_string() == text);
+        level.ok_or_else(|| format!("'{text}' is not a level; give light, steady or fixed"))
     }
 }
 

@@ -4,9 +4,9 @@ use clap::{Arg, Command};
 use flyball_control::{
     Id, Knob, KnobName, Outcome, Snapshot, SurveyOptions, TABLE, Value,
     knob::{Check, Ends},
-    survey,
+    quiet, survey,
 };
-use flyball_sim::{Kernel, silicon::MachineSpec};
+use flyball_sim::{Kernel, check, silicon::MachineSpec};
 
 use super::Offer;
 use crate::machine::MachineArg;
@@ -48,7 +48,7 @@ pub(super) fn of(
         (_, "CPUS" | "LIST") => (cpus(machine), false),
         (["sst", ..], "LEVEL") => (levels(machine), false),
         (_, "LEVEL") => {
-            (["light", "steady", "fixed"].map(|level| Offer::new(level, "how quiet")).to_vec(), false)
+            (quiet::Level::ALL.map(|level| Offer::new(level.to_string(), "how quiet")).to_vec(), false)
         }
         (_, name) => {
             let files = ["DIR", "FILE", "OUT", "PATH", "PROFILE", "CSV", "initramfs"];
@@ -67,9 +67,7 @@ fn commands(top: &Command) -> Vec<Offer> {
 }
 
 fn documents() -> Vec<Offer> {
-    ["sst-guide", "storpool", "amd-slides", "stinner", "amd-document"]
-        .map(|name| Offer::new(name, ""))
-        .to_vec()
+    check::DOCUMENTS.map(|name| Offer::new(name, "")).to_vec()
 }
 
 fn machines(with_kind: bool) -> Vec<Offer> {
