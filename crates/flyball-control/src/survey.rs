@@ -164,7 +164,7 @@ fn one(
         kept.retain(|row| !(above(row) && matches!(row.outcome, Outcome::Absent(_))));
         rows.append(&mut kept);
     }
-    // A knob that was asked for by name gets a row in any case, which says why there is no value.
+    // A knob that was asked for by name always has a row; without a value, the row says why.
     if rows.len() == start {
         let outcome = Outcome::Absent(if snapshot.places(knob)?.is_empty() {
             snapshot.why_nowhere(knob)
