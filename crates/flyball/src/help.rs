@@ -4,6 +4,8 @@
 
 use clap::{Arg, Command};
 
+use crate::paint::wrapped;
+
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "get", "explain", "doctor"]),
@@ -92,21 +94,16 @@ fn examples(all: &[Example], width: usize) -> String {
                 continue;
             }
             Some(note) => {
-                for line in textwrap(note, width - 4) {
+                for line in wrapped(note, width - 4) {
                     out += &format!("\n  # {line}");
                 }
             }
             None => {}
         }
-        let lines = textwrap(command, width - 8);
+        let lines = wrapped(command, width - 8);
         out += &format!("\n  {}", lines.join(" \\\n      "));
     }
     out
-}
-
-/// Words in lines of at most `width`.
-fn textwrap(text: &str, width: usize) -> Vec<String> {
-    crate::paint::wrapped(text, width)
 }
 
 /// The text after the options: for `--help` all of it, for `-h` a few examples.
@@ -162,7 +159,7 @@ fn list(top: &Command, width: usize) -> String {
         for name in *names {
             let about = top.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             let about = about.unwrap_or_else(|| "Print this, or the help of a command".to_owned());
-            for (index, line) in textwrap(&about, width - 22).iter().enumerate() {
+            for (index, line) in wrapped(&about, width - 22).iter().enumerate() {
                 out += &format!("  {:<18}  {line}\n", if index == 0 { *name } else { "" });
             }
         }
@@ -182,7 +179,7 @@ fn options(top: &Command, width: usize) -> String {
         let values = if arg.get_action().takes_values() { values.concat() } else { String::new() };
         out += &format!("  {short}--{}{values}\n", arg.get_long().unwrap_or_default());
         let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-        for line in textwrap(&help, width - 10) {
+        for line in wrapped(&help, width - 10) {
             out += &format!("          {line}\n");
         }
     }

@@ -111,7 +111,7 @@ static STDERR_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stderr. The standard library's macros panic where that fails, in the middle of a change if need be.
 pub fn complain(text: impl Display) {
-    if !terminal::complain(terminal::fitted_stderr(&text.to_string())) {
+    if !terminal::complain(terminal::fitted_stderr(text.to_string())) {
         STDERR_FAILED.store(true, Ordering::Relaxed);
     }
 }
@@ -126,7 +126,7 @@ pub fn concluded(exit: Exit) -> Exit {
 pub fn print(text: impl Display) -> Result<(), Failure> {
     let mut out = terminal::stdout();
     // Flushed here, where its failure can be reported; at the end of the process it would be lost.
-    let text = terminal::fitted(&text.to_string());
+    let text = terminal::fitted(text.to_string());
     checked(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 

@@ -66,17 +66,20 @@ pub fn columns() -> Option<usize> {
 }
 
 /// `text` for stdout: if that is a terminal, its lines are broken at the terminal's width.
-pub fn fitted(text: &str) -> String {
-    columns().map_or_else(|| text.to_owned(), |width| wrap::wrap(text, width))
+pub fn fitted(text: String) -> String {
+    match columns() {
+        Some(width) => wrap::wrap(&text, width),
+        None => text,
+    }
 }
 
 /// `text` for stderr, as [`fitted`].
-pub fn fitted_stderr(text: &str) -> String {
+pub fn fitted_stderr(text: String) -> String {
     if !io::stderr().is_terminal() {
-        return text.to_owned();
+        return text;
     }
     let columns = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    wrap::wrap(text, columns)
+    wrap::wrap(&text, columns)
 }
 
 /// Draws `line` over the last line of stderr, if that is a terminal, and says whether it is.

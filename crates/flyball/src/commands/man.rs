@@ -89,13 +89,17 @@ fn breakable(page: &str) -> String {
     page.lines().map(|text| line(text) + "\n").collect()
 }
 
+/// The subcommands that have a page.
+fn below(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
+}
+
 /// Every command that help shows, with the names that lead to it.
 fn pages(top: &Command) -> Vec<(Vec<&str>, &Command)> {
     let mut pages = vec![(vec!["flyball"], top)];
     let mut at = 0;
     while let Some((path, command)) = pages.get(at).cloned() {
-        let below = command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help");
-        pages.extend(below.map(|one| ([&path[..], &[one.get_name()]].concat(), one)));
+        pages.extend(below(command).map(|one| ([&path[..], &[one.get_name()]].concat(), one)));
         at += 1;
     }
     pages
@@ -123,12 +127,8 @@ fn page(top: &Command, path: &[&str], command: &Command) -> Roff {
         knobs(&mut roff);
     }
     examples(&mut roff, &blocks);
-    list(&mut roff, "FILES", FILES.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
-    list(
-        &mut roff,
-        "ENVIRONMENT",
-        ENVIRONMENT.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())),
-    );
+    list(&mut roff, "FILES", FILES);
+    list(&mut roff, "ENVIRONMENT", ENVIRONMENT);
     exit_status(&mut roff, &blocks);
     see_also(&mut roff, top, path);
     roff
@@ -194,13 +194,11 @@ fn verbatim(roff: &mut Roff, lines: &[String]) {
 }
 
 fn commands(roff: &mut Roff, path: &[&str], command: &Command) {
-    let below: Vec<&Command> =
-        command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help").collect();
-    if below.is_empty() {
+    if below(command).next().is_none() {
         return;
     }
     roff.control("SH", ["COMMANDS"]);
-    for one in below {
+    for one in below(command) {
         roff.control("TP", []);
         roff.text([bold(format!("{}-{}", path.join("-"), one.get_name())), roman("(1)")]);
         roff.text([roman(one.get_about().map(ToString::to_string).unwrap_or_default())]);
@@ -300,12 +298,12 @@ fn examples(roff: &mut Roff, blocks: &[Block]) {
 }
 
 /// A section of names with what they are.
-fn list(roff: &mut Roff, heading: &str, items: impl Iterator<Item = (String, String)>) {
+fn list(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
     roff.control("SH", [heading]);
     for (name, text) in items {
         roff.control("TP", []);
-        roff.text([bold(name)]);
-        roff.text([roman(text)]);
+        roff.text([bold(*name)]);
+        roff.text([roman(*text)]);
     }
 }
 
