@@ -15,6 +15,12 @@ pub struct Setting {
     pub name: KnobName,
     /// The value, not yet resolved.
     pub wanted: Wanted,
+    /// Values to use instead, in this order, where the machine does not accept the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub otherwise: Vec<Wanted>,
+    /// Whether the setting is left out where the machine lacks the knob or accepts none of its values.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
     /// The CPUs, as a selector; all where there is none.
     pub on: Option<String>,
     /// Where the user said so, as it reads in a message: `governor=performance`, `quiet.toml line 3`.
@@ -55,7 +61,29 @@ impl Setting {
     ) -> Result<Setting, IntentError> {
         let name: KnobName = name.parse().map_err(UnknownKnob::to_set)?;
         let wanted = Wanted::parse(name.knob.knob(), value)?;
-        Ok(Setting { name, wanted, on: on.map(str::to_owned), from: from.into() })
+        let (on, from) = (on.map(str::to_owned), from.into());
+        Ok(Setting { name, wanted, otherwise: Vec::new(), optional: false, on, from })
+    }
+
+    /// Adds a value to use where the machine accepts none of those before it.
+    ///
+    /// # Errors
+    /// The knob does not take the value.
+    pub fn or(mut self, value: &str) -> Result<Setting, IntentError> {
+        self.otherwise.push(Wanted::parse(self.name.knob.knob(), value)?);
+        Ok(self)
+    }
+
+    /// The same setting, left out where the machine cannot have it.
+    #[must_use]
+    pub fn optional(mut self, optional: bool) -> Setting {
+        self.optional = optional;
+        self
+    }
+
+    /// Whether a machine that does not accept it may get another value, or none.
+    pub(crate) fn is_flexible(&self) -> bool {
+        self.optional || !self.otherwise.is_empty()
     }
 
     pub fn knob(&self) -> Id {

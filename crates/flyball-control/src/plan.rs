@@ -10,6 +10,7 @@
 
 mod absences;
 mod changes;
+mod choice;
 mod couplings;
 mod driver;
 mod frequency_limits;
@@ -34,7 +35,7 @@ use crate::{
     select,
 };
 pub use absences::{Absence, Remedy};
-pub use note::Note;
+pub use note::{Note, Obstacle};
 pub use refusal::{Alternative, Hint, Refusal, Side};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -177,13 +178,22 @@ struct Planner<'s> {
 /// Settings that the machine does not take, with what it takes; settings of things that it does not have; files that
 /// should be readable and are not; a snapshot that was taken for another intent ([`ReadError::NotTaken`]).
 pub fn plan(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
-    with_rules(snapshot, intent, Rules::All)
+    plan_and_choice(snapshot, intent).map(|(plan, _)| plan)
+}
+
+/// A plan, and the intent that it is for: without the optional settings that the machine cannot have, and with the first value
+/// of each list that it accepts.
+///
+/// # Errors
+/// Those of [`plan()`].
+pub fn plan_and_choice(snapshot: &Snapshot, intent: &Intent) -> Result<(Plan, Intent), PlanError> {
+    choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::All))
 }
 
 /// What differs from `intent`. What only the present state refuses (a preference under the present governor, a limit beyond
 /// the present one) is a difference, not a mistake in the intent.
 pub(crate) fn differences(snapshot: &Snapshot, intent: &Intent) -> Result<Plan, PlanError> {
-    with_rules(snapshot, intent, Rules::OfTheIntent)
+    choice::choose(intent, |intent| with_rules(snapshot, intent, Rules::OfTheIntent)).map(|(plan, _)| plan)
 }
 
 /// What a setting is judged against.

@@ -12,10 +12,14 @@
 //!
 //! [type.E]                # by kind of core; also package, die, node, core, policy
 //! max-freq = "min"
+//!
+//! [optional]              # left out where the machine lacks it; also [optional.type.E] and so on
+//! epp = ["balance_power", "power"]     # the first value that the machine accepts
 //! ```
 //!
-//! What stands before the first section is for all CPUs. Sections come later, so they win. Values are strings as on the
-//! command line; booleans and whole numbers are taken too where they cannot be misread.
+//! What stands before the first section is for all CPUs. Sections come later, so they win; optional settings come last.
+//! Values are strings as on the command line; booleans and whole numbers are taken too where they cannot be misread. What a
+//! list and an optional setting come to on a machine is decided by the plan (`plan/choice.rs`).
 
 use toml::de::{DeTable, DeValue};
 
@@ -72,7 +76,7 @@ impl Profile {
         })?;
         let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         let mut reader = Reader { file, ends, profile: Profile::default() };
-        reader.top(table.get_ref())?;
+        reader.settings(table.get_ref(), false)?;
         Ok(reader.profile)
     }
 }
@@ -100,25 +104,32 @@ impl Reader<'_> {
         self.ends.partition_point(|end| *end < at) + 1
     }
 
-    fn top(&mut self, table: &DeTable<'_>) -> Result<(), ProfileError> {
+    /// The settings of the file, or of its section `[optional]`, which has the same sections.
+    fn settings(&mut self, table: &DeTable<'_>, optional: bool) -> Result<(), ProfileError> {
         let entries = in_order(table);
         for (at, key, value) in &entries {
             match (*key, value) {
-                ("description", DeValue::String(text)) => {
+                ("description", DeValue::String(text)) if !optional => {
                     self.profile.description = Some(text.clone().into_owned());
                 }
-                ("description", _) => return Err(self.bad(*at, "description is a text")),
+                ("description", _) if !optional => return Err(self.bad(*at, "description is a text")),
                 (_, DeValue::Table(_)) => {}
-                (key, value) => self.setting(*at, key, value, None)?,
+                (key, value) => self.setting(*at, key, value, None, optional)?,
             }
         }
+        let mut last = None;
         for (at, key, value) in entries {
             let DeValue::Table(groups) = value else { continue };
+            if key == "optional" && !optional {
+                // Wherever it stands: a setting that the profile insists on must not hide it.
+                last = Some(groups);
+                continue;
+            }
             if key != "cpus" && !GROUPS.contains(&key) {
                 return Err(self.bad(
                     at,
                     format!(
-                        "no section '{key}'; sections are [cpus.\"0-3\"], and {}",
+                        "no section '{key}'; sections are [cpus.\"0-3\"], {} and [optional]",
                         GROUPS.map(|g| format!("[{g}.X]")).join(" ")
                     ),
                 ));
@@ -135,11 +146,11 @@ impl Reader<'_> {
                 };
                 let selector = if key == "cpus" { name.to_owned() } else { format!("{key}:{name}") };
                 for (at, knob, value) in in_order(settings) {
-                    self.setting(at, knob, value, Some(&selector))?;
+                    self.setting(at, knob, value, Some(&selector), optional)?;
                 }
             }
         }
-        Ok(())
+        last.map_or(Ok(()), |settings| self.settings(settings, true))
     }
 
     fn setting(
@@ -148,27 +159,41 @@ impl Reader<'_> {
         name: &str,
         value: &DeValue<'_>,
         on: Option<&str>,
+        optional: bool,
     ) -> Result<(), ProfileError> {
-        let text = match value {
-            DeValue::String(text) => text.clone().into_owned(),
-            DeValue::Boolean(on) => (if *on { "on" } else { "off" }).to_owned(),
-            // A bare number is right for epp, epb and percentages, and refused with the units named for frequencies.
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-            _ => {
-                return Err(
-                    self.bad(at, format!("the value of {name} must be a text, a switch or a whole number"))
-                );
-            }
+        let must_be = || {
+            self.bad(
+                at,
+                format!("the value of {name} must be a text, a switch, a whole number, or a list of these"),
+            )
         };
-        if self.profile.intent.settings.len() == MOST_SETTINGS {
+        let texts: Option<Vec<String>> = match value {
+            DeValue::Array(values) => values.iter().map(|value| text_of(value.get_ref())).collect(),
+            value => text_of(value).map(|text| vec![text]),
+        };
+        let texts = texts.ok_or_else(must_be)?;
+        let Some((first, others)) = texts.split_first() else { return Err(must_be()) };
+        if self.profile.intent.settings.len() + others.len() >= MOST_SETTINGS {
             return Err(self
                 .bad(at, format!("more than {MOST_SETTINGS} settings; a setting for several CPUs is one")));
         }
         let from = format!("{} line {}", self.file, self.line_of(at));
-        let setting = Setting::new(name, &text, on, from)
+        let setting = Setting::new(name, first, on, from)
+            .and_then(|setting| others.iter().try_fold(setting, |setting, other| setting.or(other)))
             .map_err(|error: IntentError| self.bad(at, error.to_string()))?;
-        self.profile.intent.settings.push(setting);
+        self.profile.intent.settings.push(setting.optional(optional));
         Ok(())
+    }
+}
+
+/// A value as it would stand on the command line.
+fn text_of(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.clone().into_owned()),
+        DeValue::Boolean(on) => Some((if *on { "on" } else { "off" }).to_owned()),
+        // A bare number is right for epp, epb and percentages, and refused with the units named for frequencies.
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        _ => None,
     }
 }
 
@@ -217,6 +242,16 @@ min-freq = "base"
     }
 
     #[test]
+    fn optional_settings_come_last_and_a_list_is_a_choice() {
+        let text = "[optional]\nepp = [\"power\", 200]\n[optional.type.E]\nepb = 15\n[cpus.\"0\"]\nepb = 0";
+        let settings = Profile::parse(text.as_bytes(), "p").unwrap().intent.settings;
+        let seen: Vec<_> =
+            settings.iter().map(|one| (one.knob(), one.optional, one.otherwise.len())).collect();
+        assert_eq!(seen, [(Id::Epb, false, 0), (Id::Epp, true, 1), (Id::Epb, true, 0)]);
+        assert_eq!(settings[2].on.as_deref(), Some("type:E"));
+    }
+
+    #[test]
     fn errors_name_the_line_and_the_remedy() {
         let error = |text: &str| Profile::parse(text.as_bytes(), "p").unwrap_err().to_string();
         assert!(error("a = 1\nb =").starts_with("p line 2"), "{}", error("a = 1\nb ="));
@@ -226,7 +261,9 @@ min-freq = "base"
         assert!(error("max-freq = 2600000").contains("unit"));
         assert!(error("[cpu.\"0\"]\nepb = 1").contains("sections are"));
         assert!(error("[cpus]\nepb = 1").contains("needs a name"));
-        assert!(error("epb = [1]").contains("must be"));
+        assert!(error("epb = [[1]]").contains("must be") && error("epb = []").contains("must be"));
+        assert!(error("epb = [1, \"hot\"]").contains("not a value of epb"));
+        assert!(error("[optional.optional]\nepb = 1").contains("no section 'optional'"));
         assert!(error("max-freq = 2.6").contains("must be"));
         assert!(Profile::parse(b"x = \"\xff\"", "p").unwrap_err().what.contains("UTF-8"));
         assert_eq!(Profile::parse(b"", "p").unwrap(), Profile::default());

@@ -6,14 +6,12 @@ use flyball_control::{
     Id, Scope,
     intent::Intent,
     plan::{Change, Plan, PlanError},
-    profile::Profile,
     write::{
         hold::{Applied, AppliedChange, ApplyError, Hold, HoldError, Outcome},
         journal::{JournalError, Purpose},
         state::LockError,
     },
 };
-use flyball_files::read_bounded;
 use flyball_host::{CpuList, Host, Kind, confine::Confinement};
 
 use crate::{
@@ -23,6 +21,7 @@ use crate::{
     machine::MachineArg,
     output::Reporter,
     paint::{self, one_line},
+    profiles::{self, Source},
 };
 
 pub use crate::process::{command_line, interrupts};
@@ -30,7 +29,8 @@ pub use crate::process::{command_line, interrupts};
 /// Settings and profiles, mixed, as `plan`, `apply` and `verify` take them.
 #[derive(Debug, clap::Args)]
 pub struct SettingArgs {
-    /// A profile (a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE; later ones win.
+    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin), or a setting KNOB=VALUE or KNOB@CPUS=VALUE;
+    /// later ones win.
     #[arg(required = true, value_name = "PROFILE|KNOB=VALUE")]
     pub wanted: Vec<String>,
 
@@ -42,7 +42,13 @@ pub struct SettingArgs {
 impl SettingArgs {
     /// Adds the profiles.
     pub fn files(&self, files: &mut Confinement) {
-        self.wanted.iter().for_each(|argument| files.read(argument));
+        for argument in &self.wanted {
+            match profiles::find(argument) {
+                Some(Source::File(path)) => files.read(path),
+                Some(Source::BuiltIn(_)) => {}
+                None => files.read(argument),
+            }
+        }
     }
 
     /// The intent behind the arguments.
@@ -54,9 +60,7 @@ impl SettingArgs {
                 let one = Intent::from_arguments(&[argument], self.cpus.as_deref());
                 intent.settings.extend(one.map_err(Failure::usage)?.settings);
             } else {
-                let bytes = read_profile(argument)?;
-                let profile = Profile::parse(&bytes, argument).map_err(Failure::usage)?;
-                intent.settings.extend(profile.intent.settings);
+                intent.settings.extend(profiles::read(argument)?.profile.intent.settings);
             }
         }
         if intent.is_empty() {
@@ -64,21 +68,6 @@ impl SettingArgs {
         }
         Ok(intent)
     }
-}
-
-/// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
-const MOST_PROFILE: u64 = 64 << 20;
-
-fn read_profile(name: &str) -> Result<Vec<u8>, Failure> {
-    let read = if name == "-" {
-        read_bounded(std::io::stdin().lock(), MOST_PROFILE)
-    } else {
-        std::fs::File::open(name).and_then(|file| read_bounded(file, MOST_PROFILE))
-    };
-    read.map_err(|error| {
-        Failure::usage(format!("cannot read the profile '{name}': {error}; a setting would be KNOB=VALUE, as governor=performance"),
-        )
-    })
 }
 
 /// Refuses a machine that is a recording, before anything is planned for it.
@@ -119,7 +108,7 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
         eprintln!("note: this machine ends with the command; --sim-state FILE keeps it");
     }
     // A full disk behind stdout must not make it look as if nothing had been set.
-    print_applied(&context.output.about(host), intent, &applied).map_err(|failure| {
+    print_applied(&context.output.about(host), &applied).map_err(|failure| {
         failure.reworded(|message| {
             format!("the settings are in effect ('flyball restore' undoes them), but {message}")
         })
@@ -127,12 +116,12 @@ pub fn apply(context: &Context, host: &dyn Host, intent: &Intent) -> Result<Exit
     Ok(if applied.clamped().next().is_some() { Exit::Clamped } else { Exit::Done })
 }
 
-fn print_applied(output: &Reporter, intent: &Intent, applied: &Applied) -> Result<(), Failure> {
-    output.object(|| applied, || render_applied(intent, applied))
+fn print_applied(output: &Reporter, applied: &Applied) -> Result<(), Failure> {
+    output.object(|| applied, || render_applied(applied))
 }
 
 /// A line for each setting that was asked for and each value it got; CPUs that got the same value share it.
-fn render_applied(intent: &Intent, applied: &Applied) -> String {
+fn render_applied(applied: &Applied) -> String {
     if applied.made.is_empty() {
         return "already in effect; nothing to change\n".to_owned();
     }
@@ -176,7 +165,9 @@ fn render_applied(intent: &Intent, applied: &Applied) -> String {
         change.because.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with("; "))
     };
     let changes = || applied.made.iter().map(|made| &made.change).chain(&applied.not_needed);
-    for setting in intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from))) {
+    for setting in
+        applied.intent.settings.iter().filter(|one| !changes().any(|change| is_of(change, &one.from)))
+    {
         let _ = writeln!(out, "{}: already in effect", setting.from);
     }
     out

@@ -89,6 +89,9 @@ pub enum Command {
     /// Print every write that settings need, and why; write nothing.
     Plan(commands::plan::Args),
 
+    /// List the profiles that have a name, and what this machine can have of each.
+    Profiles(commands::profiles::Args),
+
     /// Apply a profile until reboot or restore.
     Apply(commands::apply::Args),
 

@@ -17,6 +17,7 @@ pub mod intel_speed_select;
 pub mod man;
 pub mod parse;
 pub mod plan;
+pub mod profiles;
 pub mod quiet;
 pub mod record;
 pub mod report;

@@ -8,7 +8,7 @@ use flyball_host::confine::Confinement;
 
 use crate::{
     cli::{Cli, Command},
-    commands::sim,
+    commands::{self, sim},
     exit::Failure,
     machine::MachineArg,
 };
@@ -36,6 +36,10 @@ fn files(cli: &Cli) -> Result<Option<Confinement>, Failure> {
         Command::Sst(_) => matches!(machine, Some(MachineArg::Recorded(_))) && of_machine(&mut files),
         Command::Plan(args) => {
             args.files(&mut files);
+            of_machine(&mut files)
+        }
+        Command::Profiles(_) => {
+            commands::profiles::files(&mut files);
             of_machine(&mut files)
         }
         Command::Verify(args) => {

@@ -9,7 +9,7 @@ use crate::paint::wrapped;
 /// The commands by what they are for. A test compares them with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Look", &["show", "get", "explain", "doctor"]),
-    ("Set and undo", &["plan", "set", "apply", "verify", "restore", "save"]),
+    ("Set and undo", &["plan", "set", "profiles", "apply", "verify", "restore", "save"]),
     ("Measure", &["compare", "run", "report", "quiet"]),
     ("Speed Select", &["sst", "intel-speed-select"]),
     ("Trace the driver", &["trace"]),

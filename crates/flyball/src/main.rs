@@ -2,7 +2,7 @@
 //!
 //! `cli` holds what the user may type; each command is a module under `commands`. A command gets its own arguments and a
 //! [`context::Context`]: the machine, its state directory and the reporter. Modules only use modules that are further down
-//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet`, `change`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
+//! in this list: `help`, `confine`, `cli`, `commands`, `arms`, `quiet`, `change`, `profiles`, `fold`, `context`, `machine`, `output`, `paint`, `terminal`, `process`, `exit`. No knowledge of
 //! kernels lives here.
 
 #![deny(clippy::print_stdout, reason = "data on stdout goes through `output`")]
@@ -26,6 +26,7 @@ mod machine;
 mod output;
 mod paint;
 mod process;
+mod profiles;
 mod quiet_machine;
 mod run_as;
 mod seeds;
@@ -43,8 +44,8 @@ use crate::{
     cli::{Cli, ColorWhen, Command},
     commands::{
         apply, compare, complete, completions, doctor, explain, get, guardian, guest, intel_speed_select,
-        man, parse, plan, quiet as quiet_command, record, report, restore, run, save, set, show, sim, sst,
-        task, trace, verify,
+        man, parse, plan, profiles as profiles_command, quiet as quiet_command, record, report, restore, run,
+        save, set, show, sim, sst, task, trace, verify,
     },
     context::Context,
     exit::{Exit, Failure},
@@ -176,6 +177,7 @@ fn run_command(cli: Cli) -> Result<Exit, Failure> {
         Command::Quiet(args) => quiet_command::run(context, args),
         Command::Set(args) => set::run(context, args),
         Command::Plan(args) => plan::run(context, args),
+        Command::Profiles(args) => profiles_command::run(context, args),
         Command::Apply(args) => apply::run(context, args),
         Command::Verify(args) => verify::run(context, args),
         Command::Restore(args) => restore::run(context, args),

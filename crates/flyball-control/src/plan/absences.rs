@@ -22,6 +22,18 @@ pub enum Absence {
     More(usize),
 }
 
+impl Absence {
+    /// The setting that it is about, as the user wrote it.
+    pub fn settings(&self) -> Option<&str> {
+        match self {
+            Absence::Nowhere { from, .. }
+            | Absence::AtPlaces { from, .. }
+            | Absence::NotWritable { from, .. } => Some(from),
+            Absence::More(_) => None,
+        }
+    }
+}
+
 /// What brings a knob, or is to be used instead of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {

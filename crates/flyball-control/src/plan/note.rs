@@ -5,7 +5,8 @@ use std::fmt;
 use flyball_host::{CpuList, KiloHertz};
 use serde::{Serialize, Serializer};
 
-use crate::{Id, Place, Value};
+use super::{Absence, Refusal};
+use crate::{Id, Place, Value, Wanted};
 
 /// Something to know about a plan. `from` is the setting as the user wrote it.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +75,52 @@ pub enum Note {
         cpus: u32,
         limit: KiloHertz,
     },
+    /// An optional setting that the machine cannot have.
+    LeftOut {
+        because: Obstacle,
+    },
+    /// The machine accepts only a later value of a list.
+    Instead {
+        from: String,
+        knob: Id,
+        refused: Wanted,
+        chosen: Wanted,
+    },
     /// More notes of the same kinds.
     More(usize),
+}
+
+/// What stands in the way of a setting.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Obstacle {
+    Refused(Refusal),
+    Absent(Absence),
+}
+
+impl Obstacle {
+    /// The settings that it is about, as the user wrote them.
+    pub fn settings(&self) -> Vec<&str> {
+        match self {
+            Obstacle::Refused(refusal) => refusal.settings(),
+            Obstacle::Absent(absence) => absence.settings().into_iter().collect(),
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::Refused(refusal) => refusal.fmt(f),
+            Obstacle::Absent(absence) => absence.fmt(f),
+        }
+    }
+}
+
+impl Note {
+    /// Whether it says what became of an optional setting or a list of values.
+    pub fn is_choice(&self) -> bool {
+        matches!(self, Note::LeftOut { .. } | Note::Instead { .. })
+    }
 }
 
 impl fmt::Display for Note {
@@ -134,6 +179,10 @@ impl fmt::Display for Note {
                 "{from}: cpufreq limits {cpus} of the CPUs of {place} to {limit}; if a class allows more, the limit of \
                  cpufreq applies"
             ),
+            Note::LeftOut { because } => write!(f, "left out: {because}"),
+            Note::Instead { from, knob, refused, chosen } => {
+                write!(f, "{from}: {knob}={chosen}, because {knob}={refused} is not possible here")
+            }
             Note::More(count) => write!(f, "(and {count} more like these)"),
         }
     }

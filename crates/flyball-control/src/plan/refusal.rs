@@ -76,6 +76,31 @@ pub struct Side {
 }
 
 impl Refusal {
+    /// The settings that it is about, as the user wrote them.
+    pub fn settings(&self) -> Vec<&str> {
+        match self {
+            Refusal::DriverOffUnderHwp => Vec::new(),
+            Refusal::Crossed { lower, upper, .. } => vec![&lower.from, &upper.from],
+            Refusal::Selector { from, .. }
+            | Refusal::WholeMachine { from, .. }
+            | Refusal::NoInstance { from, .. }
+            | Refusal::Value { from, .. }
+            | Refusal::NoPolicies { from, .. }
+            | Refusal::GovernorOfActiveMode { from }
+            | Refusal::PreferenceNeedsActiveMode { from }
+            | Refusal::PreferenceUnderPerformance { from }
+            | Refusal::CrossesPresent { from, .. }
+            | Refusal::SpeedNeedsUserspace { from, .. }
+            | Refusal::BoostUnderTurboOff { from }
+            | Refusal::LevelLacksFeature { from, .. }
+            | Refusal::TurboFreqNeedsTurbo { from }
+            | Refusal::FeatureNeedsCorePower { from, .. }
+            | Refusal::CorePowerUnderTurboFreq { from, .. }
+            | Refusal::LevelLocked { from, .. }
+            | Refusal::ClassRange { from, .. } => vec![from],
+        }
+    }
+
     /// Adds the places of `other` where both are about the same setting and differ in nothing else.
     pub(super) fn join(&mut self, other: &Refusal) -> bool {
         let (mut mine, mut theirs) = (self.clone(), other.clone());

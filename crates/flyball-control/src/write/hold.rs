@@ -29,7 +29,7 @@ use crate::{
     Content, Location, Snapshot,
     intent::Intent,
     knob::{order::Step, spelling::Handling, subject::Subject},
-    plan::{Change, Plan, PlanError, plan},
+    plan::{Change, Plan, PlanError, plan_and_choice},
 };
 
 /// A machine that is held for changing it.
@@ -138,16 +138,17 @@ impl<'h> Hold<'h> {
         let mut applied = Applied::default();
         let mut done: BTreeMap<Location, String> = BTreeMap::new();
         let mut first = true;
+        let mut intent = intent.clone();
         loop {
             if !applied.made.is_empty() {
                 // A limit that these writes moved may still show its old value, until a kernel worker has run: this look
                 // decides whether everything holds.
                 self.host.sleep(Duration::from_millis(5));
             }
-            let fresh = Snapshot::for_intent(self.host, intent)
+            let fresh = Snapshot::for_intent(self.host, &intent)
                 .map_err(PlanError::Read)
-                .and_then(|snapshot| Ok((plan(&snapshot, intent)?, snapshot.into_contents())));
-            let (Plan { changes, notes, .. }, mut known) = match fresh {
+                .and_then(|snapshot| Ok((plan_and_choice(&snapshot, &intent)?, snapshot.into_contents())));
+            let ((Plan { changes, notes, .. }, chosen), mut known) = match fresh {
                 Ok(fresh) => fresh,
                 // Nothing was written yet: the plain error is the whole truth, without a word on restoring.
                 Err(error) if first => return Err(ApplyError::Plan(error)),
@@ -157,8 +158,10 @@ impl<'h> Hold<'h> {
                     return Err(ApplyError::Replan { error, not_held, restoration });
                 }
             };
+            // What was left out stays out, whatever the writes open up; what they close may still be left out.
+            intent = chosen;
+            applied.notes.extend(notes.into_iter().filter(|note| first || note.is_choice()));
             if first {
-                applied.notes = notes;
                 applied.not_needed = changes.iter().filter(|change| change.provisional).cloned().collect();
             }
             first = false;
@@ -193,7 +196,15 @@ impl<'h> Hold<'h> {
                 applied.made.extend(made);
             }
         }
-        applied.not_needed.retain(|change| !done.contains_key(&change.location));
+        // What was left out in a later round got no value at all, whatever the first plan expected.
+        let is_of = |change: &Change| {
+            intent
+                .settings
+                .iter()
+                .any(|one| one.knob() == change.knob && change.because.starts_with(&one.from))
+        };
+        applied.not_needed.retain(|change| !done.contains_key(&change.location) && is_of(change));
+        applied.intent = intent;
         Ok(applied)
     }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{journal::JournalError, reasons::Reason, restore::Restoration, state::LockError};
 use crate::{
-    Id,
+    Id, Intent,
     plan::{Change, Note, PlanError},
 };
 
@@ -83,6 +83,9 @@ pub struct Applied {
     pub not_needed: Vec<Change>,
     /// What else there is to know.
     pub notes: Vec<Note>,
+    /// The part of the intent that the machine could have.
+    #[serde(skip)]
+    pub intent: Intent,
 }
 
 impl Applied {

@@ -9,7 +9,7 @@ use crate::{
 /// Arguments of `apply`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A profile is a TOML file: settings for all CPUs, then sections for some of them.
+A profile has a name ('flyball profiles' lists them) or is a TOML file: settings for all CPUs, then sections for some of them.
 
   description = \"steady, for benchmarks\"
   turbo = \"off\"
@@ -18,10 +18,15 @@ A profile is a TOML file: settings for all CPUs, then sections for some of them.
   max-freq = \"base\"
   [type.E]
   max-freq = \"min\"
+  [optional]
+  epp = [\"balance_power\", \"power\"]
 
-Sections: cpus, package, die, node, core, policy, type. 'flyball save' writes the current settings as a profile.
+Sections: cpus, package, die, node, core, policy, type. What stands in [optional] ([optional.type.E] too) is left out where the \
+machine lacks it, with a note. Of a list the first value that the machine accepts is used. 'flyball save' writes the current \
+settings as a profile.
 
 Examples:
+  flyball apply storage
   flyball apply quiet.toml
   flyball apply quiet.toml turbo=on      a setting in addition to the profile; later ones win
   flyball apply quiet.toml -n            print the writes and their reasons

@@ -1,4 +1,4 @@
-//! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers.
+//! `flyball explain`: what a knob does, its values, what it interacts with, its files and registers; and the text of a profile.
 
 use flyball_control::{Access, Knob, KnobName, TABLE};
 use serde::Serialize;
@@ -7,6 +7,7 @@ use crate::{
     exit::{Exit, Failure},
     output::Reporter,
     paint::{Cell, Columns, Paint, Style, terminal_columns, wrapped},
+    profiles::{self, Named},
 };
 
 /// Arguments of `explain`.
@@ -14,14 +15,23 @@ use crate::{
 #[command(after_help = "\
 Examples:
   flyball explain epp
+  flyball explain storage    a profile, with the reasons of its settings
   flyball explain ratio      what mentions a word that is not a knob
   flyball explain            all knobs and facts
 
 Exit codes: 0 explained or found, 2 nothing has the name or mentions the word.")]
 pub struct Args {
-    /// A knob or fact, or a word to search for [default: list all].
-    #[arg(value_name = "KNOB|WORD")]
+    /// A knob or fact, a profile, or a word to search for [default: list all].
+    #[arg(value_name = "KNOB|PROFILE|WORD")]
     pub words: Vec<String>,
+}
+
+/// What is explained, as JSON has it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Explained {
+    Knob(Box<Object>),
+    Profile { profile: String, file: Option<String>, text: String },
 }
 
 /// A knob as JSON has it.
@@ -56,11 +66,30 @@ impl From<&Knob> for Object {
     }
 }
 
+impl From<&Named> for Explained {
+    fn from(named: &Named) -> Explained {
+        let file = named.file.as_ref().map(|file| file.display().to_string());
+        Explained::Profile { profile: named.name.clone(), file, text: named.text.clone() }
+    }
+}
+
+/// What stands above the text of a profile.
+fn heading(named: &Named, paint: Paint) -> String {
+    let place = named.file.as_ref().map_or_else(|| "built in".to_owned(), |file| file.display().to_string());
+    format!("{}: a profile ({place})\n\n", paint.apply(Style::Heading, &named.name))
+}
+
 /// Prints the knobs that were named, those that mention a word, or a list of all.
 pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let mut named: Vec<&Knob> = Vec::new();
     let mut found: Vec<&Knob> = Vec::new();
+    let mut profiles: Vec<Named> = Vec::new();
     for word in &args.words {
+        // The name of a profile comes before a search for the word, but not before a knob.
+        if word.parse::<KnobName>().is_err() && profiles::find(word).is_some() {
+            profiles.push(profiles::read(word)?);
+            continue;
+        }
         match word.parse::<KnobName>() {
             Ok(name) => named.push(name.knob.knob()),
             Err(error) => {
@@ -84,7 +113,10 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
     let asked: Vec<&Knob> = if args.words.is_empty() { all() } else { [&named[..], &found[..]].concat() };
     let paint = Paint::stdout();
     output.list(
-        || asked.iter().map(|knob| Object::from(*knob)).collect(),
+        || {
+            let knobs = asked.iter().map(|knob| Explained::Knob(Box::new(Object::from(*knob))));
+            knobs.chain(profiles.iter().map(Explained::from)).collect()
+        },
         || {
             let mut parts: Vec<String> = named.iter().map(|knob| one(knob, paint)).collect();
             if args.words.is_empty() {
@@ -92,6 +124,7 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
             } else if !found.is_empty() {
                 parts.push(list(&found, paint));
             }
+            parts.extend(profiles.iter().map(|one| heading(one, paint) + &one.text));
             parts.join("\n")
         },
     )?;

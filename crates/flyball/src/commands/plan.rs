@@ -17,6 +17,7 @@ folded into one line, as in policy{0-127}; --each prints them all. Works on reco
 
 Examples:
   flyball plan governor=powersave epp=power
+  flyball plan storage
   flyball plan quiet.toml
   flyball plan quiet.toml turbo=on -M DIR --json
 

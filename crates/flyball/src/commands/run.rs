@@ -27,7 +27,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   flyball run governor=performance -- make -j8
-  flyball run --profile quiet.toml --pin 2-3 -- ./bench
+  flyball run --profile benchmark --pin 2-3 -- ./bench
   flyball run max-freq=base -c 0-7 -- sh
   flyball run --quiet=fixed --pin 3 epp=power -- ./bench    a quiet machine with another setting on top
 
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(value_name = "KNOB[@CPUS]=VALUE")]
     settings: Vec<String>,
 
-    /// A profile (a TOML file, - for stdin).
+    /// A profile (a name of `flyball profiles`, a TOML file, - for stdin).
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
 

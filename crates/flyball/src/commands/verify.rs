@@ -52,8 +52,11 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(if verdict.holds() { Exit::Done } else { Exit::Drifted })
 }
 
-/// What does not hold; who may have changed it goes to stderr.
+/// What does not hold; who may have changed it goes to stderr, and what a profile leaves out here.
 fn render(verdict: &Verdict) -> String {
+    for note in verdict.notes.iter().filter(|note| note.is_choice()) {
+        eprintln!("note: {note}");
+    }
     if verdict.holds() {
         return "held\n".to_owned();
     }

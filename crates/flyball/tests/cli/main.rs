@@ -15,6 +15,7 @@ mod house;
 mod measure;
 mod odd;
 mod privileges;
+mod profiles;
 mod recorded;
 mod screens;
 mod shells;

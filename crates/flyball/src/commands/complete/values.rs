@@ -9,7 +9,7 @@ use flyball_control::{
 use flyball_sim::{Kernel, check, silicon::MachineSpec};
 
 use super::Offer;
-use crate::machine::MachineArg;
+use crate::{machine::MachineArg, profiles};
 
 /// What fits in the place of `arg`, and whether files do.
 pub(super) fn of(
@@ -36,10 +36,15 @@ pub(super) fn of(
         (_, "VERSION|FILE") => {
             (Kernel::ALL.iter().map(|one| Offer::new(one.to_string(), "kernel")).collect(), true)
         }
-        (_, "KNOB" | "KNOB|WORD") => (knobs(), false),
+        (_, "PROFILE") => (profiles(), true),
+        (_, "KNOB") => (knobs(), false),
+        (_, "KNOB|PROFILE|WORD") => ([knobs(), profiles()].concat(), false),
         (_, "KNOB[@CPUS]=VALUE" | "KNOB=V1,V2") => (settings(machine, current), false),
         (_, "PROFILE|KNOB=VALUE") => {
-            let offers = if current.is_empty() { Vec::new() } else { settings(machine, current) };
+            let mut offers = profiles();
+            if !current.is_empty() {
+                offers.extend(settings(machine, current));
+            }
             (offers, !current.contains('='))
         }
         (_, "ARM") => {
@@ -51,7 +56,7 @@ pub(super) fn of(
             (quiet::Level::ALL.map(|level| Offer::new(level.to_string(), "how quiet")).to_vec(), false)
         }
         (_, name) => {
-            let files = ["DIR", "FILE", "OUT", "PATH", "PROFILE", "CSV", "initramfs"];
+            let files = ["DIR", "FILE", "OUT", "PATH", "CSV", "initramfs"];
             (Vec::new(), files.iter().any(|word| name.contains(word)))
         }
     }
@@ -86,6 +91,10 @@ fn machines(with_kind: bool) -> Vec<Offer> {
 
 fn knobs() -> Vec<Offer> {
     TABLE.iter().map(|knob| Offer::new(knob.name, knob.title)).collect()
+}
+
+fn profiles() -> Vec<Offer> {
+    profiles::names().into_iter().map(|name| Offer::new(name, "a profile")).collect()
 }
 
 /// `KNOB=`, and after that the values that the knob takes on the machine. After a comma there is another value.

@@ -1,0 +1,94 @@
+//! What a machine can have of an intent with lists of values and optional settings. The planner knows nothing of them: it is asked
+//! again without what it refused, until it has a plan or refuses a setting that has no other way.
+
+use std::collections::BTreeMap;
+
+use super::{Note, Obstacle, Plan, PlanError};
+use crate::{Wanted, intent::Intent};
+
+/// The plan for what the machine can have of `intent`, and that part of the intent.
+///
+/// # Errors
+/// Those of `plan`, about settings that have no other value and are not optional. If nothing is left, what stood in the way.
+pub(super) fn choose(
+    intent: &Intent,
+    plan: impl Fn(&Intent) -> Result<Plan, PlanError>,
+) -> Result<(Plan, Intent), PlanError> {
+    let mut intent = intent.clone();
+    // By what the setting is called: the value that it had first.
+    let mut first: BTreeMap<String, Wanted> = BTreeMap::new();
+    let mut left_out = Vec::new();
+    // Each round takes a value or a setting away, so that this ends.
+    loop {
+        let error = match plan(&intent) {
+            Ok(mut plan) => {
+                plan.notes.extend(left_out.into_iter().map(|because| Note::LeftOut { because }));
+                plan.notes.extend(instead(&intent, &first));
+                return Ok((plan, intent));
+            }
+            Err(error) => error,
+        };
+        let obstacles: Vec<Obstacle> = match error {
+            PlanError::Refused(refusals) => refusals.into_iter().map(Obstacle::Refused).collect(),
+            PlanError::NotHere(absences) => absences.into_iter().map(Obstacle::Absent).collect(),
+            error @ PlanError::Read(_) => return Err(error),
+        };
+        // In one round a setting may be refused at several places, each with its own reason: it gives way once.
+        let mut gave_way: BTreeMap<usize, Obstacle> = BTreeMap::new();
+        let mut stands = Vec::new();
+        for obstacle in obstacles {
+            let names = obstacle.settings();
+            // Of two settings that contradict each other the later one gives way, if it can.
+            let way_out = intent
+                .settings
+                .iter()
+                .rposition(|setting| setting.is_flexible() && names.contains(&setting.from.as_str()));
+            match way_out {
+                Some(at) => _ = gave_way.entry(at).or_insert(obstacle),
+                // A count of absences that are not listed: those get their own round.
+                None if matches!(obstacle, Obstacle::Absent(super::Absence::More(_))) => {}
+                None => stands.push(obstacle),
+            }
+        }
+        if !stands.is_empty() || gave_way.is_empty() {
+            return Err(refused(stands));
+        }
+        // From the last to the first, so that removing one does not move the others.
+        for (at, because) in gave_way.into_iter().rev() {
+            let setting = &mut intent.settings[at];
+            if setting.otherwise.is_empty() {
+                intent.settings.remove(at);
+                left_out.push(because);
+            } else {
+                let next = setting.otherwise.remove(0);
+                let refused = std::mem::replace(&mut setting.wanted, next);
+                first.entry(setting.from.clone()).or_insert(refused);
+            }
+        }
+        if intent.settings.is_empty() {
+            return Err(refused(left_out));
+        }
+    }
+}
+
+/// The settings that got a later value of their list.
+fn instead(intent: &Intent, first: &BTreeMap<String, Wanted>) -> Vec<Note> {
+    let note = |setting: &crate::Setting| {
+        let refused = first.get(&setting.from)?.clone();
+        let (from, knob, chosen) = (setting.from.clone(), setting.knob(), setting.wanted.clone());
+        Some(Note::Instead { from, knob, refused, chosen })
+    };
+    intent.settings.iter().filter_map(note).collect()
+}
+
+/// The error of what stands in the way: refusals first, as the planner has it.
+fn refused(obstacles: Vec<Obstacle>) -> PlanError {
+    let (mut refusals, mut absences) = (Vec::new(), Vec::new());
+    for obstacle in obstacles {
+        match obstacle {
+            Obstacle::Refused(refusal) => refusals.push(refusal),
+            Obstacle::Absent(absence) => absences.push(absence),
+        }
+    }
+    if absences.is_empty() { PlanError::Refused(refusals) } else { PlanError::NotHere(absences) }
+}

@@ -1,0 +1,164 @@
+//! Profiles by name: those of the machine's administrator in /etc/flyball, those that the package installed, and the same built in,
+//! so that `flyball apply storage` works without an installation. A name has no slash and does not end in .toml; everything else
+//! is a file.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use flyball_control::profile::Profile;
+use flyball_files::read_bounded;
+
+use crate::exit::Failure;
+
+/// Where names are looked up, the first directory first.
+const DIRECTORIES: [&str; 2] = ["/etc/flyball", "/usr/lib/flyball/profiles"];
+
+/// The profiles of dist/profiles, in the order in which they are listed.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("latency", include_str!("../../../dist/profiles/latency.toml")),
+    ("throughput", include_str!("../../../dist/profiles/throughput.toml")),
+    ("balanced", include_str!("../../../dist/profiles/balanced.toml")),
+    ("powersave", include_str!("../../../dist/profiles/powersave.toml")),
+    ("storage", include_str!("../../../dist/profiles/storage.toml")),
+    ("realtime", include_str!("../../../dist/profiles/realtime.toml")),
+    ("hpc", include_str!("../../../dist/profiles/hpc.toml")),
+    ("benchmark", include_str!("../../../dist/profiles/benchmark.toml")),
+    ("battery", include_str!("../../../dist/profiles/battery.toml")),
+];
+
+/// Bytes of a profile: a hundred times those of one with the most settings that a profile may have.
+const MOST_PROFILE: u64 = 64 << 20;
+
+/// Where a profile with a name is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    File(PathBuf),
+    /// Its text.
+    BuiltIn(&'static str),
+}
+
+/// A profile with its text.
+#[derive(Debug)]
+pub struct Named {
+    pub name: String,
+    /// The file, if it is not built in.
+    pub file: Option<PathBuf>,
+    pub text: String,
+    pub profile: Profile,
+}
+
+/// Whether an argument is a name and not a file.
+fn is_name(argument: &str) -> bool {
+    argument != "-" && !argument.contains(['/', '=']) && !argument.ends_with(".toml")
+}
+
+/// Where the profile of this name is.
+pub fn find(name: &str) -> Option<Source> {
+    find_in(&DIRECTORIES.map(Path::new), name)
+}
+
+fn find_in(directories: &[&Path], name: &str) -> Option<Source> {
+    if !is_name(name) {
+        return None;
+    }
+    let file =
+        directories.iter().map(|directory| directory.join(format!("{name}.toml"))).find(|file| file.exists());
+    let built_in =
+        || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| Source::BuiltIn(text));
+    file.map(Source::File).or_else(built_in)
+}
+
+/// Every profile that has a name: the built-in ones, then those of the directories.
+pub fn names() -> Vec<String> {
+    let mut names: Vec<String> = BUILT_IN.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut others: Vec<String> = Vec::new();
+    for directory in DIRECTORIES {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().strip_suffix(".toml").map(str::to_owned);
+            others.extend(name.filter(|name| !names.contains(name) && is_name(name)));
+        }
+    }
+    others.sort_unstable();
+    others.dedup();
+    names.extend(others);
+    names
+}
+
+/// Reads the profile that an argument means: a name, a file, or `-` for stdin.
+pub fn read(argument: &str) -> Result<Named, Failure> {
+    // Messages name a built-in profile by its name and any other by its file.
+    let (file, text) = match find(argument) {
+        Some(Source::BuiltIn(text)) => (None, Ok(text.to_owned().into_bytes())),
+        Some(Source::File(path)) => (Some(path.clone()), open(&path)),
+        None if argument == "-" => (None, read_bounded(io::stdin().lock(), MOST_PROFILE)),
+        None if is_name(argument) => return Err(Failure::usage(unknown(argument))),
+        None => (Some(PathBuf::from(argument)), open(Path::new(argument))),
+    };
+    let bytes =
+        text.map_err(|error| Failure::usage(format!("cannot read the profile '{argument}': {error}")))?;
+    let called = file.as_ref().map_or_else(|| argument.to_owned(), |file| file.display().to_string());
+    let profile = Profile::parse(&bytes, &called).map_err(Failure::usage)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Named { name: argument.to_owned(), file, text, profile })
+}
+
+fn open(path: &Path) -> io::Result<Vec<u8>> {
+    fs::File::open(path).and_then(|file| read_bounded(file, MOST_PROFILE))
+}
+
+/// What to do about a name that no profile has.
+fn unknown(name: &str) -> String {
+    if Path::new(name).is_file() {
+        return format!("'{name}' is not the name of a profile; the file of that name here is './{name}'");
+    }
+    format!(
+        "'{name}' is neither a setting (KNOB=VALUE, as in governor=performance) nor the name of a profile; 'flyball \
+         profiles' lists them, and a file needs a slash or .toml"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_administrators_profile_comes_before_the_packages() {
+        let tree = flyball_testing::Tree::new();
+        let (etc, lib) = (tree.path().join("etc"), tree.path().join("lib"));
+        let directories = [etc.as_path(), lib.as_path()];
+        assert!(matches!(find_in(&directories, "storage"), Some(Source::BuiltIn(_))));
+        for directory in [&lib, &etc] {
+            fs::create_dir(directory).unwrap();
+            let file = directory.join("storage.toml");
+            fs::write(&file, "turbo = \"on\"").unwrap();
+            assert_eq!(find_in(&directories, "storage"), Some(Source::File(file)));
+        }
+        for file in ["./storage", "storage.toml", "-", "turbo=on", "nothing-of-the-kind"] {
+            assert_eq!(find_in(&directories, file), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn built_in_profiles_are_those_of_the_repository() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/profiles");
+        let mut files: Vec<String> = fs::read_dir(directory)
+            .unwrap()
+            .map(|one| one.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let mut known: Vec<String> = BUILT_IN.iter().map(|(name, _)| format!("{name}.toml")).collect();
+        files.sort();
+        known.sort();
+        assert_eq!(files, known);
+        for (name, text) in BUILT_IN {
+            let profile = Profile::parse(text.as_bytes(), name).unwrap();
+            let description = profile.description.expect("a profile says what it is for");
+            assert!(description.chars().count() <= 60, "{name}: a line of the list");
+            assert!(text.starts_with("# "), "{name} begins with what it is for");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{name}: {line}");
+            }
+        }
+    }
+}

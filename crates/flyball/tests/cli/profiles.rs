@@ -1,0 +1,146 @@
+//! The profiles that flyball comes with: planned on every recorded and every built-in simulated machine, applied on the
+//! simulated ones, verified and restored; and what the commands say of them.
+
+use std::collections::BTreeMap;
+
+use flyball_control::{
+    Id, Intent, Setting, Snapshot,
+    plan::{Plan, plan_and_choice},
+    profile::Profile,
+    verify::verify,
+    write::{hold::Hold, journal::Purpose, state::StateDir},
+};
+use flyball_host::{Archive, Host};
+use flyball_sim::silicon::MachineSpec;
+use flyball_simhost::{SimHost, SimSetup};
+use flyball_testing::{Ran, Tree, flyball, machines};
+
+/// The profiles of dist/profiles, by name.
+fn shipped() -> BTreeMap<String, Intent> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/profiles");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let profile = Profile::parse(&std::fs::read(&path).unwrap(), &name).unwrap();
+        (name, profile.intent)
+    };
+    std::fs::read_dir(directory).unwrap().map(read).collect()
+}
+
+/// Plans every profile; the snapshot is taken once, because that is what takes the time.
+fn plans(host: &dyn Host, machine: &str) -> BTreeMap<String, (Plan, Intent)> {
+    let all = shipped();
+    let settings: Vec<Setting> = all.values().flat_map(|intent| intent.settings.iter().cloned()).collect();
+    let snapshot = Snapshot::for_intent(host, &Intent { settings }).unwrap();
+    let plan_one = |(name, intent): (String, Intent)| {
+        let planned = plan_and_choice(&snapshot, &intent);
+        let planned = planned.unwrap_or_else(|error| panic!("{name} on {machine}: {error}"));
+        // Nothing is left out in silence.
+        let left_out = intent.settings.len() - planned.1.settings.len();
+        let notes = planned.0.notes.iter().filter(|note| note.to_string().starts_with("left out: ")).count();
+        assert_eq!(notes, left_out, "{name} on {machine}: {:?}", planned.0.notes);
+        assert!(planned.1.of(Id::Governor).is_some(), "{name} on {machine} sets no governor");
+        (name, planned)
+    };
+    all.into_iter().map(plan_one).collect()
+}
+
+#[test]
+fn every_profile_is_planned_on_recorded_machines() {
+    for machine in machines() {
+        let host = Archive::open(&machine.display().to_string()).unwrap();
+        plans(&host, &host.name());
+    }
+}
+
+#[test]
+fn every_profile_is_applied_verified_and_restored_on_simulated_machines() {
+    let boots = ["ryzen-5750g,boot=amd_pstate=passive", "ryzen-5750g,boot=amd_pstate=disable"];
+    for name in MachineSpec::names().chain(boots) {
+        let host = SimHost::open(&SimSetup::parse(name).unwrap()).unwrap();
+        // A debug build takes seconds for hundreds of CPUs: there, plans alone for all but two.
+        let is_large = Snapshot::begin(&host).unwrap().topology().present.len() > 100;
+        for (profile, (plan, chosen)) in plans(&host, name) {
+            if is_large && !matches!(profile.as_str(), "latency" | "powersave") {
+                continue;
+            }
+            let intent = &shipped()[&profile];
+            let what = format!("{profile} on {name}");
+            let folder = Tree::new();
+            let state = StateDir::new(folder.path());
+            let before = host.with(|machine| machine.settings());
+            let mut hold = Hold::begin(&host, &state, Purpose::Set, "test", None).unwrap();
+            let applied = hold.apply(intent, &|| false).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(applied.clamped().count(), 0, "{what}: {applied:?}");
+            assert_eq!(applied.made.is_empty(), plan.is_empty(), "{what}");
+            // A preference may appear with a governor, and does not in every mode.
+            assert!(applied.intent.settings.len() <= chosen.settings.len(), "{what}");
+            // The profile itself and what was chosen of it: both hold now.
+            for intent in [intent, &applied.intent] {
+                let snapshot = Snapshot::for_intent(&host, intent).unwrap();
+                let verdict = verify(&snapshot, intent).unwrap();
+                assert!(verdict.holds(), "{what}: {:?}", verdict.drifted);
+            }
+            assert!(hold.end().is_exact(), "{what}");
+            let after = host.with(|machine| machine.settings());
+            let differs = before.lines().zip(after.lines()).find(|(a, b)| a != b);
+            assert_eq!(differs, None, "{what}");
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Ran {
+    let folder = Tree::new();
+    Ran::of(flyball!().args(words).current_dir(folder.path()))
+}
+
+#[test]
+fn a_name_is_listed_explained_planned_and_applied() {
+    let list = run(&["-M", "sim:hybrid-laptop", "profiles", "--json"]);
+    let list: Vec<serde_json::Value> = serde_json::from_str(&list.out).unwrap();
+    let names: Vec<&str> = list.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(shipped().keys().all(|name| names.contains(&name.as_str())), "{names:?}");
+    let battery = list.iter().find(|one| one["name"] == "battery").unwrap();
+    assert!(battery["possible"].as_u64() > Some(3) && battery["in_effect"] == false, "{battery}");
+    let text = run(&["explain", "storage"]);
+    assert!(text.out.contains("StorPool") && text.out.contains("[optional]"), "{}", text.out);
+    // 'latency' is the name of a profile, and part of knobs' names.
+    assert!(run(&["explain", "latency-limit"]).out.contains("lives in"));
+    let plan = run(&["-M", "sim:gold-6138", "plan", "storage"]);
+    assert!(plan.out.contains("energy_perf_bias") && plan.out.contains("storage line"), "{}", plan.text());
+    let applied = run(&["-M", "sim:ryzen-5750g", "apply", "storage"]);
+    assert_eq!(applied.code, 0, "{}", applied.text());
+    assert!(applied.err.contains("left out: storage line"), "{}", applied.text());
+    assert!(!applied.out.contains("epb"), "what was left out is not in effect: {}", applied.out);
+}
+
+#[test]
+fn a_file_needs_a_slash_or_its_ending() {
+    let folder = Tree::new();
+    for name in ["mine", "storage", "mine.toml"] {
+        std::fs::write(folder.path().join(name), "turbo = \"off\"\n").unwrap();
+    }
+    let plan = |name: &str| {
+        Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "plan", name]).current_dir(folder.path()))
+    };
+    assert_eq!(plan("mine").code, 2);
+    assert!(plan("mine").err.contains("./mine"), "{}", plan("mine").err);
+    for file in ["./mine", "mine.toml", "./storage"] {
+        assert!(plan(file).out.contains("boost"), "{file}: {}", plan(file).text());
+    }
+    assert!(!plan("storage").out.contains("boost"), "the name is not the file");
+    assert!(plan("nothing").err.contains("flyball profiles"), "{}", plan("nothing").err);
+}
+
+#[test]
+fn a_profile_of_which_nothing_is_possible_is_an_error() {
+    let folder = Tree::new();
+    std::fs::write(folder.path().join("p.toml"), "[optional]\nepb = 15\n").unwrap();
+    let ran =
+        Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "apply", "p.toml"]).current_dir(folder.path()));
+    assert_eq!(ran.code, 4, "{}", ran.text());
+    std::fs::write(folder.path().join("p.toml"), "epp = [\"power\", \"performance\"]\nepb = 15\n").unwrap();
+    let ran =
+        Ran::of(flyball!().args(["-M", "sim:ryzen-5750g", "plan", "p.toml"]).current_dir(folder.path()));
+    assert_eq!(ran.code, 4, "a setting that is not optional: {}", ran.text());
+}
