@@ -15,6 +15,9 @@
 //! announces. A process that dies leaves a transaction open, perhaps with a torn last line: that line's write was never
 //! made, so leaving it out is right. Sysfs forgets at boot, so a journal of another boot is set aside, never replayed.
 //!
+//! `journal.length` has the length that the journal had when the last group of lines was flushed. A journal that is shorter has
+//! lost lines whose writes were made; that is damage, and it counts as such even where the cut left only whole lines.
+//!
 //! Each entry carries its step and its spelling, so that a flyball with another knob table restores it as well. Format 1
 //! had neither; `v1` reads it, and opening such a journal rewrites it.
 
@@ -29,6 +32,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read, Write},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -132,11 +136,42 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The file that says how long the journal is.
+fn length_path(journal: &Path) -> PathBuf {
+    journal.with_extension("length")
+}
+
+/// How long the journal must be at least. 0 where that is not known: an earlier flyball kept no count, and a process may be
+/// killed between making the file and writing to it.
+fn least_length(journal: &Path) -> io::Result<u64> {
+    let bytes = match read(&length_path(journal)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        read => read?,
+    };
+    let number = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim_end().parse().ok());
+    Ok(if bytes.is_empty() { 0 } else { number.unwrap_or(u64::MAX) })
+}
+
+/// Twenty digits in place: the number is whole at any moment, and needs no room that it did not have.
+fn write_length(file: &File, length: u64) -> io::Result<()> {
+    file.write_all_at(format!("{length:020}\n").as_bytes(), 0)
+}
+
+/// Removes a file that need not exist.
+fn remove(path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)
+        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+/// What follows the last line of a journal that was cut: not a record, so that it counts as damaged from then on.
+const CUT: &[u8] = b"lines are missing here\n";
+
 /// A journal that is open for appending. Its owner holds the lock.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
+    length: File,
     contents: Contents,
     size: u64,
 }
@@ -148,19 +183,24 @@ impl Journal {
     /// It cannot be read, has no header, or has a later format.
     pub fn load(state: &StateDir) -> Result<Option<Contents>, JournalError> {
         let path = state.journal();
-        let bytes = match read(&path) {
-            Ok(bytes) => bytes,
+        // The length first: another flyball may be appending, and the journal only grows.
+        let (least, bytes) = match least_length(&path).and_then(|least| Ok((least, read(&path)?))) {
+            Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(JournalError::Io { path, error }),
         };
-        let (header, contents) = parse(&bytes);
+        let (header, mut contents) = parse(&bytes);
+        contents.is_cut = (bytes.len() as u64) < least;
+        if contents.is_cut {
+            contents.damaged.push(1 + bytes.iter().filter(|&&byte| byte == b'\n').count());
+        }
         match header {
             Some(Record::Header { format, .. }) if format > FORMAT => {
                 Err(JournalError::Newer { path, format })
             }
             Some(Record::Header { .. }) => Ok(Some(contents)),
             // Torn while the header was written: nothing had been changed yet.
-            None if contents.entries.is_empty() && !bytes.contains(&b'\n') => Ok(None),
+            None if contents.entries.is_empty() && !bytes.contains(&b'\n') && !contents.is_cut => Ok(None),
             _ => Err(JournalError::NoHeader { path }),
         }
     }
@@ -189,6 +229,7 @@ impl Journal {
             }
             if found.boot.as_deref() != boot {
                 let earlier = path.with_extension("earlier-boot");
+                remove(&length_path(&path)).map_err(fail)?;
                 std::fs::rename(&path, &earlier).map_err(fail)?;
                 if found.pending().next().is_some() {
                     aside = Some(EarlierBoot { kept: earlier });
@@ -197,8 +238,10 @@ impl Journal {
             }
         }
         let fresh = contents.is_none();
-        let file = regular(File::options().append(true).create(true), &path).map_err(fail)?;
-        let mut journal = Journal { path, file, contents: contents.unwrap_or_default(), size: 0 };
+        let open = |options: &mut std::fs::OpenOptions, path: &Path| regular(options, path).map_err(fail);
+        let file = open(File::options().append(true).create(true), &path)?;
+        let length = open(File::options().write(true).create(true).truncate(fresh), &length_path(&path))?;
+        let mut journal = Journal { path, file, length, contents: contents.unwrap_or_default(), size: 0 };
         if fresh {
             // A file without a whole header may have half a line in it.
             journal.cut(0)?;
@@ -209,14 +252,10 @@ impl Journal {
         } else {
             // A torn end would swallow the next line.
             journal.cut(journal.contents.whole)?;
-            if std::mem::take(&mut journal.contents.open_end) {
-                // Damage stays: it is why this journal is not restored as a whole.
-                journal
-                    .file
-                    .write_all(b"\n")
-                    .map_err(|error| JournalError::Io { path: journal.path.clone(), error })?;
-                journal.size += 1;
-            }
+            // Damage stays: it is why this journal is not restored as a whole.
+            let end: &[u8] = if std::mem::take(&mut journal.contents.open_end) { b"\n" } else { b"" };
+            let cut: &[u8] = if journal.contents.is_cut { CUT } else { b"" };
+            journal.append_bytes(&[end, cut].concat())?;
             // Lines of two formats in one file would confuse an older flyball. A damaged journal is left as evidence.
             if journal.contents.format < FORMAT && journal.contents.unusable() == 0 {
                 journal.compact()?;
@@ -242,13 +281,20 @@ impl Journal {
     /// Appends records in one write and flushes them. Where that fails (a full file system), nothing of them stays: half
     /// a line would swallow the next one.
     fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        let bytes: Vec<u8> = records.iter().flat_map(line).collect();
-        if let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.sync_data()) {
+        self.append_bytes(&records.iter().flat_map(line).collect::<Vec<u8>>())
+    }
+
+    fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        let length = self.size + bytes.len() as u64;
+        // The length last: a process that is killed in between leaves a journal that is longer, which is right, because what
+        // the lines announce was not written yet.
+        let appended = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        if let Err(error) = appended.and_then(|()| write_length(&self.length, length)) {
             // If even that fails, the next open cuts the torn end.
             let _ = self.file.set_len(self.size);
             return Err(JournalError::Io { path: self.path.clone(), error });
         }
-        self.size += bytes.len() as u64;
+        self.size = length;
         Ok(())
     }
 
@@ -360,12 +406,9 @@ impl Journal {
         if self.contents.pending().any(|entry| !ids.contains(&entry.id)) {
             return self.record(ids.iter().map(|&id| Record::Restored { id }).collect());
         }
-        // Nothing is written for that: it works on a full file system, too.
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(JournalError::Io { path: self.path.clone(), error });
-            }
-            _ => {}
+        // Nothing is written for that: it works on a full file system, too. The length first: a journal without one is whole.
+        for path in [&length_path(&self.path), &self.path] {
+            remove(path).map_err(|error| JournalError::Io { path: path.clone(), error })?;
         }
         for &id in ids {
             self.contents.stand(id, TransactionState::Restored);
@@ -409,6 +452,8 @@ impl Journal {
             regular(File::options().create(true).write(true).truncate(true), &replacement).map_err(fail)?;
         // The data before the name: after a crash the name must not lead to an empty file.
         file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(fail)?;
+        // Before the rename: until then the journal is longer than that, which does not count as damage.
+        write_length(&self.length, bytes.len() as u64).map_err(fail)?;
         std::fs::rename(&replacement, &self.path).map_err(fail)?;
         self.file = regular(File::options().append(true), &self.path).map_err(fail)?;
         self.size = bytes.len() as u64;

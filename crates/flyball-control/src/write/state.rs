@@ -319,6 +319,13 @@ mod tests {
     }
 
     #[test]
+    fn another_directory_is_not_recommended_where_it_would_not_help() {
+        let at = |kind: io::ErrorKind| LockError::Io { path: "/run/flyball".into(), error: kind.into() };
+        assert!(!at(io::ErrorKind::ReadOnlyFilesystem).to_string().contains("--state-dir"));
+        assert!(at(io::ErrorKind::StorageFull).to_string().contains("--state-dir"));
+    }
+
+    #[test]
     fn a_lock_file_with_nonsense_still_refuses() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::new(folder.path());

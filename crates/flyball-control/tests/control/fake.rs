@@ -104,6 +104,8 @@ struct Events {
     /// Where the journal is, and what it was when the process died.
     journal: Option<PathBuf>,
     image: Option<Vec<u8>>,
+    /// What the file next to it says of its length.
+    length: usize,
     flushed: usize,
 }
 
@@ -218,8 +220,10 @@ impl Kernel {
         let mut events = self.events.lock().unwrap();
         let was_dead = events.dead;
         if let (Some(image), Some(path)) = (events.image.take(), events.journal.clone()) {
-            std::fs::write(path, image).unwrap();
+            std::fs::write(&path, image).unwrap();
+            std::fs::write(path.with_extension("length"), events.length.to_string()).unwrap();
         } else if let (true, Some(path)) = (was_dead, events.journal.clone()) {
+            let _ = std::fs::remove_file(path.with_extension("length"));
             let _ = std::fs::remove_file(path);
         }
         *events = Events::default();
@@ -341,6 +345,10 @@ impl Events {
         // What was appended since the last call may not have reached the disk: no write had followed it.
         let loose = bytes.len().saturating_sub(self.flushed);
         let kept = bytes.len() - self.faults.torn.min(loose);
+        // The length is written after the lines.
+        let path = self.journal.as_ref().map(|path| path.with_extension("length"));
+        let length = path.and_then(|path| std::fs::read_to_string(path).ok()?.trim_end().parse().ok());
+        self.length = kept.min(length.unwrap_or(0));
         self.image = self.journal.as_ref().filter(|path| path.exists()).map(|_| bytes[..kept].to_vec());
     }
 }

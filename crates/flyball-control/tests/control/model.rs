@@ -51,6 +51,8 @@ struct Schedule {
     torn: usize,
     /// Where bytes of the journal change, as a share of its length, and how.
     damage: Vec<(f64, u8)>,
+    /// Behind which share of its lines the journal is cut off.
+    cut: Option<f64>,
     /// During a first restore.
     restoring: Vec<(usize, Event)>,
     dies_restoring: Option<(usize, bool)>,
@@ -79,15 +81,17 @@ fn schedules() -> impl Strategy<Value = Schedule> {
         4 => Just(Vec::new()),
         1 => proptest::collection::vec((0.0f64..1.0, 1u8..=255), 1..3)
     ];
+    let damage = (damage, proptest::option::weighted(0.1, 0.0f64..1.0));
     let events = proptest::collection::vec((0usize..400, event()), 0..5);
     let restoring = proptest::collection::vec((0usize..300, trouble()), 0..4);
     (scenes(), events, dies(), 0usize..400, damage, restoring, dies()).prop_map(
-        |(scene, events, dies, torn, damage, restoring, dies_restoring)| Schedule {
+        |(scene, events, dies, torn, (damage, cut), restoring, dies_restoring)| Schedule {
             scene,
             events,
             dies,
             torn,
             damage,
+            cut,
             restoring,
             dies_restoring,
         },
@@ -185,7 +189,7 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
         }
     }
     kernel.revive();
-    damage(&place.state, &schedule.damage);
+    damage(&place.state, &schedule.damage, schedule.cut);
     let others: BTreeSet<String> = others.into_iter().chain(touched(&schedule.restoring)).collect();
     let (events, die_at) = (schedule.restoring.clone(), schedule.dies_restoring);
     kernel.arm(Faults { die_at, events, ..Faults::default() }, journal);
@@ -208,11 +212,15 @@ fn run(schedule: &Schedule, claims: &mut Claims) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn damage(state: &StateDir, places: &[(f64, u8)]) {
+fn damage(state: &StateDir, places: &[(f64, u8)], cut: Option<f64>) {
     let Ok(mut bytes) = std::fs::read(state.journal()) else { return };
     let length = bytes.len();
     for (share, change) in places.iter().filter(|_| length > 0) {
         bytes[(length as f64 * share) as usize] ^= change;
+    }
+    if let Some(share) = cut {
+        let ends: Vec<usize> = (1..=length).filter(|&end| bytes[end - 1] == b'\n').collect();
+        bytes.truncate(ends.get((ends.len() as f64 * share) as usize).map_or(0, |&end| end));
     }
     std::fs::write(state.journal(), bytes).unwrap();
 }

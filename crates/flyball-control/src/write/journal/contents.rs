@@ -109,6 +109,8 @@ pub struct Contents {
     pub(super) environment: Option<Environment>,
     /// The length of the file without a torn last line.
     pub(super) whole: u64,
+    /// Whether lines at its end are missing.
+    pub(super) is_cut: bool,
     /// Whether the last line has no end, and is kept.
     pub(super) open_end: bool,
 }

@@ -68,6 +68,8 @@ fn every_torn_end_is_tolerated_and_cut() {
     let header = bytes.iter().position(|&byte| byte == b'\n').unwrap();
     for length in 0..bytes.len() {
         std::fs::write(state.journal(), &bytes[..length]).unwrap();
+        // A process that is killed while it appends comes to the length only afterwards.
+        remove(&length_path(&state.journal())).unwrap();
         let loaded = Journal::load(&state).unwrap();
         if length <= header {
             assert!(loaded.is_none(), "{length}");
@@ -86,6 +88,37 @@ fn every_torn_end_is_tolerated_and_cut() {
             assert!(Journal::load(&state).unwrap().unwrap().entries.iter().any(|entry| entry.id == id));
         }
     }
+}
+
+#[test]
+fn a_journal_that_was_cut_off_is_damaged() {
+    let (_folder, state) = state();
+    let bytes = written(&state);
+    let ends = (1..bytes.len()).filter(|&end| bytes[end - 1] == b'\n');
+    for length in ends {
+        std::fs::write(state.journal(), &bytes[..length]).unwrap();
+        let found = |state| Journal::load(state).unwrap().unwrap().unusable();
+        assert_eq!(found(&state), 1, "{length}");
+        // It stays so, whatever is appended.
+        let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+        let open: Vec<u32> = journal.contents().interrupted().map(|entry| entry.id).into_iter().collect();
+        journal.restored(&open).unwrap();
+        while std::fs::metadata(state.journal()).unwrap().len() < bytes.len() as u64 {
+            let id = journal.begin(Purpose::Set, "after").unwrap();
+            journal.restored(&[id]).unwrap();
+        }
+        assert_eq!(found(&state), 1, "{length}");
+        let (_, aside) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+        assert!(aside.is_none() && found(&state) == 1);
+        std::fs::write(state.journal(), &bytes).unwrap();
+        std::fs::write(length_path(&state.journal()), bytes.len().to_string()).unwrap();
+    }
+    std::fs::write(state.journal(), "").unwrap();
+    assert!(matches!(Journal::load(&state), Err(JournalError::NoHeader { .. })));
+    // Another boot begins a new one, which is whole.
+    std::fs::write(state.journal(), &bytes[..bytes.len() / 2]).unwrap();
+    Journal::open(&state, "live", Some("boot-2")).unwrap();
+    assert_eq!(Journal::load(&state).unwrap().unwrap().unusable(), 0);
 }
 
 #[test]
@@ -401,6 +434,7 @@ fn a_purpose_may_be_absent_or_of_a_later_flyball() {
             let json = line[9..].replace(r#","purpose":"set""#, now);
             format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
         };
+        remove(&length_path(&state.journal())).unwrap();
         std::fs::write(state.journal(), text.lines().map(line).collect::<String>()).unwrap();
         let contents = Journal::load(&state).unwrap().unwrap();
         assert!(contents.damaged.is_empty(), "{:?}", contents.damaged);
