@@ -2,7 +2,7 @@
 
 use flyball_control::{Intent, Snapshot, profile::Profile};
 use flyball_host::{CpuInfo, CpuList, facts::Facts, isst::memdump};
-use flyball_measure::{Arm, selftest, series};
+use flyball_measure::{Arm, render, selftest, series};
 use flyball_silicon::MachineSpec;
 use flyball_simhost::SimSetup;
 
@@ -74,7 +74,12 @@ pub fn series(bytes: &[u8]) -> String {
 
 /// A sheet of the kernel's amd-pstate selftest, and what is computed again of it.
 pub fn selftest(bytes: &[u8]) -> String {
-    outcome(selftest::read(bytes), |sheet| format!("{sheet:?}").len().min(64).to_string())
+    outcome(selftest::read(bytes), |sheet| {
+        let report = selftest::judge(&sheet, None);
+        let _ = render::sheet_text(&sheet, &report);
+        let wrong = report.checks.iter().filter(|check| !check.agrees).count();
+        format!("{} {} {}", sheet.groups.len().min(9), report.pairs.len().min(9), wrong.min(9))
+    })
 }
 
 /// A dump of a TPMI feature's registers.
