@@ -3,8 +3,8 @@
 //! A [`Dir`] is opened once. Everything below it is reached through its descriptor, never by a path of its own, and
 //! resolution cannot leave it: a link that leads out is an error, not followed. Only regular files are opened, and what is
 //! read of them is bounded. [`archive`] reads tar archives with bounds on names, counts, sizes and time; [`unpack`] puts
-//! one below a [`Dir`]. [`ZstdReader`] unpacks with a bound on memory. [`private`] makes directories that no other user can write, and [`Scratch`] temporary ones that
-//! the next start removes if this process is killed.
+//! one below a [`Dir`]. [`ZstdReader`] unpacks with a bound on memory. [`private`] makes directories that no other user can write,
+//! [`Scratch`] temporary ones that the next start removes if this process is killed, and [`Replacement`] files that are whole.
 //!
 //! What a hostile tree can do is to make an operation fail. The bounds are the constants of this crate; docs/limits.md
 //! states what follows from them for each command.
@@ -15,6 +15,7 @@ mod dir;
 mod path;
 mod private;
 mod regular;
+mod replace;
 mod scratch;
 mod unpack;
 mod zstd;
@@ -23,7 +24,8 @@ pub use archive::{Item, Kind, Limits, TarError};
 pub use dir::{Dir, Status, Type};
 pub use path::{PathError, plain};
 pub use private::{Untrusted, check_private, private};
-pub use regular::{open_regular, read_bounded};
+pub use regular::{free_bytes, open_regular, read_bounded};
+pub use replace::{Replacement, is_stream, refuse_foreign_link, replace};
 pub use scratch::Scratch;
 pub use unpack::{UnpackError, Unpacked, unpack};
 pub use zstd::{ZstdReader, ZstdWriter};

@@ -23,6 +23,15 @@ pub fn read_bounded(from: impl io::Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Bytes that this process may still write to the file system of a file.
+///
+/// # Errors
+/// What fstatvfs(3) answered.
+pub fn free_bytes(file: &File) -> io::Result<u64> {
+    let status = rustix::fs::fstatvfs(file)?;
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
 /// Opens a regular file. Not through a link at its name, which would lead to a file of another directory; and without
 /// waiting: a FIFO at that name has no other end. Replaces the custom flags of `options`.
 ///

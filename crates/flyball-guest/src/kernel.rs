@@ -217,6 +217,24 @@ mod tests {
     }
 
     #[test]
+    fn another_package_of_the_same_name_and_length_is_another_kernel() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, file) = (Cache::at(dir.path().join("cache")), dir.path().join("linux-image.deb"));
+        let package = crate::deb::tests::package();
+        let mut other = package.clone();
+        // The time in the header of the last member: neither a name nor a length.
+        let at = other.windows(4).rposition(|bytes| bytes == b"data").unwrap() + 16;
+        other[at] = b'7';
+        for bytes in [package, other] {
+            fs::write(&file, bytes).unwrap();
+            let _ = find(&cache, file.to_str().unwrap(), None);
+        }
+        let made = cache.made("x").unwrap();
+        let trees = fs::read_dir(made.parent().unwrap()).unwrap();
+        assert_eq!(trees.filter(|tree| tree.as_ref().unwrap().path().join("boot").is_dir()).count(), 2);
+    }
+
+    #[test]
     fn broken_images_are_errors() {
         let image = bzimage(&zstd::encode_all(&[0u8; 100][..], 1).unwrap());
         for cut in 0..image.len() {

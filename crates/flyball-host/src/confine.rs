@@ -66,9 +66,9 @@ impl Confinement {
             Some(parent) => self.write_in(parent),
             None => {}
         };
-        // Files are written under another name and renamed, so the right belongs to the directory. The name may be a link,
-        // also that of a descriptor (/dev/stdout): then the directory is that of the file behind it, and never /dev itself.
-        if !["/dev", "/proc"].iter().any(|special| file.starts_with(special)) {
+        // Files are written under another name and renamed, so the right belongs to the directory. What is written through,
+        // as /dev/stdout, needs none of its own.
+        if !flyball_files::is_stream(file) {
             folder_of(file);
         }
         if let Ok(real) = file.canonicalize()

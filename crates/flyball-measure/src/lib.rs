@@ -32,7 +32,7 @@ pub use meter::{Domain, Effective, EnergySource, MeterList, Meters, Readings, Re
 pub use metric::{Better, Metric};
 pub use run_directory::{
     Boot, FORMAT, MachineNote, Manifest, QuietNote, RecordError, Round, RunDirectory, TraceNote, VERSION,
-    WorkloadNote, write_fresh,
+    WorkloadNote,
 };
 pub use schedule::{Length, Schedule};
 pub use workload::{Command, Outcome, Output, Stop, Workload, WorkloadError, preset, quote, task};

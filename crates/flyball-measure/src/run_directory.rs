@@ -360,14 +360,12 @@ impl RunDirectory {
         self.write("manifest.json", text.as_bytes())
     }
 
-    /// Writes a file of the run directory in one step: under another name first, then renamed.
+    /// Writes a file of the run directory in one step. A link that is in the way is replaced, not followed: a run directory
+    /// may come from another user.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let _as_owner = self.owner.as_ref().map(User::for_files);
-        write_fresh(&self.path, name, bytes).map_err(|cause| RecordError::Io {
-            what: "write",
-            path: self.path.join(name),
-            cause,
-        })
+        let path = self.path.join(name);
+        flyball_files::replace(&path, bytes).map_err(|cause| RecordError::Io { what: "write", path, cause })
     }
 
     /// Adds a round and makes sure that it is on disk.
@@ -411,17 +409,6 @@ impl RunDirectory {
         self.log = Some(file);
         Ok(())
     }
-}
-
-/// Writes a file into a directory in one step: under another name first, then renamed. Links that are in the way are
-/// replaced, not followed: a run directory may come from another user.
-pub fn write_fresh(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let dir = Dir::open(directory)?;
-    let new = format!(".{name}.new");
-    let mut file = dir.replace(&new, 0o644)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    dir.rename(&new, name)
 }
 
 /// Reads a manifest. Refuses other content, and a newer version.

@@ -32,6 +32,8 @@ const MOST_REPLAY: Duration = Duration::from_secs(300);
 pub(crate) fn resume(setup: &SimSetup, path: &Path, machine: &mut SimMachine) -> Result<File, SimError> {
     let fail = |error: std::io::Error| SimError::State { path: path.to_owned(), error };
     let not_its = |what: String| SimError::NotItsState { path: path.to_owned(), what };
+    // The directory may be /tmp.
+    flyball_files::refuse_foreign_link(path).map_err(fail)?;
     // Not blocking: opening a FIFO would wait for its writer.
     let mut file = File::options()
         .read(true)

@@ -16,6 +16,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use flyball_files::Replacement;
+
 use crate::{error::TraceError, record::Record};
 
 use split::Split;
@@ -32,6 +34,7 @@ pub struct CsvFiles {
     rows: Rows,
     /// cpu.csv, and its rows that are not written yet.
     all: File,
+    replacement: Replacement,
     block: Vec<u8>,
     rows_are_first: bool,
     split: Option<Split>,
@@ -42,11 +45,13 @@ impl CsvFiles {
     pub fn create(directory: &Path, per_cpu: bool) -> Result<CsvFiles, TraceError> {
         std::fs::create_dir_all(directory).map_err(|error| TraceError::io("create", directory, error))?;
         let path = directory.join("cpu.csv");
-        let all = File::create(&path).map_err(|error| TraceError::io("create", path, error))?;
+        let (all, replacement) =
+            Replacement::of(&path).map_err(|error| TraceError::io("create", path, error))?;
         Ok(CsvFiles {
             directory: directory.to_owned(),
             rows: Rows::default(),
             all,
+            replacement,
             block: Vec::with_capacity(BLOCK + 4096),
             rows_are_first: true,
             split: per_cpu.then(|| Split::new(directory)),
@@ -87,6 +92,8 @@ impl CsvFiles {
         if let Some(split) = self.split {
             split.finish()?;
         }
+        let path = self.directory.join("cpu.csv");
+        self.replacement.finish().map_err(|error| TraceError::io("write", path, error))?;
         Ok((self.rows.rows, self.rows.of_other_driver))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, Write},
+    io::{self, Read, Seek},
+    os::unix::fs::FileTypeExt,
     path::Path,
     sync::Arc,
 };
@@ -23,6 +24,10 @@ use crate::{
     tasks::Tasks,
     text::{TextBatch, TextOptions, TextSummary, read_text},
 };
+
+/// Bytes of a trace.dat that comes through a pipe: what cannot be read in the order in which it comes is stored first, and an
+/// endless stream must not fill the disk. In `$TMPDIR`, which is often memory, half of what is free stays free.
+const MOST_SPOOLED: u64 = 16 << 30;
 
 /// What raw pages lack: a trace.dat file carries all of this itself.
 #[derive(Debug, Clone, Default)]
@@ -122,8 +127,13 @@ impl Trace {
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
         let file = File::open(path).map_err(|error| TraceError::io("open", path, error))?;
         // A FIFO or trace_pipe cannot seek, which trace.dat needs.
-        let regular = file.metadata().map_err(|error| TraceError::io("read", path, error))?.is_file();
-        if regular { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
+        let kind = file.metadata().map_err(|error| TraceError::io("read", path, error))?.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            // /dev/zero has no end.
+            let message = format!("{}: a device; a trace is a file or comes through a pipe", path.display());
+            return Err(TraceError::Unsupported(message));
+        }
+        if kind.is_file() { Trace::from_file(file, path) } else { Trace::from_reader(Box::new(file), path) }
     }
 
     /// A trace that comes through a pipe, called `path` in messages. A trace.dat is first stored in a nameless
@@ -140,9 +150,9 @@ impl Trace {
         match sniff(&start) {
             Sniffed::Dat | Sniffed::Binary => {
                 let mut file = tempfile::tempfile().map_err(failed)?;
-                let mut whole = whole;
-                io::copy(&mut whole, &mut file).map_err(failed)?;
-                file.flush().and_then(|()| file.rewind()).map_err(failed)?;
+                let most = flyball_files::free_bytes(&file).map_err(failed)? / 2;
+                spool(whole, &mut file, most.min(MOST_SPOOLED), path)?;
+                file.rewind().map_err(failed)?;
                 Trace::from_file(file, path)
             }
             sniffed => Trace::text(&sniffed, Box::new(whole), path),
@@ -259,6 +269,21 @@ impl Trace {
         }
         Ok(summary)
     }
+}
+
+/// Stores what comes through a pipe, if that is at most `most` bytes.
+fn spool(from: impl Read, file: &mut File, most: u64, path: &Path) -> Result<(), TraceError> {
+    let copied = io::copy(&mut from.take(most.saturating_add(1)), file)
+        .map_err(|error| TraceError::io("read", path, error))?;
+    if copied > most {
+        let message = format!(
+            "{}: longer than {} MiB, the most that is stored of a pipe; write it to a file and name that",
+            path.display(),
+            most >> 20
+        );
+        return Err(TraceError::Unsupported(message));
+    }
+    Ok(())
 }
 
 fn needs_formats(name: &str) -> TraceError {
@@ -412,6 +437,8 @@ pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const LINE: &str = "              sh-9       [000] .....     1.000000: cpu_idle: state=1 cpu_id=0\n";
@@ -449,6 +476,17 @@ mod tests {
             let error = read(bytes).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let unsupported = |error| matches!(error, TraceError::Unsupported(_));
+        assert!(unsupported(Trace::open(Path::new("/dev/zero")).err().unwrap()));
+        let mut file = tempfile::tempfile().unwrap();
+        let path = Path::new("-");
+        spool(io::repeat(0).take(1 << 20), &mut file, 1 << 20, path).unwrap();
+        file.set_len(0).unwrap();
+        assert!(unsupported(spool(io::repeat(0), &mut file, 1 << 20, path).unwrap_err()));
     }
 
     #[test]

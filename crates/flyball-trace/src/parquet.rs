@@ -5,6 +5,7 @@
 
 use std::{fs::File, path::Path, sync::Arc};
 
+use flyball_files::Replacement;
 use parquet::{
     basic::{Compression, Encoding},
     data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
@@ -44,6 +45,7 @@ const GROUP: usize = 512 * 1024;
 /// Writes one Parquet file.
 pub struct ParquetFile {
     writer: SerializedFileWriter<File>,
+    replacement: Replacement,
     rows: Vec<Row>,
     total: u64,
     path: std::path::PathBuf,
@@ -65,7 +67,8 @@ struct Row {
 impl ParquetFile {
     /// A new file at `path`.
     pub fn create(path: &Path) -> Result<ParquetFile, TraceError> {
-        let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
+        let (file, replacement) =
+            Replacement::of(path).map_err(|error| TraceError::io("create", path, error))?;
         let fail = |error: ParquetError| failed(path, error);
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
         let mut properties = WriterProperties::builder()
@@ -80,7 +83,7 @@ impl ParquetFile {
                 .set_column_encoding(ColumnPath::from(column), Encoding::DELTA_BINARY_PACKED);
         }
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).map_err(fail)?;
-        Ok(ParquetFile { writer, rows: Vec::new(), total: 0, path: path.to_owned() })
+        Ok(ParquetFile { writer, replacement, rows: Vec::new(), total: 0, path: path.to_owned() })
     }
 
     /// Adds one record; those of other events are left out.
@@ -166,8 +169,9 @@ impl ParquetFile {
     /// Writes what is left and the footer. Answers the number of rows.
     pub fn finish(mut self) -> Result<u64, TraceError> {
         self.group()?;
-        let ParquetFile { writer, total, path, .. } = self;
+        let ParquetFile { writer, replacement, total, path, .. } = self;
         writer.close().map_err(|error| failed(&path, error))?;
+        replacement.finish().map_err(|error| TraceError::io("write", &path, error))?;
         Ok(total)
     }
 }

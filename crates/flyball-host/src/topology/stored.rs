@@ -54,7 +54,7 @@ impl TopologyFile {
                 bytes.extend(value.to_le_bytes());
             }
         }
-        std::fs::write(&self.0, bytes)
+        flyball_files::replace(&self.0, &bytes)
     }
 
     /// Removes it, if it exists.

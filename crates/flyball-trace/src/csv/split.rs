@@ -1,10 +1,12 @@
 //! The rows of a block into the files of their CPUs.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
 };
+
+use flyball_files::Replacement;
 
 use crate::error::TraceError;
 
@@ -19,8 +21,9 @@ const KEPT: usize = 16 * 1024;
 #[derive(Debug, Default)]
 struct CpuRows {
     rows: Vec<u8>,
-    made: bool,
-    /// Open, for the first [`OPEN`] CPUs.
+    /// The CPU's file, once it has one.
+    replacement: Option<Replacement>,
+    /// The same, open, for the first [`OPEN`] CPUs.
     file: Option<File>,
 }
 
@@ -128,9 +131,9 @@ impl Split {
         let written = if let Some(file) = &mut rows.file {
             file.write_all(bytes)
         } else {
-            let written = open(&name(), rows.made).and_then(|mut file| file.write_all(bytes).map(|()| file));
+            let written = open(&name(), &mut rows.replacement)
+                .and_then(|mut file| file.write_all(bytes).map(|()| file));
             written.map(|file| {
-                rows.made = true;
                 if self.open < OPEN {
                     rows.file = Some(file);
                     self.open += 1;
@@ -152,18 +155,22 @@ impl Split {
                 self.write(cpu, left)?;
             }
         }
+        for (cpu, rows) in self.cpus.iter_mut().enumerate() {
+            if let Some(replacement) = rows.replacement.take() {
+                let path = || self.directory.join(format!("cpu{cpu:03}.csv"));
+                replacement.finish().map_err(|error| TraceError::io("write", path(), error))?;
+            }
+        }
         Ok(())
     }
 }
 
 /// Opens a CPU's file: new, or to go on where it ends.
-fn open(path: &Path, made: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if made {
-        options.append(true)
-    } else {
-        options.create(true).truncate(true)
-    };
-    options.open(path)
+fn open(path: &Path, replacement: &mut Option<Replacement>) -> io::Result<File> {
+    if let Some(replacement) = replacement {
+        return File::options().append(true).open(replacement.written());
+    }
+    let (file, new) = Replacement::of(path)?;
+    *replacement = Some(new);
+    Ok(file)
 }

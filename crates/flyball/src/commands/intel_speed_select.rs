@@ -174,7 +174,7 @@ impl Daemon for Process {
 
     fn detach(&mut self) -> Result<(), Ended> {
         if std::env::var_os(BACKGROUND).is_some() {
-            return keep_pid_file();
+            return keep_pid_file(PID_FILE.as_ref());
         }
         let program = own_program().map_err(|_| Ended(1))?;
         let mut command = std::process::Command::new(program);
@@ -223,11 +223,11 @@ impl Daemon for Process {
 }
 
 /// Locks the pid file; only one daemon can.
-fn keep_pid_file() -> Result<(), Ended> {
+fn keep_pid_file(path: &Path) -> Result<(), Ended> {
     let mut options = std::fs::File::options();
     // Not truncated: until it is locked, the content may be that of a daemon that runs.
     options.write(true).create(true).truncate(false).mode(0o600);
-    let Ok(mut file) = flyball_files::open_regular(&mut options, PID_FILE.as_ref()) else {
+    let Ok(mut file) = flyball_files::open_regular(&mut options, path) else {
         return Err(Ended(1));
     };
     if !process::try_lock(&file).unwrap_or(false) {
@@ -243,7 +243,23 @@ fn keep_pid_file() -> Result<(), Ended> {
 
 #[cfg(test)]
 mod tests {
-    use super::{command_word, machine_of_words};
+    use super::{command_word, keep_pid_file, machine_of_words};
+
+    #[test]
+    fn a_pid_file_is_neither_a_link_nor_cut_before_it_is_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        assert!(keep_pid_file(&link).is_err());
+        let held = std::fs::File::open(&victim).unwrap();
+        assert!(flyball_host::process::try_lock(&held).unwrap());
+        assert!(keep_pid_file(&victim).is_err());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+        drop(held);
+        assert!(keep_pid_file(&victim).is_ok());
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), format!("{}\n", std::process::id()));
+    }
 
     fn found(words: &[&str]) -> Option<(String, usize)> {
         let args: Vec<String> =

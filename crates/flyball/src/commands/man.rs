@@ -61,7 +61,8 @@ pub fn run(top: Command, args: &Args) -> Result<Exit, Failure> {
         std::fs::create_dir_all(dir).map_err(failed)?;
         for (path, command) in pages(&top) {
             let page = breakable(&page(&top, &path, command).render());
-            std::fs::write(dir.join(format!("{}.1", path.join("-"))), page).map_err(failed)?;
+            flyball_files::replace(&dir.join(format!("{}.1", path.join("-"))), page.as_bytes())
+                .map_err(failed)?;
         }
         return Ok(Exit::Done);
     }

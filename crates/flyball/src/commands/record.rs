@@ -1,10 +1,12 @@
 //! `flyball record`: records a machine in one file, for `-M` on another machine.
 
 use std::{
+    fs::File,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
+use flyball_files::Replacement;
 use flyball_host::{Archive, Host, Summary, confine::Confinement, record};
 
 use crate::{
@@ -73,24 +75,15 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::usage(format!("{} exists; give another name, or --force", path.display())));
     }
     let host = context.open()?;
-    // Written under another name and renamed: a reader never sees half an archive.
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let partial = folder.join(format!(".{name}.{}", std::process::id()));
-    let file = std::fs::File::create(&partial).map_err(|error| fail("create", &error))?;
-    let written = if as_facts { facts(&*host, file) } else { archive(&*host, file) };
+    let (file, replacement) = Replacement::of(path).map_err(|error| fail("create", &error))?;
+    let written = if as_facts { facts(&*host, &file) } else { archive(&*host, &file) };
     let summary = written.and_then(|summary| {
-        std::fs::rename(&partial, path)?;
+        // Before the rename: after a crash the name must not lead to an empty file.
+        replacement.sync(&file)?;
+        if args.force { replacement.finish() } else { replacement.finish_new() }?;
         Ok(summary)
     });
-    let summary = match summary {
-        Ok(summary) => summary,
-        Err(error) => {
-            // The error that matters is the first one.
-            let _ = std::fs::remove_file(&partial);
-            return Err(fail("write", &error));
-        }
-    };
+    let summary = summary.map_err(|error| fail("write", &error))?;
     let text = || {
         format!(
             "{}: {} files, {} registers, {} lines of the kernel's log\n",
@@ -113,20 +106,16 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Writes the archive, to the disk.
-fn archive(host: &dyn Host, file: std::fs::File) -> io::Result<Summary> {
+fn archive(host: &dyn Host, file: &File) -> io::Result<Summary> {
     let (summary, mut out) = record(host, io::BufWriter::new(file))?;
     out.flush()?;
-    // To the disk before the rename: after a crash the name must not lead to an empty archive.
-    out.get_ref().sync_all()?;
     Ok(summary)
 }
 
-/// Writes the machine as text, to the disk.
-fn facts(host: &dyn Host, mut file: std::fs::File) -> io::Result<Summary> {
+/// Writes the machine as text.
+fn facts(host: &dyn Host, mut file: &File) -> io::Result<Summary> {
     let (summary, text) = text(host)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
     Ok(summary)
 }
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use flyball_files::read_bounded;
+use flyball_files::{read_bounded, replace};
 use flyball_host::{User, confine::Confinement};
-use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest, write_fresh};
+use flyball_measure::{RecordError, RunDirectory, analyse, render, selftest};
 
 use crate::{
     exit::{Exit, Failure},
@@ -74,8 +74,9 @@ pub fn run(output: &Reporter, args: &Args) -> Result<Exit, Failure> {
 /// Writes a file of the report. One that is there is replaced; a link is not followed, since a run directory may come from
 /// another user.
 fn save(place: &Path, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-    write_fresh(place, name, bytes)
-        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", place.join(name).display())))
+    let path = place.join(name);
+    replace(&path, bytes)
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn make(place: &Path) -> Result<(), Failure> {

@@ -1,11 +1,12 @@
 //! `flyball save`: writes the current settings as a profile.
 
-use std::path::PathBuf;
+use std::{io::Write, path::PathBuf};
 
 use flyball_control::{
     Snapshot,
     save::{save, saved},
 };
+use flyball_files::{Replacement, replace};
 use flyball_host::confine::Confinement;
 
 use crate::{
@@ -51,23 +52,18 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Failure> {
         print(text)?;
         return Ok(Exit::Done);
     }
-    let mut options = std::fs::File::options();
-    options.write(true);
-    if args.force {
-        options.create(true).truncate(true)
+    let written = if args.force {
+        replace(&args.out, text.as_bytes())
     } else {
-        options.create_new(true)
+        Replacement::of(&args.out).and_then(|(mut file, replacement)| {
+            file.write_all(text.as_bytes())?;
+            replacement.finish_new()
+        })
     };
-    options
-        .open(&args.out)
-        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-        .map_err(|error| {
-            let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
-                "; --force overwrites it"
-            } else {
-                ""
-            };
-            Failure::failed(format!("cannot write {}: {error}{hint}", args.out.display()))
-        })?;
+    written.map_err(|error| {
+        let there = error.kind() == std::io::ErrorKind::AlreadyExists;
+        let hint = if there { "; --force overwrites it" } else { "" };
+        Failure::failed(format!("cannot write {}: {error}{hint}", args.out.display()))
+    })?;
     Ok(Exit::Done)
 }

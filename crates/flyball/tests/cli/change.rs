@@ -431,6 +431,36 @@ fn an_output_that_cannot_be_written_is_no_reason_to_leave_a_change_half_done() {
     }
 }
 
+/// With a limit on the length of files (`ulimit -f`) the kernel sends SIGXFSZ, whose default action would end flyball between
+/// its writes and the commit.
+#[test]
+fn a_limit_on_files_leaves_nothing_half_done() {
+    let tree = Machine::new(8);
+    let read =
+        || (0..8).map(|cpu| tree.read(&format!("cpufreq/policy{cpu}/scaling_governor"))).collect::<Vec<_>>();
+    let first = read();
+    let mut failed = 0;
+    // Blocks of 512 bytes, from none to more than the journal has.
+    for blocks in [0, 1, 2, 4, 6, 8, 12, 16, 64] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f {blocks}; exec \"$0\" \"$@\"")]);
+        let set = tree.command(&["set", "governor=performance"]);
+        command.arg(set.get_program()).args(set.get_args()).env("NO_COLOR", "1");
+        let ran = Ran::of(&mut command);
+        match ran.code {
+            0 => assert!(read().iter().all(|governor| governor == "performance")),
+            1 => failed += 1,
+            code => panic!("{blocks} blocks: {code}: {}", ran.text()),
+        }
+        if ran.code == 1 {
+            assert_eq!(read(), first, "{blocks} blocks: {}", ran.text());
+        }
+        tree.expect(0, &["restore"]);
+        assert_eq!(read(), first);
+    }
+    assert!((1..9).contains(&failed), "{failed} failed");
+}
+
 /// Where there is no /sys, every command ends with the same code.
 #[test]
 fn a_machine_without_sysfs_is_one_that_lacks_what_is_asked_for() {

@@ -64,6 +64,28 @@ fn a_file_with_many_names_does_not_fill_the_memory() {
     assert_ne!(output.status.code(), Some(101), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A machine whose state leads to the end of a day takes minutes; the caller's own limit is lower.
+#[test]
+fn what_takes_too_long_ends_with_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |limit: &str, words: &[&str]| {
+        let mut run = Command::new("sh");
+        run.args(["-c", &format!("{limit} exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_flyball")]);
+        run.args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let described = run("", &["sim", "show", "ryzen-5750g", "--toml"]).stdout;
+    fs::write(folder.path().join("machine.toml"), described).unwrap();
+    let machine = ["-M", "sim:./machine.toml", "--sim-state", "box"];
+    assert!(run("", &[&machine[..], &["get", "governor"]].concat()).status.success());
+    let mut state = fs::File::options().append(true).open(folder.path().join("box")).unwrap();
+    std::io::Write::write_all(&mut state, b"until 82800000000000\n").unwrap();
+    drop(state);
+    let output = run("ulimit -S -t 1;", &[&machine[..], &["get", "governor"]].concat());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(11), "{text}");
+    assert!(text.contains("processor time") && output.stdout.is_empty(), "{text}");
+}
+
 #[test]
 fn a_directory_leads_nowhere_and_never_waits() {
     let folder = tempfile::tempdir().unwrap();

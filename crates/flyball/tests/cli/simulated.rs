@@ -361,6 +361,41 @@ fn every_output_says_simulated() {
     assert!(silent.is_empty(), "these do not say simulated: {silent:#?}");
 }
 
+/// A policy that comes into being with its CPU starts with what turbo=off has left; what it was is known all the same.
+#[test]
+fn a_cpu_that_was_offline_goes_back_with_its_settings() {
+    for machine in
+        ["sim:ryzen-5750g", "sim:gold-6138", "sim:i7-2600", "sim:ryzen-5750g,boot=amd_pstate=passive"]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        // Two state directories: what the first did counts as another program's.
+        let run = |state: &str, words: &[&str]| {
+            let mut command = flyball!();
+            command.current_dir(folder.path()).args([
+                "-M",
+                machine,
+                "--sim-state",
+                "box",
+                "--state-dir",
+                state,
+            ]);
+            let ran = Ran::of(command.args(words));
+            assert_eq!(ran.code, 0, "{machine}: {words:?}: {}", ran.text());
+            ran.out
+        };
+        let all = ["get", "--json", "governor", "min-freq", "max-freq", "epp", "turbo", "online"];
+        let online = run("other", &all);
+        run("other", &["set", "online=off", "-c", "1"]);
+        let first = run("other", &all);
+        run("own", &["set", "turbo=off"]);
+        run("own", &["set", "online=on", "-c", "1"]);
+        run("own", &["restore"]);
+        assert_eq!(run("other", &all), first, "{machine}");
+        run("other", &["restore"]);
+        assert_eq!(run("other", &all), online, "{machine}");
+    }
+}
+
 #[test]
 fn one_command_at_a_time_has_a_kept_machine() {
     use std::io::BufRead as _;

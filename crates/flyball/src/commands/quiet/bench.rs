@@ -1,11 +1,6 @@
 //! `flyball quiet bench`: a series of runs on a quiet machine, each monitored and graded, then searched for shifts.
 
-use std::{
-    io::{ErrorKind, Write as _},
-    path::PathBuf,
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{io::ErrorKind, path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 use flyball_control::{Snapshot, write::journal::Purpose};
 use flyball_host::{Host, Kind, User};
@@ -230,14 +225,7 @@ fn write_csv(path: &std::path::Path, runs: &[Run]) -> std::io::Result<()> {
         }
         text += &format!(",{}\n", word(run.grade));
     }
-    // Under another name first, then renamed: a reader never sees half a file.
-    let partial = path.with_extension("csv.part");
-    // A link that another user has put there is not followed.
-    let _ = std::fs::remove_file(&partial);
-    let mut file = std::fs::File::create_new(&partial)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(partial, path)
+    flyball_files::replace(path, text.as_bytes())
 }
 
 fn word(grade: Grade) -> &'static str {

@@ -1,11 +1,11 @@
 //! The files that `trace report` writes: each format is one [`Format`], and one line of [`chosen`].
 
 use std::{
-    fs::File,
     io::{BufWriter, Write as _},
     path::{Path, PathBuf},
 };
 
+use flyball_files::Replacement;
 use flyball_host::confine::Confinement;
 use flyball_trace::{
     Record, TraceError, TraceSummary, csv::CsvFiles, html::write_page, report::Report, series::SeriesSet,
@@ -166,9 +166,11 @@ impl Format for Page {
         }
         let write = || -> std::io::Result<()> {
             // A page of a long trace has some megabytes, written in small pieces.
-            let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+            let (file, replacement) = Replacement::of(&path)?;
+            let mut out = BufWriter::with_capacity(1 << 20, file);
             write_page(&mut out, &title, report, series)?;
-            out.flush()
+            out.flush()?;
+            replacement.finish()
         };
         write().map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))
     }

@@ -1,8 +1,12 @@
 //! The tracers' pictures: one of each value and CPU, and one of each value for all CPUs; over time, and the requests
 //! over the number of the sample too.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
+use flyball_files::Replacement;
 use flyball_plot::{Axis, Chart, Mark, Series};
 use flyball_trace::series::{Bucket, Metric, SeriesSet};
 
@@ -71,7 +75,13 @@ impl Pictures<'_> {
             Format::Png => return Err(Failure::usage(NO_PNG)),
         };
         let path = self.directory.join(format!("{name}.{end}"));
-        let written = bytes.and_then(|bytes| std::fs::write(&path, bytes).map_err(|error| error.to_string()));
+        // Not flushed to the disk, as `replace` would: hundreds of CPUs have thousands of pictures, which can be drawn again.
+        let write = |bytes: Vec<u8>| {
+            let (mut file, replacement) = Replacement::of(&path)?;
+            file.write_all(&bytes)?;
+            replacement.finish()
+        };
+        let written = bytes.and_then(|bytes| write(bytes).map_err(|error: io::Error| error.to_string()));
         written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))?;
         self.count += 1;
         Ok(())

@@ -191,6 +191,11 @@ pub(super) fn make(
     args: &Args,
 ) -> Result<(CaptureSummary, Option<u8>), Failure> {
     let failure = |error| failure(host, args, error);
+    if flyball_files::is_stream(&args.output) {
+        // The file gets its name by rename(2), which would put it in the place of the device.
+        let message = format!("{} is not a regular file; a recording needs one", args.output.display());
+        return Err(Failure::usage(message));
+    }
     let tracefs = host.tracefs().map_err(|error| failure(error.into()))?;
     let mut events = if args.only { Vec::new() } else { CaptureOptions::default_events(&tracefs) };
     events.extend(args.idle.then(|| "power/cpu_idle".to_owned()));

@@ -1,6 +1,6 @@
 //! Every type, function, crate and file that the page names.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use super::sources::{crates, page, root, sources};
 
@@ -130,6 +130,32 @@ fn what_the_page_names_exists() {
             .map(|name| format!("says nothing of {name}")),
     );
     assert!(wrong.is_empty(), "ARCHITECTURE.md:\n{}", wrong.join("\n"));
+}
+
+/// The table of attacks: what it says of each is worth nothing without the test.
+#[test]
+fn the_tests_of_the_page_on_safety_exist() {
+    fn text(folder: &Path, all: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                text(&path, all);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                *all += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    let mut all = String::new();
+    text(&root().join("crates"), &mut all);
+    let page = std::fs::read_to_string(root().join("docs/dev/security.md")).unwrap();
+    let table = page.lines().filter(|line| line.starts_with("| D") || line.starts_with("| L"));
+    let rows: Vec<Vec<&str>> = table.map(|line| line.split('`').skip(1).step_by(2).collect()).collect();
+    assert!(rows.len() == 27 && rows.iter().all(|tests| !tests.is_empty()));
+    // Tests of guests are named by a text, not by a function.
+    let missing =
+        |test: &&&str| !all.contains(&format!("fn {test}(")) && !all.contains(&format!("\"{test}\""));
+    let wrong: Vec<&&str> = rows.iter().flatten().filter(missing).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 /// The test would be worth nothing if it found everything.

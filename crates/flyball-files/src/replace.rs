@@ -1,0 +1,234 @@
+//! Writing a file that the user named: under another name first, then renamed, so that a reader finds it whole or as it was,
+//! and a link at its name is replaced and not followed. What is not a file (`/dev/stdout`, a FIFO) is written through.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::io::Errno;
+
+use crate::MOST_LINKS;
+
+/// A file that is being written in place of another.
+#[derive(Debug)]
+#[must_use = "without `finish` nothing is replaced"]
+pub struct Replacement {
+    path: PathBuf,
+    /// Its name so far; `None` where `path` is written through.
+    temporary: Option<tempfile::TempPath>,
+}
+
+impl Replacement {
+    /// Opens what will take the place of `path`, in its directory, and has the rights that the umask leaves. If this value is
+    /// dropped, `path` is what it was.
+    ///
+    /// # Errors
+    /// What open(2) answered; `EACCES` for a link of another user in a directory that all users can write.
+    pub fn of(path: &Path) -> io::Result<(File, Replacement)> {
+        refuse_foreign_link(path)?;
+        if is_stream(path) {
+            // Appended: behind /dev/stdout may be a file that has content already.
+            let file = File::options().append(true).open(path)?;
+            return Ok((file, Replacement { path: path.to_owned(), temporary: None }));
+        }
+        if path.is_dir() {
+            return Err(Errno::ISDIR.into());
+        }
+        // The directory's path is "" for a name alone.
+        let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let (file, temporary) = tempfile::Builder::new()
+            .prefix(".flyball-")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(folder.unwrap_or(Path::new(".")))?
+            .into_parts();
+        Ok((file, Replacement { path: path.to_owned(), temporary: Some(temporary) }))
+    }
+
+    /// Where the content is until [`Replacement::finish`], to open it once more.
+    pub fn written(&self) -> &Path {
+        self.temporary.as_deref().unwrap_or(&self.path)
+    }
+
+    /// Writes the file to the disk; what is written through has no disk that is known of.
+    ///
+    /// # Errors
+    /// What fdatasync(2) answered.
+    pub fn sync(&self, file: &File) -> io::Result<()> {
+        if self.temporary.is_some() { file.sync_data() } else { Ok(()) }
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// What rename(2) answered.
+    pub fn finish(self) -> io::Result<()> {
+        self.temporary.map_or(Ok(()), |temporary| Ok(temporary.persist(&self.path)?))
+    }
+
+    /// As [`Replacement::finish`], unless there is something of that name.
+    ///
+    /// # Errors
+    /// `EEXIST` where there is.
+    pub fn finish_new(self) -> io::Result<()> {
+        self.temporary
+            .map_or(Err(Errno::EXIST.into()), |temporary| Ok(temporary.persist_noclobber(&self.path)?))
+    }
+}
+
+/// Writes `bytes` to `path` as [`Replacement`] does, and to the disk before the rename: after a crash the name does not lead
+/// to an empty file.
+///
+/// # Errors
+/// As [`Replacement::of`], and what write(2) answered.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (mut file, replacement) = Replacement::of(path)?;
+    file.write_all(bytes)?;
+    replacement.sync(&file)?;
+    replacement.finish()
+}
+
+/// Whether `path` names something that is written through, not replaced: a device, a FIFO, or a descriptor of this process
+/// (/dev/stdout, /dev/fd/1), whatever that leads to.
+pub fn is_stream(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    // /dev/stdout is a link to /proc/self/fd/1, /dev/fd one to /proc/self/fd. What is in there are links that only the kernel
+    // can follow: `pipe:[1234]`, or the path of a file that may be another by now.
+    for _ in 0..MOST_LINKS {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let Ok(parent) = parent.canonicalize() else { return false };
+        if parent.starts_with("/proc") {
+            return true;
+        }
+        let Ok(status) = fs::symlink_metadata(&path) else { return false };
+        if !status.is_symlink() {
+            let kind = status.file_type();
+            return kind.is_char_device() || kind.is_fifo() || kind.is_block_device() || kind.is_socket();
+        }
+        let Ok(target) = fs::read_link(&path) else { return false };
+        path = parent.join(target);
+    }
+    false
+}
+
+/// Refuses a link that another user has put into a directory in which all users can make files, as the kernel does with
+/// `fs.protected_symlinks` (may_follow_link in fs/namei.c), which a machine may have switched off.
+///
+/// # Errors
+/// `EACCES` for such a link.
+pub fn refuse_foreign_link(path: &Path) -> io::Result<()> {
+    let Ok(link) = fs::symlink_metadata(path) else { return Ok(()) };
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::metadata(folder)?;
+    let shared = folder.mode() & 0o1002 == 0o1002;
+    let me = rustix::process::geteuid().as_raw();
+    let foreign = link.uid() != me && link.uid() != folder.uid();
+    if link.is_symlink() && shared && foreign { Err(Errno::ACCESS.into()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::Read,
+        os::unix::fs::{chown, lchown, symlink},
+        process::Command,
+        thread,
+    };
+
+    use super::*;
+
+    fn left(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        replace(&path, b"first").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o600, 0o600);
+        let held = File::open(&path).unwrap();
+        let (mut file, replacement) = Replacement::of(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        drop(replacement);
+        assert_eq!(left(folder.path()), ["out"]);
+        replace(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        // A reader that has the old one open reads on in the old one.
+        assert_eq!(io::read_to_string(held).unwrap(), "first");
+        let (_, replacement) = Replacement::of(&path).unwrap();
+        assert_eq!(replacement.finish_new().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(left(folder.path()), ["out"]);
+        assert_eq!(replace(folder.path(), b"").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(replace(&folder.path().join("none/x"), b"").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn links_are_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("out"), folder.path().join("victim"));
+        for there in [false, true] {
+            if there {
+                fs::write(&victim, "precious").unwrap();
+            }
+            let _ = fs::remove_file(&path);
+            symlink(&victim, &path).unwrap();
+            replace(&path, b"new").unwrap();
+            assert!(fs::symlink_metadata(&path).unwrap().is_file());
+            assert_eq!(fs::read(&victim).ok(), there.then(|| b"precious".to_vec()));
+        }
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped 1 test: only root can make a link of another user");
+            return;
+        }
+        // As /tmp.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        chown(folder.path(), Some(0), None).unwrap();
+        for target in ["/dev/null", "victim"] {
+            let _ = fs::remove_file(&path);
+            symlink(target, &path).unwrap();
+            lchown(&path, Some(65534), None).unwrap();
+            assert_eq!(replace(&path, b"new").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn streams_are_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reader = thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut text = String::new();
+                File::open(path).unwrap().read_to_string(&mut text).unwrap();
+                text
+            }
+        });
+        replace(&path, b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), "through");
+        let null = folder.path().join("null");
+        symlink("/dev/null", &null).unwrap();
+        replace(&null, b"x").unwrap();
+        assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
+        for (path, stream) in [
+            ("/dev/stdout", true),
+            ("/dev/fd/1", true),
+            ("/proc/self/fd/1", true),
+            ("/dev/null", true),
+            ("/dev/shm/x", false),
+            ("x", false),
+            ("/nowhere/x", false),
+        ] {
+            assert_eq!(is_stream(Path::new(path)), stream, "{path}");
+        }
+    }
+}
