@@ -23,7 +23,8 @@ pub struct Limits {
     pub entries: usize,
     /// Bytes of one file.
     pub file: u64,
-    /// Bytes of the unpacked archive: contents, headers and what fills blocks up.
+    /// Bytes of the unpacked archive: contents, headers and what fills blocks up. [`unpack`](crate::unpack) writes no more than
+    /// as many again for hard links, which it makes into copies.
     pub total: u64,
     /// Time from the first byte to the last.
     pub time: Duration,
@@ -96,6 +97,7 @@ struct Bounded<'a, R> {
 
 impl<R: Read> Read for Bounded<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Asked at each read: a source that does not answer at all is not noticed here.
         if Instant::now() > self.deadline {
             self.met.set(Some(BoundReached::Time));
             return Err(io::ErrorKind::TimedOut.into());
@@ -145,6 +147,7 @@ pub fn read<E: From<TarError>>(
     let mut pax_header = PaxHeader::default();
     for (number, entry) in archive.entries().map_err(broken)?.raw(true).enumerate() {
         let mut entry = entry.map_err(broken)?;
+        // Headers that describe other entries count too: an archive of nothing else must end as well.
         if number >= limits.entries {
             return Err(TarError::Many(limits.entries).into());
         }
@@ -174,6 +177,7 @@ pub fn read<E: From<TarError>>(
             EntryType::XGlobalHeader => continue,
             _ => {}
         }
+        // They hold for one entry, this one.
         let said = std::mem::take(&mut pax_header);
         let path = plain(Path::new(OsStr::from_bytes(&name)))
             .map_err(|why| TarError::Path { path: shown(&name), why })?;
@@ -195,6 +199,7 @@ pub fn read<E: From<TarError>>(
             EntryType::GNUSparse => return Err(TarError::Header(shown(&name)).into()),
             _ => Kind::Other,
         };
+        // What `each` leaves of the content is read past by the next turn, within the same bounds.
         each(Item { path, kind }, &mut entry)?;
         // What `each` met at a bound, it may have taken for an end.
         if let Some(met) = met.get() {
@@ -215,6 +220,7 @@ fn contents(
     name: &[u8],
     broken: impl Fn(io::Error) -> TarError,
 ) -> Result<Vec<u8>, TarError> {
+    // Refused by its size, before anything of it is read.
     if size > most {
         return Err(TarError::Path { path: shown(name), why: PathError::Long });
     }

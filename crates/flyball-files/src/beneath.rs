@@ -24,6 +24,7 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..TRIES {
         match rustix::fs::openat2(root, path, flags, mode, resolve) {
+            // EAGAIN: a rename in the tree while a `..` was resolved (openat2(2), RESOLVE_BENEATH).
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(Errno::NOSYS | Errno::PERM) => return walk(root, path, flags, mode),
             other => return other,
@@ -45,6 +46,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         match part.as_slice() {
             b"." => continue,
             b".." => {
+                // The answer of openat2(2) to a path that climbs out.
                 entered.pop().ok_or(Errno::XDEV)?;
                 continue;
             }
@@ -52,6 +54,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         }
         let here = entered.last().map_or(root, AsFd::as_fd);
         let last = todo.is_empty();
+        // O_EXCL follows no link at the last name (open(2)), so there is nothing to look at first.
         if last && flags.contains(OFlags::EXCL) {
             return rustix::fs::openat(here, part, flags | OFlags::NOFOLLOW, mode);
         }
@@ -83,6 +86,7 @@ pub(crate) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode)
         if last {
             return Ok(found);
         }
+        // Each part holds a descriptor.
         if entered.len() >= MOST_PARTS {
             return Err(Errno::NAMETOOLONG);
         }

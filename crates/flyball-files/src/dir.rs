@@ -116,6 +116,7 @@ impl Dir {
     pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
         // The size that the file claims is not used: files of proc claim none, and a sparse one claims any.
+        // One byte more tells a file of `most` bytes from a longer one.
         let count = self.file(path)?.take(most + 1).read_to_end(bytes)?;
         if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
     }
@@ -153,6 +154,7 @@ impl Dir {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&fd)? {
             let entry = entry?;
+            // No file that is looked for has such a name.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name != "." && name != ".." {
                 names.push(name.to_owned());
@@ -178,6 +180,7 @@ impl Dir {
     /// # Errors
     /// `EISDIR` where a directory is there; otherwise as [`Dir::create`].
     pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
+        // Not truncated: whoever has the old file open, or another name for it, keeps the old content.
         match self.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.create(path, mode),
@@ -211,6 +214,7 @@ impl Dir {
             done.push(part);
             let (parent, name) = self.parent(&done)?;
             match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o777)) {
+                // What is there may be a file, or a link that leads out: then the next part, or the end, cannot be opened.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -60,10 +60,12 @@ pub fn check_private(path: &Path) -> Result<(), Untrusted> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io(error)),
         };
+        // root can change everything anyway.
         let trusted = |owner: u32| owner == me || owner == 0;
         if !trusted(link.uid()) {
             return Err(Untrusted::Foreign { path: dir.to_owned(), owner: link.uid() });
         }
+        // Its own mode says nothing (lrwxrwxrwx); who made it was checked above.
         let status = if link.is_symlink() {
             // Its target has a way of its own.
             check_private(&std::fs::canonicalize(dir).map_err(io)?)?;

@@ -81,6 +81,7 @@ fn clean(parent: &Path, name: &str) {
         // In a directory that all users can write, another user's may have the name of ours.
         let Ok(status) = fs::symlink_metadata(&path) else { continue };
         if status.is_dir() && status.uid() == me && is_abandoned(&path, &status) {
+            // Another process may be removing it at the same time.
             let _ = fs::remove_dir_all(&path);
         }
     }
@@ -89,6 +90,7 @@ fn clean(parent: &Path, name: &str) {
 fn is_abandoned(path: &Path, status: &fs::Metadata) -> bool {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     match File::options().read(true).custom_flags(flags).open(path.join(LOCK)) {
+        // A lock that was free is held for a moment only. What is found abandoned stays so: its process is gone.
         Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             status.modified().is_ok_and(|time| time.elapsed().is_ok_and(|age| age > YOUNG))

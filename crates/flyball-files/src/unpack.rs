@@ -43,17 +43,27 @@ pub fn unpack(
     take: &dyn Fn(&Path) -> bool,
 ) -> Result<Unpacked, UnpackError> {
     let mut done = Unpacked::default();
+    // Hard links become copies, and a small archive can name a large file very often.
+    let mut copies = limits.total;
     archive::read(tar, limits, &mut |item: Item, content: &mut dyn Read| {
+        // `./`, which most packages begin with, is the directory itself.
         if item.path.as_os_str().is_empty() || !take(&item.path) {
             return Ok(());
         }
         let path = item.path.clone();
-        one(into, item, content, &mut done).map_err(|source| UnpackError::File { path, source })
+        one(into, item, content, &mut done, &mut copies).map_err(|source| UnpackError::File { path, source })
     })?;
     Ok(done)
 }
 
-fn one(into: &Dir, item: Item, content: &mut dyn Read, done: &mut Unpacked) -> io::Result<()> {
+/// Unpacks one entry; `copies` is how many bytes hard links may still copy.
+fn one(
+    into: &Dir,
+    item: Item,
+    content: &mut dyn Read,
+    done: &mut Unpacked,
+    copies: &mut u64,
+) -> io::Result<()> {
     let Item { path, kind } = item;
     let folder = path.parent().unwrap_or(Path::new(""));
     match kind {
@@ -83,6 +93,7 @@ fn one(into: &Dir, item: Item, content: &mut dyn Read, done: &mut Unpacked) -> i
                 Ok(status) if status.kind == Type::File => status,
                 _ => return Ok(()),
             };
+            *copies = copies.checked_sub(status.size).ok_or(io::ErrorKind::FileTooLarge)?;
             into.make_dirs(folder, 0o755)?;
             let mut from = into.file(&first)?;
             io::copy(&mut from, &mut into.replace(&path, status.mode)?)?;

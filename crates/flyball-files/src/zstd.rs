@@ -53,6 +53,7 @@ impl<R: Read> ZstdReader<R> {
                 self.state = State::Ended;
                 return Ok(());
             }
+            // The byte that was looked at belongs to the frame's header.
             let head: Chain<&[u8], &mut R> = first[..].chain(&mut self.source);
             match self.decoder.reset(head) {
                 Ok(()) => {
@@ -63,6 +64,7 @@ impl<R: Read> ZstdReader<R> {
                     length,
                     ..
                 })) => {
+                    // A skippable frame (RFC 8878, section 3.1.2), such as pzstd writes in front of each frame.
                     io::copy(&mut (&mut self.source).take(length.into()), &mut io::sink())?;
                 }
                 Err(error) => return Err(damaged(error)),
@@ -95,12 +97,14 @@ impl<R: Read> Read for ZstdReader<R> {
                 State::Ended => return Ok(0),
                 State::BetweenFrames => self.next_frame()?,
                 State::InFrame => {
+                    // What is decoded goes out first, so that no more than a window and a block are in memory.
                     if self.decoder.can_collect() > 0 {
                         return self.decoder.read(out);
                     }
                     if self.decoder.is_finished() {
                         self.end_frame()?;
                     } else {
+                        // A block has at most 128 KiB (RFC 8878, section 3.1.1.2.4).
                         self.decoder.decode_blocks(&mut self.source, UptoBlocks(1)).map_err(damaged)?;
                     }
                 }
@@ -139,6 +143,7 @@ impl<W: Write> ZstdWriter<W> {
 
 impl<W: Write> Write for ZstdWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A full frame is written only when more comes: `finish` then never writes an empty one behind it.
         if self.content.len() >= FRAME {
             self.frame()?;
         }

@@ -16,7 +16,7 @@ use std::{
     io,
     os::{
         fd::AsFd,
-        unix::fs::{FileExt, OpenOptionsExt, PermissionsExt},
+        unix::fs::{FileExt, OpenOptionsExt},
     },
     path::Path,
     sync::{
@@ -167,13 +167,12 @@ fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// Gives a nameless file a name that does not exist yet, and all users the right to read it.
+/// Gives a nameless file a name that does not exist yet. Who may read it was decided by the umask when it was created.
 ///
 /// # Errors
 /// The errno of linkat(2); `ENOENT` without /proc.
 pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
     let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     Ok(rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }

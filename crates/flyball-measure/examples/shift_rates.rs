@@ -4,7 +4,7 @@
 //! cargo run -p flyball-measure --example shift_rates -- 1000
 //! ```
 
-use flyball_measure::shifts::{Column, Form, Options, Values, blame, find};
+use flyball_measure::shifts::{Column, Form, Options, Values, column_changes, find};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 
@@ -116,8 +116,10 @@ fn named(count: u64) {
         };
         let columns = [column("slow", series(&heat, fall)), column("other", series(&other, elsewhere))];
         for shift in find(&values, &Options::default()).iter().filter(|shift| shift.at.abs_diff(80) <= 15) {
-            let names: Vec<String> =
-                blame(shift, &columns, &Options::default()).into_iter().map(|blame| blame.name).collect();
+            let names: Vec<String> = column_changes(shift, &columns, &Options::default())
+                .into_iter()
+                .map(|change| change.name)
+                .collect();
             slow += u64::from(names.iter().any(|name| name == "slow"));
             unrelated += u64::from(names.iter().any(|name| name == "other"));
         }

@@ -75,7 +75,7 @@ impl Settings for NoSettings {
     fn apply(&mut self, arm: &Arm) -> Result<Vec<String>, SettingsError> {
         match arm.settings.first() {
             None => Ok(Vec::new()),
-            Some(wish) => Err(SettingsError(format!("nothing here can set {wish}"))),
+            Some(setting) => Err(SettingsError(format!("nothing here can set {setting}"))),
         }
     }
 

@@ -164,6 +164,7 @@ impl Recording<'_> {
             .map(|(before, after)| clock::Registers::difference(before.as_ref()?, &after?))
             .collect();
         self.meters.heat.read(self.host, at, &mut self.readings.temperature);
+        // Smaller than before: CPUs went offline meanwhile, and their counts with them.
         let difference = |before: Option<u64>, after: Option<u64>| after?.checked_sub(before?);
         self.readings.throttled = difference(self.throttled, self.meters.heat.throttle_count(self.host));
         self.readings.switches = difference(self.switches, context_switches(self.host));
@@ -188,6 +189,7 @@ impl Readings {
     pub fn watts(&self, sources: &[EnergySource], domain: Domain) -> Option<f64> {
         let joules = self.joules(sources, domain)?;
         let series =
+            // All sources of a domain are read in the same ticks, so the first one's times are those of all.
             sources.iter().zip(&self.energy).find(|(source, _)| source.domain == domain).map(|(_, s)| s)?;
         Some(joules / (series.last()?.0 - series.first()?.0)).filter(|watts| watts.is_finite())
     }

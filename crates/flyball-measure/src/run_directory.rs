@@ -386,6 +386,7 @@ impl RunDirectory {
                 .and_then(|()| log.sync_data())
                 .map_err(|cause| RecordError::Io { what: "write", path, cause })?;
         }
+        // Only after it is on disk: the stopping rule must not count a round that a later report does not have.
         self.rounds.push(round);
         Ok(())
     }
@@ -495,6 +496,7 @@ fn parse_rounds(bytes: &[u8], manifest: &Manifest) -> Parsed {
             _ if !whole => {
                 warnings.push(format!("the last round (line {}) was cut short and is left out", index + 1));
             }
+            // Not reached: a line is whole or not. The compiler does not see that.
             Ok(_) => {}
             Err(error) => return Err((index + 1, error.to_string())),
         }

@@ -25,6 +25,7 @@ pub fn read(bytes: &[u8], value: Option<&str>) -> Result<Vec<Series>, SeriesErro
     if text.trim().is_empty() {
         return Err(error("the file is empty"));
     }
+    // No table has a header that begins so.
     if text.trim_start().starts_with(['{', '[']) {
         return json::read(&json::parse(text)?, value);
     }

@@ -8,14 +8,14 @@
 //! Found shifts split the series, and the parts are searched again. Where no split counts, runs in the middle are compared with
 //! all others (`temporary`); at the end the spread around the levels is searched in the same way (`spread`).
 //!
-//! `blame` names the metadata that moved at the same run.
+//! `column_changes` names the metadata that moved at the same run.
 
-mod blame;
+mod column_changes;
 mod shape;
 mod spread;
 mod temporary;
 
-pub use blame::{Blame, Column, Values, blame};
+pub use column_changes::{Column, ColumnChange, Values, column_changes};
 
 use rand::{Rng, SeedableRng};
 use statrs::distribution::{ContinuousCDF, Normal};

@@ -63,6 +63,7 @@ impl<'a> Watch<'a> {
 
     /// Stops watching and says what happened.
     pub fn stop(mut self) -> Conditions {
+        // A run shorter than a tick would have no frequency at all.
         self.recording.tick();
         let readings = self.recording.finish();
         self.counting.stop(&readings)

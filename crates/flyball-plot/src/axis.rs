@@ -101,6 +101,7 @@ impl Fitted {
 
 /// About `wanted` ticks at steps of 1, 2, 2.5 or 5 times a power of ten.
 fn linear_ticks(low: f64, high: f64, wanted: usize) -> Vec<(f64, String)> {
+    // Divided first: the difference of two large ends could overflow.
     let raw = (high / wanted as f64) - (low / wanted as f64);
     if !raw.is_finite() || raw <= 0.0 {
         return Vec::new();

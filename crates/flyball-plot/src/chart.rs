@@ -266,6 +266,7 @@ impl Frame {
         let room = (self.right - self.left) / self.x.ticks.len().max(1) as f32;
         let categories = matches!(chart.x.scale, Scale::Categories(_));
         let widest = self.x.ticks.iter().map(|(_, label)| text_width(label, TICK) + 10.0).fold(1.0, f32::max);
+        // 26 pixels hold two letters and the mark of a cut, the least that says something.
         let every = if categories { (26.0 / room).ceil() } else { (widest / room).ceil() }.max(1.0) as usize;
         for (value, label) in self.x.ticks.iter().step_by(every) {
             if let Some(x) = self.px(*value) {

@@ -124,7 +124,10 @@ impl Columns {
     pub fn render_within(&self, painter: impl Painter + Copy, width: Option<usize>) -> String {
         let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
         let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
-        let Some(width) = width.filter(|width| whole > *width) else { return self.render(painter) };
+        // One column alone cannot be divided, however wide it is.
+        let Some(width) = width.filter(|width| whole > *width && widths.len() > 1) else {
+            return self.render(painter);
+        };
         let mut tables: Vec<Vec<usize>> = Vec::new();
         let mut used = 0;
         for (column, own) in widths.iter().enumerate().skip(1) {
@@ -169,6 +172,7 @@ impl Columns {
                 let (before, after) = if right { (free, 0) } else { (0, free) };
                 // Trailing blanks would wrap on narrow terminals and show up in diffs of snapshots.
                 let after = if column + 1 == shown { 0 } else { after + 2 };
+                // Blanks outside of the style: with a background or an underline they would be seen.
                 let _ = write!(out, "{:before$}{}{:after$}", "", painter.apply(cell.style, &cell.text), "");
             }
             out.push('\n');

@@ -75,6 +75,7 @@ impl Mark {
             return Mark::Histogram(vec![(low - room, low + room, sorted.len() as f64)]);
         }
         let count = sorted.len();
+        // Without interpolation: the width of bins needs no exact quartiles.
         let spread = sorted[count * 3 / 4] - sorted[count / 4];
         // Freedman and Diaconis (1981): twice the interquartile range over the cube root of n. Unlike a rule by the standard
         // deviation it does not widen for a few outliers.

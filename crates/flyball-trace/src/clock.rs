@@ -11,9 +11,9 @@ pub enum Clock {
     Local,
     /// Nanoseconds, the same on all CPUs.
     Global,
-    /// One more an event.
+    /// One more per event.
     Counter,
-    /// Jiffies since boot.
+    /// Hundredths of a second since boot: jiffies in units of USER_HZ (`trace_clock_jiffies()`).
     Uptime,
     /// The clock of perf events, nanoseconds.
     Perf,
@@ -46,6 +46,7 @@ impl Clock {
             "boot" => Clock::Boot,
             "tai" => Clock::Tai,
             "x86-tsc" | "tsc" => Clock::X86Tsc,
+            // ARCH_TRACE_CLOCKS of other architectures, and clocks of kernels to come.
             _ => Clock::Unknown,
         }
     }
@@ -58,6 +59,7 @@ impl Clock {
 
     /// Whether the clock counts nanoseconds (`in_ns` of trace_clocks[] in kernel/trace/trace.c).
     pub fn nanoseconds(self) -> bool {
+        // `Unknown` counts as nanoseconds: only counter, uptime and x86-tsc of the kernel's clocks do not.
         !matches!(self, Clock::Counter | Clock::Uptime | Clock::X86Tsc | Clock::Ticks)
     }
 }

@@ -10,6 +10,7 @@ impl Comm {
     /// The name in `bytes`, up to the first NUL, cut at 16 bytes (`TASK_COMM_LEN`).
     #[inline]
     pub fn new(bytes: &[u8]) -> Comm {
+        // Zeros behind the name, whatever the kernel left there: names are compared and hashed as arrays.
         let mut comm = [0; 16];
         let bytes = &bytes[..bytes.len().min(16)];
         let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -23,7 +24,6 @@ impl Comm {
         Comm(bytes)
     }
 
-    /// The bytes of the name.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.0[..self.0.iter().position(|byte| *byte == 0).unwrap_or(16)]
@@ -38,6 +38,7 @@ impl Comm {
 
 impl fmt::Display for Comm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // prctl(PR_SET_NAME) takes any bytes.
         f.pad(&String::from_utf8_lossy(self.bytes()))
     }
 }

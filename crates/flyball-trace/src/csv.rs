@@ -52,6 +52,7 @@ impl CsvFiles {
             rows: Rows::default(),
             all,
             replacement,
+            // A block is written once it is full, so it grows beyond that by up to one row.
             block: Vec::with_capacity(BLOCK + 4096),
             rows_are_first: true,
             split: per_cpu.then(|| Split::new(directory)),
@@ -62,6 +63,7 @@ impl CsvFiles {
     #[inline]
     pub fn add(&mut self, record: &Record) -> Result<(), TraceError> {
         let Some(CsvRow { cpu, header, row }) = self.rows.row(record) else { return Ok(()) };
+        // The first row shows which header it is: the two tracers have different columns.
         if self.rows_are_first {
             self.rows_are_first = false;
             self.block.extend_from_slice(header.as_bytes());
@@ -75,6 +77,7 @@ impl CsvFiles {
 
     /// Hands the block's rows to their CPUs' files, and writes it.
     fn write_block(&mut self) -> Result<(), TraceError> {
+        // Before the block is cleared: the pieces that were noted are places in it.
         if let (Some(split), Some(header)) = (&mut self.split, self.rows.header()) {
             split.take(&self.block, header)?;
         }
@@ -85,6 +88,7 @@ impl CsvFiles {
 
     /// Writes what is left. Answers the number of rows, and of records of another driver that were left out.
     pub fn finish(mut self) -> Result<(u64, u64), TraceError> {
+        // Each CPU had one record only: no row, but the tracers' file has its header then too.
         if let (true, Some(header)) = (self.rows_are_first, self.rows.header()) {
             self.block.extend_from_slice(header.as_bytes());
         }

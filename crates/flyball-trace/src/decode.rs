@@ -40,6 +40,7 @@ impl Decoder {
         let mut decoder = Decoder {
             by_id: Vec::new(),
             events: Vec::with_capacity(formats.len()),
+            // struct trace_entry (include/linux/trace_events.h): u16 type, u8 flags, u8 preempt_count, int pid.
             flags: Slot { load: 0, shift: 16, mask: 0xff, sign: 0 },
             preempt: Slot { load: 0, shift: 24, mask: 0xff, sign: 0 },
             pid: Slot { load: 0, shift: 32, mask: 0xffff_ffff, sign: 1 << 31 },
@@ -53,6 +54,7 @@ impl Decoder {
         for format in formats {
             let at = usize::from(format.id);
             if decoder.by_id.len() <= at {
+                // At most 65536 numbers of two bytes: `id` has 16 bits.
                 decoder.by_id.resize(at + 1, 0);
             }
             // `by_id` has 16 bits for an event's place, as common_type has for its number.
@@ -65,6 +67,7 @@ impl Decoder {
                 size: format.size(),
                 format: format.clone(),
             });
+            // Counted from 1: 0 is a number without a format.
             decoder.by_id[at] = decoder.events.len() as u16;
         }
         decoder
@@ -85,6 +88,7 @@ impl Decoder {
     /// What a record has beyond its event: the fields of one that is passed through.
     pub fn detail<'a>(&'a self, record: &Record, payload: &'a [u8]) -> Detail<'a> {
         match (record.event, self.format(payload)) {
+            // An event of the table has all of its fields in `Event`.
             (Event::Other(_), Some(format)) => Detail::Bytes { format, payload },
             _ => Detail::None,
         }

@@ -51,6 +51,7 @@ impl fmt::Display for Detail<'_> {
                     if field.signed { write!(f, "{value}") } else { write!(f, "{}", value.cast_unsigned()) }?;
                 }
                 f.write_str("]")?;
+            // Structures, addresses of network devices, masks of CPUs.
             } else if let Some(bytes) = field.bytes(payload) {
                 for byte in bytes.iter().take(MOST_BYTES) {
                     write!(f, "{byte:02x}")?;

@@ -226,6 +226,7 @@ impl Diagnoser {
     /// Adds one record, in the order of time.
     pub fn add(&mut self, record: &Record) {
         let time = record.time;
+        // A loss does not extend the trace: its time is that of its page or, in text, of a neighbour.
         if let Event::Lost(count) = record.event {
             if let Some(cpu) = self.cpu(record.cpu) {
                 cpu.lost = cpu.lost.saturating_add(count.unwrap_or(0));
@@ -239,6 +240,7 @@ impl Diagnoser {
         self.last = self.last.max(time);
         let start = self.first.unwrap_or(time);
         match &record.event {
+            // `event.cpu`, not the record's: the thread of a governor makes requests for other CPUs.
             Event::AmdPerf(event) => {
                 if !self.sample(time, event.cpu, event.mperf, event.tsc, event.khz) {
                     return;
@@ -255,6 +257,7 @@ impl Diagnoser {
                     );
                 });
             }
+            // pstate_sample has no field for the CPU: the counters are read on the CPU that it is about.
             Event::Intel(event) => {
                 if !self.sample(time, record.cpu, event.mperf, event.tsc, u64::from(event.khz)) {
                     return;
@@ -270,6 +273,7 @@ impl Diagnoser {
                 }
             }
             Event::Idle(event) => {
+                // PWR_EVENT_EXIT (include/trace/events/power.h) is -1: the CPU leaves idle.
                 let idle = event.state != u32::MAX;
                 if let Some(state) = self.cpu(event.cpu) {
                     state.idle = Some((idle, time));
@@ -277,14 +281,15 @@ impl Diagnoser {
             }
             Event::Pressure(event) => self.pressure(time, event.cpu, event.lost),
             Event::ThermalPressure(event) => self.pressure(time, event.cpu, event.lost),
+            // thermal_zone_trip_update() in gov_step_wise.c reports it at each update above the trip point.
             Event::Trip(event) => {
                 self.limit(
                     time,
                     None,
-                    format!("thermal zone {} crossed trip point {}", event.zone, event.trip),
+                    format!("thermal zone {} is at or above trip point {}", event.zone, event.trip),
                 );
             }
-            // thermal_cdev_set_cur_state() also reports the state 0, which is the end of cooling.
+            // __thermal_cdev_update() in drivers/thermal/thermal_helpers.c also reports the state 0: the end of cooling.
             Event::Cooling(event) if event.target > 0 => {
                 let what = format!("cooling device {} was set to state {}", event.device, event.target);
                 self.limit(time, None, what);
@@ -304,6 +309,7 @@ impl Diagnoser {
     /// A policy's upper limit changed, kHz: the one before held until now.
     fn policy_limit(&mut self, time: u64, cpu: u32, max: u32) {
         let Some(state) = self.cpu(cpu) else { return };
+        // The limit that holds at the end of the trace is added by the judge, which knows when that is.
         if let Some((before, since)) = state.limit.replace((max, time))
             && state.limits.len() < KEPT
         {
@@ -329,6 +335,7 @@ impl Diagnoser {
     /// An event that is passed through by its name: the driver of a cooling device may send ten a second.
     fn other(&mut self, time: u64, cpu: u32, name: NameId) {
         let names = &self.names;
+        // Names without a row are kept as well, so that each is looked up once per trace.
         let row = self.hot.entry(name).or_insert_with(|| {
             let name = names.name(name);
             BY_NAME.iter().find(|row| row.name == name)
@@ -349,6 +356,7 @@ impl Diagnoser {
     /// CPU's first record, which covers time before the trace.
     fn sample(&mut self, time: u64, cpu: u32, mperf: u64, tsc: u64, khz: u64) -> bool {
         let (silence, busy) = ((self.limits.silence * 1e9) as u64, self.limits.busy);
+        // A damaged CPU number: there is no state to judge it by.
         let Some(state) = self.cpu(cpu) else { return false };
         state.samples += 1;
         if let Some(last) = state.last.replace(time) {

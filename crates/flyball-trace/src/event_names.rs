@@ -13,12 +13,14 @@ pub struct Names(RwLock<Vec<String>>);
 impl Names {
     /// The number of this name, new or known. Meant to be asked once a name and thread: it searches.
     pub fn intern(&self, name: &str) -> NameId {
+        // Nearly always known, and readers do not keep each other out.
         if let Ok(names) = self.0.read()
             && let Some(at) = names.iter().position(|known| known == name)
         {
             return NameId(at as u32);
         }
         let mut names = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Searched again: another thread may have added it between the two locks.
         let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
             names.push(name.to_owned());
             names.len() - 1

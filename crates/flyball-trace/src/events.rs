@@ -91,6 +91,7 @@ macro_rules! table {
             /// The event's place in [`TABLE`]; `None` for lost records and for events that are passed through.
             #[inline]
             pub fn row(&self) -> Option<usize> {
+                // The variants again without their fields, because only such an enum can be cast to its place.
                 enum At { $($variant),+ }
                 match self {
                     $(Event::$variant(_) => Some(At::$variant as usize),)+

@@ -151,6 +151,7 @@ impl EventFormat {
         let name = name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Malformed::new(0, "no event name in the format file"))?;
         let id = id.ok_or_else(|| Malformed::new(0, format!("no ID in the format of {name}")))?;
+        // All kernels name the common fields so (trace_define_common_fields() in kernel/trace/trace_events.c).
         let prefixed = fields.iter().take_while(|field| field.name.starts_with("common_")).count();
         // Without the blank line, and where a user's uprobe has no fields, go by the names.
         let common = common.filter(|count| *count <= prefixed || prefixed == 0).unwrap_or(prefixed);
@@ -214,10 +215,12 @@ fn shape_of(declared: &str, size: u32) -> Shape {
     }
     match declared.split_once('[') {
         None if matches!(size, 1 | 2 | 4 | 8) => Shape::Integer,
+        // A structure by value.
         None => Shape::Array(1),
         Some((_, _)) if text => Shape::Text,
         Some((element, count)) => {
             let element = element.trim();
+            // The length may also be a macro's name (`TASK_COMM_LEN`), or empty for a flexible array.
             let count = count.trim_end_matches(']').trim().parse::<u32>().ok().filter(|count| *count > 0);
             let even = count.filter(|count| size.is_multiple_of(*count)).map(|count| size / count);
             Shape::Array(even.filter(|size| *size > 0).unwrap_or_else(|| element_size(element)))
@@ -237,6 +240,7 @@ fn element_size(element: &str) -> u32 {
         "u8" | "s8" | "char" | "bool" | "__u8" | "__s8" | "uint8_t" => 1,
         "u16" | "s16" | "short" | "__u16" | "__s16" | "uint16_t" => 2,
         "long" | "u64" | "s64" | "__u64" | "__s64" | "size_t" | "uint64_t" => 8,
+        // int, unsigned, enums, pid_t and the like.
         _ => 4,
     }
 }
@@ -282,6 +286,7 @@ impl PageHeader {
         let (Some(commit), Some(data)) = (commit, data) else {
             return Err(Malformed::new(0, "no commit or no data field in the page header's description"));
         };
+        // struct buffer_data_page in kernel/trace/ring_buffer.c: u64 time_stamp, local_t commit, data.
         if commit.offset != 8 || !matches!(commit.size, 4 | 8) || data.offset != 8 + commit.size {
             return Err(Malformed::new(0, "a page header as no known kernel has it"));
         }

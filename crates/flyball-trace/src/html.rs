@@ -11,6 +11,7 @@ use crate::{
 };
 
 /// Least-and-most pairs on a page, all CPUs and metrics together.
+// Four bytes each, a third more in base 64: eleven megabytes.
 const PAIRS: usize = 2 << 20;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -44,6 +45,7 @@ pub fn write_page(
     report: &Report,
     mut series: SeriesSet,
 ) -> io::Result<()> {
+    // Here and not while reading: how many CPUs share the pairs is known only now.
     series.thin(PAIRS);
     let (scale, unit) = if report.clock.nanoseconds() { (1e9, "s") } else { (1.0, "ticks") };
     let cpus: Vec<u32> = series.cpus().collect();
@@ -66,6 +68,7 @@ pub fn write_page(
         cpus,
     };
     let title = escape(title);
+    // The empty icon keeps browsers from asking for /favicon.ico.
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -95,6 +98,7 @@ pub fn write_page(
 }
 
 fn summary(report: &Report) -> String {
+    // Counts of a damaged file may be anything.
     let lost = report.losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.records));
     let places: u64 = report.losses.iter().map(|loss| loss.places).sum();
     let losses = match (lost, places) {

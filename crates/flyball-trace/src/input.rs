@@ -180,6 +180,7 @@ impl Trace {
         let reader = match sniffed {
             Sniffed::Text => reader,
             #[cfg(feature = "compressed")]
+            // Rotated logs that were put together are several gzip streams in one file.
             Sniffed::Gzip => Box::new(flate2::read::MultiGzDecoder::new(reader)),
             #[cfg(feature = "compressed")]
             Sniffed::Zstd => Box::new(flyball_files::ZstdReader::new(reader)),
@@ -430,6 +431,7 @@ fn sniff(start: &[u8]) -> Sniffed {
 /// Whether a record belongs to one of `cpus`, by the CPU that it is about or ran on.
 pub fn concerns(record: &Record, chosen: impl Fn(u32) -> bool) -> bool {
     match record.event {
+        // The CPU in brackets, as the kernel's tracers choose rows: their pattern does not look at cpu_id.
         Event::AmdPerf(_) | Event::AmdRequest(_) | Event::Intel(_) | Event::Lost(_) => chosen(record.cpu),
         _ => chosen(record.subject()),
     }

@@ -21,9 +21,14 @@ impl CpuRanges {
                 Some((from, to)) => (number(from)?, number(to)?),
                 None => (number(range)?, number(range)?),
             };
+            // bitmap_check_region() refuses the whole list.
+            if from > to {
+                return None;
+            }
+            // It also refuses CPUs beyond `nr_cpu_ids`. `last` may be that of the present CPUs, in recordings that lack
+            // the possible ones, so these are only left out.
             let to = to.min(last);
             if from > to {
-                // The kernel leaves CPUs out that it does not have.
                 continue;
             }
             match pattern {
@@ -122,6 +127,7 @@ impl Isolation {
                 }
                 _ => continue,
             }
+            // Only words that were understood: they are printed as evidence.
             isolation.words.push(word.to_owned());
         }
         isolation
@@ -131,7 +137,7 @@ impl Isolation {
     /// kernel without CONFIG_NO_HZ_FULL takes the option and has no tickless CPU.
     #[must_use]
     pub fn with_tickless(mut self, list: &str, last: u32) -> Isolation {
-        // Kernels before 6.1 print (null) for none.
+        // print_cpus_nohz_full() in drivers/base/cpu.c prints a mask that was never allocated, in 6.12 too.
         let list = if list.trim() == "(null)" { "" } else { list };
         if let Some(cpus) = CpuRanges::parse(list, last) {
             self.tickless = cpus;
@@ -190,7 +196,7 @@ mod tests {
         assert_eq!(list("0-9:2/4").as_deref(), Some("0-1,4-5,8-9"));
         assert_eq!(list("12-40,99").as_deref(), Some("12-15"));
         assert_eq!(list("").as_deref(), Some(""));
-        for wrong in ["x", "3-", "1:2", "0-9:3/2", "0-9:0/0", "-1"] {
+        for wrong in ["x", "3-", "1:2", "0-9:3/2", "0-9:0/0", "-1", "7-3"] {
             assert_eq!(list(wrong), None, "{wrong}");
         }
     }

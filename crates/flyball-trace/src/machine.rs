@@ -52,6 +52,7 @@ impl Machine {
     /// Pairs of CPUs that share a core.
     pub fn siblings(&self) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
+        // A file from elsewhere may list any number.
         for core in self.cores.iter().take(1 << 16) {
             // No processor has more than eight threads a core.
             let core = &core[..core.len().min(16)];
@@ -64,6 +65,7 @@ impl Machine {
 
     /// What the kernel keeps away from which CPUs, if it is known.
     pub fn isolation(&self) -> Option<Isolation> {
+        // Unknown is not the same as "no isolation", which would be used as evidence.
         if self.command_line.is_none() && self.tickless.is_none() {
             return None;
         }

@@ -85,6 +85,7 @@ impl Stream {
         self.next = None;
         loop {
             if let Some((time, missed)) = self.missed.take() {
+                // Reported as a record before the page's first, where the kernel's own text has its LOST line.
                 let count = if let Missed::Count(count) = missed {
                     self.count.lost = self.count.lost.saturating_add(count);
                     Some(count)
@@ -112,6 +113,7 @@ impl Stream {
                             self.next = Some(record);
                             return Ok(());
                         }
+                        // The page goes on behind it: the length of a record is in the ring buffer's header, not in the format.
                         Err(error) => {
                             summary.undecoded += 1;
                             let place = self.page_place() + offset as u64;
@@ -220,6 +222,7 @@ pub fn merge(
             stream.advance(file, decoder, &mut summary)?;
         }
     }
+    // CPUs without a page count too: that nothing was recorded there is an answer.
     summary.cpus = streams.iter().map(|stream| stream.count).collect();
     Ok(summary)
 }

@@ -140,6 +140,7 @@ pub struct PageCursor {
 impl PageCursor {
     fn fail(&mut self, what: &str) -> Malformed {
         let offset = self.at as u64;
+        // The length of a damaged record is not known, so neither is where the next one starts.
         self.at = self.end;
         Malformed::new(offset, what)
     }
@@ -155,11 +156,12 @@ impl PageCursor {
             };
             let delta = u64::from(head >> 5);
             let (start, end) = match head & 31 {
-                // RINGBUF_TYPE_DATA_TYPE_LEN_MAX is 28: the length in words of four bytes.
+                // RINGBUF_TYPE_DATA_TYPE_LEN_MAX is 28: the length in words of four bytes (RB_ALIGNMENT).
                 kind @ 1..=28 => {
                     self.time = self.time.wrapping_add(delta);
                     (offset + 4, offset + 4 + 4 * kind as usize)
                 }
+                // Longer than 28 words: struct ring_buffer_event has the length in array[0].
                 0 => {
                     let Some(length) = word(data, offset + 4).filter(|length| *length >= 4) else {
                         return Some(Err(self.fail("a long record without a length")));
@@ -171,6 +173,7 @@ impl PageCursor {
                 // RINGBUF_TYPE_PADDING: the unused end of a page, or a record that ring_buffer_discard_commit()
                 // took back.
                 29 => {
+                    // rb_event_set_padding(): nothing behind it was ever written.
                     if delta == 0 {
                         self.at = data.len();
                         return None;
@@ -178,8 +181,12 @@ impl PageCursor {
                     let Some(length) = word(data, offset + 4) else {
                         return Some(Err(self.fail("a discarded record is cut off")));
                     };
-                    self.time = self.time.wrapping_add(delta);
-                    // A discarded record's time still counts for those behind it: they were timed against it.
+                    // A discarded record's time still counts for those behind it: they were timed against it. A time of 1
+                    // only says that the record is not the end of the page (rb_event_discard(); rb_read_data_buffer()
+                    // passes over it too).
+                    if delta > 1 {
+                        self.time = self.time.wrapping_add(delta);
+                    }
                     self.at = offset + 4 + (length as usize).max(4);
                     continue;
                 }

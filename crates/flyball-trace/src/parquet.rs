@@ -130,6 +130,7 @@ impl ParquetFile {
             let longs = |value: fn(&Row) -> u64| {
                 rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i64>>()
             };
+            // INT32 of Parquet is signed; no CPU, level or P-state comes near its limit.
             let ints = |value: fn(&Row) -> u32| {
                 rows.iter().map(|row| value(row).cast_signed()).collect::<Vec<i32>>()
             };

@@ -29,11 +29,13 @@ impl Line<'_> {
         let record = self.record;
         let [a, b, c, d, e] = flags(record.flags, record.preempt);
         let time = Stamp { time: record.time, clock: self.clock };
+        // `%16s-%-7d ` and `[%03d] ` of trace_print_context() in kernel/trace/trace_output.c.
         format!("{:>16}-{:<7} [{:03}] {a}{b}{c}{d}{e} {time}: ", record.comm, record.pid, record.cpu)
     }
 }
 
-/// The five characters of option irq-info (trace_print_lat_fmt() in kernel/trace/trace_output.c).
+/// The five characters of option irq-info (trace_print_lat_fmt() in kernel/trace/trace_output.c); the bits are TRACE_FLAG_*
+/// in include/linux/trace_events.h.
 fn flags(flags: u8, preempt: u8) -> [char; 5] {
     let has = |bit: u8| flags & bit != 0;
     let irqs = match (has(0x01), has(0x80)) {
@@ -65,6 +67,7 @@ fn flags(flags: u8, preempt: u8) -> [char; 5] {
     };
     let digit =
         |value: u8| if value == 0 { '.' } else { char::from_digit(u32::from(value), 16).unwrap_or('.') };
+    // Low nibble: depth of preempt_disable(); high nibble: of migrate_disable().
     [irqs, resched, context, digit(preempt & 0xf), digit(preempt >> 4)]
 }
 

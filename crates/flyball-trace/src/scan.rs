@@ -9,6 +9,7 @@ const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_
 const fn eight(word: u64) -> u64 {
     const PAIRS: u64 = 0x0000_00ff_0000_00ff;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
+    // The weights of the four pairs: 100 and 1,000,000 here, 1 and 10,000 below. The sum is in the upper half.
     let high = (pairs & PAIRS).wrapping_mul(0x000f_4240_0000_0064);
     let low = ((pairs >> 16) & PAIRS).wrapping_mul(0x0000_2710_0000_0001);
     high.wrapping_add(low) >> 32
@@ -23,6 +24,7 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
         let digits = u64::from_le_bytes(*word) ^ ZEROS;
         let others = others(digits);
         if others == 0 {
+            // Eight digits more than these fit without a check.
             value = if end - at < 8 {
                 value * POWERS[8] + eight(digits)
             } else {
@@ -34,6 +36,7 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
         let count = (others.trailing_zeros() / 8) as usize;
         if count > 0 {
             let last = eight(digits << (64 - 8 * count));
+            // At most eight digits so far, and seven more: 10^15 fits.
             value = if end - at < 16 {
                 value * POWERS[count] + last
             } else {
@@ -59,6 +62,7 @@ pub(crate) fn decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
 #[inline(always)]
 pub(crate) fn short_decimal(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let Some(word) = word(bytes, at) else { return any_decimal(bytes, at) };
+    // 0 digits become a large number here, so that one comparison covers "none" and "too many".
     let count = likely_digits(word);
     if count.wrapping_sub(1) < 7 {
         let digits = (word ^ ZEROS) << (64 - 8 * count);
@@ -151,6 +155,7 @@ const fn likely_digits(word: u64) -> u32 {
 #[inline(always)]
 const fn others(digits: u64) -> u64 {
     // Bit 7 of each byte above 9. A carry can only spoil bytes behind the first of these.
+    // 0x76 + 10 sets bit 7; digits up to 9 do not.
     (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080
 }
 

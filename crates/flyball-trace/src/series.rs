@@ -175,6 +175,7 @@ impl SeriesSet {
         }
         self.samples += 1;
         let x = if self.by_sample { self.samples } else { time };
+        // A trace has the metrics of its first sample; another driver's samples would be other columns.
         if cpu >= MOST_CPUS || self.metrics.len() != N {
             return;
         }

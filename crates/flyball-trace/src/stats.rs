@@ -25,6 +25,7 @@ impl CpuStats {
         let mut stats = CpuStats { cpu, ..CpuStats::default() };
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
+            // The two times have a point; what is before it is not used.
             let value = decimal(value.trim().as_bytes(), 0).map_or(0, |(value, _)| value);
             match key.trim() {
                 "CPU" => stats.cpu = u32::try_from(value).unwrap_or(cpu),

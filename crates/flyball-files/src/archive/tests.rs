@@ -300,3 +300,14 @@ fn a_bomb_costs_its_limit() {
     .unwrap_err();
     assert!(matches!(error, TarError::Total(_) | TarError::Damaged(_)), "{error}");
 }
+
+#[test]
+fn copies_of_hard_links_are_bounded() {
+    let mut tar = file("a", &vec![7; 900 << 10]);
+    for number in 0..10 {
+        tar.extend(entry(EntryType::Link, format!("link{number}").as_bytes(), b"a", b""));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let error = unpack(&tar[..], &Dir::open(root.path()).unwrap(), LIMITS, &|_| true).unwrap_err();
+    assert!(error.to_string().contains("link9"), "{error}");
+}

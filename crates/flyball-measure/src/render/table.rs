@@ -139,6 +139,7 @@ fn tables<P: Painter + Copy>(arms: &Arms, columns: Vec<Column>, count: usize, sc
         let mut used = first;
         let mut some: Vec<Column> = Vec::new();
         while let Some(column) =
+            // A column wider than the screen has a table of its own: otherwise this would never end.
             columns.next_if(|column| some.is_empty() || used + 2 + column.width() <= room)
         {
             used += 2 + column.width();

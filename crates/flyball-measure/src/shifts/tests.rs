@@ -136,8 +136,10 @@ fn what_changes_slowly_from_the_same_run_on_is_named() {
         let shifts = find(&values, &Options::default());
         let step = shifts.iter().find(|shift| shift.form == Form::Step && shift.at == 105);
         let step = step.unwrap_or_else(|| panic!("{shifts:#?}"));
-        let names: Vec<_> =
-            blame(step, &columns, &Options::default()).into_iter().map(|blame| blame.name).collect();
+        let names: Vec<_> = column_changes(step, &columns, &Options::default())
+            .into_iter()
+            .map(|change| change.name)
+            .collect();
         assert_eq!(names, ["temperature"], "tau {tau}");
     }
 }

@@ -64,6 +64,7 @@ fn choices(doubled_ranks: &[u32], take: usize) -> Vec<f64> {
                 if here == 0.0 {
                     continue;
                 }
+                // With `take` ranks drawn there is no row for more, and `draw` is 0.
                 if let Some(next) = high.first_mut()
                     && draw > 0.0
                 {

@@ -98,6 +98,7 @@ impl Row {
     #[inline]
     pub(super) fn quotient<const PLACES: usize>(&mut self, numerator: u64, denominator: u64) {
         if denominator == 0 {
+            // The tracers end with a DivisionByZero here.
             return self.put(b"nan");
         }
         // Three more digits than are printed; only where these are near a tie does more than that matter. Below a
@@ -105,6 +106,7 @@ impl Row {
         let scaled = numerator.checked_mul(10u64.pow(PLACES as u32 + 3)).map(|scaled| scaled / denominator);
         if let Some(scaled) = scaled.filter(|scaled| *scaled < 1_000 * 10u64.pow(PLACES as u32 + 3)) {
             let (whole, rest) = (scaled / 1000, scaled % 1000);
+            // 0, 499, 500 and 999 are left to the exact way: there the digits that were cut off decide.
             match rest {
                 1..=498 => return self.fixed::<PLACES>(whole),
                 501..=998 => return self.fixed::<PLACES>(whole + 1),
@@ -127,6 +129,7 @@ impl Row {
     #[inline]
     pub(super) fn seconds(&mut self, micros: i64) {
         let rest = micros.unsigned_abs() % 1000;
+        // A tie is decided by the float that is nearest, which may lie on either side of it.
         if micros < 0 || rest == 500 {
             self.float(micros as f64 / 1e6, 3);
         } else {
@@ -145,6 +148,7 @@ pub(super) fn decimal11(numerator: u128, denominator: u128) -> f64 {
     while top / bottom < LOW {
         match top.checked_mul(10) {
             Some(next) => top = next,
+            // Only above 10^37, which no counter of 64 bits comes to.
             None => bottom = (bottom / 10).max(1),
         }
         exponent -= 1;
@@ -166,6 +170,7 @@ pub(super) fn eleven(micros: u64) -> u64 {
     if micros < 100_000_000_000 {
         return micros;
     }
+    // What the eleventh digit counts.
     let unit = 10u64.pow(micros.ilog10() - 10);
     let (whole, rest) = (micros / unit, micros % unit);
     let up = rest * 2 > unit || (rest * 2 == unit && whole % 2 == 1);

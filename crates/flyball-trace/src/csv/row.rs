@@ -63,10 +63,12 @@ impl Rows {
             Event::Intel(_) => Tracer::Intel,
             _ => return None,
         };
+        // A file has one header: records of another driver, after a switch, do not fit its columns.
         if *self.tracer.get_or_insert(tracer) != tracer {
             self.of_other_driver += 1;
             return None;
         }
+        // The CPU in brackets, as the tracers take it; for Intel's event there is no other.
         let cpu = record.cpu;
         if cpu >= MOST_CPUS {
             return None;
@@ -83,6 +85,7 @@ impl Rows {
         // The tracers leave a CPU's first sample out: its counters cover time before the trace.
         let last = self.last[cpu as usize].replace(now)?;
         self.rows += 1;
+        // Signed: text of two traces put together goes back in time, and the tracers print that.
         let duration = now.cast_signed().wrapping_sub(last.cast_signed());
         let row = &mut self.row;
         row.clear();
@@ -94,6 +97,7 @@ impl Rows {
         row.padded::<6>(now % 1_000_000);
         let (mperf, tsc) = event_columns(row, &record.event);
         row.put(b", ");
+        // Overflows for values that no kernel writes; the slow way prints them as the tracers do.
         match mperf.checked_mul(100) {
             Some(share) => row.quotient::<2>(share, tsc),
             None => row.float(decimal11(u128::from(mperf) * 100, u128::from(tsc)), 2),
@@ -109,6 +113,7 @@ impl Rows {
         if tracer == Tracer::Intel {
             row.put(b", ");
             match u64::try_from(duration) {
+                // intel_pstate_tracer.py checks this divisor, but not TSC.
                 Ok(0) => row.put(b"0.000"),
                 // GHz: cycles in duration milliseconds, over a million.
                 Ok(duration) if duration < u64::MAX / 1000 => row.quotient::<3>(tsc, duration * 1000),

@@ -62,6 +62,7 @@ impl Split {
     /// A row of `cpu` starts at this place of the block, and ends where the next one starts.
     #[inline]
     pub(super) fn note(&mut self, cpu: u32, start: usize) {
+        // A block is far below 4 GiB.
         self.pieces.push(Piece { cpu, start: start as u32 });
     }
 
@@ -112,6 +113,7 @@ impl Split {
             let rows = &mut self.cpus[cpu];
             // Only CPUs with rows get a buffer; and no file, where the tracer makes an empty one.
             if rows.rows.capacity() == 0 {
+                // A row more than is kept (a row has at most 1024 bytes): this never grows.
                 rows.rows.reserve_exact(KEPT + 1024);
                 rows.rows.extend_from_slice(header.as_bytes());
             }
@@ -134,6 +136,7 @@ impl Split {
             let written = open(&name(), &mut rows.replacement)
                 .and_then(|mut file| file.write_all(bytes).map(|()| file));
             written.map(|file| {
+                // The first to write keep their files open: they are likely to be the busiest.
                 if self.open < OPEN {
                     rows.file = Some(file);
                     self.open += 1;
@@ -141,6 +144,7 @@ impl Split {
             })
         };
         written.map_err(|error| TraceError::io("write", name(), error))?;
+        // The rest of a row that was cut at the page goes in front of the next.
         let left = rows.rows.len() - length;
         rows.rows.copy_within(length.., 0);
         rows.rows.truncate(left);

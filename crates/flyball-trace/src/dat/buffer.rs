@@ -78,6 +78,7 @@ impl CpuPages {
             stretch: Vec::new(),
             used: 0,
             chunks: None,
+            // Whole pages, so that pages of a stretch need not be moved together.
             ahead: ahead.div_ceil(page_size).max(1) * page_size,
         }
     }
@@ -142,6 +143,7 @@ impl CpuPages {
         }
         let have = self.stretch.len();
         self.stretch.resize(have + count, 0);
+        // Fewer than `count` if the file shrinks meanwhile.
         let got = self.source.read_at(self.at, &mut self.stretch[have..])?;
         self.stretch.truncate(have + got);
         self.at += got as u64;

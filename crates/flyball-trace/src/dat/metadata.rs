@@ -79,6 +79,7 @@ impl TraceFile {
         }
         let big = cursor.u8("the byte order")? != 0;
         let long = cursor.u8("the size of long")?;
+        // A long of 4 bytes: 32-bit kernels, which have intel_pstate and amd-pstate too.
         if big || !matches!(long, 4 | 8) {
             return Err(TraceError::Unsupported(format!(
                 "{}: recorded on a machine {}; P-state drivers run on little-endian x86 alone",
@@ -139,6 +140,7 @@ impl TraceFile {
         self.header_info(cursor)?;
         self.ftrace_formats(cursor)?;
         self.event_formats(cursor)?;
+        // Version 6 has no table of its parts: what is not used must be passed over in order.
         let size = cursor.u32("the size of the symbols")?;
         cursor.skip(u64::from(size), "the symbols")?;
         let size = cursor.u32("the size of the printk formats")?;
@@ -179,8 +181,10 @@ impl TraceFile {
 
     fn version_7(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
         let name = cursor.text("the compression's name")?;
+        // The version of the library that packed it; both formats are stable.
         cursor.text("the compression's version")?;
         self.compression = match name.as_str() {
+            // trace-cmd writes `none`; a missing name says the same.
             "none" | "" => Compression::None,
             "zstd" => Compression::Zstd,
             "zlib" => Compression::Zlib,
@@ -214,6 +218,7 @@ impl TraceFile {
             }
             next = options.next;
         }
+        // After all lists of options: a damaged section must not keep the places of others from being found.
         for (number, place) in std::mem::take(&mut options.sections) {
             let read = self.section(place, number).and_then(|mut cursor| match number {
                 id::HEADER_INFO => self.header_info(&mut cursor),
@@ -320,6 +325,7 @@ impl TraceFile {
     }
 
     fn ftrace_formats(&mut self, cursor: &mut Cursor) -> Result<(), TraceError> {
+        // No limit on the number: each costs at least the eight bytes of its size in the file.
         for _ in 0..cursor.u32("the number of the tracers' events")? {
             self.format(cursor, "ftrace")?;
         }

@@ -60,6 +60,7 @@ impl Options {
                     self.next = number(&data, 0).unwrap_or(0);
                     return Ok(());
                 }
+                // One option for each CPU, which the text names itself.
                 id::CPUSTAT => self.stats.push(text(&data)),
                 id::TRACECLOCK => self.clock = Some(Clock::chosen(&text(&data))),
                 id::UNAME => self.uname = Some(text(&data)),
@@ -99,6 +100,7 @@ fn buffer(data: &[u8], compressed: bool) -> Option<Buffer> {
     at += 8;
     let mut cpus = Vec::new();
     for _ in 0..count {
+        // No reservation by `count`: the description's length decides how many there are.
         cpus.push(CpuData {
             cpu: small(data, at)?,
             offset: number(data, at + 4)?,

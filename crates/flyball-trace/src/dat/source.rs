@@ -149,6 +149,7 @@ impl Cursor {
             self.at += bytes.len() as u64;
             return Ok(());
         }
+        // `skip` may have moved past the window, or a large piece been read in between.
         let mut start = self.at.checked_sub(self.window_at).map_or(usize::MAX, |start| start as usize);
         if start.checked_add(bytes.len()).is_none_or(|end| end > self.window.len()) {
             // Metadata is read in words and short names; one system call each would take most of the time.

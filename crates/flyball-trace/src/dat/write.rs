@@ -197,13 +197,12 @@ pub fn save(
     cpus: &mut [CpuInput],
 ) -> Result<(), TraceError> {
     let failed = |error| TraceError::io("write", path, error);
-    let mut file = tempfile::Builder::new().prefix(".trace").tempfile_in(directory).map_err(failed)?;
+    // Temporary files are for their owner alone; a trace is readable by those whom the umask allows.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix(".trace").permissions(mode).tempfile_in(directory).map_err(failed)?;
     write(file.as_file_mut(), version, about, cpus).map_err(failed)?;
-    // Nameless files are for their owner alone; a trace is readable by those whom the umask allows.
-    let file = file.into_temp_path();
-    // Before the rename, so that the file never has its name with the wrong mode.
-    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))
+    file.into_temp_path().persist(path).map_err(|error| failed(error.error))
 }
 
 /// Writes a whole trace.dat file to `out`, which must be empty.
@@ -292,10 +291,12 @@ fn version_6(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.u32(about.cpus);
     head.bytes(b"options  \0");
     about.common_options(&mut head);
+    // Version 6 ends its options with the bare number.
     head.u16(id::DONE);
     head.bytes(b"flyrecord\0");
     // trace-cmd looks for the brackets that trace_clock puts around the chosen clock.
     let clock = format!("[{}]", about.clock_name());
+    // Where the pages start depends on the table's own length: offset and size of eight bytes for each CPU.
     let table = 16 * u64::from(about.cpus);
     let start = head.0.len() as u64 + table + 8 + clock.len() as u64;
     let (places, end) = places(start, about.page_size, cpus);
@@ -334,6 +335,7 @@ impl Sections {
         let string = self.strings.0.len() as u32;
         self.strings.text(description);
         self.bytes.u16(number);
+        // Flags: not compressed.
         self.bytes.u16(0);
         self.bytes.u32(string);
         self.bytes.u64(size);
@@ -346,6 +348,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     head.text("none");
     head.text("");
     let options_place = head.0.len();
+    // Filled in below, once it is known where the options are.
     head.u64(0);
     let mut sections = Sections { bytes: head, strings: Part::default() };
     let mut options = Part::default();
@@ -407,6 +410,7 @@ fn version_7(about: &Description, cpus: &[(u32, u64)]) -> Head {
     bytes.u16(id::BUFFER);
     bytes.u16(0);
     bytes.u32(flyrecord);
+    // The pages are the section's content, with the gap in front that aligns the first.
     bytes.u64(end - buffer_at - 16);
     Head { bytes: bytes.0, places, end }
 }

@@ -70,10 +70,12 @@ fn without_decisions(
     for cpu in isolation.tickless.iter().take(crate::record::MOST_CPUS as usize).filter(|cpu| !decided(*cpu))
     {
         let state = diagnoser.cpus.get(cpu as usize);
+        // A task that has run for less may have started just now.
         let running = state.and_then(|state| state.running).filter(|(pid, since)| {
             *pid != 0 && diagnoser.last.saturating_sub(*since) as f64 >= 1e9 * diagnoser.limits.least
         });
         let Some((pid, since)) = running else {
+            // An idle CPU decides nothing, as it should.
             let sleeps = state.is_some_and(|state| {
                 state.running.is_some_and(|(pid, _)| pid == 0) || state.idle.is_some_and(|(idle, _)| idle)
             });

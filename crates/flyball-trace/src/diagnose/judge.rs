@@ -22,6 +22,7 @@ impl Scale {
             highest_des: 0.0,
             ratio: 0.0,
         };
+        // Busy windows only: an idle CPU's frequency is measured over the few cycles that it ran.
         let mut ratios = Vec::new();
         for window in diagnoser.windows.cpus.iter().flatten().filter(|window| window.count > 0) {
             if window.ghz() > 0.0 {
@@ -36,6 +37,7 @@ impl Scale {
         }
         if !ratios.is_empty() {
             let middle = ratios.len() / 2;
+            // The median: CPUs whose requests are ignored are among them, and must not move what is usual.
             let (_, median, _) = ratios.select_nth_unstable_by(middle, f32::total_cmp);
             scale.ratio = f64::from(*median);
         }
@@ -173,6 +175,7 @@ pub(super) fn judge(diagnoser: &Diagnoser) -> Vec<Finding> {
         found.cpu = event.cpu;
         findings.push(found);
     }
+    // After all others: it explains their findings, and adds evidence to them.
     if let Some(isolation) = &diagnoser.isolation {
         explain(diagnoser, isolation, &mut findings);
     }
@@ -203,8 +206,10 @@ fn windows_of(
     let busy = |window: &Window| window.load() >= limits.busy;
     // On a trace whose frequencies all lie close together, the lowest of them is not a fault.
     let wide = scale.lowest_ghz <= 0.6 * scale.highest_ghz;
+    // A tenth above the lowest: the lowest is that of one window, others vary around it.
     let low = |window: &Window| wide && window.ghz() <= 1.1 * scale.lowest_ghz;
     // AMD requests carry their own bounds; Intel's do not, and have 0 there.
+    // Half a level of tolerance: these are means of a window's samples.
     let at_max = |window: &Window| {
         if window.max() > 0.0 {
             window.des() >= window.max() - 0.5
@@ -330,6 +335,7 @@ fn hunting(diagnoser: &Diagnoser, cpu: u32, windows: &[Window], findings: &mut V
     let mut run: Option<(usize, usize, u64)> = None;
     let mut report = |run: Option<(usize, usize, u64)>| {
         let Some((from, to, turns)) = run else { return };
+        // Two groups at least: a burst inside one is not a state.
         if to - from < 2 * group {
             return;
         }
@@ -381,6 +387,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
             let usual = last.saturating_sub(state.first) / state.samples;
             let silent = diagnoser.last.saturating_sub(last);
             // Whether it was busy or idle since then, if other events say so.
+            // 100 ms: longer than any driver's interval, and short against the silence that is judged.
             let soon = last.saturating_add(100_000_000);
             let task = state.running.filter(|(pid, since)| *pid != 0 && *since <= soon).map(|(pid, _)| pid);
             let asleep = state.idle.is_some_and(|(idle, since)| idle && since <= soon)
@@ -430,6 +437,7 @@ fn states(diagnoser: &Diagnoser, findings: &mut Vec<Finding>) {
                 ));
             }
         }
+        // One finding for all: where records were lost says nothing about the machine.
         if let (Some(first), Some(last)) = (state.losses.first(), state.losses.last()) {
             let places = state.losses.len();
             let what = if state.lost > 0 {

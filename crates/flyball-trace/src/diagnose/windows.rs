@@ -6,6 +6,7 @@ use crate::record::MOST_CPUS;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Window {
     pub(super) count: u32,
+    // Sums in 32 bits keep a window at 36 bytes; judgements are made in percent.
     des: f32,
     min: f32,
     max: f32,
@@ -133,6 +134,7 @@ impl Windows {
         while at >= MOST || self.used + (at + 1).saturating_sub(self.cpus[cpu].len()) > MOST {
             self.widen();
             at = (time.saturating_sub(start) / self.width) as usize;
+            // A time that damage made, centuries away.
             if self.width > 1 << 60 {
                 return;
             }
@@ -151,6 +153,7 @@ impl Windows {
         self.used = 0;
         for windows in &mut self.cpus {
             let merged = windows
+                // Pairs from the start, so that window n becomes n / 2 for all CPUs, however many each has.
                 .chunks(2)
                 .map(|pair| {
                     let mut window = pair[0];

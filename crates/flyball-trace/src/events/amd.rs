@@ -42,6 +42,7 @@ event! {
     AmdRequest = "amd_cpu": "amd_pstate_perf",
     example "amd_min_perf=85 amd_des_perf=85 amd_max_perf=166 cpu_id=15 changed=false fast_switch=true",
     about cpu,
+    // Otherwise a line of the newer layout that is cut off would be read as one without counters.
     without "tsc=",
     {
         /// Least performance of the request.

@@ -105,6 +105,7 @@ macro_rules! event {
                     $(if $crate::scan::value_of(text, $other.as_bytes()).is_some() {
                         return None;
                     })?
+                    // Nearly always in order; the search costs a pass over the text for each field.
                     match $type::in_order(text, 0) {
                         Some((event, _)) => Some(event),
                         None => $type::by_key(text),

@@ -44,6 +44,7 @@ impl Slot {
         let word =
             record.get(self.load..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_le_bytes(*word));
         let value = (word >> self.shift) & self.mask;
+        // Sign extension without a branch; nothing happens where `sign` is 0.
         (value ^ self.sign).wrapping_sub(self.sign)
     }
 }
@@ -170,6 +171,7 @@ integers! {
         from(bits) bits as u32,
         from(bytes, at) {
             let (value, at) = short_decimal(bytes, at)?;
+            // Printed with %lu up to 6.12: what is larger is damage, which the largest level shows.
             Some((u32::try_from(value).unwrap_or(u32::MAX), at))
         },
         printed |value, f| fmt::Display::fmt(&value, f);
@@ -245,6 +247,7 @@ impl<K: Kind> Kind for Maybe<K> {
     }
 
     fn find(text: &[u8], key: &str) -> Option<Self::Value> {
+        // Outer `Some`: the event is whole without it.
         Some(K::find(text, key))
     }
 

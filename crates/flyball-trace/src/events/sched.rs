@@ -107,6 +107,7 @@ fn of_kernel(text: &[u8]) -> Option<Switch> {
 fn of_trace_cmd(text: &[u8]) -> Option<Switch> {
     let arrow = memchr::memmem::find(text, b" ==> ")?;
     let task = |part: &[u8]| {
+        // From the end: colons and brackets may be in the name, but not behind it.
         let bracket = memchr::memrchr(b'[', part)?;
         let colon = memchr::memrchr(b':', &part[..bracket])?;
         let pid = signed(part, colon + 1)?.0 as i32;

@@ -69,6 +69,7 @@ impl Capture {
         let tracefs = host.tracefs()?;
         // Of killed runs only: instances of processes that live are left alone.
         let leftovers = tracefs.remove_leftovers().unwrap_or_default();
+        // trace-cmd and perf write `group:event`.
         let events: Vec<String> = options.events.iter().map(|event| event.replace(':', "/")).collect();
         if events.is_empty() {
             return Err(CaptureError::NotHere(
@@ -136,6 +137,7 @@ impl Capture {
             names,
             leftovers,
         };
+        // Failures from here on drop the capture, which removes the instance.
         capture.collect(readers, parts, live)?;
         // Last: what happens before the readers sleep on their buffers could overrun them.
         if let Some(instance) = &capture.instance {
@@ -211,6 +213,7 @@ impl Capture {
                 }
             }
         }
+        // Threads end in any order; places in the file go by CPU.
         parts.sort_by_key(|part| part.cpu);
         failure.map_or(Ok(parts), Err)
     }
@@ -244,6 +247,7 @@ impl Capture {
         about.cmdlines = self.names.text();
         about.stats = stats;
         debug_assert!(Clock::chosen(&about.clock) != Clock::Unknown);
+        // Before the file is written, which may take long: the buffers are memory of the kernel.
         instance.remove()?;
         self.save(path, version, &about, parts)?;
         Ok(CaptureSummary {
@@ -286,6 +290,7 @@ impl Capture {
             let mut file = spool.close_gaps(front, &sizes)?;
             file.rewind()?;
             file.write_all(&head.bytes)?;
+            // CPUs without pages point at the file's end, which is aligned to a page.
             if file.metadata()?.len() < head.end {
                 file.set_len(head.end)?;
             }
@@ -302,6 +307,7 @@ impl Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         if let Some(instance) = &self.instance {
+            // A drop cannot report a failure; removing the instance stops it as well.
             let _ = instance.stop();
         }
         // Readers must be closed before the instance can be removed, which its own drop does.

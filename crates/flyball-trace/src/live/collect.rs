@@ -103,6 +103,7 @@ impl LiveRecords {
             let record = Record { time, cpu, pid: 0, comm, flags: 0, preempt: 0, event };
             records.push((record, String::new()));
         }
+        // Damage is counted when the file is read; here are only the records to print.
         for entry in page.entries().flatten() {
             if let Ok(record) = self.decoder.decode(entry.time, cpu, entry.payload) {
                 records.push((record, self.decoder.other(&record, entry.payload)));
@@ -184,8 +185,10 @@ impl Collector {
         let mut ready = Vec::new();
         let (mut looked, mut until_look) = (Instant::now(), LOOK);
         loop {
+            // Read before the buffers are: what was written before the end was set is then taken in this turn.
             let last = end.load(Ordering::Acquire);
             if last || self.live.is_some() {
+                // A live sink does not wait for a quarter of a buffer.
                 ready = (0..self.readers.len()).collect();
             }
             for at in ready.drain(..) {
@@ -217,6 +220,7 @@ impl Collector {
     fn drain(&mut self, at: usize, last: bool) -> Result<(), CaptureError> {
         let (reader, part) = (&self.readers[at], &mut self.parts[at]);
         let size = reader.page_size();
+        // That of the running kernel, which has 64 bits as this program has.
         let header = PageHeader::default();
         let pages = self.pages.bytes();
         let mut have = 0;

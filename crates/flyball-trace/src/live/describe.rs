@@ -28,9 +28,11 @@ pub(super) struct TaskNames(Mutex<HashMap<i32, Comm>>);
 impl TaskNames {
     /// Takes the names that the kernel knows now. Answers how many.
     pub(super) fn look(&self, tracefs: &Tracefs) -> usize {
+        // Names are an extra: without them tasks are printed as <...>.
         let Ok(bytes) = tracefs.read("saved_cmdlines") else { return 0 };
         let found = Tasks::parse(&bytes);
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The newest name wins: a number may belong to another task by now.
         names.extend(found.iter());
         found.len()
     }
@@ -110,6 +112,7 @@ pub(super) fn description(
         header_event: tracefs.read("events/header_event")?,
         ftrace_formats: tracers
             .iter()
+            // Formats of the tracers' own records; none of them is recorded here, but trace-cmd expects the part.
             .filter_map(|name| tracefs.read(&format!("events/ftrace/{name}/format")).ok())
             .collect(),
         event_formats: format_files(tracefs, events),

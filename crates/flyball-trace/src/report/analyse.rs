@@ -208,6 +208,7 @@ impl Analyser {
             .others
             .iter()
             .map(|(id, count)| EventCount { name: names.name(*id), count: *count })
+            // A name of the table that was passed through lacked fields, or had values that do not fit.
             .partition(|event| TABLE.iter().any(|row| row.name == event.name));
         unread.sort_by(|a, b| a.name.cmp(&b.name));
         let mut events: Vec<EventCount> = TABLE

@@ -212,6 +212,7 @@ impl CpuSums {
 
     #[inline]
     fn decide(&mut self, request: (u32, u32, u32), said: Option<bool>) {
+        // amd_pstate_perf says itself (`changed`) up to 6.12; for later kernels the requests are compared.
         let differs = self.asked.replace(request).is_some_and(|before| before != request);
         self.decisions += u64::from(said.unwrap_or(differs));
     }
@@ -296,6 +297,7 @@ impl CpuSums {
         self.des.add(u64::from(event.to));
         self.decide((0, event.to, 0), Some(event.from != event.to));
         // In passive mode core_busy names the path: 90 is the scheduler's own.
+        // INTEL_PSTATE_TRACE_TARGET and INTEL_PSTATE_TRACE_FAST_SWITCH in drivers/cpufreq/intel_pstate.c.
         if event.scaled_busy == 0 && matches!(event.core_busy, 10 | 90) {
             *self.fast.get_or_insert(0) += u64::from(event.core_busy == 90);
         }
@@ -383,6 +385,7 @@ impl CpuSums {
     fn level_times(&self, timed: bool) -> Vec<LevelTime> {
         let mut levels = self.levels.clone();
         if let Some((_, des, _)) = self.asked {
+            // The last sample: asked for, for a time that the trace does not show.
             levels.add(des, 0);
         }
         let time = |time: u64| if timed { seconds(time) } else { 0.0 };

@@ -52,6 +52,7 @@ impl LagMeter {
         let rises = level > before;
         let moved = reached.abs_diff(from);
         // One record cannot show where the frequency settled.
+        // 5 %: frequencies are measured from counters of some milliseconds, and vary by percents.
         if self.since.len() < 2 || (reached > from) != rises || moved * 20 < from.max(reached) {
             return;
         }

@@ -28,11 +28,13 @@ impl Levels {
         let level = level.min(MOST_LEVEL) as usize;
         match self.packed.get_mut(level) {
             Some(word) if time < LONGEST => {
+                // Cannot overflow: bit 63 was clear, and `time` has at most 40 bits, so 60 in place.
                 *word += time << SAMPLE_BITS | 1;
                 if *word & NEARLY_FULL != 0 {
                     self.widen(level, 0, 0);
                 }
             }
+            // A level's first sample too: its word does not exist yet.
             _ => self.widen(level, 1, time),
         }
     }

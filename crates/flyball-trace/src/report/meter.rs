@@ -125,6 +125,7 @@ impl CpuMeter {
     }
 
     pub(super) fn amd_epp(&mut self, time: u64, event: &AmdEpp) {
+        // Not settled first: requests of active mode are added up apart.
         self.numbers.sums.amd_epp(time, event);
     }
 

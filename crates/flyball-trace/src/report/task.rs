@@ -59,11 +59,13 @@ impl Default for TaskMeters {
     }
 }
 
+// PID_MAX_DEFAULT of include/linux/threads.h.
 const MOST_TASKS: usize = 32_768;
 
 impl TaskMeters {
     #[inline]
     fn meter(&mut self, pid: i32) -> &mut TaskMeter {
+        // Negative numbers are damage; the cast gives them some slot.
         let slot = pid as usize % RECENT;
         let place = self.recent[slot] as usize;
         if self.meters.get(place).is_some_and(|(known, _)| *known == pid) {
@@ -93,6 +95,7 @@ impl TaskMeters {
     #[inline]
     pub(super) fn add(&mut self, pid: i32, name: Comm, des: Option<u32>, counted: Option<(u64, f64)>) {
         let task = self.meter(pid);
+        // The last one: a task is renamed by execve() soon after its start.
         task.name = name;
         task.samples += 1;
         match des {

@@ -98,7 +98,7 @@ impl<R: Read> Chunks<R> {
                     }
                     Ok(count) => used += count,
                     // A signal (window size, stop and continue) must not end a read from a pipe.
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 }
                 // The other end of a pipe may be watched as it comes: do not wait for a full chunk.
@@ -140,6 +140,7 @@ struct Place {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of another thread ends the scope with that panic anyway.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -203,6 +204,7 @@ impl<R: Read + Send> Shared<'_, R> {
         let mut batch = TextBatch::default();
         loop {
             let filled = {
+                // One thread reads at a time, so that chunks are numbered in the order of the text.
                 let mut chunks = lock(&self.chunks);
                 match chunks.fill(&mut chunk, options.chunk.max(4096)) {
                     Ok(place) => place,
@@ -231,7 +233,7 @@ impl<R: Read + Send> Shared<'_, R> {
     /// Answers memory for the next batch; `None` after a failure.
     fn hand_on(&self, number: u64, done: Done) -> Option<TextBatch> {
         let mut queue = lock(&self.queue);
-        // The next one is always let in: everybody waits for it.
+        // The next one is always let in: all others wait for it.
         while queue.failed.is_none() && queue.ready.len() >= self.room && queue.next != number {
             queue = self.moved.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -326,6 +328,25 @@ mod tests {
             self.0 = &self.0[count..];
             Ok(count)
         }
+    }
+
+    /// Is interrupted by a signal before each piece.
+    struct Interrupted<'a>(&'a [u8], bool);
+
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 { Err(std::io::ErrorKind::Interrupted.into()) } else { self.0.read(buffer) }
+        }
+    }
+
+    #[test]
+    fn a_signal_before_the_first_byte_is_nothing() {
+        let text = text(10);
+        let reader = Interrupted(text.as_bytes(), false);
+        let options = TextOptions::default();
+        let summary = read_text(reader, Path::new("t"), &Arc::default(), &options, &mut |_| Ok(())).unwrap();
+        assert_eq!((summary.records, summary.unparsed), (10, 0));
     }
 
     fn read(text: &str, threads: usize, chunk: usize, step: usize) -> (Vec<i32>, TextSummary) {

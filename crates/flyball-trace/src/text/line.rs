@@ -108,10 +108,16 @@ impl LineParser {
             }
             at = end + 1;
         }
+        // A chunk may start with lines of lost records, which have no record before them.
+        let lost = batch.records.iter().take_while(|record| matches!(record.event, Event::Lost(_))).count();
+        if let Some(time) = batch.records.get(lost).map(|record| record.time) {
+            batch.records[..lost].iter_mut().for_each(|record| record.time = time);
+        }
     }
 
     /// Any line. `false` for one that is nothing of a trace.
     fn line(&mut self, line: &[u8], batch: &mut TextBatch) -> bool {
+        // Text that went through Windows or a serial console.
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(first) = line.iter().position(|byte| *byte != b' ') else { return true };
         if let Some((prefix, at)) = prefix(line) {
@@ -124,13 +130,15 @@ impl LineParser {
             batch.records.push(Record { time, cpu, pid, comm, flags, preempt, event });
             return true;
         }
+        // After the prefix: a task may be called `#1`.
         if line[first] == b'#' {
             batch.entries = batch.entries.or_else(|| entries(line));
             return true;
         }
         // print_trace_line() in kernel/trace/trace.c; trace-cmd report words it as EVENTS DROPPED.
         if let Some((cpu, lost)) = lost(&line[first..]) {
-            // The line has no time: it is that of the record behind, which comes from the same CPU.
+            // The line has no time. It stands in front of the next record of its CPU; the record before it, of
+            // whatever CPU, is as near, and known already.
             let time = batch.records.last().map_or(0, |record| record.time);
             let event = Event::Lost(lost);
             batch.records.push(Record {
@@ -265,6 +273,7 @@ fn add(chunk: &[u8], prefix: Prefix, event: Event, end: usize, batch: &mut TextB
     let next = match chunk.get(end) {
         None => end,
         Some(b'\n') => end + 1,
+        // More text than the fields: another layout, which the careful way reads.
         Some(_) => return None,
     };
     let Prefix { comm, pid, cpu, time, ticks, marks: Marks { flags, preempt, .. } } = prefix;
@@ -279,6 +288,7 @@ fn kernel_prefix(chunk: &[u8], start: usize, known: &mut Marks) -> Option<(Prefi
     let line = chunk.get(start..)?;
     let name: &[u8; 16] = line.first_chunk()?;
     let word = u128::from_le_bytes(*name);
+    // A newline among the first bytes: a shorter line, whose fields belong to the next one.
     if line.get(16) != Some(&b'-') || holds(word, b'\n') {
         return None;
     }
@@ -604,6 +614,13 @@ mod tests {
         let batch = parse("CPU:1 [LOST 17 EVENTS]\nCPU:22 [LOST EVENTS]\nCPU:3 [5 EVENTS DROPPED]\n");
         let lost: Vec<(u32, Event)> = batch.records.iter().map(|record| (record.cpu, record.event)).collect();
         assert_eq!(lost, [(1, Event::Lost(Some(17))), (22, Event::Lost(None)), (3, Event::Lost(Some(5)))]);
+    }
+
+    #[test]
+    fn losses_in_front_of_a_text_have_the_time_of_the_record_behind() {
+        let batch =
+            parse(&format!("CPU:1 [LOST 17 EVENTS]\n{:>16}-{:<7} [001] ..... 5.000000: {FIELDS}", "a", 1));
+        assert_eq!(batch.records.iter().map(|record| record.time).collect::<Vec<_>>(), [5_000_000_000; 2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use flyball_host::confine::Confinement;
 use flyball_measure::{
     RunDirectory,
     series::{self, Series},
-    shifts::{self, Blame, Column, Form, Options, Shift, Values},
+    shifts::{self, Column, ColumnChange, Form, Options, Shift, Values},
 };
 
 use crate::{
@@ -64,14 +64,14 @@ pub struct Found {
 struct Explained {
     #[serde(flatten)]
     shift: Shift,
-    with: Vec<Blame>,
+    with: Vec<ColumnChange>,
 }
 
 /// Looks for shifts in one series.
 pub fn look(series: &Series, options: &Options) -> Found {
     let shifts = shifts::find(&series.values, options)
         .into_iter()
-        .map(|shift| Explained { with: shifts::blame(&shift, &series.columns, options), shift })
+        .map(|shift| Explained { with: shifts::column_changes(&shift, &series.columns, options), shift })
         .collect();
     Found { name: series.name.clone(), unit: series.unit.clone(), runs: series.values.len(), shifts }
 }
@@ -195,14 +195,17 @@ pub fn render(found: &Found) -> String {
             Form::Drift => format!("slowly, over runs {} to {}", shift.at + 1, shift.after.start),
         };
         let _ = writeln!(out, "{}: {place}: {change}, p {}", found.name, p(shift.p));
-        for blame in with {
-            let unit = if blame.unit.is_empty() { String::new() } else { format!(" {}", blame.unit) };
-            let place = match blame.until {
-                None => format!("from run {}", blame.at + 1),
-                Some(until) => format!("slowly, over runs {} to {}", blame.at + 1, until + 1),
+        for column in with {
+            let unit = if column.unit.is_empty() { String::new() } else { format!(" {}", column.unit) };
+            let place = match column.until {
+                None => format!("from run {}", column.at + 1),
+                Some(until) => format!("slowly, over runs {} to {}", column.at + 1, until + 1),
             };
-            let _ =
-                writeln!(out, "  with it {place}: {} {} to {}{unit}", blame.name, blame.before, blame.after);
+            let _ = writeln!(
+                out,
+                "  with it {place}: {} {} to {}{unit}",
+                column.name, column.before, column.after
+            );
         }
         if with.is_empty() {
             let _ = writeln!(out, "  no other column changed with it");

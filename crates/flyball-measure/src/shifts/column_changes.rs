@@ -38,7 +38,7 @@ pub struct Column {
 
 /// A column that changed where the series shifted.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Blame {
+pub struct ColumnChange {
     /// The column's name.
     pub name: String,
     /// The column's unit.
@@ -58,15 +58,15 @@ pub struct Blame {
 
 /// The columns that changed with a shift, the surest first.
 ///
-/// A column of numbers is blamed when its two sides differ (rank test, corrected for the number of columns) and its
+/// A column of numbers counts when its two sides differ (rank test, corrected for the number of columns) and its
 /// own best split is near the shift's; a column of words when its usual word changes there.
-pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame> {
+pub fn column_changes(shift: &Shift, columns: &[Column], options: &Options) -> Vec<ColumnChange> {
     // The column's own split has the uncertainty of the series' split: a twentieth of the runs, ten at least.
     let near = (shift.after.end - shift.before.start).div_ceil(20).max(10);
     // What makes a value drift may begin as long before as it takes, or change while it goes on.
     let going = shift.after.start - shift.before.end;
     let near = &(shift.at.saturating_sub(near + going)..=shift.at + near + going);
-    let looked_at: Vec<Option<Blame>> = columns
+    let looked_at: Vec<Option<ColumnChange>> = columns
         .iter()
         .map(|column| match &column.values {
             Values::Numbers(values) => numbers(shift, column, values, near, options),
@@ -74,12 +74,12 @@ pub fn blame(shift: &Shift, columns: &[Column], options: &Options) -> Vec<Blame>
         })
         .collect();
     // Columns that are not candidates were looked at too.
-    let p = |one: &Option<Blame>| one.as_ref().map_or(1.0, |candidate| candidate.p);
+    let p = |one: &Option<ColumnChange>| one.as_ref().map_or(1.0, |candidate| candidate.p);
     let corrected = stats::holm(&looked_at.iter().map(p).collect::<Vec<_>>());
-    let mut candidates: Vec<Blame> = looked_at
+    let mut candidates: Vec<ColumnChange> = looked_at
         .into_iter()
         .zip(corrected)
-        .filter_map(|(candidate, p)| Some(Blame { p, ..candidate? }))
+        .filter_map(|(candidate, p)| Some(ColumnChange { p, ..candidate? }))
         // The level of the other hints to a reader, such as drift in a report.
         .filter(|candidate| candidate.p < 0.01)
         .collect();
@@ -93,7 +93,7 @@ fn numbers(
     values: &[Option<f64>],
     near: &std::ops::RangeInclusive<usize>,
     options: &Options,
-) -> Option<Blame> {
+) -> Option<ColumnChange> {
     let (first, last) = shift.sides();
     let side = |range: &std::ops::Range<usize>| -> Vec<f64> {
         values
@@ -136,7 +136,7 @@ fn numbers(
         median_after = stats::median(end)?;
         until = places.get(ramp.end).or(places.last()).copied();
     }
-    Some(Blame {
+    Some(ColumnChange {
         name: column.name.clone(),
         unit: column.unit.clone(),
         before: round(median_before),
@@ -146,10 +146,10 @@ fn numbers(
         p,
     })
     // A significant difference that does not show in four digits (a sensor's noise) explains nothing to a reader.
-    .filter(|blame| blame.before != blame.after)
+    .filter(|change| change.before != change.after)
 }
 
-fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Blame> {
+fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<ColumnChange> {
     let usual = |range: &std::ops::Range<usize>| -> Option<(String, usize, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for word in values.get(range.clone())?.iter().flatten() {
@@ -172,7 +172,7 @@ fn words(shift: &Shift, column: &Column, values: &[Option<String>]) -> Option<Bl
     let m = before.2 as f64;
     // As a running product: factorials of hundreds of runs overflow. It may underflow, and no chance is exactly 0.
     let p = (1..=after.2).fold(1.0, |p, i| p * i as f64 / (m + i as f64)).max(f64::MIN_POSITIVE);
-    Some(Blame {
+    Some(ColumnChange {
         name: column.name.clone(),
         unit: column.unit.clone(),
         before: before.0,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frequency_is_blamed_and_the_load_is_not() {
+    fn the_frequency_is_named_and_the_load_is_not() {
         let values: Vec<f64> =
             (0..400).map(|run| if run < 105 { 20.3 } else { 11.0 } + 0.2 * wobble(run)).collect();
         let frequency = column(
@@ -236,13 +236,13 @@ mod tests {
         };
         let options = Options::default();
         let shifts = find(&values, &options);
-        let blamed = blame(&shifts[0], &[frequency, load, governor], &options);
-        let names: Vec<&str> = blamed.iter().map(|blame| blame.name.as_str()).collect();
+        let changes = column_changes(&shifts[0], &[frequency, load, governor], &options);
+        let names: Vec<&str> = changes.iter().map(|change| change.name.as_str()).collect();
         assert!(
             names.contains(&"frequency") && names.contains(&"governor") && !names.contains(&"load"),
             "{names:?}"
         );
-        let frequency = blamed.iter().find(|blame| blame.name == "frequency").unwrap();
+        let frequency = changes.iter().find(|change| change.name == "frequency").unwrap();
         assert_eq!(
             (frequency.before.as_str(), frequency.after.as_str(), frequency.at),
             ("1600", "3400", 105)
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_changed_elsewhere_is_not_blamed() {
+    fn a_column_that_changed_elsewhere_is_not_named() {
         let values: Vec<f64> =
             (0..300).map(|run| if run < 200 { 5.0 } else { 6.0 } + 0.1 * wobble(run)).collect();
         let early =
             column("early", (0..300).map(|run| if run < 50 { 1.0 } else { 2.0 } + 0.01 * wobble(run * 5)));
         let options = Options::default();
         let shifts = find(&values, &options);
-        assert!(blame(&shifts[0], &[early], &options).is_empty());
+        assert!(column_changes(&shifts[0], &[early], &options).is_empty());
     }
 
     #[test]
