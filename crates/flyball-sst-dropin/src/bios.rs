@@ -39,14 +39,17 @@ fn brand_ratio(name: &str) -> u32 {
 pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Result<(), Ended> {
     if let Some(level) = options.level.filter(|&level| level != 0) {
         session.error(&format!("Invalid level {level}"));
+        // exit(0), as if it had succeeded.
         return Err(Ended(0));
     }
     let ratio = brand_ratio(&session.model.name);
+    // clx_n_config() fails without a base ratio, and the original then shows no level.
     if ratio == 0 {
         return Ok(());
     }
     let (base, high) = base_freq(session, id)?;
     let all = session.domain_cpus(id).into_iter().map(|cpu| cpu.number).collect();
+    // There is no register to ask: these three parts have SST-BF, on, and nothing else (clx_n_config()).
     let features = Features { base_freq: true, base_freq_on: true, ..Features::default() };
     let control = Control { features, core_power: false, core_power_on: false };
     let level = LevelInfo::bios_set(control, ratio, all, base, high);

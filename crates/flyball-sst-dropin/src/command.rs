@@ -89,10 +89,12 @@ pub(super) fn run(session: &mut Session<'_>, args: &[String], getopt: &mut Getop
     let bios = session.is_bios_set();
     let found = ACTIONS
         .iter()
+        // clx_n_cmds of isst-config.c is a shorter list.
         .find(|(of, name, action)| of == feature && name == word && (!bios || action.is_of_bios()));
     let Some(&(_, _, action)) = found else {
         session.warn("Invalid command\n");
         session.failed = true;
+        // process_command() prints the message and returns, so the exit code is 0.
         return if session.strict { Err(Ended(2)) } else { Ok(()) };
     };
     // Past the feature and the command, whose own options follow.

@@ -106,6 +106,7 @@ fn refused(session: &mut Session<'_>) -> Ended {
 
 /// Switches a domain's CPUs to those of the current level if the level changed. The first look counts as a change.
 fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), Ended> {
+    // Beyond the arrays of the original (per_package_levels_info), and CPUs that the driver does not know.
     if id.package < 0 || id.die < 0 || id.domain < 0 {
         return Ok(());
     }
@@ -117,6 +118,7 @@ fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), End
     }
     last.0 = now;
     let before = last.1;
+    // The original returns here too: the next event asks again.
     let Ok(levels) = session.levels(id)? else { return Ok(()) };
     // A locked level cannot have changed, whatever the event was about.
     if levels.locked || before == Some(levels.current) {
@@ -127,6 +129,7 @@ fn follow(session: &mut Session<'_>, id: &Id, seen: &mut Seen) -> Result<(), End
     let Ok(cores) = session.ask(cores)? else { return Ok(()) };
     let cpus = session.of_cores(id, cores);
     if session.cgroup && online::enable_cpusets(session) {
+        // As in process_level_change(), which does not look at the result either.
         let _ = online::partition(session, id, &cpus, levels.current);
         return Ok(());
     }

@@ -29,6 +29,7 @@ impl<'h> DebugHost<'h> {
 
     /// Records from now on.
     pub(super) fn begin(&self) {
+        // The drop-in has one thread; hosts can be shared between threads (`Host: Sync`), hence the type.
         self.on.store(true, Ordering::Relaxed);
     }
 
@@ -59,6 +60,7 @@ fn bytes(argument: &[u8]) -> String {
 fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostError>) -> String {
     let failed = answer.err().map_or(String::new(), |error| format!(" failed: {}", error.errno.describe()));
     match call {
+        // Offsets behind the count word: struct isst_if_mbox_cmd in include/uapi/linux/isst_if.h.
         number::MBOX_COMMAND => format!(
             "mbox_cmd response: cpu:{} command:{:x} sub_command:{:x} parameter:{:x} req_data:{:x} resp:{:x}{failed}",
             word(before, 4),
@@ -68,6 +70,7 @@ fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostErr
             word(before, 12),
             word(after, 16),
         ),
+        // struct isst_if_io_reg.
         number::IO_CMD => format!(
             "mmio_cmd response: cpu:{} reg:{:x} rd_write:{:x} resp:{:x}{failed}",
             word(before, 8),
@@ -76,6 +79,7 @@ fn describe(call: u32, before: &[u8], after: &[u8], answer: Result<i32, &HostErr
             word(after, 16),
         ),
         number::MSR_COMMAND => {
+            // struct isst_if_msr_cmd: its 64-bit fields put four bytes of padding behind the count.
             let value = u64::from(word(after, 24)) | u64::from(word(after, 28)) << 32;
             format!(
                 "msr_cmd response: cpu:{} msr:{:x} rd_write:{:x} resp:{value:x} {value:x}{failed}",

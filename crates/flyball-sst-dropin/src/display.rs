@@ -64,6 +64,7 @@ impl Display {
 
     /// Closes containers that are deeper than `depth`; `more`: another entry of that depth follows.
     fn close_down_to(&mut self, depth: usize, more: bool) {
+        // The loop over `last_level` in format_and_print().
         for level in (depth..self.depth_before).rev() {
             let indent = "  ".repeat(level);
             let comma = if level == depth && more { "," } else { "" };

@@ -117,6 +117,7 @@ fn current(session: &mut Session<'_>, id: &Id) -> Result<Result<(u8, Control), C
 
 /// Switches one feature and leaves the other as it is.
 fn set_features(session: &mut Session<'_>, id: &Id, base: bool, on: bool) -> Result<Result<(), Code>, Ended> {
+    // A failure counts as level 0, which every part has.
     let level = session.levels(id)?.map_or(0, |levels| levels.current);
     let control = match session.control(id, level)? {
         Ok(control) => control,
@@ -146,6 +147,7 @@ fn prefer_high_cores(session: &mut Session<'_>, id: &Id) -> Result<Result<(), Co
         Ok(base) => base,
         Err(code) => return Ok(Err(code)),
     };
+    // set_core_priority_and_min() fails without a high-priority core.
     if high.is_empty() {
         return Ok(Err(FAILED));
     }
@@ -245,6 +247,7 @@ fn set_turbo_of(
     options: &Options,
     on: bool,
 ) -> Result<Result<(), Code>, Ended> {
+    // SST-TF raises turbo limits, which have no effect while turbo is off.
     if on && online::no_turbo(session)? {
         session.error("Turbo mode is disabled");
         return Ok(Err(FAILED));

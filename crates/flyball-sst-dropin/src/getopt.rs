@@ -50,6 +50,7 @@ impl<'a> Getopt<'a> {
             self.first_plain = self.first_plain.min(self.index);
             if self.word() == Some("--") {
                 self.index += 1;
+                // glibc's bookkeeping (_getopt_internal_r in posix/getopt.c); words are never moved here, only counted.
                 if self.first_plain == self.last_plain {
                     self.first_plain = self.index;
                 }
@@ -83,6 +84,7 @@ impl<'a> Getopt<'a> {
     }
 
     fn short(&mut self, short: &str) -> Found {
+        // Whole characters, where glibc goes by bytes: no option has more than one.
         let letter = self.rest.remove(0);
         if self.rest.is_empty() {
             self.index += 1;

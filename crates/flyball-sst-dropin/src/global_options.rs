@@ -83,11 +83,13 @@ pub(super) fn read(
             }
             'o' => send_results_to(session, &value)?,
             'p' => match numbers::leading_number(&value) {
+                // Text without a number is 0 for strtol(3), and so refused with it.
                 0 => session.warn("Invalid pause interval, ignore\n"),
                 ms => options.pause = Duration::from_millis(ms.max(0).unsigned_abs()),
             },
             'r' => match numbers::leading_number(&value) {
                 0 => session.warn("Invalid retry count, ignore\n"),
+                // Negative: the original counts down from it (_send_mbox_command()) and would try without end.
                 count => options.tries = u32::try_from(count).unwrap_or(1),
             },
             'v' => {

@@ -10,6 +10,7 @@ pub(super) fn leading_number(text: &str) -> i64 {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    // strtol(3) answers LONG_MAX for what does not fit.
     let value = digits[..end].parse::<i64>().unwrap_or(if end == 0 { 0 } else { i64::MAX });
     if text.starts_with('-') { -value } else { value }
 }
@@ -54,6 +55,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
+        // strtoul(3) would take it for a huge number.
         if rest.starts_with('-') {
             return None;
         }
@@ -75,6 +77,7 @@ fn targets(text: &str) -> Option<Vec<u32>> {
         if last <= first {
             return None;
         }
+        // `0-4294967295` must not take memory for all of them before it is refused.
         cpus.extend((first + 1..=last).take(MOST_TARGETS + 1).map(|cpu| cpu as u32));
         rest = match after.strip_prefix(',') {
             Some(next) => next,

@@ -111,6 +111,7 @@ pub(super) fn all_online(session: &mut Session<'_>) -> Result<(), Ended> {
         }
         switch(session, cpu, true)?;
     }
+    // It was stored while CPUs were offline; now sysfs has all of them, and it is stored again.
     if let Some(file) = TopologyFile::of(session.host) {
         file.remove();
     }
@@ -204,6 +205,7 @@ pub(super) fn raise_low_max(session: &mut Session<'_>, cpu: u32) -> Result<(), E
 /// Copies the value of one limit file to another.
 pub(super) fn copy_limit(session: &Session<'_>, cpu: u32, from: &str, to: &str) {
     if let Ok(value) = session.host.read(&limit(cpu, from)) {
+        // The original ignores the result; CPUs without cpufreq have no such file.
         let _ = session.host.write(&limit(cpu, to), format!("{value}\n").as_bytes());
     }
 }

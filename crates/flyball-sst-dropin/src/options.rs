@@ -103,6 +103,7 @@ pub(super) fn read(
             't' => options.turbo_limits = hexadecimal(session, "trl", &text)?,
             'r' => {
                 let kinds = [("sse", 1), ("avx2", 2), ("avx512", 4)];
+                // strncmp(3) with the name's length: what follows is ignored.
                 let Some(kind) = kinds.iter().find(|(name, _)| text.starts_with(name)) else {
                     session.line("Invalid sse,avx options\n");
                     return Err(Ended(1));

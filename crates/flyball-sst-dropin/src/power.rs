@@ -22,6 +22,7 @@ fn places(session: &Session<'_>, id: &Id) -> Vec<DomainAddress> {
     if !session.platform.is_tpmi() {
         return vec![own];
     }
+    // The tool's arrays have room for eight (MAX_PUNIT_PER_DIE).
     let domains = session.access().domains(own.package).into_iter().filter(|&domain| domain < 8);
     domains.map(|domain| DomainAddress { domain, ..own }).collect()
 }
@@ -87,6 +88,7 @@ pub(super) fn enable(session: &mut Session<'_>, options: &Options, on: bool) -> 
     session.display.start();
     session.each(|session, id| {
         let power = session.at(id, |access, place| access.pm_config(place));
+        // A refusal to answer is not "unsupported": then the switch itself is tried.
         if session.ask(power)?.is_ok_and(|power| !power.supported) {
             session.error("core-power not supported");
             return Ok(());
@@ -174,6 +176,7 @@ pub(super) fn config(session: &mut Session<'_>, options: &Options) -> Result<(),
     let skylake = session.model.is_skylake_based();
     let nibble = |session: &mut Session<'_>, value: Option<u32>, name: &str| match value {
         Some(value) if value <= 15 => value as u8,
+        // The -1 of "not given" in four bits (mbox_set_clos() in isst-core-mbox.c).
         _ if skylake => 15,
         _ => {
             session.warn(&format!("{name} is not specified or invalid, default: 0\n"));

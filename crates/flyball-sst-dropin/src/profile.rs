@@ -101,6 +101,7 @@ fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Option
         session.display.finish();
         return Err(Ended(1));
     };
+    // The original passes over it too ("TDP level already set. Skipped").
     if u32::from(levels.current) != level && change(session, id, level)?.is_err() {
         session.error("Set TDP level failed");
         session.display.finish();
@@ -108,6 +109,7 @@ fn set_level_of(session: &mut Session<'_>, id: &Id, level: u32, options: &Option
     }
     session.result(id, "perf-profile", "set_tdp_level", Ok(()));
     if options.online && id.cpu >= 0 {
+        // Fits: the level was set, or is the current one.
         online::follow_level(session, id, level as u8)?;
     }
     Ok(())
@@ -128,6 +130,7 @@ fn change(session: &mut Session<'_>, id: &Id, level: u32) -> Result<Result<(), C
     let register = MSR_CONFIG_TDP_CONTROL;
     let lock = legacy::read_msr(session.host, id.cpu.unsigned_abs(), register);
     let lock = session.ask_msr(id, register, false, lock)?;
+    // Bit 31 of MSR_CONFIG_TDP_CONTROL is its lock (SDM vol. 4).
     if lock.is_ok_and(|lock| lock >> 31 & 1 != 0) {
         session.error("TDP is locked");
         return Ok(Err(FAILED));

@@ -40,6 +40,7 @@ pub fn run(args: &[String], environment: Environment<'_>) -> u8 {
     let Environment { host, root, out, err, daemon } = environment;
     let debug_host = DebugHost::new(host);
     let host: &dyn Host = &debug_host;
+    // Without it the family is 0, and the driver decides what can be done.
     let info = CpuInfo::read(host).unwrap_or_default();
     let model = CpuModel::of(&info);
     let mut session = Session {

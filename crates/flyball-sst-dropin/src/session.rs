@@ -88,6 +88,7 @@ impl Session<'_> {
 
     /// Reads which CPU is where, with the tool's messages about CPUs that the driver does not know.
     pub(super) fn read_cpus(&mut self) {
+        // Without topology there are no CPUs to ask about; every command says so itself.
         let topology = CpuTopology::read(self.host, &self.info).unwrap_or_default();
         self.map = CpuMap::read(self.host, topology, self.platform.is_tpmi());
         for cpu in self.map.unmapped.clone() {
@@ -141,6 +142,7 @@ impl Session<'_> {
     /// As err(3): name, message and errno on stderr, and the end.
     pub(super) fn fatal(&mut self, code: u8, message: &str, errno: Option<Errno>) -> Ended {
         let name = self.program.rsplit('/').next().unwrap_or_default().to_owned();
+        // err(3) prints strerror(0) where no call failed.
         let why = errno.map_or_else(|| "Success".to_owned(), Errno::describe);
         self.warn(&format!("{name}: {message}: {why}\n"));
         self.failed = true;
