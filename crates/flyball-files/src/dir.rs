@@ -116,7 +116,7 @@ impl Dir {
     pub fn read_into(&self, path: impl AsRef<Path>, most: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
         bytes.clear();
         // The size that the file claims is not used: files of proc claim none, and a sparse one claims any.
-        // One byte more tells a file of `most` bytes from a longer one.
+        // One byte more shows that a file is longer than `most`.
         let count = self.file(path)?.take(most + 1).read_to_end(bytes)?;
         if count as u64 > most { Err(Errno::FBIG.into()) } else { Ok(()) }
     }
@@ -180,7 +180,7 @@ impl Dir {
     /// # Errors
     /// `EISDIR` where a directory is there; otherwise as [`Dir::create`].
     pub fn replace(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<File> {
-        // Not truncated: whoever has the old file open, or another name for it, keeps the old content.
+        // Not truncated: a process with the old file open, or another name of it, keeps the old content.
         match self.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => self.create(path, mode),

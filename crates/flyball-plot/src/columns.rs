@@ -124,7 +124,7 @@ impl Columns {
     pub fn render_within(&self, painter: impl Painter + Copy, width: Option<usize>) -> String {
         let widths: Vec<usize> = (0..self.width()).map(|column| self.width_of(column)).collect();
         let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>().saturating_sub(2);
-        // One column alone cannot be divided, however wide it is.
+        // A single column cannot be divided, however wide it is.
         let Some(width) = width.filter(|width| whole > *width && widths.len() > 1) else {
             return self.render(painter);
         };

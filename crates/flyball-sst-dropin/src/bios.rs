@@ -49,7 +49,7 @@ pub(super) fn info(session: &mut Session<'_>, id: &Id, options: &Options) -> Res
     }
     let (base, high) = base_freq(session, id)?;
     let all = session.domain_cpus(id).into_iter().map(|cpu| cpu.number).collect();
-    // There is no register to ask: these three parts have SST-BF, on, and nothing else (clx_n_config()).
+    // There is no register to ask: these three parts have SST-BF only, and it is on (clx_n_config()).
     let features = Features { base_freq: true, base_freq_on: true, ..Features::default() };
     let control = Control { features, core_power: false, core_power_on: false };
     let level = LevelInfo::bios_set(control, ratio, all, base, high);

@@ -69,7 +69,7 @@ pub(super) fn base_freq(
         session.error(&format!("base-freq feature is not present at this level {level}"));
         return Ok(Err(FAILED));
     }
-    // Fits: it is no higher than the highest level, which is a byte.
+    // Fits: it is at most the highest level, which is a byte.
     let answer = session.at(id, |access, place| access.base_freq(place, level as u8));
     Ok(session.ask(answer)?.map(|base| (base, session.of_cores(id, base.cores))))
 }

@@ -70,7 +70,7 @@ impl Arms {
         let value = |arm: usize, knob: &str| {
             settings[arm].iter().find(|(name, _)| name == knob).map(|(_, value)| value.as_str())
         };
-        // An arm alone has all settings in common with itself, and its table would be empty.
+        // A single arm has all settings in common with itself, and its table would be empty.
         let is_common = |knob: &&str| {
             (1..settings.len()).all(|arm| value(arm, knob) == value(0, knob)) && settings.len() > 1
         };

@@ -197,7 +197,7 @@ pub fn save(
     cpus: &mut [CpuInput],
 ) -> Result<(), TraceError> {
     let failed = |error| TraceError::io("write", path, error);
-    // Temporary files are for their owner alone; a trace is readable by those whom the umask allows.
+    // Temporary files are for their owner only; a trace is readable by those whom the umask allows.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     let mut builder = tempfile::Builder::new();
     let mut file = builder.prefix(".trace").permissions(mode).tempfile_in(directory).map_err(failed)?;
