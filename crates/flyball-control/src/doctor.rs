@@ -314,6 +314,7 @@ impl Report {
     /// The findings with a verdict of at least `verdict`, the worst first; the table's order within a verdict.
     pub fn from(&self, verdict: Verdict) -> Vec<&Finding> {
         let mut found: Vec<&Finding> = self.findings.iter().filter(|f| f.verdict >= verdict).collect();
+        // The sort is stable: within a verdict the table's order remains.
         found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
         found
     }
@@ -360,6 +361,7 @@ fn gap_in_coverage(facts: &Facts, check: &Check) -> Option<Unseen> {
                     .difference(&having.flat_map(|policy| policy.cpus.iter().collect::<Vec<_>>()).collect())
             }
         };
+        // Missing everywhere is not a gap: that driver or processor lacks the file, which the check expects.
         let partly = !missing.is_empty() && missing.len() < facts.online.len();
         partly.then(|| format!("{name} cannot be read on CPUs {missing}, so they were not examined").into())
     })

@@ -268,6 +268,7 @@ impl Mechanism {
 
 /// The bits `high` to `low`.
 pub(crate) fn mask((high, low): (u8, u8)) -> u64 {
+    // Not `(1 << width) - 1`: for bits 63:0 that shift would overflow.
     (u64::MAX >> (63 - high + low)) << low
 }
 

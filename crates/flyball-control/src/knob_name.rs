@@ -24,6 +24,7 @@ impl FromStr for KnobName {
     type Err = UnknownKnob;
 
     fn from_str(text: &str) -> Result<KnobName, UnknownKnob> {
+        // First: the rest would take `clos-2-min` for an unknown name.
         if let Some(name) = clos_in_the_middle(text.trim()) {
             return name.parse();
         }

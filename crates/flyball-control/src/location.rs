@@ -59,6 +59,7 @@ impl Location {
     pub fn read(&self, host: &dyn Host) -> Result<Vec<u8>, HostError> {
         match self {
             Location::File(path) => {
+                // Most attributes are one short line.
                 let mut bytes = Vec::with_capacity(64);
                 host.read_into(path, &mut bytes)?;
                 Ok(bytes)
@@ -88,6 +89,7 @@ impl Location {
                     .ok_or_else(|| {
                         HostError::new(flyball_host::Op::WriteMsr, self.to_text(), Errno::INVAL)
                     })?;
+                // Read at the moment of the write: another program may have changed the neighbouring fields since the plan.
                 let now = host.msr(*cpu, *register)?;
                 host.write_msr(*cpu, *register, (now & !mask) | (bits & mask))
             }
@@ -231,6 +233,7 @@ impl Content {
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
             Content::Text(text) => Some(text.clone().into_bytes()),
+            // ASCII, so that slicing by two cannot cut a character: the journal may be damaged.
             Content::Hex(digits) if digits.len() % 2 == 0 && digits.is_ascii() => (0..digits.len())
                 .step_by(2)
                 .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok())

@@ -49,6 +49,7 @@ pub fn owners(host: &dyn Host) -> Vec<Owner> {
         // The kernel calls a process after its interpreter, unless the program renames itself.
         let script = if name.starts_with("python") { script_of(host, pid) } else { None };
         for known in KNOWN {
+            // A longer name is cut by the kernel: both sides are compared cut.
             let is = |process: &str| cut(process) == name || script.as_deref() == Some(process);
             if known.processes.iter().any(|process| is(process)) {
                 take(known, Some(pid));

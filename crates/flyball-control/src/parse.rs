@@ -30,6 +30,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
         Form::Enabled => match text {
             "enabled" => Value::Switch(true),
             "disabled" => Value::Switch(false),
+            // A word of a later kernel is shown, not refused (see `Value`).
             other => Value::Word(other.to_owned()),
         },
         Form::KHz => Value::Frequency(KiloHertz(number()?)),
@@ -60,6 +61,7 @@ pub(crate) fn value(form: Form, text: &str) -> Result<Value, &'static str> {
             let thousandths = text.parse::<i64>().map_err(|_| expected(form))?;
             Value::Temperature(Celsius(thousandths as f64 / 1_000.0))
         }
+        // A number where the register holds one without a word (show_energy_performance_preference).
         Form::Epp => match text.parse::<u64>() {
             Ok(number) => Value::Epp(Epp(u8::try_from(number).map_err(|_| expected(form))?)),
             Err(_) => Value::Word(text.to_owned()),

@@ -161,6 +161,7 @@ impl Place {
     pub fn is_on(&self, cpus: &CpuList) -> bool {
         match self.belongs {
             Belongs::ToEach => self.cpus.intersects(cpus),
+            // A setting for one die must not change what all dies of the package share.
             Belongs::ToAll | Belongs::ToPackage => !self.cpus.is_empty() && self.cpus.is_subset(cpus),
         }
     }

@@ -157,7 +157,8 @@ struct ExpectedState {
 }
 
 /// cpufreq's own governors, which every driver takes that does not choose frequencies by itself.
-const KERNEL: [&str; 6] = ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+const KERNEL_GOVERNORS: [&str; 6] =
+    ["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
 
 struct Planner<'s> {
     snapshot: &'s Snapshot,
@@ -221,7 +222,7 @@ fn with_rules(snapshot: &Snapshot, intent: &Intent, rules: Rules) -> Result<Plan
         // later.
         planner.place(setting)?;
     }
-    planner.look()?;
+    planner.read_and_resolve()?;
     // Before the rules: they judge by the governor, mode and online CPUs that there will be, not by those
     // that there are.
     planner.look_ahead()?;
@@ -248,6 +249,7 @@ impl Planner<'_> {
         let knob = setting.knob().knob();
         let from = setting.from.clone();
         let cpus = match &setting.on {
+            // `present`, not `online`: a place that is offline gets a note in the plan instead of being left out.
             None => topology.present.clone(),
             Some(selector) => match select(selector, topology) {
                 Ok(cpus) => cpus,
@@ -275,6 +277,7 @@ impl Planner<'_> {
             return Ok(());
         }
         if setting.name.instance.is_some() {
+            // Collected before places are dropped: the refusal lists what there is.
             let names: BTreeSet<String> = places.iter().map(instance).collect();
             places.retain(|place| setting.name.matches(place));
             if places.is_empty() {
@@ -286,7 +289,7 @@ impl Planner<'_> {
                 return Ok(());
             }
         }
-        let places = self.with_the_knob(setting, places)?;
+        let places = self.places_with_knob(setting, places)?;
         for place in places {
             let own = place.belongs != Belongs::ToPackage;
             if !own && knob.id == Id::SstPartition {
@@ -323,7 +326,7 @@ impl Planner<'_> {
 
     /// The entry above the dies of a package lacks what only dies have (uncore-frequency-tpmi.c has no ELC for the root domain): a
     /// setting for all domains means those that have the knob.
-    fn with_the_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
+    fn places_with_knob(&self, setting: &Setting, places: Vec<Place>) -> Result<Vec<Place>, ReadError> {
         let knob = setting.knob();
         if setting.name.instance.is_some() || knob.knob().scope != Scope::Uncore {
             return Ok(places);
@@ -363,10 +366,12 @@ impl Planner<'_> {
     }
 
     /// Reads what is there and resolves what is wanted.
-    fn look(&mut self) -> Result<(), PlanError> {
+    fn read_and_resolve(&mut self) -> Result<(), PlanError> {
         for want in self.wants.values_mut() {
             want.now = self.snapshot.value(want.knob, &want.place)?;
             want.value = match self.snapshot.resolve(want.knob, &want.place, &want.wanted) {
+                // Any other refusal is judged in `change`, once it is known what changes before the setting's turn. A knob
+                // that the snapshot lacks is a mistake in `judged_by`, and must not pass for an absent one.
                 Err(ResolveError::Read(error @ ReadError::NotTaken(_))) => return Err(error.into()),
                 resolved => resolved.ok(),
             };
@@ -395,12 +400,14 @@ impl Planner<'_> {
                 Id::Online | Id::Smt | Id::Turbo | Id::Boost => self.ahead.capacity = true,
                 _ => {}
             }
+            // `online` is a switch, `smt` a word (on, off, forceoff).
             let on = match &want.value {
                 Some(Value::Switch(on)) => *on,
                 Some(Value::Word(word)) => word == "on",
                 _ => false,
             };
             if on && matches!(want.knob, Id::Online | Id::Smt) {
+                // smt's place has all CPUs: which siblings come online shows only after the write.
                 self.ahead.online.extend(want.place.cpus.iter());
             }
         }
@@ -418,6 +425,7 @@ impl Planner<'_> {
             let now = self.snapshot.value_if_readable(Id::Governor, &place)?;
             let wanted =
                 self.wants.get(&(Id::Governor, place.at.clone())).and_then(|want| want.value.clone());
+            // `now` is `None` where the policy cannot be read: then the governor counts as changing.
             if wanted.is_some() && wanted != now {
                 self.ahead.governor_changes.insert(policy.number);
             }
@@ -454,6 +462,7 @@ pub(crate) fn sort(changes: &mut [Change]) {
         let path = change.location.path().map(natural).unwrap_or_default();
         let control = change.knob.knob().control();
         let bound = control.map_or(Bound::None, |control| control.writing.bound);
+        // Of a pair of limits the one goes first that makes room for the other (`Bound::rank`).
         let order = bound.rank(change.old.as_deref().unwrap_or_default(), &change.new);
         (change.step, order, path, change.location.clone())
     });

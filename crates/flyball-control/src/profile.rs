@@ -91,6 +91,7 @@ fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(usize, &'t str, &'t DeValue<
         .iter()
         .map(|(key, value)| (key.span().start, key.get_ref().as_ref(), value.get_ref()))
         .collect();
+    // toml's table is sorted by key; in an intent the later setting counts.
     entries.sort_by_key(|(at, ..)| *at);
     entries
 }
@@ -118,6 +119,7 @@ impl Reader<'_> {
             }
         }
         let mut last = None;
+        // Sections after the settings for all CPUs, wherever they stand in the file: what names CPUs wins.
         for (at, key, value) in entries {
             let DeValue::Table(groups) = value else { continue };
             if key == "optional" && !optional {

@@ -70,6 +70,7 @@ fn values(
         } else {
             String::new()
         };
+        // Equal values of several places become one list of CPUs.
         let cpus = found.entry(name).or_default().entry(text(&value)).or_default();
         *cpus = cpus.union(&place.cpus);
     }
@@ -97,6 +98,7 @@ fn text(value: &Value) -> String {
     match value {
         Value::Percent(percent) => percent.0.to_string(),
         Value::Epb(bias) => bias.0.to_string(),
+        // `2.6 GHz` is for people; a setting has no blank.
         Value::Frequency(frequency) => frequency.to_string().replace(' ', ""),
         Value::Time(time) => format!("{}us", time.0),
         other => other.to_string(),

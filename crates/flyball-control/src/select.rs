@@ -51,6 +51,7 @@ fn one(part: &str, topology: &Topology) -> Result<CpuList, SelectError> {
     let Some((kind, value)) = part.split_once(':') else { return Err(bad(FORMS.to_owned())) };
     let wanted = Numbers::parse(value);
     let numbers = || wanted.clone().ok_or_else(|| bad(format!("'{value}' is not a number; {FORMS}")));
+    // Each with what there is, for the message if nothing is selected.
     let (cpus, there): (CpuList, String) = match kind.to_ascii_lowercase().as_str() {
         "package" | "socket" => {
             let wanted = numbers()?;

@@ -58,6 +58,7 @@ impl Slot {
         match self.location {
             Location::Msr { mask, .. } => {
                 let raw = text.parse::<u64>().ok()?;
+                // Masked: a value wider than the field must not reach its neighbours.
                 Some(format!("{:#x}", (raw << self.shift) & mask))
             }
             _ => Some(text),
@@ -171,6 +172,7 @@ impl Snapshot {
         if let Some(vendor) = self.other_vendor(knob) {
             return Why::OtherVendor(vendor);
         }
+        // Paths in the reasons below name one CPU that should have the file.
         let first = self.topology.online.first().unwrap_or(0);
         match knob.knob().scope {
             Scope::PowerDomain | Scope::Clos => match &self.speed_select {

@@ -122,6 +122,7 @@ fn one(
     let start = rows.len();
     let on = |place: &Place| options.cpus.as_ref().is_none_or(|cpus| place.is_on(cpus));
     let is_meant = |place: &Place| on(place) && name.matches(place);
+    // One row for all places: none of them was read one by one.
     if let Some(why) = snapshot.absent_everywhere(knob) {
         let mut row = Row {
             knob,
@@ -187,6 +188,7 @@ fn order(scope: Scope, rows: &mut [Row]) {
                 names.push(row.name.clone());
             }
         }
+        // A stable sort: within a name the rows stay in the order of CPUs.
         rows.sort_by_key(|row| names.iter().position(|name| *name == row.name));
     }
 }

@@ -102,6 +102,7 @@ pub struct Topology {
 }
 
 pub(crate) fn bad(path: &str, found: &str, expected: &'static str) -> ReadError {
+    // Shortened: a file of a recording may hold anything, and the message is one line.
     let found = found.chars().take(60).collect();
     ReadError::Content { source: Location::File(path.to_owned()), found, expected }
 }
@@ -138,6 +139,7 @@ impl Topology {
             (Some(6), Some(model)) if NEHALEM_AND_WESTMERE.contains(&model) => Some(400_000),
             (Some(6), Some(model)) if OTHERS.contains(&model) => None,
             (Some(0..=5 | 15), _) => None,
+            // Unknown models are later ones: 100 MHz.
             _ => Some(300_000),
         }
     }
@@ -250,6 +252,7 @@ impl Topology {
                 }
             }
         }
+        // Before the capacities: those cannot tell an E-core without an L3 from another.
         self.low_power_cores(host);
         let Some(first) = self.online.first() else { return Ok(()) };
         let capacity = |cpu: u32| read_number(host, &format!("{CPUS}/cpu{cpu}/cpu_capacity"));
@@ -342,6 +345,7 @@ impl Topology {
                     cpu.policy = Some(number);
                 }
             }
+            // Not from affected_cpus: a read per policy less, and the kernel's list of online CPUs has the same.
             let online = cpus.intersection(&self.online);
             self.policies.push(Policy { number, cpus, online });
         }

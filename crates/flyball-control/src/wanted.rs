@@ -105,6 +105,7 @@ impl Wanted {
         if knob.control().is_none() {
             return Err(refuse(""));
         }
+        // Before the form is asked: no value is longer, and what is refused is printed.
         let is_plausible = !text.is_empty() && text.len() <= 200 && !text.contains(char::is_control);
         let wanted = is_plausible.then(|| match knob.id {
             Id::IdleState => Some(idle_state(text)),

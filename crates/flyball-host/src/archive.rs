@@ -143,6 +143,7 @@ impl Archive {
     }
 
     fn keep(&mut self, bytes: usize) -> Result<(), Refused> {
+        // Counted before it is kept: an archive of a few kilobytes can unpack to more names than fit into memory.
         self.kept += bytes + ENTRY;
         if self.kept > MOST_KEPT { Err(Refused("it is larger than any machine".to_owned())) } else { Ok(()) }
     }
@@ -234,6 +235,7 @@ impl Archive {
     }
 
     fn node(&self, op: Op, path: &str) -> Result<&Node, HostError> {
+        // As Live does: an archive must not accept a path that the machine would refuse.
         if path.split('/').any(|part| part == "..") {
             return Err(HostError::new(op, path, Errno::INVAL));
         }
@@ -263,6 +265,7 @@ impl Host for Archive {
                 Ok(())
             }
             Node::Fails(errno) => Err(HostError::new(Op::Read, path, *errno)),
+            // `resolve` follows links to their end: one that is left leads nowhere.
             Node::Link(_) => Err(HostError::new(Op::Read, path, Errno::NOENT)),
         }
     }
@@ -309,6 +312,7 @@ impl Host for Archive {
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let fail = |errno| HostError::new(Op::ReadMsr, format!("MSR {register:#x} of CPU {cpu}"), errno);
         let registers = self.msrs.as_ref().ok_or_else(|| fail(Errno::NOENT))?;
+        // ENOENT is a machine without the msr driver, ENODEV a register that was not recorded.
         registers.get(cpu, register).ok_or_else(|| fail(Errno::NODEV))
     }
 

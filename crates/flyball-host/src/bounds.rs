@@ -40,6 +40,7 @@ pub struct NotingAllocator<A>(pub A);
 
 fn noted(memory: *mut u8) -> *mut u8 {
     if memory.is_null() {
+        // Relaxed: the abort that reads it follows in the same thread.
         REFUSED.store(true, Ordering::Relaxed);
     }
     memory
@@ -98,6 +99,7 @@ pub fn bound(bounds: Bounds) -> io::Result<Before> {
     let wanted = [(Resource::Data, bounds.memory), (Resource::Cpu, bounds.seconds)];
     let before = Before(wanted.map(|(resource, _)| (resource, getrlimit(resource))));
     for ((resource, most), (_, old)) in wanted.into_iter().zip(&before.0) {
+        // Never above what the user has set already.
         let current = Some(old.current.map_or(most, |old| old.min(most)));
         setrlimit(resource, Rlimit { current, maximum: old.maximum })?;
     }
@@ -111,6 +113,7 @@ extern "C" fn end(signal: libc::c_int) {
     let line = match signal {
         libc::SIGXCPU => bounds.out_of_time,
         _ if REFUSED.load(Ordering::Relaxed) => bounds.out_of_memory,
+        // The handler returns, and abort(3) raises the signal a second time with its default action.
         _ => return,
     };
     // SAFETY: write(2) reads as many bytes as the text has; both calls are on the list of signal-safety(7).

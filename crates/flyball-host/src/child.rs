@@ -332,6 +332,7 @@ fn become_user(user: &User) -> io::Result<()> {
 
 /// The mask that sched_setaffinity(2) takes, as long as the highest CPU needs.
 fn affinity_mask(cpus: &CpuList) -> Vec<u8> {
+    // The kernel takes whole words of 64 bits (sched_setaffinity(2)).
     let longs = cpus.iter().next_back().map_or(1, |last| last as usize / 64 + 1);
     let mut mask = vec![0_u8; longs * 8];
     for cpu in cpus.iter() {
@@ -359,6 +360,7 @@ impl Running {
 impl Process for Running {
     fn wait(&mut self, limit: Duration) -> io::Result<Option<Ended>> {
         use rustix::event::{PollFd, PollFlags, poll};
+        // A pidfd is readable when its process has ended (pidfd_open(2)): the wait can have a limit, which waitpid(2) lacks.
         let mut watched = [PollFd::from_borrowed_fd(self.descriptor.as_fd(), PollFlags::IN)];
         let timeout = rustix::event::Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -393,13 +395,15 @@ impl Process for Running {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(ended) = self.wait(left.min(Duration::from_millis(100)))? {
+            if left.is_zero() {
+                self.signal(rustix::process::Signal::KILL);
+            }
+            // After the signal as well: a process in uninterruptible sleep ends later, and a wait of no time would spin.
+            let step = Duration::from_millis(100);
+            if let Some(ended) = self.wait(if left.is_zero() { step } else { left.min(step) })? {
                 // Those of the group that outlived their leader.
                 self.signal(rustix::process::Signal::KILL);
                 return Ok(ended);
-            }
-            if left.is_zero() {
-                self.signal(rustix::process::Signal::KILL);
             }
         }
     }

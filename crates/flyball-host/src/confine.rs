@@ -180,6 +180,7 @@ fn refuse_calls() -> Result<(), seccompiler::Error> {
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     // A call without conditions is always refused.
     let rules: BTreeMap<_, _> = REFUSED.iter().map(|number| (*number, Vec::new())).collect();
+    // An errno, not a kill: a library that tries such a call goes on without it.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)
         .and_then(TryInto::<BpfProgram>::try_into)

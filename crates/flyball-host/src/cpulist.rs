@@ -232,6 +232,7 @@ impl fmt::Display for CpuList {
             }
             match last - first {
                 0 => write!(f, "{separator}{first}")?,
+                // Two neighbours as a pair, where the kernel prints a range: both read back the same.
                 1 => write!(f, "{separator}{first},{last}")?,
                 _ => write!(f, "{separator}{first}-{last}")?,
             }

@@ -142,8 +142,10 @@ impl Facts {
                     continue;
                 }
                 Type::Link => Fact::Link(dir.link(&path)?),
+                // A device or FIFO is refused by `dir`: its error is what is kept.
                 Type::File | Type::Special => match dir.read(&path, MOST_FILE) {
                     Ok(bytes) => Fact::File { bytes, writable: status.mode & 0o222 != 0 },
+                    // The errno is a fact too: the copy answers as the machine did.
                     Err(error) => Fact::Fails(Errno::from(&error)),
                 },
             };

@@ -147,6 +147,7 @@ pub fn explain(host: &dyn Host, error: &HostError) -> String {
 
 /// The same for a processor that is known: /proc/cpuinfo is a megabyte on a machine of 512 CPUs.
 pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> String {
+    // The same errno from a call on the open node has another cause.
     let node_missing = error.path == NODE && error.is_absent();
     match error.errno {
         _ if node_missing => explain_absence(kind, processor),
@@ -158,6 +159,7 @@ pub fn explain_on(kind: &Kind, processor: Processor<'_>, error: &HostError) -> S
              firmware, a value it does not take, or a call that this kernel does not have"
         ),
         Errno::BUSY => format!("{error}; the firmware's mailbox did not answer in time: try again"),
+        // A completion code other than 0 (isst_if_mbox_pci.c, isst_if_mbox_msr.c).
         Errno::NXIO => {
             format!("{error}; the firmware refused the command: this CPU may not have the feature")
         }

@@ -143,6 +143,7 @@ impl Tree {
     fn write(&self, path: &str, bytes: &[u8]) -> Result<(), HostError> {
         let fail = |errno: rustix::io::Errno| HostError::new(Op::Write, path, errno);
         let full = self.resolve(Op::Write, path)?;
+        // Neither O_CREAT nor O_TRUNC: an attribute is there or it is an error.
         let file = rustix::fs::open(&full, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map_err(fail)?;
         // One write(2): sysfs hands each write to the driver's store function as a whole.
         let count = loop {
@@ -151,6 +152,7 @@ impl Tree {
                 other => break other.map_err(fail)?,
             }
         };
+        // A store function that took less would get the rest as a value of its own: that is an error, not a retry.
         if count == bytes.len() { Ok(()) } else { Err(HostError::new(Op::Write, path, Errno::IO)) }
     }
 
@@ -281,6 +283,7 @@ impl Host for Live {
 
     fn msr(&self, cpu: u32, register: u32) -> Result<u64, HostError> {
         let fail = |errno: Errno| HostError::new(Op::ReadMsr, msr_name(cpu, register), errno);
+        // Opened for each read: a CPU that goes offline would leave a handle that answers ENXIO or EIO.
         let file = std::fs::File::open(msr_device(cpu)).map_err(|error| fail(Errno::from(&error)))?;
         let mut bytes = [0; 8];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, u64::from(register))

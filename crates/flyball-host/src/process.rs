@@ -85,6 +85,7 @@ pub fn kill_owned_by(guard: &str) -> usize {
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
             let Some(pid) = pid.filter(|&pid| pid != std::process::id() as i32) else { continue };
+            // A process that ended meanwhile, or is another user's, cannot be read: then it is not one to end.
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             if environment.split(|&byte| byte == 0).any(|word| word == mark)
                 && let Some(pid) = rustix::process::Pid::from_raw(pid)
@@ -150,6 +151,7 @@ pub fn prefer_thread() {
 /// `EINVAL` for a CPU that is not there or offline.
 pub fn pin_thread(cpu: u32) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
+    // `set` panics beyond the size of cpu_set_t.
     if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
         return Err(io::ErrorKind::InvalidInput.into());
     }

@@ -87,6 +87,7 @@ pub(crate) fn below(path: &str) -> &str {
 pub(crate) fn natural_key(name: &str) -> (&str, usize, &str) {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (stem, number) = name.split_at(name.len() - digits);
+    // By length first: of two numbers without leading zeros the longer one is the larger, whatever its size.
     (stem, number.len(), number)
 }
 

@@ -315,6 +315,7 @@ impl<W: Write> Recorder<'_, W> {
         match self.host.read_into(path, &mut bytes) {
             // No attribute has that size, and the archive's reader refuses files of twice as much.
             Ok(()) if bytes.len() > 8 << 20 => {}
+            // A file of a tree may be in a list as well: it is recorded once.
             Ok(()) if self.seen.insert(path.to_owned()) => {
                 let bytes = match (path, std::str::from_utf8(&bytes)) {
                     ("/proc/cmdline", Ok(text)) => redact::parameters(text).into_bytes(),
@@ -325,6 +326,7 @@ impl<W: Write> Recorder<'_, W> {
                 self.writer.file(path.trim_start_matches('/'), &bytes, self.host.writable(path))?;
                 self.summary.files += 1;
             }
+            // Seen before: it counts once.
             Ok(()) => {}
             Err(error) if error.errno == Errno::ISDIR => return Ok(false),
             Err(error) => self.failed(path, &error),
@@ -377,6 +379,7 @@ impl<W: Write> Recorder<'_, W> {
         let online = self.host.read("/sys/devices/system/cpu/online").unwrap_or_default();
         let online: CpuList = online.parse().unwrap_or_default();
         let mut text = String::new();
+        // Register by register, so that one the processor lacks costs no line.
         for &register in REGISTERS {
             let mut line = String::new();
             for cpu in online.iter() {
@@ -421,7 +424,7 @@ impl<W: Write> Recorder<'_, W> {
     }
 }
 
-/// Whether a relative link from a file in `folder` stays within three levels above it, below /sys/devices/system.
+/// Whether a relative link from `folder` leads below the folder of the CPUs or of the NUMA nodes.
 fn inside(folder: &str, target: &str) -> bool {
     if target.starts_with('/') {
         return false;

@@ -67,6 +67,7 @@ impl Spool {
         options.read(true).write(true).mode(0o644).custom_flags(OFlags::TMPFILE.bits().cast_signed());
         let file = options.open(directory).ok()?;
         let count = stretches.max(1) as u64;
+        // Whole mebibytes: places must be multiples of the file system's blocks, whatever their size.
         let stretch = ((MOST - FRONT) / count).min(1 << 40) / (1 << 20) * (1 << 20);
         let block = ALIGNMENT as u64;
         // Tried out on the empty file: nothing else says whether a file system can do it, and after a recording it is too late.
@@ -173,6 +174,7 @@ fn set_direct(file: &File, direct: bool) -> io::Result<()> {
 /// The errno of linkat(2); `ENOENT` without /proc.
 pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
+    // linkat(2): AT_EMPTY_PATH would need CAP_DAC_READ_SEARCH, the link in /proc does not.
     let own = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     Ok(rustix::fs::linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
@@ -198,6 +200,7 @@ impl Aligned {
             if large { (LARGE_PAGE, length.next_multiple_of(LARGE_PAGE)) } else { (ALIGNMENT, length) };
         // What lies before and behind is never touched, and so takes no memory.
         let mut bytes = vec![0; room + alignment];
+        // align_offset may answer usize::MAX; then the slice below is still inside, and the write is not direct.
         let start = bytes.as_ptr().align_offset(alignment).min(alignment);
         if large {
             let place = bytes[start..].as_mut_ptr();

@@ -92,6 +92,7 @@ impl<W: Write> Write for Plain<W> {
     /// Takes all of `bytes` or fails. A character may not be split between two calls, which nothing does that formats
     /// text.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Nearly all output: it goes on without a copy.
         if bytes.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
             self.inner.write_all(bytes)?;
             return Ok(bytes.len());

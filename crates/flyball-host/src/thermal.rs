@@ -85,6 +85,7 @@ impl CapabilityEvents {
         }
         let mut buffer = vec![0; 8192];
         let answer = receive(&socket, &mut buffer)?;
+        // Both numbers are given when the kernel registers the family: they differ from boot to boot.
         let (family, group) = family(answer)?;
         // SAFETY: the option's value is a live u32 and its size is given.
         let joined = unsafe {

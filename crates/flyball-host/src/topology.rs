@@ -74,6 +74,7 @@ impl CpuTopology {
         };
         let online_is_listed = online.is_some();
         let online = online.unwrap_or_else(|| present.clone());
+        // A recording may list CPUs as online that its `present` lacks.
         let present = present.union(&online);
         if present.is_empty() {
             // The listing's own error names the folder that a machine must have.
@@ -120,6 +121,7 @@ impl CpuTopology {
                     None => dies_known = false,
                 }
             }
+            // After the reads: a kernel that numbers no dies has one per package.
             position.die = position.die.or(position.package.map(|_| 0));
             self.positions.insert(cpu, position);
         }

@@ -96,10 +96,12 @@ impl Tracefs {
         let mut removed = Vec::new();
         for name in self.directories("instances")? {
             let Some((pid, started)) = owner(&name) else { continue };
+            // The number alone could be that of a later process.
             if started_at(pid).is_some_and(|now| now == started) {
                 continue;
             }
             let path = format!("instances/{name}");
+            // So that nothing is recorded between this and the removal, and if it is refused (a reader is open).
             let _ = self.0.write(&format!("{path}/tracing_on"), "0");
             if self.0.remove_dir(&path).is_ok() {
                 removed.push(name);

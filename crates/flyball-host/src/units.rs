@@ -99,6 +99,7 @@ fn scaled(digits: &str, scale: u64) -> Option<u64> {
     let mut place = scale;
     for digit in fraction.bytes() {
         let digit = u64::from(digit - b'0');
+        // Exact or refused: 0.0000001GHz is not a number of kHz.
         if digit != 0 && !place.is_multiple_of(10) {
             return None;
         }

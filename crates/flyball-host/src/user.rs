@@ -160,6 +160,7 @@ fn groups_of(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
             groups.truncate(answer as usize);
             return Ok(groups);
         }
+        // -1: there are more groups than room.
         groups.resize(groups.len() * 4, 0);
     }
     Err(io::Error::other("a user is in more groups than the kernel allows"))

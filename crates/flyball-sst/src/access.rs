@@ -31,6 +31,7 @@ pub fn open<'h>(
 ) -> Result<Box<dyn Access + 'h>, HostError> {
     match platform.api_version {
         1 => Ok(Box::new(Mailbox::new(host, model))),
+        // A later version may have other structures: refused, because the driver would read and write past ours.
         2 | 3 => Ok(Box::new(Tpmi::new(host, platform.api_version))),
         version => {
             let what = format!("interface version {version} of {}", isst::NODE);

@@ -45,6 +45,7 @@ pub fn room(host: &dyn Host) -> Option<u32> {
     let text =
         // CPU 0 may be offline, and an offline CPU has no topology directory.
         (0..256).find_map(|cpu| host.read(&format!("{CPUS}/cpu{cpu}/topology/thread_siblings")).ok())?;
+    // Groups of eight hexadecimal digits, 32 CPUs each (cpumap_print_to_pagebuf).
     let groups = text.trim().split(',').take_while(|group| u32::from_str_radix(group, 16).is_ok()).count();
     Some(groups as u32 * 32)
 }
@@ -138,6 +139,7 @@ fn punit_numbers(host: &dyn Host, cpus: &[u32], tpmi: bool) -> Result<Vec<Option
             read => raw.push(read.ok().map(|raw| PunitCpu(raw as u32))),
         }
     }
+    // No register at all: the driver's own error says more than that of the registers.
     if raw.iter().any(Option::is_some) { Ok(raw) } else { Err(error) }
 }
 

@@ -115,6 +115,7 @@ impl Follower {
             if levels.locked || from == Some(levels.current) {
                 continue;
             }
+            // Before it is followed: a CPU that refuses is reported once, not at every look.
             self.seen.insert(key, levels.current);
             events.push(Event::Level { place: at.place, from, to: levels.current });
             match cost::cpus_of_level(layout, access.as_ref(), &at, levels.current) {

@@ -64,6 +64,7 @@ impl Layout {
         };
         let via = match platform.api_version {
             _ if dumped => Via::Dump,
+            // Part of every setting's text in a journal, so that a restore knows where the classes are.
             1 if model.is_skylake_based() => Via::MailboxAlone,
             1 => Via::Mailbox,
             version => Via::Tpmi(version),

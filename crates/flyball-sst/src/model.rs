@@ -113,6 +113,7 @@ fn turbo(
     let row = |(kind, row): (&&'static str, &[MegaHertz; 8])| {
         let pairs = row.iter().zip(cores);
         let buckets: Vec<Bucket> = pairs
+            // Of turbo-freq a bucket without cores ends the list. Ordinary limits are shown even if the counts could not be read.
             .take_while(|(_, cores)| !ends_at_zero || **cores != 0)
             .filter(|(mhz, _)| mhz.0 != 0)
             .map(|(mhz, cores)| Bucket { cores: *cores, mhz: *mhz })

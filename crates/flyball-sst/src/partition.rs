@@ -51,6 +51,7 @@ impl Partition {
         let group = group(package, domain);
         let Partition::Cpus(cpus) = self else {
             dissolve(host, &group)?;
+            // Another program may have come to use cpusets since: then they stay.
             if *self == Partition::None && gives_cpusets(host)? && !cpusets_in_use(host) {
                 // EBUSY if a group hands cpusets on to its own groups: they are then in use.
                 let _ = set_gives_cpusets(host, false);
@@ -75,6 +76,7 @@ impl Partition {
                 Err(error) => reason = error.to_string(),
             }
         }
+        // Nothing of a partition that the kernel does not make is left behind.
         dissolve(host, &group)?;
         Err(HostError::new(Op::Write, format!("partition of CPUs {cpus} ({reason})"), Errno::INVAL))
     }

@@ -232,6 +232,7 @@ impl Setting {
                 match (power, qos) {
                     (true, false) => "pm-only".to_owned(),
                     (false, true) => "qos-only".to_owned(),
+                    // The classes' switch counts where both agree, and on TPMI, where there is one.
                     (_, on) => switch(on),
                 }
             }
@@ -242,7 +243,7 @@ impl Setting {
             Field::ClosEpp(class) => access.clos(at, class)?.epp.to_string(),
             Field::Class(core) => access.class_of(at, core)?.to_string(),
             Field::TurboLimits => {
-                format!("{:#018x}", legacy::read_msr(host, self.cpu()?, MSR_TURBO_RATIO_LIMIT)?)
+                format!("{:#018x}", legacy::read_msr(host, self.cpu(at)?, MSR_TURBO_RATIO_LIMIT)?)
             }
         })
     }
@@ -334,7 +335,7 @@ impl Setting {
                 let digits = content.trim_start_matches("0x");
                 let limits = u64::from_str_radix(digits, 16).map_err(|_| self.bad(content))?;
                 // Through the Speed Select driver, which writes it again after a resume; /dev/cpu/N/msr does not.
-                legacy::write_msr(host, self.cpu()?, MSR_TURBO_RATIO_LIMIT, limits)
+                legacy::write_msr(host, self.cpu(at)?, MSR_TURBO_RATIO_LIMIT, limits)
             }
             // Read-only; `write` has done the partition.
             Field::Highest | Field::Locked | Field::Partition => {
@@ -363,7 +364,10 @@ impl Setting {
     fn reachable(&self, host: &dyn Host) -> DomainAddress {
         let mut place = self.place;
         let online = |cpu: u32| crate::cpus::is_online(host, cpu);
-        if let (Via::Mailbox | Via::MailboxAlone, Some(cpu)) = (self.via, place.cpu) {
+        // TPMI needs no CPU, but the turbo ratio limits are an MSR on every part.
+        let through_cpu =
+            matches!(self.via, Via::Mailbox | Via::MailboxAlone) || self.field == Field::TurboLimits;
+        if let Some(cpu) = place.cpu.filter(|_| through_cpu) {
             if !online(cpu) {
                 let all: CpuList = host
                     .read("/sys/devices/system/cpu/online")
@@ -381,10 +385,8 @@ impl Setting {
         place
     }
 
-    fn cpu(&self) -> Result<u32, HostError> {
-        self.place
-            .cpu
-            .ok_or_else(|| HostError::new(Op::Isst, format!("{self}, which has no CPU"), Errno::NODEV))
+    fn cpu(&self, at: &DomainAddress) -> Result<u32, HostError> {
+        at.cpu.ok_or_else(|| HostError::new(Op::Isst, format!("{self}, which has no CPU"), Errno::NODEV))
     }
 }
 

@@ -61,6 +61,7 @@ fn max_freq(facts: &Facts) -> Option<Answer> {
             return Some(unknown(format!("{} cannot be read", policy.path("amd_pstate_max_freq"))));
         };
         let place = (policy.path("amd_pstate_max_freq"), format!("{driver}, cpuinfo_max_freq {highest} kHz"));
+        // One percent: the two are computed from levels and from MHz, and round differently.
         if on && driver.abs_diff(highest) * 100 > highest {
             differs.extend(policy.cpus.iter());
             shown = Some(place);
@@ -93,6 +94,7 @@ fn preferred_cores(facts: &Facts) -> Option<Answer> {
         Ok(state) => state,
         Err(why) => return Some(unknown(why)),
     };
+    // The file prefcore alone does not say why it is disabled: the cores may be equal, which is not a fault.
     let mut levels = std::collections::BTreeMap::new();
     for cpu in facts.online.iter() {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
@@ -167,6 +169,7 @@ fn power_limit(facts: &Facts) -> Option<Answer> {
                 .seen(format!("{folder}/power1_cap"), cap.to_string())
                 .seen(format!("{folder}/power1_cap_max"), most.to_string())
         };
+        // The first socket with a lowered limit is the answer: one note is enough to look at the firmware setup.
         if cap < most {
             let words = format!(
                 "the socket's power limit is {} W; {} W are possible",

@@ -98,6 +98,7 @@ fn cpc_valid(facts: &Facts) -> Option<Answer> {
 fn enabled(facts: &Facts) -> Option<Answer> {
     applies(facts)?;
     let test = "amd_pstate_ut_check_enabled";
+    // Without the flags it is not known whether requests go by register or by mailbox.
     if facts.topology().flags.is_empty() {
         return Some(unknown("/proc/cpuinfo does not show the processor's flags"));
     }
@@ -134,6 +135,7 @@ fn levels(facts: &Facts, cpu: u32) -> Result<([u64; 4], String), Unseen> {
     if facts.flag("cppc")
         && let Ok(cap) = facts.msr(cpu, MSR_AMD_CPPC_CAP1)
     {
+        // AMD_CPPC_LOWEST_PERF and its neighbours in msr-index.h: lowest in the low byte, highest in bits 31:24.
         let byte = |shift: u32| (cap >> shift) & 0xff;
         return Ok((
             [byte(24), byte(16), byte(8), byte(0)],
@@ -237,6 +239,7 @@ fn freq(facts: &Facts) -> Option<Answer> {
     let mut shown = None;
     let mut complaint = None;
     for policy in &facts.policies {
+        // A policy without an online CPU refuses every read: no answer about it.
         let Some(cpu) = policy.cpus.intersection(&facts.online).first() else { continue };
         let (Some(max), Some(min)) = (policy.number("cpuinfo_max_freq"), policy.number("cpuinfo_min_freq"))
         else {
@@ -318,6 +321,7 @@ fn boosts(facts: &Facts, cpu: u32) -> bool {
         let kept = facts.policies.iter().find_map(|policy| policy.number("amd_pstate_highest_perf"));
         return levels(facts, cpu).is_ok_and(|(levels, _)| kept.unwrap_or(levels[0]) > levels[1]);
     }
+    // Bit 25 is MSR_K7_HWCR_CPB_DIS. Where it cannot be read, the flag alone decides.
     facts.flag("cpb") && facts.msr(cpu, MSR_K7_HWCR).map_or(true, |value| value >> 25 & 1 == 0)
 }
 

@@ -143,6 +143,7 @@ fn epp(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> {
     }
     let path = policy.path("energy_performance_preference");
     let mut numbers = 0;
+    // From 0 up, as the module does it: a driver that takes no numbers refuses the first one.
     for number in 0..=u8::MAX {
         match writer.write(&path, &number.to_string())? {
             Probed::Refused(error) if number == 0 && error.errno == Errno::INVAL && !since(facts, 7, 2) => {
@@ -190,6 +191,7 @@ fn all_changes(modes: &[&'static str]) -> Vec<&'static str> {
     let mut sequence = Vec::new();
     for (index, &from) in modes.iter().enumerate() {
         for &to in &modes[index + 1..] {
+            // The change between two pairs counts as well: so each one is made once.
             sequence.extend([from, to]);
         }
     }
@@ -274,6 +276,7 @@ fn attributes(facts: &Facts, writer: &mut Writer) -> Result<Answer, ApplyError> 
         return Ok(unknown("no policy has a CPU online"));
     };
     let strict = since(facts, 7, 2);
+    // As read before the first change of mode: the file is one of those that come and go.
     let preferred = policy.get("amd_pstate_hw_prefcore") == Some("enabled");
     for mode in known(facts).into_iter().filter(|mode| *mode != "disable") {
         let mut complaint = writer.must(STATUS_AMD, mode)?;

@@ -122,6 +122,7 @@ pub(super) fn same_within_kind(
             return Some(
                 groups
                     .into_iter()
+                    // A mistake shows in a few groups; hundreds of different limits would fill the screen.
                     .take(6)
                     .fold(answer, |answer, (value, cpus)| answer.seen(format!("CPUs {cpus}"), value)),
             );
@@ -353,6 +354,7 @@ fn epb_epp(facts: &Facts) -> Option<Answer> {
         let fast = is_performance(epp);
         let slow = matches!(epp, "power" | "255");
         let text = format!("EPP {epp}, EPB {epb}");
+        // 4 is balance-performance and 8 balance-power (energy_perf_strings in intel_epb.c): beyond these the hints are opposed.
         if (fast && epb >= 8) || (slow && epb <= 4) {
             return Some(
                 warning(format!("preference and bias contradict each other ({text})"))
@@ -381,6 +383,7 @@ fn turbo(facts: &Facts) -> Option<Answer> {
                 .seen(NO_TURBO, no_turbo.as_str()),
         );
     }
+    // Off on all CPUs is not a contradiction but a choice: conflict.turbo-off is about that.
     if boost.as_deref() == Some("1") && !off.is_empty() && off.len() < facts.online.len() {
         return Some(
             note(format!("boost is on for the machine but off for CPUs {off}"))

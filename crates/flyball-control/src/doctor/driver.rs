@@ -108,6 +108,7 @@ fn blocked_by_parameter(facts: &Facts) -> Option<(String, String)> {
     }
     for parameter in ["initcall_blacklist", "modprobe.blacklist", "module_blacklist"] {
         if let Some(list) = facts.parameter(parameter)
+            // initcall_blacklist names functions: intel_pstate_init, amd_pstate_init.
             && list.split(',').any(|entry| entry.starts_with(name))
         {
             return Some((
@@ -315,6 +316,7 @@ fn mode(facts: &Facts) -> Option<Answer> {
                 ok("the driver is in active mode, as its name says").seen(driver_path(facts), driver),
             );
         }
+        // Guided mode came after the status file (6.4): without the file it is passive.
         Err(_) if driver == "amd-pstate" => "passive".to_owned(),
         Err(why) => return Some(unknown(why)),
     };
@@ -332,6 +334,7 @@ fn mode(facts: &Facts) -> Option<Answer> {
                 Some(value) if value == status => {
                     format!(", as {parameter}={value} on the command line requests")
                 }
+                // intel_pstate_init: without HWP default_driver is intel_cpufreq, the passive one.
                 _ if parameter == "intel_pstate" && !facts.flag("hwp") => {
                     ", the kernel's default without hardware P-states".to_owned()
                 }
@@ -369,6 +372,7 @@ fn hwp(facts: &Facts) -> Option<Answer> {
         });
     }
     let answer = match register {
+        // The register before the log: the log may have lost its first lines since boot.
         Some(Ok(value)) if value & 1 == 1 => {
             ok("hardware P-states are on").seen(format!("MSR {MSR_PM_ENABLE:#x}"), format!("{value:#x}"))
         }

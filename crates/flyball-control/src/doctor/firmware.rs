@@ -164,6 +164,7 @@ fn package_c_state(facts: &Facts) -> Option<Answer> {
                 ))));
             }
         };
+        // Bit 15 is CFG lock: set by firmware, it makes the register read-only until the next reset.
         let locked = value >> 15 & 1 == 1;
         match limits.iter_mut().find(|(known, at, _)| (*known, *at) == (name, locked)) {
             Some((.., packages)) => packages.push(*package),
@@ -233,6 +234,7 @@ fn energy_bias(facts: &Facts) -> Option<Answer> {
             Ok(Ok(value)) => value,
             Ok(Err(_)) => return Some(unknown(format!("{path} does not hold a number"))),
             Err(_) => match facts.msr(cpu, MSR_IA32_ENERGY_PERF_BIAS) {
+                // Bits 3:0; the rest of the register is reserved.
                 Ok(value) => value & 0xf,
                 Err(why) => return Some(unknown(why)),
             },

@@ -122,6 +122,7 @@ impl PowerLimit {
     }
 
     fn is_enabled(&self) -> bool {
+        // Without the enable bit the limit's number does not count (PL1_ENABLE in intel_rapl_common.c).
         self.limit >> 15 & 1 == 1
     }
 
@@ -336,6 +337,7 @@ fn guaranteed(facts: &Facts) -> Option<Answer> {
     {
         return None;
     }
+    // With HWP off the capabilities are not those in force (and some processors fault on the register).
     if facts.msr(first_cpu(facts), MSR_PM_ENABLE).is_ok_and(|value| value & 1 == 0) {
         return None;
     }
@@ -428,6 +430,7 @@ fn smt(facts: &Facts) -> Option<Answer> {
         Ok(word) => Some(match word.as_str() {
             "on" => ok("SMT is on").seen(path, word),
             "off" | "forceoff" => note("SMT is switched off at run time").seen(path, word),
+            // smt/control of a kernel that found no sibling, whatever the reason (cpu_smt_check_topology).
             "notsupported" => {
                 ok("SMT is off in firmware, or the processor does not have it").seen(path, word)
             }

@@ -30,6 +30,7 @@ pub(super) const CHECKS: &[Check] = &[
 /// A list of CPUs on the command line, without the flags before it: `isolcpus=domain,managed_irq,3-5`.
 fn listed(facts: &Facts, name: &str) -> Option<CpuList> {
     let text = facts.parameter(name)?.trim_matches('"');
+    // bitmap_parselist takes `all` and `N` for the last CPU (Documentation/admin-guide/kernel-parameters.rst).
     let last = facts.present.iter().last().unwrap_or(0);
     let starts = |part: &&str| part.starts_with(|c: char| c.is_ascii_digit()) || matches!(*part, "all" | "N");
     let mut cpus = CpuList::new();
@@ -50,6 +51,7 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
     let file = "/sys/devices/system/cpu/nohz_full";
     let isolated = listed(facts, "isolcpus").unwrap_or_default();
     let requested = match facts.parameter("isolcpus") {
+        // isolcpus=nohz makes its own list tickless (housekeeping_isolcpus_setup in kernel/sched/isolation.c).
         Some(flags) if flags.split(',').any(|flag| flag == "nohz") => Some(isolated.clone()),
         _ => listed(facts, "nohz_full"),
     };
@@ -74,6 +76,7 @@ fn nohz_full(facts: &Facts) -> Option<Answer> {
         }));
     }
     let offloaded = listed(facts, "rcu_nocbs").unwrap_or_default();
+    // On a CPU that is not isolated, the scheduler's wake-ups of other tasks run the driver's callback.
     let risky = tickless.intersection(&isolated).difference(&offloaded);
     let Some(driver) = facts.driver() else {
         return Some(unknown(format!("CPUs {tickless} are tickless; the cpufreq driver is unknown")));
@@ -238,6 +241,7 @@ fn cut_off(facts: &Facts, driver: &str) -> Option<Answer> {
         let limit = value.parse::<usize>().ok()?;
         let reached = match limit {
             0 => name == "intel_idle.max_cstate" && driver != "intel_idle",
+            // A driver has at most 10 states with polling (CPUIDLE_STATE_MAX in cpuidle.h): 9 limits nothing.
             _ => names.len() <= limit && limit < 9,
         };
         let concerns = limit == 0 || name.starts_with("intel_idle") == (driver == "intel_idle");

@@ -134,6 +134,7 @@ fn tpmi_limits(facts: &Facts) -> Option<Answer> {
                 Ok(text) => text,
                 Err(why) => return Some(unknown(why)),
             };
+            // The first line is the domain's coarse reasons; the lines after it are single CPUs.
             let Some(words) = text.lines().next().and_then(|line| line.strip_prefix("cpus")) else {
                 return Some(unknown(format!("{path} does not begin with the reasons of all CPUs")));
             };
@@ -235,6 +236,7 @@ fn limited_now(core: &[(u32, u64)], packages: &[(u32, u64)]) -> Option<Answer> {
         answer.evidence.push(Evidence { place: format!("MSR 0x19c of {words}"), value: name.to_owned() });
     }
     let mut answer = answer?;
+    // At the critical temperature the processor may stop altogether: not one of the usual limits.
     if core.iter().chain(packages).any(|(_, value)| value >> CRITICAL & 1 == 1) {
         answer.verdict = Verdict::Fault;
     }
@@ -275,6 +277,7 @@ fn amd_current_limit(facts: &Facts) -> Option<Answer> {
         Sampled::Values(values) => values,
         Sampled::Unreadable(why) => return Some(unknown(why)),
     };
+    // P-state 0 is the fastest: any other number is a limit.
     let held: CpuList = values.iter().filter(|(_, value)| value & 7 != 0).map(|(cpu, _)| *cpu).collect();
     let place = format!("MSR {MSR_PSTATE_CUR_LIMIT:#x}");
     let Some(first) = held.first() else {
@@ -318,6 +321,7 @@ fn amd_limit_source(facts: &Facts) -> Option<Answer> {
             "Linux 6.16 or newer, HSMP enabled in firmware, modprobe hsmp_acpi",
         )));
     }
+    // One device per socket: a socket without one may be the limited one.
     if folders.len() < facts.topology().packages().len() {
         return Some(unknown("not every socket has the management port's files (HSMP)"));
     }

@@ -145,9 +145,11 @@ fn throttled(facts: &Facts) -> Option<Answer> {
             _ => unknown(facts.missing(place, "")),
         });
     };
+    // A recording does not change while it is waited for.
     if facts.kind() != Kind::Recorded {
         facts.wait(Duration::from_millis(250));
     }
+    // A CPU that went offline in between leaves no second count.
     let after = throttle_counts(facts).unwrap_or(before);
     let text = format!("core {}, package {}", after.0, after.1);
     Some(if after > before {
@@ -239,6 +241,7 @@ fn temperature(facts: &Facts) -> Option<Answer> {
             if let Some(now) = number("input")
                 && hottest.as_ref().is_none_or(|(most, ..)| now > *most)
             {
+                // `crit` is Tjmax on coretemp.
                 hottest = Some((now, number("crit").or_else(|| number("max")), format!("{folder}/{file}")));
             }
         }

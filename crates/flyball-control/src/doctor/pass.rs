@@ -123,6 +123,7 @@ impl<'h> Pass<'h> {
         let read = registers.entry((cpu, register)).or_insert_with(|| {
             self.host.msr(cpu, register).map_err(|error| match (self.host.kind(), error.errno) {
                 (Kind::Recorded, _) => Unseen::NotRecorded(format!("MSR {register:#x}")),
+                // No device node, or one without a driver behind it (msr_open answers ENXIO for a CPU that is not online).
                 (_, Errno::NOENT | Errno::NODEV | Errno::NXIO) => Unseen::NoMsrDriver(register),
                 (_, Errno::PERM | Errno::ACCES) => Unseen::RegisterNeedsRoot(register),
                 // rdmsr_safe_on_cpu() fails with EIO where the instruction faults (msr_read in arch/x86/kernel/msr.c).

@@ -239,6 +239,7 @@ fn registers(facts: &Facts) -> Option<Answer> {
             preference.insert(cpu);
             evidence.push((policy.path("energy_performance_preference"), word.to_owned(), cpu, value));
         }
+        // Only Intel: AMD's levels need the scale of the processor before they are frequencies.
         if register == MSR_HWP_REQUEST && is_capped(facts, policy, value) {
             maximum.insert(cpu);
             let limit = policy.get("scaling_max_freq").unwrap_or_default().to_owned();
@@ -274,6 +275,7 @@ fn is_capped(facts: &Facts, policy: &Policy, request: u64) -> bool {
     {
         return false;
     }
+    // Bits 15:8 are the highest ratio (HWP_MAX_PERF); 99 % allows for a limit between two ratios.
     let khz = (request >> 8 & 0xff) * 100_000;
     policy.number("scaling_max_freq").is_some_and(|limit| khz > 0 && khz * 100 < limit * 99)
 }

@@ -82,12 +82,14 @@ fn compare(facts: &Facts, layout: &Layout) -> Result<Classes, HostError> {
     for domain in &layout.domains {
         let state = access.pm_config(&domain.place)?;
         found.supported |= state.supported;
+        // A mailbox part has two switches, core-power in the power unit and the classes' own: both must be on.
         if !(state.enabled && access.qos(&domain.place)?.enabled) {
             continue;
         }
         found.on = true;
         let classes: Vec<_> =
             (0..4).map(|number| model::class(&*access, domain, number)).collect::<Result<_, _>>()?;
+        // Offline CPUs have a class too, and no limits of cpufreq to compare with.
         let cpus = domain.cpus.intersection(&facts.online);
         for (cpu, number) in model::classes_of(layout, facts.host(), &cpus)? {
             let class = classes.get(usize::from(number)).map(Range::of_class);
@@ -110,6 +112,7 @@ impl Classes {
         let lowers_maximum = class.high.zip(cpufreq.high).is_some_and(|(class, cpufreq)| class < cpufreq);
         let list = if class.is_below(cpufreq) || cpufreq.is_below(class) {
             &mut self.disjoint
+        // cpufreq's minimum of 0 would make every class count as narrower.
         } else if lowers_maximum || class.low > cpufreq.low.max(1) {
             &mut self.narrower
         } else {

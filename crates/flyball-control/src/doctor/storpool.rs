@@ -56,6 +56,7 @@ fn not_covered(facts: &Facts) -> Option<Answer> {
 }
 
 fn hwp(facts: &Facts) -> Option<Answer> {
+    // One answer for the group; the other checks leave such machines out.
     if let Some(answer) = not_covered(facts) {
         return Some(answer);
     }

@@ -128,6 +128,7 @@ impl Turn {
     pub fn listed(self) -> Step {
         match self {
             Turn::In(step) => step,
+            // The earlier of the two: a list in order names it where it may first be written.
             Turn::Switch { off, on } => off.min(on),
         }
     }
@@ -158,6 +159,7 @@ impl Bound {
         }
         match (old.trim().parse::<u64>(), new.trim().parse::<u64>()) {
             (Ok(old), Ok(new)) if new < old => 2,
+            // Unknown counts as rising: too wide for a moment is harmless, a crossed pair is clamped.
             _ => 0,
         }
     }

@@ -107,12 +107,14 @@ impl Spelling {
             }
             // `notsupported` or `notimplemented`: there is no SMT to control.
             Spelling::SmtControl if text.starts_with("not") => None,
+            // Nothing for an empty file: sysfs does not pass a write of no bytes on (sysfs_kf_write in fs/sysfs/file.c).
             _ => content.to_bytes().filter(|bytes| !bytes.is_empty()),
         }
     }
 
     /// Whether a location that held `was` and holds `now` needs no write to be as it was.
     pub fn is_back(self, host: &dyn Host, was: &Content, now: &Content) -> bool {
+        // Byte for byte, not by `agrees`: what is restored must read as it did.
         if was == now {
             return true;
         }

@@ -197,6 +197,7 @@ const INTEL_PSTATE: Remedy =
 /// `amd_pstate_epp_attr`).
 fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
     let topology = snapshot.topology();
+    // No flags at all: the recording lacks /proc/cpuinfo, which says nothing about HWP.
     let lacks_hwp = !topology.flags.is_empty() && !topology.flags.contains("hwp_epp");
     let mode = snapshot.machine_value(Id::DriverMode)?;
     let has_mode = matches!(mode, Some(Value::Word(word)) if word != "active");
@@ -204,6 +205,7 @@ fn preference(snapshot: &Snapshot) -> Result<Option<Remedy>, ReadError> {
         (Vendor::Amd, Some("amd-pstate")) if has_mode => Some(Remedy::ActiveMode),
         (Vendor::Amd, Some("acpi-cpufreq")) if topology.flags.contains("cppc") => Some(AMD_PSTATE),
         (Vendor::Intel, Some("intel_pstate" | "intel_cpufreq")) if lacks_hwp => Some(Remedy::NeedsHwp),
+        // hwp_epp is the processor's flag: intel_pstate=no_hwp leaves it, and then active mode has no preference either.
         (Vendor::Intel, Some("intel_cpufreq")) if has_mode => Some(Remedy::ActiveModeUnlessNoHwp),
         (Vendor::Intel, Some("acpi-cpufreq")) if topology.flags.contains("hwp_epp") => Some(INTEL_PSTATE),
         (_, Some(name)) if !matches!(name, "intel_pstate" | "amd-pstate-epp") => {

@@ -2,7 +2,7 @@
 //! that can only be known when its turn has come.
 
 use super::{
-    Absence, Change, Hint, KERNEL, Note, PlanError, Planner, Refusal, Want, absences, driver,
+    Absence, Change, Hint, KERNEL_GOVERNORS, Note, PlanError, Planner, Refusal, Want, absences, driver,
     frequency_limits,
 };
 use crate::{
@@ -47,6 +47,7 @@ impl Planner<'_> {
             Ok(write) => write,
             Err(TargetError::Read(error)) => return Err(error.into()),
             Err(_) if open => {
+                // No slot now, but one of the changes before it creates the file.
                 self.provisional(want, Some(&value), "its file may appear only when its turn has come")?;
                 return Ok(());
             }
@@ -64,11 +65,13 @@ impl Planner<'_> {
         };
         // `default` is not a value but a request to the firmware: what it had chosen cannot be compared with what is there.
         let always = want.knob == Id::Epp && new == "default";
+        // A number is compared with the register: its file shows a word where the driver has one for it.
         let same = match value {
             Value::Epp(number) => self.snapshot.preference_is(&want.place, number, old.trimmed())?,
             _ => control.writing.spelling.agrees(&new, old.trimmed()),
         };
         let holds = (same || want.now.as_ref() == Some(&value)) && !always;
+        // A change of level switches features off: one that is wanted off needs no second write.
         let reset = self.resets(want).filter(|_| !matches!(location, Location::SpeedSelect(_)) || new != "0");
         let because = match (holds, reset) {
             (true, None) => return Ok(()),
@@ -122,6 +125,7 @@ impl Planner<'_> {
             Err(error) => return self.unresolved(want, error).map(|()| None),
         };
         let mut because = want.from.clone();
+        // Turbo's cap before the table: the capped frequency need not be an entry of it.
         if let Some((cut, words)) = self.under_turbo_off(want, &value)? {
             value = cut;
             because = format!("{because}; {words}");
@@ -172,10 +176,11 @@ impl Planner<'_> {
         let capped = matches!(knob, Id::MinFreq | Id::MaxFreq)
             && self.snapshot.machine_value(Id::Turbo)? == Some(Value::Switch(false));
         let hint = match (&want.wanted, knob) {
+            // First: with turbo off cpuinfo_max_freq is the base frequency, and the range in the refusal ends there.
             _ if capped => Some(Hint::TurboIsOff),
             // cpufreq's own governors, on a driver that has a pair of its own.
             (Wanted::Exactly(Value::Word(word)), Id::Governor)
-                if KERNEL.contains(&word.as_str()) && driver::chooses_by_itself(self.snapshot)? =>
+                if KERNEL_GOVERNORS.contains(&word.as_str()) && driver::chooses_by_itself(self.snapshot)? =>
             {
                 Some(Hint::PassiveMode)
             }
@@ -212,6 +217,7 @@ impl Planner<'_> {
             Some(value) => self
                 .snapshot
                 .target(want.knob, &want.place, value)
+                // Without a slot its spelling is not known: the plan then shows the value in the knob's own terms.
                 .map_or_else(|_| value.to_string(), |(_, content)| content),
             None => want.wanted.to_string(),
         };
@@ -243,7 +249,7 @@ impl Planner<'_> {
     /// driver chooses frequencies by itself.
     fn may_be_loaded(&self, knob: Id, value: &Value) -> Result<bool, ReadError> {
         Ok(knob == Id::Governor
-            && value.word().is_some_and(|word| KERNEL.contains(&word))
+            && value.word().is_some_and(|word| KERNEL_GOVERNORS.contains(&word))
             && !driver::chooses_by_itself(self.snapshot)?)
     }
 }

@@ -11,6 +11,7 @@ use crate::{At, Id, ReadError, ResolveError, Value, Wanted, knob::order::keeps_p
 impl Planner<'_> {
     /// Applies every rule.
     pub(super) fn couple(&mut self) -> Result<(), ReadError> {
+        // The mode first: it decides whether there are policies, and which governors, at all.
         self.driver_mode()?;
         self.preferences()?;
         self.pairs()?;
@@ -93,7 +94,8 @@ impl Planner<'_> {
         for want in self.wants_of(Id::Epp) {
             let At::Policy(number) = want.place.at else { continue };
             let governor = self.ahead.governors.get(&number).cloned().unwrap_or_default();
-            // `default` brings back what firmware had chosen, and the driver takes it under any governor.
+            // `default` is the number that firmware had chosen (cpudata->epp_default). It may be 0, which the driver
+            // takes under any governor: only the write shows.
             let gentle = match &want.value {
                 Some(Value::Word(word)) => !matches!(word.as_str(), "performance" | "default"),
                 Some(Value::Epp(Epp(number))) => *number > 0,
@@ -105,6 +107,8 @@ impl Planner<'_> {
                 self.refuse(Refusal::PreferenceUnderPerformance { from: want.from });
             }
         }
+        // Policies that go to `performance` without a preference of their own: the driver writes EPP 0 there
+        // (intel_pstate_hwp_set, amd_pstate_epp_update_limit).
         let forced: Vec<u32> = self
             .ahead
             .governor_changes
@@ -140,6 +144,7 @@ impl Planner<'_> {
                     Some(want) => Ok(want.value.clone()),
                     None => self.snapshot.value_if_readable(id, &want.place),
                 };
+                // Without a want the other side is what is there now.
                 let (lower_value, upper_value) = (value(&lower, low)?, value(&upper, high)?);
                 let (Some(min), Some(max)) = (number(lower_value.as_ref()), number(upper_value.as_ref()))
                 else {
@@ -161,6 +166,7 @@ impl Planner<'_> {
                 // `base` and `max` stand for other numbers once turbo, or base-freq, has been switched.
                 let is_word = |want: &Want| !matches!(want.wanted, Wanted::Exactly(_));
                 match (&lower, &upper) {
+                    // Numbers stay crossed whatever is switched: only words are left to their turn.
                     (Some(lower), Some(upper)) if open && (is_word(lower) || is_word(upper)) => {}
                     (Some(lower), Some(upper)) => {
                         let side =
@@ -227,6 +233,7 @@ impl Planner<'_> {
             None => self.snapshot.machine_value(Id::Turbo)?,
         };
         for want in wants {
+            // store_local_boost in cpufreq.c tests the machine-wide switch (cpufreq_driver->boost_enabled).
             let off = turbo == Some(Value::Switch(false)) && !self.is_only_present(Id::Turbo, &At::Machine);
             if off && want.value == Some(Value::Switch(true)) {
                 self.refuse(Refusal::BoostUnderTurboOff { from: want.from });

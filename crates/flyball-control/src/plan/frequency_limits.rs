@@ -47,6 +47,7 @@ impl Planner<'_> {
             let at = self.snapshot.place_like(id, &want.place)?;
             let found = at.map(|at| self.snapshot.value(id, &at)).transpose()?;
             if let Some(found) = found.flatten().and_then(|value| value.frequency()) {
+                // The lowest of what is known: base and nominal may differ by the rounding of firmware's tables.
                 cap = Some(cap.map_or(found, |cap| cap.min(found)));
             }
         }
@@ -70,6 +71,7 @@ pub(super) fn in_table(
 ) -> Result<Option<(Value, String)>, ReadError> {
     let Value::Frequency(frequency) = value else { return Ok(None) };
     if matches!(want.knob, Id::ClosMin | Id::ClosMax) {
+        // TPMI divides by 100 MHz and drops the rest (isst_if_clos_param); the mailbox's field is a ratio as well.
         let cut = Snapshot::cut_to_ratio(value);
         return Ok(cut.map(|cut| {
             (cut, format!("{frequency} cut to whole hundreds of MHz, as the register holds them"))

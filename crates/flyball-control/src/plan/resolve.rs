@@ -38,6 +38,7 @@ impl Snapshot {
             accepted,
         };
         match wanted {
+            // Not judged here: what the kernel takes may change before the setting's turn.
             Wanted::Exactly(value) => Ok(value.clone()),
             Wanted::UpTo(state) => self.up_to(place, state).map_err(refuse),
             Wanted::WithinLatency(limit) => {
@@ -49,6 +50,7 @@ impl Snapshot {
             }
             Wanted::Min | Wanted::Max | Wanted::Base | Wanted::Nominal => {
                 let ends = knob.knob().control().map_or(Ends::None, |control| control.ends);
+                // Rows with plain numbers as ends are percentages, or the class limits of Speed Select in kHz.
                 let number = |number: u32| match knob.knob().unit() {
                     Unit::Percent => Value::Percent(Percent(number)),
                     _ => Value::Frequency(KiloHertz(number.into())),
@@ -68,6 +70,7 @@ impl Snapshot {
                     Id::NominalFreq => Some(Id::BaseFreq),
                     _ => None,
                 };
+                // `place_like`: base_frequency is a file of the policy, nominal_freq one of the CPU.
                 let read =
                     |source: Id| self.place_like(source, place)?.map(|at| self.read(source, &at)).transpose();
                 let found = read(source)?;
@@ -172,6 +175,7 @@ impl Snapshot {
             }
             (Check::Level, Value::Count(level)) => {
                 let all = self.levels_at(&place.at)?.iter().enumerate();
+                // Numbers may have gaps: firmware enables levels by a mask (level_en_mask in isst_tpmi_core.c).
                 let levels: Vec<usize> = all.filter(|(_, level)| level.is_some()).map(|(n, _)| n).collect();
                 // Without readable levels firmware decides.
                 if levels.is_empty() || levels.iter().any(|known| *known as u64 == *level) {
@@ -181,6 +185,7 @@ impl Snapshot {
                 refuse(format!("its levels are {}", levels.join(", ")))
             }
             (Check::PartitionCpus, Value::Word(word)) if word != "none" => {
+                // It was parsed as a list when the setting was read.
                 let cpus: CpuList = word.parse().unwrap_or_default();
                 let outside = cpus.difference(&place.cpus);
                 if !outside.is_empty() {
@@ -263,6 +268,7 @@ impl Snapshot {
         }
         let topology = self.topology();
         if topology.vendor == Vendor::Intel {
+            // intel_pstate has a policy per CPU: a CPU of the policy that is online is the one whose MSR 0x774 counts.
             let request = match place.cpus.intersection(&topology.online).first() {
                 Some(cpu) => {
                     let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
@@ -339,6 +345,7 @@ impl Snapshot {
 /// intel_rapl_common.c). 2440 us, which many processors have for short_term, is such a one.
 fn cannot_be_written(window: Micros) -> bool {
     let of = |y: u32, f: u64| (4 + f) * WINDOW_UNIT * (1 << y) / 4;
+    // From y = 2 on a quarter of 2^y is a whole number of units, and nothing is lost.
     (0..2).any(|y| (1..4).any(|f| of(y, f) == window.0)) && !window.0.is_multiple_of(WINDOW_UNIT)
 }
 

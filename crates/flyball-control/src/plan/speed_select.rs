@@ -32,6 +32,7 @@ impl Planner<'_> {
         if !touched {
             return Ok(());
         }
+        // Every domain, not only those in the intent: a rule of one setting may add a want to its domain.
         for place in self.snapshot.power_domain_places().to_vec() {
             // A domain without a readable level is one of an IO die or of firmware that does not answer: no
             // rule can be judged there.
@@ -47,7 +48,7 @@ impl Planner<'_> {
     }
 
     /// The value that a knob will have: the wanted one, else the present one.
-    fn then(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
+    fn expected_value(&self, knob: Id, place: &Place) -> Result<Option<Value>, ReadError> {
         match self.want_at(knob, place) {
             Some(want) => Ok(want.value),
             None => self.snapshot.value_if_readable(knob, place),
@@ -56,17 +57,20 @@ impl Planner<'_> {
 
     fn planned(&self, place: &Place) -> Result<Option<PlannedDomain>, ReadError> {
         let on = |knob: Id| {
-            Ok::<_, ReadError>(self.then(knob, place)?.and_then(|value| value.switch()).unwrap_or(false))
+            Ok::<_, ReadError>(
+                self.expected_value(knob, place)?.and_then(|value| value.switch()).unwrap_or(false),
+            )
         };
+        // The level now and then: without both nothing can be said of features.
         let number = |value: Option<Value>| match value {
             Some(Value::Count(number)) => usize::try_from(number).ok(),
             _ => None,
         };
         let now = number(self.snapshot.value_if_readable(Id::SstLevel, place)?);
-        let (Some(now), Some(level)) = (now, number(self.then(Id::SstLevel, place)?)) else {
+        let (Some(now), Some(level)) = (now, number(self.expected_value(Id::SstLevel, place)?)) else {
             return Ok(None);
         };
-        let ordered = self.then(Id::SstCpPriority, place)?;
+        let ordered = self.expected_value(Id::SstCpPriority, place)?;
         // A level change switches features off: only those that are asked for come after it.
         let level_changes = level != now;
         // Firmware clears base-freq and turbo-freq when the level changes.
@@ -98,6 +102,7 @@ impl Planner<'_> {
         if !self.wants.keys().any(|(knob, _)| LEVEL_KNOBS.contains(knob)) {
             return Ok(());
         }
+        // The level that there will be: features are those of the level they are switched on in.
         let Some(level) = self.level_at(place, planned.level)? else { return Ok(()) };
         for (knob, on, has, base) in [
             (Id::SstBf, planned.base_freq, level.features.base_freq, true),
@@ -126,6 +131,8 @@ impl Planner<'_> {
             if knob == Id::SstTf {
                 self.needs_turbo(&want)?;
             }
+            // As intel-speed-select does it: set_pbf_core_power and set_fact_for_cpu enable core-power with ordered
+            // priority (isst_pm_qos_config(id, 1, 1)) before the feature.
             self.needs_core_power(place, planned, &want)?;
         }
         if planned.level_changes {
@@ -135,7 +142,9 @@ impl Planner<'_> {
     }
 
     fn needs_turbo(&mut self, want: &Want) -> Result<(), ReadError> {
-        if self.then(Id::Turbo, &Place::new(At::Machine, CpuList::new()))? == Some(Value::Switch(false)) {
+        if self.expected_value(Id::Turbo, &Place::new(At::Machine, CpuList::new()))?
+            == Some(Value::Switch(false))
+        {
             self.refuse(Refusal::TurboFreqNeedsTurbo { from: want.from.clone() });
         }
         Ok(())
@@ -183,6 +192,8 @@ impl Planner<'_> {
 
     fn level_change(&mut self, place: &Place, level: &Level) -> Result<(), ReadError> {
         let Some(want) = self.want_at(Id::SstLevel, place) else { return Ok(()) };
+        // The driver does not look at the lock: it writes, waits for firmware to follow, and answers ENOTTY
+        // (isst_if_set_perf_level behind isst_if_def_ioctl). Refused here, the reason is known.
         if self.snapshot.value_if_readable(Id::SstLocked, place)? == Some(Value::Switch(true)) {
             self.refuse(Refusal::LevelLocked { from: want.from, place: place.clone() });
             return Ok(());
@@ -202,14 +213,15 @@ impl Planner<'_> {
         }
         // Mailbox parts without a mask give none: which CPUs belong to the level is not known.
         let Some(inside) = &level.cpus else { return Ok(()) };
-        let apart = match self.then(Id::SstPartition, place)? {
+        // CPUs in an isolated partition count as out of use, as with the tool's --cgroup.
+        let apart = match self.expected_value(Id::SstPartition, place)? {
             Some(Value::Word(list)) => list.parse().unwrap_or_default(),
             _ => CpuList::new(),
         };
         let mut staying = CpuList::new();
         for cpu in domain.cpus.difference(inside).difference(&apart).iter() {
             let place = Place::new(At::Cpu(cpu), CpuList::from_iter([cpu]));
-            if self.then(Id::Online, &place)? != Some(Value::Switch(false)) {
+            if self.expected_value(Id::Online, &place)? != Some(Value::Switch(false)) {
                 staying.insert(cpu);
             }
         }
@@ -236,11 +248,12 @@ impl Planner<'_> {
     fn limits_against_classes(&mut self, place: &Place, want: &Want) -> Result<(), ReadError> {
         let mut low: BTreeMap<KiloHertz, u32> = BTreeMap::new();
         for policy in self.snapshot.places_on(Id::MaxFreq, &place.own_cpus())? {
-            let limit = self.then(Id::MaxFreq, &policy)?.and_then(|value| value.frequency());
+            let limit = self.expected_value(Id::MaxFreq, &policy)?.and_then(|value| value.frequency());
             let hardware = self.snapshot.value_if_readable(Id::HwMaxFreq, &policy)?;
             let hardware = hardware.and_then(|value| value.frequency());
             if let (Some(limit), Some(hardware)) = (limit, hardware) {
                 if limit < hardware {
+                    // Grouped by limit: the note names the lowest, with its number of CPUs.
                     *low.entry(limit).or_default() += policy.cpus.len() as u32;
                 }
             }
@@ -262,8 +275,9 @@ impl Planner<'_> {
             // A class is judged with the value that the other end has now: one setting can cross it as well
             // as two.
             let Some(want) = low.or(high) else { continue };
-            let frequency =
-                |knob: Id| Ok::<_, ReadError>(self.then(knob, &place)?.and_then(|value| value.frequency()));
+            let frequency = |knob: Id| {
+                Ok::<_, ReadError>(self.expected_value(knob, &place)?.and_then(|value| value.frequency()))
+            };
             if let (Some(min), Some(max)) = (frequency(Id::ClosMin)?, frequency(Id::ClosMax)?)
                 && min > max
             {

@@ -29,6 +29,7 @@ impl Planner<'_> {
         }
         let machine = Place::new(At::Machine, CpuList::new());
         let Some(slot) = self.snapshot.slot(Id::Turbo, &machine)? else { return Ok(None) };
+        // cpufreq/boost has no base frequencies to follow: it belongs to other drivers.
         if slot.location.name() != "no_turbo" {
             return Ok(None);
         }
@@ -46,6 +47,7 @@ impl Planner<'_> {
             let (Some(highest), Some(base)) = (frequency(Id::HwMaxFreq)?, frequency(Id::BaseFreq)?) else {
                 continue;
             };
+            // Below the base frequency now: the switch is needed even if the intent moves nothing.
             if highest.0 + TOLERANCE_KHZ < base.0 {
                 return Ok(Some((slot.location.clone(), true)));
             }
@@ -71,6 +73,7 @@ impl Planner<'_> {
             cpus: self.snapshot.topology().present.clone(),
             step: control.writing.turn.step("1"),
             location,
+            // no_turbo: 1 is off. Writing 1 over 1 does nothing (store_no_turbo), so it goes through 0.
             old: Some("1".to_owned()),
             through: Some("0".to_owned()),
             new: "1".to_owned(),

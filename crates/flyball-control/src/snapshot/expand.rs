@@ -26,6 +26,7 @@ impl<'p> Pattern<'p> {
 
     /// The path at `at`; `None` where the machine has nothing to put for a placeholder.
     pub(crate) fn path(&self, topology: &Topology, at: &At) -> Option<String> {
+        // 96 bytes hold every path of the table: one allocation per path, of which a large machine has thousands.
         let mut path = String::with_capacity(96);
         for (text, name) in &self.pieces {
             path.push_str(text);

@@ -91,6 +91,7 @@ fn idle_places(topology: &Topology, names: &[String]) -> Vec<Place> {
 fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) -> Vec<Place> {
     let folder = format!("{CPUS}/intel_uncore_frequency");
     let names = host.list(&folder).unwrap_or_default();
+    // Only the TPMI driver names domains uncoreNN (uncore_freq_add_entry in uncore-frequency-common.c).
     let tpmi = names.iter().any(|name| name.starts_with("uncore"));
     let power_domains = if tpmi { power_domains(host, topology, layout) } else { BTreeMap::new() };
     let (packages, dies) = (topology.packages(), topology.dies());
@@ -117,9 +118,11 @@ fn find_uncore(host: &dyn Host, topology: &Topology, layout: Option<&Layout>) ->
         let id = number("domain_id");
         Some(match id.and_then(|id| power_domains.get(&(package, id))) {
             Some(cpus) => place(cpus.clone()),
+            // Which CPUs the domain has is not known: the package's CPUs stand for it.
             None if id.is_none() || power_domains.is_empty() => {
                 place(whole(package)).belonging(Belongs::ToAll)
             }
+            // A domain without CPUs: that of an I/O die, which serves the whole package.
             None => place(whole(package)).belonging(Belongs::ToPackage),
         })
     };
@@ -136,6 +139,7 @@ fn power_domains(
     let map = if let Some(layout) = layout.filter(|layout| layout.platform.is_tpmi()) {
         &layout.map
     } else {
+        // Without /dev/isst_interface, the numbers come from MSR 0x54 of each CPU.
         read = CpuMap::read(host, topology.positions(), true);
         &read
     };
@@ -185,6 +189,7 @@ fn find_constraints(host: &dyn Host, zones: &[Place]) -> Vec<Place> {
     let mut places = Vec::new();
     for zone in zones {
         let At::Zone(folder) = &zone.at else { continue };
+        // RAPL has three (NR_POWER_LIMITS in intel_rapl.h), powercap at most 10 (MAX_CONSTRAINTS_PER_ZONE).
         for constraint in 0..8 {
             let path = format!("{POWERCAP}/{folder}/constraint_{constraint}_name");
             // Constraints are numbered without gaps (powercap_register_zone): the first missing name is the
@@ -220,6 +225,7 @@ fn find_sensors(host: &dyn Host, topology: &Topology) -> Vec<Place> {
                 if label.is_empty() { format!("temp{sensor}") } else { label }
             })
             .collect();
+        // coretemp has one device per package, with the package's number in this label only.
         let package = labels.iter().find_map(|label| label.strip_prefix("Package id ")?.parse::<u32>().ok());
         for (sensor, label) in numbers.into_iter().zip(labels) {
             let cpus = sensor_cpus(topology, package, &label);

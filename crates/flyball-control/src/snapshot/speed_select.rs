@@ -67,6 +67,7 @@ impl SpeedSelectView {
 fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level>> {
     let access = layout.access(host);
     let access = access.as_ref();
+    // A domain that does not answer has no levels to judge by; the plan goes on with the others.
     let Ok(levels) = access.levels(&domain.place) else { return Vec::new() };
     let level = |level: u8| {
         let features = access.features(&domain.place, level).ok()?;
@@ -86,6 +87,7 @@ fn levels(host: &dyn Host, layout: &Layout, domain: &Domain) -> Vec<Option<Level
 
 /// Why there is no Speed Select, in as few words as will do where the processor is not of the kind.
 fn why_none(host: &dyn Host, topology: &Topology, error: &HostError) -> Why {
+    // A model that should have the interface, or an interface that answers with an error: worth an explanation.
     let known = topology.model.and_then(isst::module_for).is_some();
     if known || (error.path == isst::NODE && !error.is_absent()) {
         let processor = isst::Processor {
@@ -200,6 +202,7 @@ impl Snapshot {
             SpeedSelect::Locked => Field::Locked,
             SpeedSelect::Class => return layout.class_setting(place.cpus.first()?),
             SpeedSelect::TurboLimits => {
+                // The ratios are MSR 0x1AD, which is read and written on a CPU.
                 let cpu = place.cpus.intersection(&self.topology.online).first()?;
                 let mut domain = layout.domain_of(cpu)?.place;
                 domain.cpu = Some(cpu);

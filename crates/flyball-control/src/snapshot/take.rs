@@ -119,10 +119,12 @@ impl Snapshot {
 
     /// Finds the places of a scope, unless they are known.
     fn find_places(&mut self, host: &dyn Host, scope: Scope) {
+        // Before the places: their names are part of each place.
         if scope == Scope::IdleState && self.idle_states.is_empty() {
             self.idle_states = super::instances::idle_states(host, &self.topology);
         }
         if scope == Scope::Constraint {
+            // A constraint is found in the folder of its zone.
             self.find_scope(host, Scope::Zone);
         }
         self.find_scope(host, scope);
@@ -248,6 +250,7 @@ impl Pass<'_> {
     /// Why a knob is absent, where a sample of its places lacks the file or the register.
     fn absent_everywhere(&mut self, snapshot: &Snapshot, knob: Id, places: &[&Place]) -> Option<Why> {
         let mut sample = vec![*places.first()?, *places.last()?];
+        // A hybrid processor's kinds of core may differ in their files.
         for cpus in snapshot.topology.core_kinds().values() {
             sample
                 .extend(places.iter().find(|place| place.cpus.first().is_some_and(|cpu| cpus.contains(cpu))));
@@ -264,6 +267,7 @@ impl Pass<'_> {
                 )) => {
                     first.get_or_insert(why);
                 }
+                // Present, or absent for a reason of the moment (offline, driver off): that says nothing of the other places.
                 _ => return None,
             }
         }
@@ -309,6 +313,7 @@ impl Pass<'_> {
         let topology = &snapshot.topology;
         match *mechanism {
             Mechanism::File { path, form, write } => {
+                // By address: the patterns are constants of the table, and comparing texts would cost as much as parsing.
                 let pattern = self.patterns.entry(path.as_ptr()).or_insert_with(|| Pattern::new(path));
                 let Some(path) = pattern.path(topology, &place.at) else {
                     return Attempt::absent(Why::NoCpufreq);
@@ -386,6 +391,7 @@ impl Pass<'_> {
                 self.no_msr_driver = true;
                 return absent(true);
             }
+            // EIO: the instruction faulted, so this processor has no such register (msr_read in arch/x86/kernel/msr.c).
             Err(error) if error.is_absent() || error.errno == Errno::IO => return absent(false),
             Err(error) => return Attempt { reading: Err(error.clone().into()), slot: None },
         };
@@ -411,6 +417,7 @@ impl Pass<'_> {
         let slot = (self.to_plan && write && matches!(reading, Ok(Reading::Value { .. }))).then(|| {
             Box::new(Slot {
                 location: Location::Msr { cpu, register, mask },
+                // Only the field: restoring must not write what its neighbours held.
                 content: Content::Text(format!("{:#x}", raw & mask)),
                 form,
                 shift: bits.1,
@@ -458,12 +465,15 @@ fn decode_file(
 /// What it means that the kernel refused to read a file.
 fn refused(topology: &Topology, path: String, place: &Place, error: HostError) -> Result<Reading, ReadError> {
     let why = match error.errno {
+        // Whatever the errno: EBUSY from cpufreq, ENOENT where the folder is away. Not text, or not allowed, is so with CPUs
+        // online as well.
         _ if is_offline(topology, place) && !matches!(error.errno, Errno::ILSEQ | Errno::ACCES) => {
             Why::Offline
         }
         _ if error.is_absent() => Why::NoFile(path),
         // intel_pstate's files while the driver is switched off.
         Errno::AGAIN => Why::DriverOff(path),
+        // The driver has the file for processors that lack the feature (uncore's ELC files, powercap's constraints).
         Errno::OPNOTSUPP | Errno::NODATA => Why::Unsupported(path),
         // amd-pstate before 7.x: the firmware's preference has no word.
         Errno::INVAL if path.ends_with("energy_performance_preference") => {

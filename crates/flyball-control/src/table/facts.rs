@@ -105,6 +105,8 @@ pub(super) const BASE_FREQ: Knob = Knob {
     scope: Scope::Policy,
     vendor: Some(Vendor::Intel),
     shown: Shown::in_section(Section::Cpus),
+    // The file first: it is the guaranteed level of the moment (show_base_frequency in intel_pstate.c), which Speed
+    // Select moves.
     mechanisms: &[ro(policy!("base_frequency"), Form::KHz), intel(MSR_PLATFORM_INFO, (15, 8), Form::Ratio)],
     about: "The highest frequency that an Intel processor guarantees with all cores busy within its power limit; what lies \
             above is turbo. Speed Select can change it at run time. Without HWP it is read from PLATFORM_INFO.",

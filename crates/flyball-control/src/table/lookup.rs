@@ -120,6 +120,7 @@ fn nearest(name: &str, fits: impl Fn(&Knob) -> bool) -> Option<&'static str> {
     // C6, C1E and the like are states.
     let is_state =
         lower.strip_prefix('c').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    // Aliases before the nearest spelling: a name of another tool need not be near ours.
     let alias = ALIASES.iter().filter(|(other, _)| *other == lower).find_map(|(_, ours)| named(ours));
     let dashed = lower.replace('_', "-");
     alias
@@ -154,6 +155,7 @@ impl Subject {
     pub fn of(location: &Location) -> Option<Subject> {
         let knob = |is: &dyn Fn(&Mechanism) -> bool| {
             let mut rows = TABLE.iter();
+            // Only where flyball writes: a journal line about any other file is foreign, and is not followed.
             rows.find(|knob| knob.mechanisms.iter().any(|mechanism| mechanism.writes() && is(mechanism)))
                 .map(|knob| Subject::Knob(knob.id))
         };

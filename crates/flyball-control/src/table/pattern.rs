@@ -24,6 +24,7 @@ pub fn captures(pattern: &'static str, path: &str) -> Option<Captures> {
             }
         }
     }
+    // The whole path, to its last segment: a longer one is another file.
     segments.next().is_none().then_some(found)
 }
 

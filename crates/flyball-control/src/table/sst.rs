@@ -14,6 +14,7 @@ use crate::{
 };
 
 const fn sst(field: SpeedSelect, form: Form) -> Mechanism {
+    // The driver reports both and has no call to set them.
     let write = !matches!(field, SpeedSelect::Highest | SpeedSelect::Locked);
     Mechanism::SpeedSelect { field, form, write }
 }
@@ -146,6 +147,8 @@ pub(super) const LEVEL: Knob = Knob {
             spelling: Spelling::Number,
             bound: Bound::None,
             disturbs: &[
+                // Firmware changes which CPUs may run, their base and turbo frequencies and the power limits with the level; the
+                // driver then clears the features (isst_if_set_perf_level).
                 Disturbs::Everywhere(effects::EVERYTHING),
                 Disturbs::Everywhere(effects::UNCORE),
                 Disturbs::Everywhere(effects::POWER),
@@ -392,6 +395,7 @@ pub(super) const PARTITION: Knob = Knob {
         saved: Saved::Never,
         written_by: &[],
         writing: Writing {
+            // Setting CPUs apart is like taking them offline: after everything that runs or is written on them.
             turn: Turn::Switch { off: Step::Online, on: Step::Offline },
             spelling: Spelling::Text,
             bound: Bound::None,

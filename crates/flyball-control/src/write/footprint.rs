@@ -70,6 +70,7 @@ impl<'h> Footprints<'h> {
         self.found.insert(location.clone(), subject);
         let here = match location {
             Location::File(path) => {
+                // A path that no pattern fits (a journal of another flyball): nothing is known of its neighbours.
                 let captures = subject.files().find_map(|file| captures(file, path)).unwrap_or_default();
                 WrittenPlace { captures, setting: None }
             }
@@ -120,6 +121,7 @@ impl<'h> Footprints<'h> {
         }
         for file in subject.files() {
             let fixed: Vec<Vec<(&str, String)>> = if file.contains("{policy}") {
+                // A write below cpuN/ may disturb its policy, and the other way round: each is looked up by the other.
                 let policy = here.number("policy").or_else(|| self.policy_of(here.number("cpu")?));
                 policy.into_iter().map(|policy| vec![("policy", policy.to_string())]).collect()
             } else {

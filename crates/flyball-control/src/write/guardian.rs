@@ -72,11 +72,13 @@ impl Guardian {
         let mut word = [0];
         match line.read(&mut word) {
             Ok(1) if word[0] == READY => Ok(guardian),
+            // Another byte, or the end of the line: it is not a guardian that watches.
             Ok(_) => {
                 let status = guardian.child.wait()?;
                 Err(io::Error::other(format!("it ended before it was ready ({status})")))
             }
             Err(error) => {
+                // No answer in time. It must not restore later, when this command has ended without a guardian.
                 let _ = guardian.child.kill();
                 let _ = guardian.child.wait();
                 Err(error)
@@ -88,6 +90,8 @@ impl Guardian {
     pub fn stop(mut self) {
         // It may have been killed; then the byte has no receiver.
         let _ = send(&self.line, &[DONE]);
+        // Closed in any case: without the byte the end of its input is what makes the guardian act, and it finds
+        // no open transaction.
         let _ = self.line.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }

@@ -98,10 +98,12 @@ impl<'h> Hold<'h> {
     ) -> Result<Hold<'h>, HoldError> {
         let lock = state.lock(command)?;
         let (mut journal, earlier_boot) = Journal::open(state, &host.name(), boot_id(host).as_deref())?;
+        // Before the guardian: what it would restore is the open transaction of the journal.
         let id = journal.begin(purpose, command)?;
         let guardian = match guardian.map(|command| Guardian::start(command, &lock)).transpose() {
             Ok(guardian) => guardian,
             Err(error) => {
+                // Nothing was written yet: the transaction must not look like one that was interrupted.
                 journal.restored(&[id])?;
                 return Err(HoldError::Guardian(error));
             }
@@ -185,6 +187,7 @@ impl<'h> Hold<'h> {
                 if interrupted() {
                     return Err(ApplyError::Interrupted { restoration: Box::new(self.restore()) });
                 }
+                // `write` does not know of earlier rounds: the settings that did not hold there may be why this one failed.
                 let made = self.write(batch, &mut known).map_err(|error| match error {
                     ApplyError::Refused { change, error, reason, restoration, .. } => {
                         let not_held = applied.clamped().cloned().collect();
@@ -229,6 +232,7 @@ impl<'h> Hold<'h> {
             Ok(olds) => olds,
             Err(NotAnnounced::Journal(error)) => return Err(self.not_announced(error)),
             Err(NotAnnounced::Unreadable(location, error)) => {
+                // The location may be one that the batch only disturbs.
                 let change = batch.iter().find(|change| change.location == location).unwrap_or(&batch[0]);
                 return Err(self.refused(change, error));
             }
@@ -248,6 +252,7 @@ impl<'h> Hold<'h> {
             change: Change { old: Some(old.to_string()), ..change.clone() },
             outcome: match found {
                 Found::Held => Outcome::Applied,
+                // A value that never moved was not clamped: the kernel has dropped the write.
                 Found::Other(content) if content == *old => Outcome::Lost(content.to_string()),
                 Found::Other(content) => Outcome::Clamped(content.to_string()),
             },
@@ -273,6 +278,7 @@ impl<'h> Hold<'h> {
             footprint.extend(footprints.found());
         }
         let written: BTreeSet<&Location> = writes.iter().map(|write| write.location).collect();
+        // Only what this transaction has no memory of yet: a second memory might be of its own writes.
         let was = self.remember(self.journal.unknown(&footprint), &written, known)?;
         let mut olds = Vec::with_capacity(writes.len());
         let mut announced = Vec::with_capacity(writes.len());
@@ -436,6 +442,7 @@ impl<'h> Hold<'h> {
         let mut goals = self.goals();
         for (location, content) in self.baseline.iter().flatten() {
             if let (Some(goal), Some(subject)) = (goals.0.get_mut(location), Subject::of(location)) {
+                // The step depends on the content: a CPU that was online at the baseline is restored by going online.
                 goal.handling = subject.handling(content.trimmed()).unwrap_or(goal.handling);
                 goal.was = content.clone();
             }
@@ -449,6 +456,7 @@ impl<'h> Hold<'h> {
     /// `flyball restore` restore everything.
     pub fn set_baseline(&mut self) {
         let locations = self.goals().0.into_keys();
+        // Read now: what the kernel made of the writes counts, not what was written.
         let baseline =
             locations.map(|location| (location.clone(), Content::of(&location.read(self.host)))).collect();
         self.baseline = Some(baseline);
@@ -471,6 +479,7 @@ impl<'h> Hold<'h> {
     }
 
     fn close(&mut self) -> Restoration {
+        // The journal's memories, not the baseline: the hold ends.
         self.baseline = None;
         let restoration = self.restore();
         self.open = false;

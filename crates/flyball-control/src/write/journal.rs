@@ -37,7 +37,7 @@ use std::{
 };
 
 pub use self::{
-    contents::{Contents, Doubt, Entry, Goal, Goals, Memory, TransactionState},
+    contents::{Contents, Entry, Goal, Goals, Memory, TransactionState, Uncertainty},
     record::Purpose,
 };
 use self::{
@@ -373,6 +373,7 @@ impl Journal {
             handling,
             late,
             lost: false,
+            seen_late: false,
         });
         let writes = writes.into_iter().map(|Announced { location, old, new, handling }| Record::Write {
             location,
@@ -411,7 +412,7 @@ impl Journal {
             remove(path).map_err(|error| JournalError::Io { path: path.clone(), error })?;
         }
         for &id in ids {
-            self.contents.stand(id, TransactionState::Restored);
+            self.contents.set_state(id, TransactionState::Restored);
         }
         Ok(())
     }
@@ -434,12 +435,18 @@ impl Journal {
                 handling: memory.handling,
                 late: memory.late,
                 lost: memory.lost,
+                seen_late: memory.seen_late,
             }));
             records.extend(entry.first_old.iter().map(|(location, (old, handling))| Record::Write {
                 location: location.clone(),
                 old: old.clone(),
                 // The same once more: a change of mode must not count as lost again, now that all memories precede it.
-                new: old.clone(),
+                // But for a CPU that was brought online: what came along with it follows from this write.
+                new: if location.name() == "online" && entry.brings(location) {
+                    Content::Text("1".to_owned())
+                } else {
+                    old.clone()
+                },
                 handling: *handling,
             }));
             if entry.standing == TransactionState::Committed {

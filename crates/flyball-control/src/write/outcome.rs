@@ -98,6 +98,7 @@ impl Applied {
                 continue;
             }
             let Some(now) = &change.old else { continue };
+            // The last write of a location is the one whose value is there.
             let made = self.made.iter_mut().rfind(|made| made.change.location == change.location);
             if let Some(made) = made.filter(|made| made.outcome == Outcome::Applied) {
                 // Everything else that was lost had been seen when it was read back.

@@ -89,6 +89,7 @@ pub fn reason(
     let errno = error.errno;
     match errno {
         Errno::ROFS => return Some(Reason::ReadOnlyMachine),
+        // EPERM is lockdown or allow_writes=off (msr_write and filter_write in arch/x86/kernel/msr.c).
         Errno::PERM | Errno::ACCES if location.path().is_none() => return Some(Reason::Registers),
         Errno::ACCES => return Some(Reason::NotRoot),
         _ => {}
@@ -108,6 +109,7 @@ pub fn reason(
     }
     Some(match errno {
         Errno::PERM => Reason::NotPermitted,
+        // store() in cpufreq.c answers EBUSY while the policy has no CPU: also for a moment, while it is made again.
         Errno::BUSY if of_policy => Reason::PolicyRecreated,
         Errno::NOENT | Errno::NODEV if !path.is_empty() => Reason::Gone,
         Errno::INVAL => Reason::NotAccepted,

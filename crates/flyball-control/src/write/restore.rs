@@ -14,7 +14,7 @@ use flyball_host::{Host, HostError};
 use serde::{Serialize, Serializer};
 
 use super::{
-    journal::{Doubt, Goal, Goals},
+    journal::{Goal, Goals, Uncertainty},
     outdated,
     reasons::{Reason, reason},
     settle::{Expected, settle},
@@ -76,7 +76,7 @@ pub struct NotRestored {
     /// What it holds now.
     pub found: String,
     /// What keeps it from counting as restored.
-    pub because: Because,
+    pub because: NotRestoredReason,
     /// What the kernel said to the last write, where it refused it.
     pub error: Option<Refused>,
 }
@@ -84,7 +84,7 @@ pub struct NotRestored {
 /// Why a location does not count as restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Because {
+pub enum NotRestoredReason {
     /// It holds something else.
     Differs,
     /// It cannot be read now: its CPU is offline, or its device or driver is gone.
@@ -136,7 +136,7 @@ impl fmt::Display for Restoration {
         let (left, remembered) = (self.left.len(), self.remembered);
         if self.left.is_empty() {
             write!(f, "restored {} settings", self.written.len())?;
-        } else if self.left.iter().all(|left| left.because == Because::Differs) {
+        } else if self.left.iter().all(|left| left.because == NotRestoredReason::Differs) {
             write!(f, "could not restore {left} of {remembered} settings:")?;
         } else {
             write!(f, "{left} of {remembered} settings are not, or are not known to be, as they were:")?;
@@ -168,12 +168,12 @@ impl fmt::Display for NotRestored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NotRestored { location, wanted, found, because, error } = self;
         match because {
-            Because::Differs => write!(f, "{location} holds '{found}', was '{wanted}'")?,
-            Because::CannotBeRead => write!(f, "{location} is {found} now, was '{wanted}'")?,
-            Because::WasNotRead => {
+            NotRestoredReason::Differs => write!(f, "{location} holds '{found}', was '{wanted}'")?,
+            NotRestoredReason::CannotBeRead => write!(f, "{location} is {found} now, was '{wanted}'")?,
+            NotRestoredReason::WasNotRead => {
                 write!(f, "{location} holds '{found}'; it could not be read before the change")?;
             }
-            Because::WasLost => write!(
+            NotRestoredReason::WasLost => write!(
                 f,
                 "{location} holds '{found}'; its CPUs were offline when the driver's mode changed, which removed what was \
                  set there"
@@ -233,6 +233,7 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         refused: BTreeMap::new(),
         seen_back: BTreeSet::new(),
     };
+    // Both before the first round: they need a governor, or a mode, that the round changes.
     rounds.hidden_preferences();
     rounds.boost_while_passive();
     let mut refused_before = false;
@@ -242,7 +243,9 @@ pub fn restore_goals(host: &dyn Host, goals: &Goals) -> Restoration {
         if round == Round::Idle || (round == Round::Refused && refused_before) {
             // A request may show its old value and change later: only the comparison waits for that.
             let left = rounds.compare();
-            if round == Round::Refused || !left.iter().any(|(.., because)| *because == Because::Differs) {
+            if round == Round::Refused
+                || !left.iter().any(|(.., because)| *because == NotRestoredReason::Differs)
+            {
                 return rounds.finish(left);
             }
         }
@@ -280,7 +283,7 @@ struct Rounds<'a> {
 impl<'a> Rounds<'a> {
     /// Writes whatever differs, step by step.
     fn write(&mut self, first: bool) -> Round {
-        let mut wrote = self.wake();
+        let mut wrote = self.bring_online_again();
         let mut attempted = false;
         for step in Step::ALL {
             if step == Step::Offline {
@@ -311,26 +314,26 @@ impl<'a> Rounds<'a> {
 
     /// Brings CPUs online again that flyball had brought online, if something was not seen to be as it was before they
     /// went offline: a restore that was interrupted took them offline first. The round's last step takes them offline again.
-    fn wake(&self) -> bool {
+    fn bring_online_again(&self) -> bool {
         let is_hidden = |(location, goal): (&'a Location, &'a Goal)| {
             goal.writable().is_some()
                 && !self.seen_back.contains(location)
                 && Goal::is_hidden(location, &now(self.host, location))
         };
-        let asleep = |(location, goal): &(&'a Location, &'a Goal)| {
+        let offline = |(location, goal): &(&'a Location, &'a Goal)| {
             location.name() == "online"
                 && goal.was.trimmed() == "0"
                 && goal.first_old.is_some()
                 && now(self.host, location).trimmed() == "0"
         };
-        let asleep: Vec<&Location> =
-            self.goals.0.iter().filter(asleep).map(|(location, _)| location).collect();
-        if asleep.is_empty() || !self.goals.0.iter().any(is_hidden) {
+        let offline: Vec<&Location> =
+            self.goals.0.iter().filter(offline).map(|(location, _)| location).collect();
+        if offline.is_empty() || !self.goals.0.iter().any(is_hidden) {
             return false;
         }
         // One that refuses stays offline, and what it hides is named in the end.
-        let woken = asleep.into_iter().filter(|location| location.write(self.host, b"1").is_ok());
-        woken.count() > 0
+        let brought = offline.into_iter().filter(|location| location.write(self.host, b"1").is_ok());
+        brought.count() > 0
     }
 
     /// Notes what is as it was while all CPUs are online that will not be.
@@ -396,6 +399,7 @@ impl<'a> Rounds<'a> {
                     expected.push((location, goal.spelling(), found, to));
                 }
                 Err(error) => {
+                    // Kept for the report, and dropped again when a later round succeeds.
                     self.refused.insert(location, error);
                 }
             }
@@ -412,7 +416,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Compares everything once more: what is not as it was, or is not known to be, with what it holds.
-    fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, Because)> {
+    fn compare(&self) -> Vec<(&'a Location, &'a Goal, Content, NotRestoredReason)> {
         let mut open: Vec<(&Location, &Goal, Option<Content>, bool)> =
             self.goals.0.iter().map(|(location, goal)| (location, goal, None, true)).collect();
         for (look, pause) in LOOKS.into_iter().enumerate() {
@@ -425,7 +429,7 @@ impl<'a> Rounds<'a> {
                 let is_back = goal.is_back(self.host, &found) && !matches!(found, Content::Unreadable(_));
                 *last = Some(found);
                 // What is back is done with, unless it may still change or is not what it held.
-                !is_back || goal.doubt.is_some() || (goal.is_pending() && look + 1 < LOOKS.len())
+                !is_back || goal.uncertainty.is_some() || (goal.is_pending() && look + 1 < LOOKS.len())
             });
             if open.is_empty() {
                 break;
@@ -433,17 +437,23 @@ impl<'a> Rounds<'a> {
         }
         let left = open.into_iter().filter_map(|(location, goal, found, steady)| {
             let found = found?;
-            Some((location, goal, self.because(location, goal, &found, steady)?, found))
+            Some((location, goal, self.not_restored_reason(location, goal, &found, steady)?, found))
         });
         left.map(|(location, goal, because, found)| (location, goal, found, because)).collect()
     }
 
     /// Why a location that holds `found` does not count as restored; `None` where it does. `steady` where every look found
     /// that.
-    fn because(&self, location: &Location, goal: &Goal, found: &Content, steady: bool) -> Option<Because> {
-        match goal.doubt {
-            Some(Doubt::Lost) => return Some(Because::WasLost),
-            Some(Doubt::SeenLate) => return Some(Because::WasNotRead),
+    fn not_restored_reason(
+        &self,
+        location: &Location,
+        goal: &Goal,
+        found: &Content,
+        steady: bool,
+    ) -> Option<NotRestoredReason> {
+        match goal.uncertainty {
+            Some(Uncertainty::Lost) => return Some(NotRestoredReason::WasLost),
+            Some(Uncertainty::SeenLate) => return Some(NotRestoredReason::WasNotRead),
             None => {}
         }
         if let Content::Unreadable(_) = found {
@@ -453,13 +463,14 @@ impl<'a> Rounds<'a> {
             let is_hidden = Goal::is_hidden(location, found);
             let has_gone = goal.has_gone(found) && !is_hidden;
             let was_seen = is_hidden && self.seen_back.contains(location);
-            return (!steady || !(is_same || has_gone || was_seen)).then_some(Because::CannotBeRead);
+            return (!steady || !(is_same || has_gone || was_seen))
+                .then_some(NotRestoredReason::CannotBeRead);
         }
         if goal.is_back(self.host, found) {
             return None;
         }
         if matches!(goal.was, Content::Unreadable(_)) && goal.writable().is_none() {
-            return Some(Because::WasNotRead);
+            return Some(NotRestoredReason::WasNotRead);
         }
         // What has no form that can be written (`<unsupported>`) shows when it is back that nothing was lost; until then it
         // is only what another setting makes of it.
@@ -472,10 +483,10 @@ impl<'a> Rounds<'a> {
         if !written && error.is_some_and(|error| goal.spelling().is_kernels_own(error.errno)) {
             return None;
         }
-        Some(Because::Differs)
+        Some(NotRestoredReason::Differs)
     }
 
-    fn finish(mut self, left: Vec<(&'a Location, &'a Goal, Content, Because)>) -> Restoration {
+    fn finish(mut self, left: Vec<(&'a Location, &'a Goal, Content, NotRestoredReason)>) -> Restoration {
         for (location, goal, found, because) in left {
             let error = self.refused.get(location).map(|error| Refused {
                 error: error.clone(),
@@ -566,7 +577,10 @@ mod tests {
         let location = Location::file(path);
         let handling = Subject::of(&location).and_then(|subject| subject.handling(was)).unwrap();
         let was = Content::Text(was.to_owned());
-        Goals(BTreeMap::from([(location, Goal { was, handling, late: false, doubt: None, first_old: None })]))
+        Goals(BTreeMap::from([(
+            location,
+            Goal { was, handling, late: false, uncertainty: None, first_old: None },
+        )]))
     }
 
     #[test]
@@ -620,10 +634,10 @@ mod tests {
         let because = |goals: &Goals| {
             restore_goals(&host, goals).left.iter().map(|left| left.because).collect::<Vec<_>>()
         };
-        assert_eq!(because(&goals), [Because::WasNotRead], "disturbed only");
+        assert_eq!(because(&goals), [NotRestoredReason::WasNotRead], "disturbed only");
         for goal in goals.0.values_mut() {
             goal.first_old = Some(goal.was.clone());
         }
-        assert_eq!(because(&goals), [Because::WasNotRead]);
+        assert_eq!(because(&goals), [NotRestoredReason::WasNotRead]);
     }
 }

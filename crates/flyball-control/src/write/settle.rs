@@ -44,6 +44,7 @@ pub fn settle(host: &dyn Host, expected: &[Expected<'_>]) -> Vec<Found> {
     let mut found: Vec<Option<Found>> = vec![None; expected.len()];
     let mut seen: Vec<(Content, u32)> = vec![(Content::Text(String::new()), 0); expected.len()];
     for pause in PAUSES {
+        // Most files hold the value at once: no pause before the first look.
         if pause > 0 {
             host.sleep(Duration::from_millis(pause));
         }

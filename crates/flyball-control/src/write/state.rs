@@ -59,6 +59,7 @@ impl StateDir {
     /// user owns or may write to, here or on the way.
     pub fn create(&self) -> io::Result<()> {
         let path = std::path::absolute(&self.path)?;
+        // Before anything is made: a directory below one that another user may write to is not made at all.
         check(&path)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         // Again: it may have been made by another program in between.
@@ -92,6 +93,7 @@ impl StateDir {
             // One directory under two names: a second lock of one file would wait for the first.
             return machine.ok_or(LockError::Held { path, holder: None });
         }
+        // No truncation: the file holds the name of the process that has the lock.
         let mut file = regular(File::options().read(true).write(true).create(true), &path).map_err(fail)?;
         if !flyball_host::process::try_lock(&file).map_err(fail)? {
             let mut text = String::new();

@@ -80,6 +80,7 @@ pub(crate) fn restore_locked(
     scope: Scope,
 ) -> Result<Restored, JournalError> {
     let mut notes = Vec::new();
+    // Opening would make one.
     if Journal::load(state)?.is_none() {
         return Ok(Restored { undone: Vec::new(), restoration: Restoration::default(), notes });
     }

@@ -10,7 +10,7 @@ use flyball_control::{
     write::{
         hold::{self, ApplyError, Hold, Outcome, Scope},
         journal::Purpose,
-        restore::{Because, Restoration},
+        restore::{NotRestoredReason, Restoration},
         state::StateDir,
     },
 };
@@ -459,7 +459,7 @@ fn what_goes_with_the_driver_while_its_cpu_is_offline_is_named() {
     let restored = hold::restore(&kernel, &place.state, "restore", Scope::All).unwrap().restoration;
     assert!(!restored.left.is_empty(), "{restored}");
     for left in &restored.left {
-        assert_eq!(left.because, Because::WasLost, "{restored}");
+        assert_eq!(left.because, NotRestoredReason::WasLost, "{restored}");
         assert!(left.location.to_text().contains("/policy3/"), "{restored}");
     }
     assert!(place.state.journal().exists());
@@ -487,7 +487,10 @@ fn a_cpu_that_goes_offline_meanwhile_is_restored_when_it_is_back() {
     hold.apply(&intent("max-freq=2GHz"), &|| false).unwrap();
     kernel.poke("cpu3/online", "0").unwrap();
     let left = hold.end().left;
-    assert!(left.iter().all(|left| left.because == Because::CannotBeRead) && !left.is_empty(), "{left:?}");
+    assert!(
+        left.iter().all(|left| left.because == NotRestoredReason::CannotBeRead) && !left.is_empty(),
+        "{left:?}"
+    );
     set(&kernel, &place.state, &intent("epb=0")).unwrap_err();
     set(&kernel, &place.state, &intent("latency-limit=20us")).unwrap();
     assert!(!all(&kernel, &place.state, Scope::All));

@@ -50,10 +50,12 @@ impl Archive {
         let broken = |error: io::Error| ArchiveError::Io(path.to_owned(), error);
         let content = |why: String| ArchiveError::Content(path.to_owned(), why);
         let mut file = io::BufReader::new(std::fs::File::open(path).map_err(broken)?);
+        // Recognised by content, not by name: both are opened with -M.
         if !file.fill_buf().map_err(broken)?.starts_with(MAGIC.as_bytes()) {
             return Archive::read(path, file);
         }
         let mut text = String::new();
+        // One byte more than allowed shows that there was more.
         let count = file.take(MOST_TEXT + 1).read_to_string(&mut text).map_err(broken)?;
         if count as u64 > MOST_TEXT {
             return Err(content(format!("it is longer than {} MiB", MOST_TEXT >> 20)));
@@ -100,11 +102,13 @@ impl Archive {
                 return Ok(());
             }
             Kind::Link(target) => Node::Link(text(&target).unwrap_or_default()),
+            // flyball record writes none of these: a device or a hard link in an archive is not from it.
             Kind::HardLink(_) | Kind::Other => {
                 let what = "it holds something that is neither file, folder nor link at";
                 return Err(Stop::Content(format!("{what} {path}")));
             }
             Kind::File { size, mode } => {
+                // `LIMITS.file` bounds the size that the header claims.
                 let mut bytes = Vec::with_capacity(size as usize);
                 content.read_to_end(&mut bytes).map_err(TarError::Damaged)?;
                 Node::File { bytes, writable: mode & 0o222 != 0 }

@@ -22,6 +22,7 @@ impl<W: Write> Writer<W> {
         };
         let mut head = serde_json::to_vec_pretty(&head)?;
         head.push(b'\n');
+        // First, so that a later format is recognised before anything else is read.
         writer.file("flyball.json", &head, false)?;
         Ok(writer)
     }

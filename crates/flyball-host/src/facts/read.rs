@@ -179,6 +179,7 @@ impl Reader<'_> {
                 }
                 byte => byte,
             };
+            // Bytes before the list and after it; the number itself goes in between.
             paths.numbers.as_mut().map_or(&mut paths.before, |(_, after)| after).push(byte);
         }
         Ok((paths, line.get(rest.at..).unwrap_or_default()))
@@ -245,6 +246,7 @@ impl Reader<'_> {
                 Some(text) => Template::read(text, true)?,
                 None => Template::read(line_of_block(line)?, false)?,
             };
+            // Counted while it grows: one line of a block is repeated for up to 65,536 numbers.
             let mut room = MOST_BYTES.saturating_sub(self.bytes);
             template.expand(&list, &mut |index, mut value| {
                 room = room.saturating_sub(value.len() + 1);

@@ -67,6 +67,7 @@ impl Template {
         for part in &self.parts {
             let Part::List(items) = part else { continue };
             let count = items.iter().try_fold(0usize, |sum, (_, count)| sum.checked_add(*count));
+            // Checked, not wrapping: `a*18446744073709551615 b` must not count as a list of none.
             let count = count.ok_or("a list is too long")?;
             if length.is_some_and(|length| length != count) {
                 return Err("two lists of different lengths".to_owned());

@@ -135,6 +135,7 @@ fn groups(facts: &BTreeMap<String, Fact>) -> BTreeMap<Pattern<'_>, Vec<Member<'_
         groups.entry((before, after, kind(fact))).or_default().push((path, number, fact));
     }
     for group in groups.values_mut() {
+        // The map has them in the order of text: 10 before 2.
         group.sort_by_key(|(_, number, _)| *number);
     }
     groups
@@ -379,6 +380,7 @@ fn repeated(text: &[u8], shown: &str, operator: &str) -> Option<String> {
         let bar = if printed.is_empty() || printed.starts_with('"') { "|" } else { "| " };
         out.push_str(&format!("{bar}{printed}\n"));
     }
+    // The empty line that ends the last section: split("\n\n") has taken it away.
     out.push('|');
     Some(out)
 }

@@ -81,6 +81,8 @@ pub fn punit_cpus(host: &dyn Host, cpus: &[u32]) -> Result<Vec<Option<PunitCpu>>
             let raw = PunitCpu(wire::u32_at(&argument, 8 + 8 * index));
             answers.push(Some(raw));
         }
+        // The driver stops at the first CPU that it refuses (isst_if_exec_multi_cmd).
+        // That one is left out, and the rest asked again.
         if done == count {
             rest = &rest[count..];
         } else {
@@ -124,6 +126,7 @@ impl Mailbox {
     /// `ENOTTY` without a mailbox driver, `ENXIO` where the firmware refuses, `EBUSY` where it does not answer,
     /// `EINVAL` for a CPU without a mailbox or a command outside the driver's list (which is not sent).
     pub fn send(&self, host: &dyn Host) -> Result<u32, HostError> {
+        // The PCI driver masks the parameter to 14 bits without an error: a longer one would be another command.
         if !mailbox_allows(self.command, self.sub_command) || self.parameter > 0x3fff {
             return Err(bad_argument(format_args!(
                 "mailbox command {:02x}/{:02x} with parameter {:#x}",
@@ -157,6 +160,7 @@ impl Mailbox {
 const MMIO_END: u32 = 0x11c;
 
 fn mmio(host: &dyn Host, cpu: u32, register: u32, write: Option<u32>) -> Result<u32, HostError> {
+    // isst_if_mmio.c tests the alignment first, then the range of the part.
     if !register.is_multiple_of(4) || !(0x04..=MMIO_END).contains(&register) {
         return Err(bad_argument(format_args!("MMIO register {register:#x}")));
     }

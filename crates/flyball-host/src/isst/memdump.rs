@@ -51,6 +51,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Instance>, BadLine> {
         let words = &mut instances.last_mut().ok_or_else(bad)?.words;
         let (offset, values) = text.split_once(':').ok_or_else(bad)?;
         let offset = usize::from_str_radix(offset, 16).map_err(|_| bad())?;
+        // Lines follow each other without a gap: a missing one would move every register after it.
         if offset != words.len() * 4 || offset / 4 > MAX_WORDS {
             return Err(bad());
         }

@@ -25,6 +25,7 @@ struct TakeFields<'a>(&'a mut [u64]);
 impl FieldVisitor for TakeFields<'_> {
     fn field(&mut self, index: usize, shift: u32, width: u32, value: &mut u64) {
         *value = 0;
+        // A dump may be shorter than the offsets in it say: what is not there reads as 0.
         if let Some(register) = self.0.get_mut(index) {
             *value = *register >> shift & mask(width);
             *register &= !(mask(width) << shift);
@@ -196,6 +197,7 @@ impl CorePower {
             visitor.field(at + 3 + index, 8, 8, &mut clos.min);
             visitor.field(at + 3 + index, 16, 8, &mut clos.max);
         }
+        // Four registers of 16 cores, 4 bits each (SST_CLOS_ASSOC_0_OFFSET).
         self.assoc.resize(64, 0);
         for (core, class) in self.assoc.iter_mut().enumerate() {
             visitor.field(at + 7 + core / 16, 4 * (core as u32 % 16), 4, class);
@@ -328,6 +330,7 @@ impl Block {
         let [core_power, perf_profile] = &mut self.offsets;
         visitor.field(0, 16, 8, core_power);
         visitor.field(0, 24, 8, perf_profile);
+        // cap_mask of sst_header: bit 0 is core-power, bit 1 perf-profile. Without its bit a part has no registers.
         if self.capability & 1 != 0 {
             self.core_power.get_or_insert_default().visit(visitor, self.offsets[0] as usize);
         }
@@ -340,6 +343,7 @@ impl Block {
     /// that is not known.
     pub fn decode(registers: &[u64]) -> Option<Block> {
         let header = *registers.first()?;
+        // sst_main() accepts major version 0 only; another one may have another layout.
         if header & 0xff == INVALID || header >> 5 & 7 != 0 {
             return None;
         }

@@ -146,6 +146,7 @@ impl Redactor {
             out = replace_word(&out, name, "HOST");
         }
         let mut clean = String::with_capacity(out.len());
+        // Words with their separators, so that the text is the same but for what is replaced.
         for piece in out.split_inclusive(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)) {
             let end = piece.trim_end_matches(|c: char| c.is_whitespace() || "=/(),;'\"".contains(c)).len();
             let (word, tail) = piece.split_at(end);
@@ -183,6 +184,7 @@ fn replace_word(text: &str, name: &str, stand_in: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(name) {
+        // What was written already counts: two names may follow each other without a blank.
         let before = rest[..at].chars().next_back().or(out.chars().next_back());
         let after = rest[at + name.len()..].chars().next();
         let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -48,6 +48,7 @@ impl TopologyFile {
         for cpu in 0..count {
             let id = |name: &str| {
                 let text = host.read(&format!("{CPUS}/cpu{cpu}/topology/{name}")).ok();
+                // The tool's structure has short integers: a larger id is stored as unknown, not cut.
                 text.and_then(|text| text.trim().parse::<i16>().ok()).filter(|&id| id >= 0).unwrap_or(-1)
             };
             for value in [cpu as i16, id("core_id"), id("physical_package_id"), id("die_id")] {

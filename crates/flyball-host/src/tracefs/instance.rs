@@ -48,6 +48,7 @@ impl Instance {
         let name = format!("{PREFIX}{pid}-{}-{number}", started_at(pid).unwrap_or(0));
         let path = format!("instances/{name}");
         tracefs.files().make_dir(&path)?;
+        // Before it is set up: a setting that fails drops it, which removes the directory.
         let instance = Instance { tracefs: tracefs.clone(), path, name };
         instance.set_up(options)?;
         Ok(instance)
@@ -129,6 +130,7 @@ impl Instance {
     pub fn page_size(&self) -> usize {
         let kib = self.read("buffer_subbuf_size_kb").ok();
         let kib = kib.and_then(|bytes| String::from_utf8_lossy(&bytes).trim().parse::<usize>().ok());
+        // Kernels before 6.8 have no such file: a sub-buffer is a page.
         kib.filter(|kib| (4..=65_536).contains(kib)).map_or(4096, |kib| kib * 1024)
     }
 

@@ -41,6 +41,7 @@ impl LiveFiles {
                 Err(_) => {}
             }
         }
+        // Mounted, and not for us: a mount of our own would be refused as well, with a less clear message.
         if let Some(refused) = refused {
             return Err(refused);
         }
@@ -49,6 +50,7 @@ impl LiveFiles {
         rustix::mount::fsconfig_create(&context).map_err(fail)?;
         let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
             .map_err(fail)?;
+        // A detached mount has no path but through its descriptor.
         let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         // Under lockdown tracefs can be mounted and is empty (fs/tracefs/inode.c, `tracefs_create_file`).
         if !root.join("trace_clock").exists() {

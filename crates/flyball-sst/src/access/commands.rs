@@ -1,7 +1,7 @@
 //! Numbers of mailbox commands, their sub-commands and the class registers in MMIO space.
 //!
 //! Names are those of tools/power/x86/intel-speed-select/isst.h; the drivers pass exactly these
-//! (`isst_if_cmd_set_req_valid` in drivers/platform/x86/intel/speed_select_if/isst_if_common.c).
+//! (`isst_if_mbox_cmd_invalid` in drivers/platform/x86/intel/speed_select_if/isst_if_common.c).
 
 pub const CONFIG_TDP: u16 = 0x7f;
 pub const CONFIG_TDP_GET_LEVELS_INFO: u16 = 0x00;

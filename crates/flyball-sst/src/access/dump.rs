@@ -47,6 +47,7 @@ impl Dump {
             let mut bytes = Vec::new();
             let instances =
                 match host.read_into(&format!("{DEBUGFS}/{device}/tpmi-id-05/mem_dump"), &mut bytes) {
+                    // A damaged dump is a package without domains.
                     Ok(()) => memdump::parse(&bytes).unwrap_or_default(),
                     // A device without Speed Select.
                     Err(error) if error.errno == Errno::NOENT => continue,

@@ -179,6 +179,8 @@ impl Access for Mailbox<'_> {
 
     fn set_pm_config(&self, at: &DomainAddress, enabled: bool) -> Result<(), HostError> {
         let data = if enabled { CORE_POWER_ON } else { 0 };
+        // Parameter 0, as the tool sends it. The driver takes only parameter 3 for a set request (isst_cmd_set_reqs), so this one
+        // is neither checked for CAP_SYS_ADMIN nor repeated after a resume.
         self.send(at, WRITE_PM_CONFIG, PM_FEATURE, 0, data).map(|_| ())
     }
 
@@ -387,6 +389,7 @@ impl Access for Mailbox<'_> {
             let what = format!("core {core} into class {class}");
             return Err(HostError::new(Op::Isst, what, Errno::INVAL));
         }
+        // Bits 17:16 of the word; the others are reserved.
         self.class_register(at, CLOS_PQR_ASSOC, core.into(), Some(u32::from(class) << 16)).map(|_| ())
     }
 }

@@ -107,6 +107,7 @@ impl Access for Tpmi<'_> {
         tpmi::CorePower::write(self.host, domain, qos.enabled, qos.ordered)?;
         for _ in 0..FOLLOW_TRIES {
             self.host.sleep(FOLLOW_PAUSE);
+            // The driver reads the status register, which firmware updates after the control register was written.
             if tpmi::CorePower::read(self.host, domain)?.enabled == qos.enabled {
                 return Ok(());
             }
@@ -140,6 +141,7 @@ impl Access for Tpmi<'_> {
     fn set_features(&self, at: &DomainAddress, base_freq: bool, turbo_freq: bool) -> Result<(), HostError> {
         let domain = self.domain(at)?;
         tpmi::set_features(self.host, domain, base_freq, turbo_freq)?;
+        // isst_if_set_perf_feature writes the control register and does not look at the status.
         for _ in 0..FOLLOW_TRIES {
             self.host.sleep(FOLLOW_PAUSE);
             let levels = PerfLevels::read(self.host, domain)?;

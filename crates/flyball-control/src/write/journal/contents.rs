@@ -78,7 +78,7 @@ pub struct Entry {
 
 impl Entry {
     /// Whether it brought the CPU online that a location goes by.
-    fn brings(&self, location: &Location) -> bool {
+    pub(super) fn brings(&self, location: &Location) -> bool {
         number_of(location).is_some_and(|number| self.brought.contains(&number))
     }
 }
@@ -122,13 +122,14 @@ impl Contents {
             // Only the first line is one, and it was read.
             Record::Header { .. } => {}
             Record::Begin { id, pid, command, at, purpose, of } => {
+                // The first one counts; those of later transactions are the same.
                 self.environment = self.environment.take().or(of);
                 self.begin(id, pid, command, at, purpose);
             }
             Record::Was { location, .. } | Record::Write { location, .. } if !location.is_flyballs() => {
                 self.foreign.push((number, location));
             }
-            Record::Was { location, content, handling, late, lost } => {
+            Record::Was { location, content, handling, late, lost, seen_late } => {
                 let entry = self.last();
                 let known = entry.was.get(&location);
                 // The first memory counts: a later one may already be the result of our own writes. One that could not be
@@ -137,7 +138,7 @@ impl Contents {
                     // Where this transaction brought the CPU online, it comes to what that brings along before it writes
                     // there (Step::Online precedes the others).
                     let was_busy = known.is_some_and(|known| known.content.is_busy());
-                    let seen_late = was_busy && !entry.brings(&location) && !content.is_busy();
+                    let seen_late = seen_late || (was_busy && !entry.brings(&location) && !content.is_busy());
                     entry.was.insert(location, Memory { content, handling, late, lost, seen_late });
                 }
             }
@@ -161,8 +162,8 @@ impl Contents {
                 // Only the first write found what was there before flyball.
                 entry.first_old.entry(location).or_insert((old, handling));
             }
-            Record::Commit { id } => self.stand(id, TransactionState::Committed),
-            Record::Restored { id } => self.stand(id, TransactionState::Restored),
+            Record::Commit { id } => self.set_state(id, TransactionState::Committed),
+            Record::Restored { id } => self.set_state(id, TransactionState::Restored),
         }
     }
 
@@ -207,8 +208,9 @@ impl Contents {
         &mut self.entries[last]
     }
 
-    pub(super) fn stand(&mut self, id: u32, standing: TransactionState) {
+    pub(super) fn set_state(&mut self, id: u32, standing: TransactionState) {
         let known = self.entries.iter().position(|entry| entry.id == id);
+        // Its `begin` line is damaged: then it is the one that `last` made for the lines after it.
         let position = known.or_else(|| self.entries.iter().position(|entry| entry.id == 0));
         if let Some(entry) = position.map(|position| &mut self.entries[position]) {
             entry.id = id;
@@ -243,10 +245,11 @@ impl Contents {
                     && let Some(goal) = goals.get_mut(location)
                 {
                     if memory.content.is_busy() && !goal.was.is_busy() && !entry.brings(location) {
-                        goal.doubt = goal.doubt.or(Some(Doubt::SeenLate));
+                        goal.uncertainty = goal.uncertainty.or(Some(Uncertainty::SeenLate));
                     }
                     continue;
                 }
+                // Kept where the older transaction did not write there: a newer one did.
                 let first_old = goals.remove(location).and_then(|goal| goal.first_old);
                 let Memory { content: was, handling, late, lost, seen_late } = memory.clone();
                 // A policy that came into being with a CPU that was brought online starts with the limits that an older
@@ -256,20 +259,22 @@ impl Contents {
                     && older.iter().any(|entry| entry.moves_limits)
                     && now.iter().any(|entry| entry.brings(location))
                     && !older.iter().any(|entry| entry.was.contains_key(location));
-                let doubt = match (lost, seen_late || starts_moved) {
-                    (true, _) => Some(Doubt::Lost),
-                    (_, true) => Some(Doubt::SeenLate),
+                let uncertainty = match (lost, seen_late || starts_moved) {
+                    (true, _) => Some(Uncertainty::Lost),
+                    (_, true) => Some(Uncertainty::SeenLate),
                     _ => None,
                 };
+                // Files appear only by writes that make files: after any other write a location was there all along.
                 let late = (late && entry.makes_files) || made;
-                goals.insert(location.clone(), Goal { was, handling, late, doubt, first_old });
+                goals.insert(location.clone(), Goal { was, handling, late, uncertainty, first_old });
             }
             for (location, (old, handling)) in &entry.first_old {
+                // A write without a memory: the line that remembered the location is damaged.
                 let goal = goals.entry(location.clone()).or_insert_with(|| Goal {
                     was: old.clone(),
                     handling: *handling,
                     late: made,
-                    doubt: None,
+                    uncertainty: None,
                     first_old: None,
                 });
                 // The line that remembered it is damaged, or could not read it while the write could.
@@ -289,7 +294,7 @@ impl Contents {
 /// Why what a location held before is not known for certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Doubt {
+pub enum Uncertainty {
     /// Its CPUs were offline when the driver's mode was changed, which removed it.
     Lost,
     /// Its CPUs were offline at first; when it was read, something may already have been changed.
@@ -307,7 +312,7 @@ pub struct Goal {
     /// driver mode, the policy of a CPU that was brought online. It may be gone when all is as it was.
     pub late: bool,
     /// Why `was` may not be what it held; `None` where that is known.
-    pub doubt: Option<Doubt>,
+    pub uncertainty: Option<Uncertainty>,
     /// What the first write to it found there, where flyball wrote to it: differs from what it held when something else of
     /// the same transaction had disturbed it first.
     pub first_old: Option<Content>,

@@ -16,6 +16,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
         // read, the last line included.
         contents.whole = at as u64;
         match parse_line(line, contents.format) {
+            // Lines are read by the header's format, so it must come first.
             Some(Record::Header { format, boot, machine }) if number == 1 => {
                 contents.format = format;
                 contents.boot.clone_from(&boot);
@@ -26,6 +27,7 @@ pub(super) fn parse(bytes: &[u8]) -> (Option<Record>, Contents) {
             None => contents.damaged.push(number),
         }
     }
+    // Bytes after the last line end: a write that was cut short, or a line end that was damaged.
     let rest = &bytes[at..];
     if let Some(record) = parse_line(rest, contents.format).filter(|_| header.is_some()) {
         // Only its end is missing.
@@ -68,7 +70,9 @@ fn parse_line(line: &[u8], format: u32) -> Option<Record> {
         return None;
     }
     let of_format_1 = || if format == 1 { v1::record(json) } else { None };
+    // Format 2 first: most records of format 1 have the same form.
     let mut record = serde_json::from_slice(json).ok().or_else(of_format_1)?;
+    // Format 1 does not say what a transaction was for, and `quiet off` must find its own.
     if let (1, Record::Begin { command, purpose, .. }) = (format, &mut record) {
         *purpose = v1::purpose(command);
     }

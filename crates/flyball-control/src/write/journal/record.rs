@@ -63,6 +63,9 @@ pub(super) enum Record {
         /// Only in a journal that was rewritten; otherwise it follows from the writes.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         lost: bool,
+        /// The same.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        seen_late: bool,
     },
     Write {
         location: Location,
@@ -81,6 +84,7 @@ pub(super) enum Record {
 }
 
 pub(super) fn line(record: &Record) -> Vec<u8> {
+    // A record has string keys and no maps of other types: it cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }

@@ -197,6 +197,31 @@ fn compacting_keeps_what_restoring_needs() {
     assert_eq!(after.interrupted().unwrap().id, 2);
 }
 
+#[test]
+fn compacting_keeps_what_is_not_known_for_certain() {
+    let (_folder, state) = state();
+    let (mut journal, _) = Journal::open(&state, "live", Some("boot-1")).unwrap();
+    journal.begin(Purpose::Set, "flyball set online=on governor=performance").unwrap();
+    let online = Location::file("/sys/devices/system/cpu/cpu3/online");
+    let handling = Subject::of(&online).and_then(|subject| subject.handling("0")).unwrap();
+    let busy =
+        |number| (location(number), Content::Unreadable(flyball_host::Errno::BUSY.0), self::handling());
+    let brings = Announced { location: online, old: text("0"), new: "1".to_owned(), handling };
+    journal.announce(vec![busy(2), busy(3)], vec![brings]).unwrap();
+    // Of policy 3 it is known what it held: this transaction brought its CPU online. Policy 2 came back otherwise.
+    journal.announce(vec![was(2, "powersave"), was(3, "powersave")], vec![write(0, "x", "y")]).unwrap();
+    let uncertain = |contents: &Contents| -> Vec<bool> {
+        Contents::goals(contents.pending()).0.values().map(|goal| goal.uncertainty.is_some()).collect()
+    };
+    let before = uncertain(journal.contents());
+    assert_eq!(before.iter().filter(|is| **is).count(), 1);
+    let brought = journal.contents().interrupted().unwrap().brought.clone();
+    journal.compact().unwrap();
+    let after = Journal::load(&state).unwrap().unwrap();
+    assert_eq!(uncertain(&after), before);
+    assert_eq!(after.interrupted().unwrap().brought, brought);
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {

@@ -44,7 +44,7 @@ pub(super) fn record(json: &[u8]) -> Option<Record> {
     Some(match serde_json::from_slice(json).ok()? {
         RecordV1::Was { spot: location, content, late } => {
             let handling = handling(&location, content.trimmed());
-            Record::Was { location, content, handling, late, lost: false }
+            Record::Was { location, content, handling, late, lost: false, seen_late: false }
         }
         RecordV1::Write { spot: location, old, new } => {
             let handling = handling(&location, old.trimmed());
@@ -61,6 +61,7 @@ fn handling(location: &Location, content: &str) -> Handling {
         Location::Partition(_) | Location::Msr { .. } => "",
     };
     let bound = match name {
+        // A minimum ranks as a file without a pair does (`Bound::rank`): only maxima have to be known.
         "scaling_max_freq" | "max_perf_pct" | "max_freq_khz" | "clos-max" => Bound::Upper,
         _ => Bound::None,
     };
@@ -77,6 +78,7 @@ fn step(location: &Location, new: &str) -> Step {
     };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let parent = folder.rsplit('/').next().unwrap_or_default();
+    // The content decides: restoring `online` to 0 takes the CPU offline, to 1 brings it back.
     let off = |word: &str| matches!(word.trim(), "0" | "off" | "forceoff" | "n" | "N");
     match name {
         "cgroup.subtree_control" => Step::Offline,
